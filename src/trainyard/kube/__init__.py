@@ -1,0 +1,1 @@
+"""A thin Kubernetes API client: requests, errors, authentication, reflector. Knows no jobs."""

@@ -1,0 +1,1 @@
+"""The embedded cluster: store, API server, scheduler, node agent, pod network."""

@@ -1,0 +1,1 @@
+"""The controller around `plan()`: watches, cache, queue, executor. Knows no kind from another."""
