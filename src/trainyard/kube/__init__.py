@@ -1,1 +1,1 @@
-"""A thin Kubernetes API client: requests, errors, authentication, reflector. Knows no jobs."""
+"""A thin Kubernetes client on plain dicts. It must not know what a job is."""

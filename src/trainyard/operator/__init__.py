@@ -1,1 +1,1 @@
-"""The controller around `plan()`: watches, cache, queue, executor. Knows no kind from another."""
+"""The controller: watches, cache, queue, executor. It must not know one kind from another."""

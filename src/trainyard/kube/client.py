@@ -1,0 +1,408 @@
+"""The Kubernetes client: plain dicts in and out, over whichever transport reaches the server.
+
+Decoding a pod into the classes of the usual Python clients costs 10 to 100 times as much as
+orjson alone, so objects stay dicts here and callers decode the few fields they need.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlencode
+
+import orjson
+
+from trainyard.kube.errors import (
+    ApiError,
+    StreamError,
+    TooManyRequests,
+    Unreachable,
+    error_of_response,
+    error_of_status,
+)
+from trainyard.kube.resources import Resource
+from trainyard.kube.transport import Request, Response, StreamResponse, Transport
+
+Object = dict[str, Any]
+Params = Mapping[str, str | int | bool | None]
+PatchKind = Literal["merge", "strategic", "json", "apply"]
+
+_PATCH_TYPES: dict[PatchKind, str] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+    "apply": "application/apply-patch+yaml",
+}
+_MAX_RETRY_AFTER_SECONDS = 30.0
+_LIST_PAGE = 500
+
+
+class WatchEvent(NamedTuple):
+    """One line of a watch: ADDED, MODIFIED, DELETED or BOOKMARK, and the object."""
+
+    type: str
+    object: Object
+
+
+class Client:
+    """Requests to one API server.
+
+    Every request ends within `timeout_seconds`. 429 answers are retried up to `max_retries`
+    times, after the time the server asks for; nothing else is retried here, since only the
+    caller knows whether a write may be repeated.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        *,
+        timeout_seconds: float = 30.0,
+        max_retries: int = 4,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+        namespace: str = "default",
+    ) -> None:
+        self._transport = transport
+        self._timeout = timeout_seconds
+        self._max_retries = max_retries
+        self._sleep = sleep
+        self._jitter = jitter
+        self.namespace = namespace
+        """The namespace that the kubeconfig's context names."""
+
+    @classmethod
+    def unix(cls, path: str | Path, *, timeout_seconds: float = 30.0) -> Client:
+        """A client of the embedded API server at a Unix socket."""
+        from trainyard.kube.unix import UnixTransport
+
+        return cls(UnixTransport(path), timeout_seconds=timeout_seconds)
+
+    @classmethod
+    async def from_kubeconfig(
+        cls,
+        path: str | Path | None = None,
+        context: str | None = None,
+        *,
+        timeout_seconds: float = 30.0,
+    ) -> Client:
+        """A client of the cluster that a kubeconfig names, or of the one this pod runs in.
+
+        Without `path`: `$KUBECONFIG`, then `~/.kube/config`, then the pod's service account.
+        Raises `ConfigError` when none of them can be used.
+        """
+        from trainyard.kube.cluster import connect
+
+        transport, namespace = await connect(path, context)
+        return cls(transport, timeout_seconds=timeout_seconds, namespace=namespace)
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._transport.aclose()
+
+    async def get(
+        self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = ""
+    ) -> Object:
+        """Read one object."""
+        path = resource.path(namespace, name, subresource)
+        return await self._json("GET", path, f"read {_title(resource, namespace, name)}")
+
+    async def list(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        labels: str = "",
+        fields: str = "",
+    ) -> tuple[list[Object], str]:
+        """Read a whole collection, page by page: its items and its resourceVersion.
+
+        `namespace` None reads all namespaces. Items carry `apiVersion` and `kind` only if the
+        server put them there (kube-apiserver leaves them out of lists).
+        """
+        items: list[Object] = []
+        params: dict[str, str | int | bool | None] = {
+            "limit": _LIST_PAGE,
+            "labelSelector": labels,
+            "fieldSelector": fields,
+        }
+        what = f"list {_title(resource, namespace)}"
+        while True:
+            page = await self._json("GET", _url(resource.path(namespace), params), what)
+            items += page.get("items") or []
+            metadata = page.get("metadata") or {}
+            if not metadata.get("continue"):
+                return items, str(metadata.get("resourceVersion") or "")
+            params["continue"] = metadata["continue"]
+
+    async def create(
+        self,
+        resource: Resource,
+        body: Object,
+        namespace: str | None = None,
+        *,
+        dry_run: bool = False,
+        field_validation: str = "Strict",
+        field_manager: str = "trainyard",
+    ) -> Object:
+        """Create an object in `namespace` (default: its own) and return it as stored."""
+        metadata = body.get("metadata") or {}
+        namespace = namespace or metadata.get("namespace")
+        params = _write_params(dry_run, field_validation, field_manager)
+        name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
+        what = f"create {_title(resource, namespace, name)}"
+        return await self._json("POST", _url(resource.path(namespace), params), what, body)
+
+    async def replace(
+        self,
+        resource: Resource,
+        body: Object,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+        field_validation: str = "Strict",
+        field_manager: str = "trainyard",
+    ) -> Object:
+        """Write a whole object or subresource; `Conflict` unless its resourceVersion is current."""
+        metadata = body["metadata"]
+        namespace, name = metadata.get("namespace"), metadata["name"]
+        params = _write_params(dry_run, field_validation, field_manager)
+        what = f"update {_title(resource, namespace, name, subresource)}"
+        url = _url(resource.path(namespace, name, subresource), params)
+        return await self._json("PUT", url, what, body)
+
+    async def patch(
+        self,
+        resource: Resource,
+        name: str,
+        body: Any,
+        namespace: str | None = None,
+        *,
+        kind: PatchKind = "merge",
+        subresource: str = "",
+        dry_run: bool = False,
+        force: bool = False,
+        field_validation: str = "Strict",
+        field_manager: str = "trainyard",
+    ) -> Object:
+        """Patch an object; for a merge patch, a resourceVersion in `body` guards against races."""
+        params = _write_params(dry_run, field_validation, field_manager)
+        if force:
+            params["force"] = True
+        what = f"patch {_title(resource, namespace, name, subresource)}"
+        url = _url(resource.path(namespace, name, subresource), params)
+        return await self._json("PATCH", url, what, body, _PATCH_TYPES[kind])
+
+    async def delete(
+        self,
+        resource: Resource,
+        name: str,
+        namespace: str | None = None,
+        *,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: Literal["Background", "Foreground", "Orphan"] | None = None,
+    ) -> Object:
+        """Delete an object; `Conflict` if a given `uid` or `resource_version` is not its own.
+
+        Returns the object when it is still terminating, else a Status.
+        """
+        options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        preconditions = {
+            key: value
+            for key, value in (("uid", uid), ("resourceVersion", resource_version))
+            if value is not None
+        }
+        if preconditions:
+            options["preconditions"] = preconditions
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        what = f"delete {_title(resource, namespace, name)}"
+        return await self._json("DELETE", resource.path(namespace, name), what, options)
+
+    async def watch(
+        self,
+        resource: Resource,
+        namespace: str | None = None,
+        *,
+        resource_version: str,
+        labels: str = "",
+        fields: str = "",
+        timeout_seconds: int | None = None,
+        idle_seconds: float | None = None,
+    ) -> AsyncGenerator[WatchEvent]:
+        """Follow changes after `resource_version`, bookmarks included.
+
+        Ends when the server ends the watch, at the latest after `timeout_seconds`. Raises `Gone`
+        when the resourceVersion is too old, and `StreamError` when nothing at all arrives for
+        `idle_seconds`. Close it (`contextlib.aclosing`) to free the connection at once.
+        """
+        params: Params = {
+            "watch": True,
+            "allowWatchBookmarks": True,
+            "resourceVersion": resource_version,
+            "labelSelector": labels,
+            "fieldSelector": fields,
+            "timeoutSeconds": timeout_seconds,
+        }
+        what = f"watch {_title(resource, namespace)}"
+        url = _url(resource.path(namespace), params)
+        async with self.stream(Request("GET", url), what) as response:
+            async for line in _lines(response.chunks, idle_seconds, what):
+                try:
+                    event = orjson.loads(line)
+                except orjson.JSONDecodeError as error:
+                    raise StreamError(f"cannot {what}: not a JSON line: {error}") from error
+                if event["type"] == "ERROR":
+                    raise error_of_status(event["object"], what)
+                yield WatchEvent(event["type"], event["object"])
+
+    async def logs(
+        self,
+        name: str,
+        namespace: str,
+        *,
+        container: str | None = None,
+        follow: bool = False,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since_seconds: int | None = None,
+        since_time: str | None = None,
+        timestamps: bool = False,
+        limit_bytes: int | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """The log of a container in chunks; with `follow`, until the container ends."""
+        from trainyard.kube.resources import PODS
+
+        params: Params = {
+            "container": container,
+            "follow": follow or None,
+            "previous": previous or None,
+            "tailLines": tail_lines,
+            "sinceSeconds": since_seconds,
+            "sinceTime": since_time,
+            "timestamps": timestamps or None,
+            "limitBytes": limit_bytes,
+        }
+        url = _url(PODS.path(namespace, name, "log"), params)
+        async with self.stream(Request("GET", url, accept="*/*"), f"read logs of {name}") as answer:
+            async for chunk in answer.chunks:
+                yield chunk
+
+    @asynccontextmanager
+    async def stream(self, request: Request, what: str) -> AsyncIterator[StreamResponse]:
+        """Open any streaming request; `what` completes "cannot …" in errors."""
+        async with self._transport.stream(request, self._timeout) as response:
+            if response.status >= 300:
+                async with asyncio.timeout(self._timeout):
+                    body = b"".join([chunk async for chunk in response.chunks])
+                raise error_of_response(
+                    response.status, body, what, retry_after=_retry_after(response.headers)
+                )
+            yield response
+
+    async def raw(self, request: Request, what: str) -> Response:
+        """Send any request; raises the matching `ApiError` unless it succeeds."""
+        for attempt in range(self._max_retries + 1):
+            response = await self._transport.request(request, self._timeout)
+            if response.status < 300:
+                return response
+            error = error_of_response(
+                response.status, response.body, what, retry_after=_retry_after(response.headers)
+            )
+            if not _is_retriable(error) or attempt == self._max_retries:
+                raise error
+            await self._sleep(self._delay(error, attempt))
+        raise Unreachable(f"cannot {what}: no attempt was made")
+
+    def _delay(self, error: ApiError, attempt: int) -> float:
+        asked = error.retry_after if error.retry_after is not None else 0.1 * 2**attempt
+        return min(asked, _MAX_RETRY_AFTER_SECONDS) * (1 + 0.2 * self._jitter())
+
+    async def _json(
+        self,
+        method: str,
+        path: str,
+        what: str,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> Object:
+        data = b"" if body is None else orjson.dumps(body)
+        response = await self.raw(Request(method, path, data, content_type), what)
+        try:
+            decoded = orjson.loads(response.body)
+        except orjson.JSONDecodeError as error:
+            raise StreamError(f"cannot {what}: the answer is not JSON") from error
+        if not isinstance(decoded, dict):
+            raise StreamError(f"cannot {what}: the answer is not an object")
+        return decoded
+
+
+def _is_retriable(error: ApiError) -> bool:
+    # 429 (priority and fairness, also evictions) and 503 with Retry-After were not applied.
+    return isinstance(error, TooManyRequests) or (
+        error.code == 503 and error.retry_after is not None
+    )
+
+
+def _retry_after(headers: Mapping[str, str]) -> float | None:
+    value = headers.get("retry-after", "")
+    return float(value) if value.isdigit() else None
+
+
+def _write_params(
+    dry_run: bool, field_validation: str, field_manager: str
+) -> dict[str, str | int | bool | None]:
+    return {
+        "dryRun": "All" if dry_run else None,
+        "fieldValidation": field_validation,
+        "fieldManager": field_manager,
+    }
+
+
+def _url(path: str, params: Params) -> str:
+    query = {
+        key: ("true" if value else "false") if isinstance(value, bool) else value
+        for key, value in params.items()
+        if value is not None and value != ""
+    }
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _title(resource: Resource, namespace: str | None, name: str = "", subresource: str = "") -> str:
+    if not name:
+        return resource.full_name + (f" in namespace {namespace}" if namespace else "")
+    title = f"{resource.kind} {namespace}/{name}" if namespace else f"{resource.kind} {name}"
+    return f"{subresource} of {title}" if subresource else title
+
+
+async def _lines(
+    chunks: AsyncIterator[bytes], idle_seconds: float | None, what: str
+) -> AsyncIterator[bytes]:
+    rest = b""
+    while True:
+        try:
+            async with asyncio.timeout(idle_seconds):
+                chunk = await anext(chunks, None)
+        except TimeoutError as error:
+            raise StreamError(f"cannot {what}: silence for {idle_seconds:g} s") from error
+        if chunk is None:
+            if rest.strip():
+                raise StreamError(f"cannot {what}: the stream ended in the middle of a line")
+            return
+        *lines, rest = (rest + chunk).split(b"\n")
+        for line in lines:
+            if line:
+                yield line

@@ -1,0 +1,165 @@
+"""List and watch: keep a local copy of a collection up to date, across every kind of break.
+
+The order of events is Kubernetes' own (https://kubernetes.io/docs/reference/using-api/
+api-concepts/#efficient-detection-of-changes): list, watch from the list's resourceVersion,
+move along with events and bookmarks, and on 410 list again. A new list replaces the copy as a
+whole, so deletions that happened while nobody watched are seen as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import random
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+from trainyard.kube.client import Client
+from trainyard.kube.errors import ApiError, Gone, KubeError, NotFound, StreamError
+from trainyard.kube.resources import Resource
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Sink(Protocol[T_contra]):
+    """Where a reflector puts what it sees."""
+
+    def replace(self, items: Sequence[T_contra], resource_version: str) -> None:
+        """The whole collection, as of `resource_version`."""
+
+    def upsert(self, item: T_contra) -> None:
+        """An object was added or changed."""
+
+    def remove(self, item: T_contra) -> None:
+        """An object was deleted; `item` is its last state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How patient a reflector is; all in seconds."""
+
+    watch_timeout: float = 300.0
+    """The server is asked to end a watch after this long, plus up to as much again."""
+    idle: float = 150.0
+    """Silence (not even a bookmark, which servers send each minute) after which a watch is
+    taken for dead."""
+    backoff_min: float = 0.2
+    backoff_max: float = 30.0
+    missing: float = 60.0
+    """Wait before asking again for a resource that the server does not serve."""
+
+
+class Reflector(Generic[T]):
+    """Feeds `sink` with the decoded objects of one resource until cancelled.
+
+    `optional`: a resource that the server does not know (a CRD that is not installed) counts as
+    empty, and is asked for again from time to time.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource,
+        decode: Callable[[dict[str, Any]], T],
+        sink: Sink[T],
+        *,
+        namespace: str | None = None,
+        labels: str = "",
+        optional: bool = False,
+        timing: Timing | None = None,
+        rng: random.Random | None = None,
+    ) -> None:
+        self._client = client
+        self._resource = resource
+        self._decode = decode
+        self._sink = sink
+        self._namespace = namespace
+        self._labels = labels
+        self._optional = optional
+        self._timing = timing or Timing()
+        self._random = rng or random.Random()
+        self._failures = 0
+        self.synced = asyncio.Event()
+        """Set once the first list is in the sink."""
+
+    async def run(self) -> None:
+        """List and watch, for ever."""
+        version = ""
+        while True:
+            try:
+                if not version:
+                    version = await self._list()
+                started, seen = asyncio.get_running_loop().time(), False
+                async with contextlib.aclosing(self._follow(version)) as versions:
+                    async for reached in versions:
+                        version, self._failures, seen = reached, 0, True
+                if not seen and asyncio.get_running_loop().time() - started < 1:
+                    await self._pause()  # a server that ends every watch at once
+            except Gone:
+                log.info("%s: resourceVersion expired, listing again", self._resource.full_name)
+                version = ""
+                if self._failures:
+                    await self._pause()
+                self._failures += 1
+            except NotFound:
+                version = ""
+                await self._absent()
+            except KubeError as error:
+                # After an odd answer nothing is known about where the stream stood.
+                if isinstance(error, ApiError | StreamError):
+                    version = ""
+                log.warning("%s: %s", self._resource.full_name, error)
+                await self._pause()
+
+    async def _list(self) -> str:
+        items, version = await self._client.list(
+            self._resource, self._namespace, labels=self._labels
+        )
+        self._sink.replace([self._decode(item) for item in items], version)
+        self.synced.set()
+        return version
+
+    async def _follow(self, version: str) -> AsyncGenerator[str]:
+        """One watch; yields the resourceVersion reached after every event."""
+        timing = self._timing
+        events = self._client.watch(
+            self._resource,
+            self._namespace,
+            resource_version=version,
+            labels=self._labels,
+            timeout_seconds=int(timing.watch_timeout * (1 + self._random.random())),
+            idle_seconds=timing.idle,
+        )
+        async with contextlib.aclosing(events):
+            async for kind, raw in events:
+                if kind == "BOOKMARK":
+                    pass
+                elif kind == "DELETED":
+                    self._sink.remove(self._decode(raw))
+                elif kind in ("ADDED", "MODIFIED"):
+                    self._sink.upsert(self._decode(raw))
+                else:
+                    raise StreamError(f"watch of {self._resource.full_name}: event type {kind}")
+                yield str(raw["metadata"]["resourceVersion"])
+
+    async def _absent(self) -> None:
+        if not self._optional:
+            log.warning("%s is not served", self._resource.full_name)
+            await self._pause()
+            return
+        if not self.synced.is_set():
+            log.info("%s is not served", self._resource.full_name)
+        self._sink.replace([], "")
+        self.synced.set()
+        await asyncio.sleep(self._timing.missing * (0.5 + self._random.random()))
+
+    async def _pause(self) -> None:
+        timing = self._timing
+        limit = min(timing.backoff_max, timing.backoff_min * 2**self._failures)
+        self._failures = min(self._failures + 1, 20)
+        await asyncio.sleep(limit * (0.5 + self._random.random() / 2))

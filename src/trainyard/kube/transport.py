@@ -1,0 +1,55 @@
+"""What the client asks of a transport: one answer, or a stream of bytes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One HTTP request. `path` is absolute and already encoded, query included."""
+
+    method: str
+    path: str
+    body: bytes = b""
+    content_type: str = "application/json"
+    accept: str = "application/json"
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """A whole answer. Header names are lower case."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class StreamResponse:
+    """An answer whose body arrives in chunks, for as long as the server goes on."""
+
+    status: int
+    headers: Mapping[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class Transport(Protocol):
+    """Carries requests to one API server; many may be under way at once.
+
+    Both methods raise `Unreachable` when no answer can be had.
+    """
+
+    async def request(self, request: Request, timeout_seconds: float) -> Response:
+        """Send one request and read the whole answer within `timeout_seconds`."""
+
+    def stream(
+        self, request: Request, timeout_seconds: float
+    ) -> AbstractAsyncContextManager[StreamResponse]:
+        """Open a stream; `timeout_seconds` bounds the wait for the headers only."""
+
+    async def aclose(self) -> None:
+        """Close every connection; requests under way fail with `Unreachable`."""

@@ -1,0 +1,133 @@
+"""What the controller believes the cluster holds: one store per kind, indexed by owner.
+
+A watch lags behind. A controller that acts on a lagging copy counts one failure twice or deletes
+the replacement of what it meant to delete. So each store also takes in the answers to the
+controller's own writes, and lets nothing older overwrite them: resourceVersions of one resource
+are comparable as integers (https://kubernetes.io/docs/reference/using-api/api-concepts/
+#resource-versions), and a UID that was seen to be gone never comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+
+class Identified(Protocol):
+    """What a store needs to know of an object."""
+
+    @property
+    def namespace(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def uid(self) -> str: ...
+    @property
+    def resource_version(self) -> str: ...
+
+
+class ObjectKey(NamedTuple):
+    """Where an object of a given kind is found."""
+
+    namespace: str
+    name: str
+
+
+T = TypeVar("T", bound=Identified)
+
+
+def version_of(resource_version: str) -> int:
+    """A resourceVersion as a number; 0, older than all, for one that is not."""
+    return int(resource_version) if resource_version.isdigit() else 0
+
+
+class Store(Generic[T]):
+    """The objects of one resource.
+
+    `owner_of` gives the UID of the job that an object belongs to. `changed` is called with an
+    object whenever something other than the controller's own write changed it.
+    """
+
+    def __init__(self, owner_of: Callable[[T], str], changed: Callable[[T], None]) -> None:
+        self._owner_of = owner_of
+        self._changed = changed
+        self._items: dict[ObjectKey, T] = {}
+        self._by_owner: dict[str, dict[ObjectKey, T]] = {}
+        self._gone: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self._items.values())
+
+    def get(self, namespace: str, name: str) -> T | None:
+        """The object of that name, if it is known."""
+        return self._items.get(ObjectKey(namespace, name))
+
+    def owned_by(self, uid: str) -> Collection[T]:
+        """Every object of the job with this UID."""
+        return self._by_owner.get(uid, {}).values()
+
+    # What a reflector reports.
+    def replace(self, items: Sequence[T], resource_version: str) -> None:
+        """Take in a fresh list, and drop what it does not hold any more."""
+        listed = {ObjectKey(item.namespace, item.name) for item in items}
+        uids = {item.uid for item in items}
+        as_of = version_of(resource_version)
+        for key, item in list(self._items.items()):
+            # What we wrote after the list was made is not in it, and not gone either.
+            if key not in listed and (version_of(item.resource_version) <= as_of or not as_of):
+                self._drop(key)
+                self._changed(item)
+        for item in items:
+            self.upsert(item)
+        self._gone &= uids
+
+    def upsert(self, item: T) -> None:
+        """Take in an object that was added or changed, unless it is old news."""
+        if self._put(item):
+            self._changed(item)
+
+    def remove(self, item: T) -> None:
+        """Take in a deletion, unless a newer object holds the name by now."""
+        self._gone.discard(item.uid)
+        key = ObjectKey(item.namespace, item.name)
+        known = self._items.get(key)
+        if known is not None and known.uid == item.uid:
+            self._drop(key)
+            self._changed(item)
+
+    # What the controller itself did.
+    def wrote(self, item: T) -> None:
+        """Take in the answer to an own write."""
+        self._put(item)
+
+    def forget(self, item: T) -> None:
+        """Remember that an object is gone, as the server said in answer to an own request."""
+        key = ObjectKey(item.namespace, item.name)
+        self._gone.add(item.uid)
+        known = self._items.get(key)
+        if known is not None and known.uid == item.uid:
+            self._drop(key)
+
+    def _put(self, item: T) -> bool:
+        if item.uid in self._gone:
+            return False
+        key = ObjectKey(item.namespace, item.name)
+        known = self._items.get(key)
+        version = version_of(item.resource_version)
+        if known is not None and version and version <= version_of(known.resource_version):
+            return False
+        if known is not None and self._owner_of(known) != self._owner_of(item):
+            self._drop(key)
+        self._items[key] = item
+        self._by_owner.setdefault(self._owner_of(item), {})[key] = item
+        return True
+
+    def _drop(self, key: ObjectKey) -> None:
+        owner = self._owner_of(self._items.pop(key))
+        owned = self._by_owner[owner]
+        del owned[key]
+        if not owned:
+            del self._by_owner[owner]
