@@ -1,0 +1,49 @@
+"""Keys of the labels and annotations on what a job owns.
+
+The ``tensorstack.dev`` keys, ``job-role`` and ``replica-index`` are what existing tools select by;
+the ``trainyard.dev`` ones are ours. The controller selects by ``JOB_UID`` alone, because names are
+shared across kinds and used again by later jobs.
+"""
+
+from __future__ import annotations
+
+OWNER_NAME = "tensorstack.dev/owner-name"
+"""The job's name."""
+COMPONENT = "tensorstack.dev/component"
+"""The lower-case kind, e.g. ``genericjob``."""
+COMPONENT_TYPE = "tensorstack.dev/component-type"
+"""Always ``user``."""
+JOB_ROLE = "job-role"
+"""``master`` on the pod of rank 0 (PyTorchTrainingJob and DeepSpeedJob)."""
+REPLICA_INDEX = "replica-index"
+"""The index within the replica type."""
+GENERIC_JOB = "genericjob"
+"""GenericJob only: the job's name."""
+GENERIC_JOB_REPLICA = "genericjob-replica"
+"""GenericJob only: ``<job>-<type>-<index>``."""
+
+GROUP_NAME = "scheduler.tensorstack.dev/group-name"
+"""The PodGroup of the pod, with t9kScheduler."""
+QUEUE = "scheduler.tensorstack.dev/queue"
+"""The Queue of the pod, with t9kScheduler."""
+ROLE = "scheduler.tensorstack.dev/role"
+"""The replica type, with t9kScheduler."""
+
+JOB_UID = "trainyard.dev/job-uid"
+"""The job's UID, on everything that it owns."""
+REPLICA_TYPE = "trainyard.dev/replica-type"
+"""The replica type."""
+ATTEMPT = "trainyard.dev/attempt"
+"""The attempt of the job that the pod belongs to."""
+
+COMPONENT_TYPE_USER = "user"
+MASTER_ROLE = "master"
+T9K_SCHEDULER_NAME = "t9k-scheduler"
+"""``schedulerName`` of pods with t9kScheduler."""
+DEFAULT_QUEUE = "default"
+"""The Queue of a PodGroup that names none."""
+
+
+def selector(uid: str) -> str:
+    """The label selector of everything that the job with this UID owns."""
+    return f"{JOB_UID}={uid}"

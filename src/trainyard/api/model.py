@@ -1,0 +1,88 @@
+"""The base of every model: frozen, strict, camelCase outside and snake_case inside.
+
+Strict means that ``"3"`` is no integer and ``1`` no boolean, as for a Kubernetes API server.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    Strict,
+    WithJsonSchema,
+)
+from pydantic.alias_generators import to_camel
+
+T = TypeVar("T")
+
+INT32_MAX = 2**31 - 1
+INT64_MAX = 2**63 - 1
+
+
+class Model(BaseModel):
+    """An object of the API. Unknown fields are errors; values are never coerced."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        defer_build=True,
+    )
+
+    def dump(self) -> dict[str, Any]:
+        """The object as a plain JSON-able dict in API spelling, defaults and nulls left out."""
+        return self.model_dump(by_alias=True, exclude_none=True, exclude_unset=True, mode="json")
+
+    def dump_full(self) -> dict[str, Any]:
+        """As ``dump``, with the static defaults written out."""
+        return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+class OpenModel(Model):
+    """An object whose writer may be newer than we are: unknown fields are kept."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+Items = Annotated[tuple[T, ...], Strict(False)]
+"""A list of the API, a tuple in Python."""
+
+Template = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+]
+"""A core/v1 PodTemplateSpec as a plain dict; ``pod_schema`` checks it."""
+
+Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
+Count = Annotated[int, Field(ge=0, le=INT32_MAX)]
+Int64 = Annotated[int, Field(ge=-INT64_MAX - 1, le=INT64_MAX)]
+
+
+def parse_time(value: object) -> object:
+    """An RFC 3339 text as an aware datetime; anything else as it is."""
+    if isinstance(value, str):
+        parsed = datetime.fromisoformat(value)
+        return parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+    return value
+
+
+def format_time(value: datetime) -> str:
+    """RFC 3339 in UTC; with microseconds only where there are any, as Kubernetes MicroTime."""
+    return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+Time = Annotated[
+    datetime,
+    BeforeValidator(parse_time),
+    PlainSerializer(format_time, return_type=str),
+    WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+"""A point in time, RFC 3339 outside."""

@@ -1,0 +1,71 @@
+"""Names of everything that belongs to a job.
+
+The base name is ``<job>-<hash5>``; hash5 is the first five hex digits of FNV-1a-64 over the job's
+name and UID, so a job created anew under an old name gets new children. All names are RFC 1035
+labels and at most 63 characters long, because they double as host names.
+"""
+
+from __future__ import annotations
+
+import re
+
+MAX_LABEL = 63
+
+_OFFSET_BASIS = 0xCBF29CE484222325
+_PRIME = 0x100000001B3
+_MASK = (1 << 64) - 1
+_DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
+_DNS_1123_SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?\Z")
+
+
+def fnv1a64(data: bytes) -> int:
+    """The 64-bit Fowler-Noll-Vo hash, variant 1a."""
+    value = _OFFSET_BASIS
+    for byte in data:
+        value = ((value ^ byte) * _PRIME) & _MASK
+    return value
+
+
+def hash5(job: str, uid: str) -> str:
+    """The first five of sixteen hex digits of the hash of name and UID, e.g. ``12e8d``."""
+    return f"{fnv1a64((job + uid).encode()):016x}"[:5]
+
+
+def base_name(job: str, uid: str) -> str:
+    """``<job>-<hash5>``: prefix of the pods, name of the Service and of the TensorBoard."""
+    return f"{job}-{hash5(job, uid)}"
+
+
+def pod_name(base: str, replica_type: str, index: int) -> str:
+    """``<base>-<type>-<index>``, also the pod's host name."""
+    return f"{base}-{replica_type}-{index}"
+
+
+def launcher_name(base: str) -> str:
+    """The ColossalAIJob launcher's pod, which carries no index."""
+    return f"{base}-launcher"
+
+
+def ssh_secret_name(base: str) -> str:
+    """The Secret with the job's SSH keys."""
+    return f"{base}-ssh"
+
+
+def hostfile_name(base: str) -> str:
+    """The ConfigMap with the hostfile."""
+    return f"{base}-hostfile"
+
+
+def replica_service_name(job: str, replica_type: str, index: int) -> str:
+    """A GenericJob's per-replica Service, ``<job>-<type>-<index>``, without the hash."""
+    return f"{job}-{replica_type}-{index}"
+
+
+def is_dns_label(name: str) -> bool:
+    """Whether the name is an RFC 1035 label: lower-case letters, digits, ``-``, a letter first."""
+    return len(name) <= MAX_LABEL and _DNS_1035.match(name) is not None
+
+
+def is_dns_subdomain(name: str) -> bool:
+    """Whether the name may name a Secret, claim or Queue (RFC 1123 subdomain)."""
+    return len(name) <= 253 and _DNS_1123_SUBDOMAIN.match(name) is not None
