@@ -1,0 +1,1 @@
+"""The HTTP face of the embedded cluster: what kubectl and the controller speak to."""

@@ -1,0 +1,145 @@
+"""The refusals of the embedded API server, in Kubernetes' own words.
+
+The classes are those that the client raises (`trainyard.kube.errors`), so that code which works
+on the registry in process and code which comes in over HTTP handle the same exceptions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from trainyard.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    Forbidden,
+    Gone,
+    Invalid,
+    NotFound,
+)
+
+
+class Cause(NamedTuple):
+    """One problem of a refused object: JSON path without the leading dot, and what is wrong."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+def not_found(resource: str, name: str) -> NotFound:
+    """No object of this name."""
+    plural, _, group = resource.partition(".")
+    return NotFound(
+        f'{resource} "{name}" not found',
+        code=404,
+        reason="NotFound",
+        details={"name": name, "group": group, "kind": plural},
+    )
+
+
+def no_such_path() -> NotFound:
+    """The URL names nothing that is served."""
+    return NotFound("the server could not find the requested resource", code=404, reason="NotFound")
+
+
+def already_exists(resource: str, name: str) -> AlreadyExists:
+    """The name is taken."""
+    plural, _, group = resource.partition(".")
+    return AlreadyExists(
+        f'{resource} "{name}" already exists',
+        code=409,
+        reason="AlreadyExists",
+        details={"name": name, "group": group, "kind": plural},
+    )
+
+
+def conflict(resource: str, name: str, why: str = "") -> Conflict:
+    """A precondition (resourceVersion or UID) does not hold."""
+    plural, _, group = resource.partition(".")
+    why = why or (
+        "the object has been modified; please apply your changes to the latest version "
+        "and try again"
+    )
+    return Conflict(
+        f'Operation cannot be fulfilled on {resource} "{name}": {why}',
+        code=409,
+        reason="Conflict",
+        details={"name": name, "group": group, "kind": plural},
+    )
+
+
+def forbidden(resource: str, name: str, why: str) -> Forbidden:
+    """The object is well-formed and still refused."""
+    plural, _, group = resource.partition(".")
+    return Forbidden(
+        f'{resource} "{name}" is forbidden: {why}',
+        code=403,
+        reason="Forbidden",
+        details={"name": name, "group": group, "kind": plural},
+    )
+
+
+def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Invalid:
+    """The object breaks rules; every one of them is named."""
+    texts = [
+        f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes
+    ]
+    listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
+    details: dict[str, Any] = {
+        "name": name,
+        "group": group,
+        "kind": kind,
+        "causes": [cause._asdict() for cause in causes],
+    }
+    qualified = f"{kind}.{group}" if group else kind
+    return Invalid(
+        f'{qualified} "{name}" is invalid: {listed}', code=422, reason="Invalid", details=details
+    )
+
+
+def bad_request(message: str) -> Invalid:
+    """The request itself makes no sense."""
+    return Invalid(message, code=400, reason="BadRequest")
+
+
+def expired(asked: int, oldest: int) -> Gone:
+    """The watch log no longer reaches back that far."""
+    return Gone(f"too old resource version: {asked} ({oldest})", code=410, reason="Expired")
+
+
+def method_not_allowed(method: str, resource: str) -> ApiError:
+    """The resource is served, but not for this verb."""
+    return ApiError(f"{method} is not supported on {resource}", code=405, reason="MethodNotAllowed")
+
+
+def unsupported_media_type(found: str, supported: Sequence[str]) -> ApiError:
+    """The body is in a format that is not spoken here."""
+    return ApiError(
+        f"the body of the request was in an unknown format ({found}); "
+        f"accepted media types include: {', '.join(supported)}",
+        code=415,
+        reason="UnsupportedMediaType",
+    )
+
+
+def internal(message: str) -> ApiError:
+    """The server could not do it, through no fault of the request."""
+    return ApiError(message, code=500, reason="InternalError")
+
+
+def status_of(error: ApiError) -> dict[str, Any]:
+    """The Kubernetes Status object for `error`."""
+    status: dict[str, Any] = {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Failure",
+        "message": str(error),
+        "reason": error.reason or "Unknown",
+        "code": error.code,
+    }
+    if error.details:
+        status["details"] = {key: value for key, value in error.details.items() if value}
+    return status

@@ -1,0 +1,163 @@
+"""Who hears of a change: the recent past for watchers who come back, and live subscriptions.
+
+The journal holds the last changes of each resource, bounded by bytes, so that a watch can be
+resumed from a resourceVersion; older ones are answered 410 Gone and the client lists again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Any, NamedTuple
+
+from trainyard.local.failures import expired
+
+Object = dict[str, Any]
+
+
+class Entry(NamedTuple):
+    """One version of an object. `object` is shared: never mutate it."""
+
+    object: Object
+    raw: bytes
+    """The object as JSON."""
+    revision: int
+
+
+class Event(NamedTuple):
+    """One change. `old` is the version before it; `object` of a DELETED event is the last one."""
+
+    type: str
+    """ADDED, MODIFIED or DELETED."""
+    resource: str
+    object: Object
+    old: Object | None
+    raw: bytes
+    revision: int
+
+
+class Subscription:
+    """Changes in commit order, without loss; iterate with `async for`, end with `close()`."""
+
+    def __init__(self, backlog: Iterable[Event] = ()) -> None:
+        self._events: deque[Event] = deque(backlog)
+        self._waiter: asyncio.Future[None] | None = None
+        self._closed = False
+
+    def __aiter__(self) -> AsyncIterator[Event]:
+        return self
+
+    async def __anext__(self) -> Event:
+        while not self._events:
+            if self._closed:
+                raise StopAsyncIteration
+            await self._wait()
+        return self._events.popleft()
+
+    async def batch(self) -> list[Event]:
+        """Every change that is there now, or the next ones; empty once closed."""
+        while not self._events and not self._closed:
+            await self._wait()
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def pending(self) -> list[Event]:
+        """Every change that is there now, without waiting."""
+        events = list(self._events)
+        self._events.clear()
+        return events
+
+    def close(self) -> None:
+        """End the iteration once what is queued has been read."""
+        self._closed = True
+        self._wake()
+
+    @property
+    def closed(self) -> bool:
+        """True once `close()` was called, by whoever."""
+        return self._closed
+
+    def publish(self, event: Event) -> None:
+        """Queue a change (the journal's business)."""
+        self._events.append(event)
+        self._wake()
+
+    async def _wait(self) -> None:
+        if self._waiter is None or self._waiter.done():
+            self._waiter = asyncio.get_running_loop().create_future()
+        await asyncio.shield(self._waiter)
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+
+class Journal:
+    """The recent changes of every resource, and those who listen."""
+
+    def __init__(self, start_revision: int, limit_bytes: int) -> None:
+        """Changes up to `start_revision` are unknown; each resource keeps `limit_bytes`."""
+        self._limit = limit_bytes
+        self._start = start_revision
+        self._logs: dict[str, _Log] = {}
+        self._listeners: dict[str, dict[Subscription, None]] = {}
+
+    def record(self, event: Event) -> None:
+        """Remember a committed change and pass it on."""
+        log = self._logs.get(event.resource)
+        if log is None:
+            log = self._logs[event.resource] = _Log(self._start)
+        log.append(event, self._limit)
+        for listener in tuple(self._listeners.get(event.resource, ())):
+            listener.publish(event)
+
+    def since(self, resource: str, revision: int) -> list[Event]:
+        """The changes after `revision`; raises Gone when they are not all known any more."""
+        log = self._logs.get(resource)
+        oldest = log.horizon if log is not None else self._start
+        if revision < oldest:
+            raise expired(revision, oldest)
+        if log is None:
+            return []
+        recent: list[Event] = []
+        for event in reversed(log.events):
+            if event.revision <= revision:
+                break
+            recent.append(event)
+        recent.reverse()
+        return recent
+
+    def listen(self, resources: Iterable[str], listener: Subscription) -> None:
+        """Pass changes of `resources` on to `listener` from now on."""
+        for resource in resources:
+            self._listeners.setdefault(resource, {})[listener] = None
+
+    def forget(self, listener: Subscription) -> None:
+        """Stop passing changes on; closes the listener."""
+        for listeners in self._listeners.values():
+            listeners.pop(listener, None)
+        listener.close()
+
+    def close(self) -> None:
+        """End every subscription."""
+        for listener in {each for group in self._listeners.values() for each in group}:
+            self.forget(listener)
+
+
+class _Log:
+    __slots__ = ("events", "horizon", "size")
+
+    def __init__(self, horizon: int) -> None:
+        self.events: deque[Event] = deque()
+        self.horizon = horizon
+        self.size = 0
+
+    def append(self, event: Event, limit_bytes: int) -> None:
+        self.events.append(event)
+        self.size += len(event.raw)
+        while self.size > limit_bytes and len(self.events) > 1:
+            dropped = self.events.popleft()
+            self.size -= len(dropped.raw)
+            self.horizon = dropped.revision

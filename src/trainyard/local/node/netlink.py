@@ -1,0 +1,127 @@
+"""The pod network, by raw rtnetlink: one bridge, a veth pair per pod.
+
+Only what pods need, with no package and no ``ip`` command. Message layouts: rtnetlink(7),
+``linux/rtnetlink.h``, ``linux/if_link.h``.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+
+BRIDGE = "trainyard0"
+_POD_LINK_INDEX = 2  # a fresh network namespace holds only lo, which is 1
+
+_NLM_REQUEST_ACK = 0x1 | 0x4
+_NLM_CREATE_EXCL = 0x400 | 0x200
+_RTM_NEWLINK, _RTM_NEWADDR, _RTM_DELADDR, _RTM_NEWROUTE = 16, 20, 21, 24
+_NLMSG_ERROR = 2
+_IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_AF_SPEC = 3, 4, 10, 18, 26
+_IFLA_NET_NS_FD = 28
+_IFLA_INFO_KIND, _IFLA_INFO_DATA = 1, 2
+_VETH_INFO_PEER = 1
+_IFLA_INET6_ADDR_GEN_MODE, _GEN_MODE_NONE = 8, 1
+_IFA_ADDRESS, _IFA_LOCAL = 1, 2
+_RTA_OIF, _RTA_GATEWAY = 4, 5
+_IFF_UP = 1
+_NESTED = 0x8000
+
+
+def _attribute(kind: int, payload: bytes) -> bytes:
+    length = 4 + len(payload)
+    return struct.pack("=HH", length, kind) + payload + b"\0" * (-length % 4)
+
+
+def _nested(kind: int, *parts: bytes) -> bytes:
+    return _attribute(kind | _NESTED, b"".join(parts))
+
+
+def _name(name: str) -> bytes:
+    return _attribute(_IFLA_IFNAME, name.encode() + b"\0")
+
+
+def _link(index: int = 0, *, up: bool = True) -> bytes:
+    flag = _IFF_UP if up else 0
+    return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flag, flag)
+
+
+def _without_ipv6_address() -> bytes:
+    mode = _attribute(_IFLA_INET6_ADDR_GEN_MODE, bytes([_GEN_MODE_NONE]))
+    return _nested(_IFLA_AF_SPEC, _nested(socket.AF_INET6, mode))
+
+
+class Netlink:
+    """A route socket of the network namespace in which it is opened, and stays."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._sequence = 0
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _request(self, what: str, kind: int, payload: bytes, flags: int = 0) -> None:
+        self._sequence += 1
+        header = struct.pack(
+            "=IHHII", 16 + len(payload), kind, _NLM_REQUEST_ACK | flags, self._sequence, 0
+        )
+        self._socket.sendall(header + payload)
+        while True:
+            answer = self._socket.recv(8192)
+            _, answer_kind, _, sequence, _ = struct.unpack_from("=IHHII", answer)
+            if answer_kind == _NLMSG_ERROR and sequence == self._sequence:
+                break
+        (code,) = struct.unpack_from("=i", answer, 16)
+        if code:
+            raise OSError(-code, f"{what}: {os.strerror(-code)}")
+
+    def add_bridge(self) -> int:
+        """Create the bridge, up; returns its interface index."""
+        kind = _nested(_IFLA_LINKINFO, _attribute(_IFLA_INFO_KIND, b"bridge"))
+        payload = _link() + _name(BRIDGE) + kind + _without_ipv6_address()
+        self._request("create the pod bridge", _RTM_NEWLINK, payload, _NLM_CREATE_EXCL)
+        return socket.if_nametoindex(BRIDGE)
+
+    def add_pod_link(self, name: str, bridge_index: int, pod_namespace: int) -> None:
+        """Create a veth pair, both ends up: ``name`` on the bridge, ``eth0`` in the pod."""
+        peer = (
+            _link(_POD_LINK_INDEX)
+            + _name("eth0")
+            + _attribute(_IFLA_NET_NS_FD, struct.pack("=i", pod_namespace))
+            + _without_ipv6_address()
+        )
+        info = _nested(
+            _IFLA_LINKINFO,
+            _attribute(_IFLA_INFO_KIND, b"veth"),
+            _nested(_IFLA_INFO_DATA, _attribute(_VETH_INFO_PEER, peer)),
+        )
+        master = _attribute(_IFLA_MASTER, struct.pack("=i", bridge_index))
+        payload = _link() + _name(name) + master + info + _without_ipv6_address()
+        self._request("create the pod's interface", _RTM_NEWLINK, payload, _NLM_CREATE_EXCL)
+
+    def set_loopback_up(self) -> None:
+        self._request("set lo up", _RTM_NEWLINK, _link(1))
+
+    def add_address(self, address: str, prefix: int, index: int = _POD_LINK_INDEX) -> None:
+        self._address("add address", _RTM_NEWADDR, address, prefix, index, _NLM_CREATE_EXCL)
+
+    def remove_address(self, address: str, prefix: int, index: int) -> None:
+        self._address("remove address", _RTM_DELADDR, address, prefix, index, 0)
+
+    def _address(
+        self, what: str, kind: int, address: str, prefix: int, index: int, flags: int
+    ) -> None:
+        packed = socket.inet_aton(address)
+        payload = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
+        payload += _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
+        self._request(f"{what} {address}", kind, payload, flags)
+
+    def add_default_route(self, gateway: str) -> None:
+        main_table, boot_protocol, universe, unicast = 254, 3, 0, 1
+        payload = struct.pack(
+            "=BBBBBBBBI", socket.AF_INET, 0, 0, 0, main_table, boot_protocol, universe, unicast, 0
+        )
+        payload += _attribute(_RTA_GATEWAY, socket.inet_aton(gateway))
+        payload += _attribute(_RTA_OIF, struct.pack("=i", _POD_LINK_INDEX))
+        self._request("add the default route", _RTM_NEWROUTE, payload, _NLM_CREATE_EXCL)

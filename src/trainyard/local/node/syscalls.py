@@ -1,0 +1,171 @@
+"""Linux system calls that Python's standard library does not offer.
+
+Called in freshly cloned children as well, so everything is looked up at import time and no call
+releases the interpreter lock (``PyDLL``): between ``clone`` and ``exec`` there is only one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import signal
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+
+MS_RDONLY = 1
+MS_NOSUID = 2
+MS_NODEV = 4
+MS_NOEXEC = 8
+MS_REMOUNT = 32
+MS_BIND = 4096
+MS_REC = 16384
+MS_PRIVATE = 1 << 18
+MS_SLAVE = 1 << 19
+MNT_DETACH = 2
+
+PR_SET_PDEATHSIG = 1
+PR_SET_DUMPABLE = 4
+PR_SET_NAME = 15
+PR_CAPBSET_DROP = 24
+PR_SET_CHILD_SUBREAPER = 36
+
+_AT_FDCWD = -100
+_AT_RECURSIVE = 0x8000
+_MOUNT_ATTR_RDONLY = 1
+_SYS_MOUNT_SETATTR = 442
+_CLONE_NUMBERS = {"x86_64": 56, "aarch64": 220, "ppc64le": 120, "riscv64": 220, "s390x": 120}
+_PIVOT_NUMBERS = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41, "s390x": 217}
+
+_libc = ctypes.PyDLL(None, use_errno=True)
+_syscall = _libc.syscall
+_syscall.restype = ctypes.c_long
+_machine = platform.machine()
+_SYS_CLONE = _CLONE_NUMBERS.get(_machine, -1)
+_SYS_PIVOT_ROOT = _PIVOT_NUMBERS.get(_machine, -1)
+
+
+class _MountAttr(ctypes.Structure):
+    _fields_ = (
+        ("attr_set", ctypes.c_uint64),
+        ("attr_clr", ctypes.c_uint64),
+        ("propagation", ctypes.c_uint64),
+        ("userns_fd", ctypes.c_uint64),
+    )
+
+
+class _CapHeader(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _CapData(ctypes.Structure):
+    _fields_ = (
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    )
+
+
+def _check(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def clone(flags: int) -> int:
+    """Fork into the new namespaces named by ``flags``; returns 0 in the child, as ``fork`` does."""
+    if _SYS_CLONE < 0:
+        raise OSError(38, f"clone: not known for {_machine}")
+    arguments = [flags | signal.SIGCHLD, 0]
+    if _machine == "s390x":  # the one architecture that takes the stack first
+        arguments.reverse()
+    longs = [ctypes.c_long(value) for value in (*arguments, 0, 0, 0)]
+    return _check(int(_syscall(ctypes.c_long(_SYS_CLONE), *longs)), "clone")
+
+
+def unshare(flags: int) -> None:
+    _check(_libc.unshare(ctypes.c_int(flags)), "unshare")
+
+
+def setns(fd: int, flags: int) -> None:
+    _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(flags)), "setns")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
+    result = _libc.mount(
+        os.fsencode(source),
+        os.fsencode(target),
+        kind.encode(),
+        ctypes.c_ulong(flags),
+        os.fsencode(data) if data else None,
+    )
+    _check(result, f"mount {kind or source} on {target}")
+
+
+def umount(target: str, flags: int = MNT_DETACH) -> None:
+    _check(_libc.umount2(os.fsencode(target), ctypes.c_int(flags)), f"umount {target}")
+
+
+def pivot_root(new: str, old: str) -> None:
+    arguments = (os.fsencode(new), os.fsencode(old))
+    _check(int(_syscall(ctypes.c_long(_SYS_PIVOT_ROOT), *arguments)), "pivot_root")
+
+
+def make_read_only(path: str) -> None:
+    """Make the mount at ``path`` and all mounts beneath it read-only (Linux 5.12)."""
+    attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
+    result = _syscall(
+        ctypes.c_long(_SYS_MOUNT_SETATTR),
+        ctypes.c_int(_AT_FDCWD),
+        os.fsencode(path),
+        ctypes.c_uint(_AT_RECURSIVE),
+        ctypes.byref(attributes),
+        ctypes.c_size_t(ctypes.sizeof(attributes)),
+    )
+    _check(int(result), f"mount_setattr {path}")
+
+
+def set_hostname(name: str) -> None:
+    encoded = name.encode()
+    _check(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))), "sethostname")
+
+
+def prctl(option: int, argument: int) -> None:
+    zeros = [ctypes.c_ulong(0)] * 3
+    result = _libc.prctl(ctypes.c_int(option), ctypes.c_ulong(argument), *zeros)
+    _check(result, f"prctl {option}")
+
+
+def set_process_name(name: str) -> None:
+    buffer = ctypes.create_string_buffer(name.encode()[:15])
+    _libc.prctl(ctypes.c_int(PR_SET_NAME), buffer, *[ctypes.c_ulong(0)] * 3)
+
+
+def die_with_parent(number: int = signal.SIGKILL) -> None:
+    """Have the kernel send us ``number`` when the thread that forked us ends.
+
+    A change of user or group clears this, so it is asked for again after one.
+    """
+    prctl(PR_SET_PDEATHSIG, number)
+
+
+def limit_capabilities(keep: int, last: int) -> None:
+    """Reduce bounding, permitted and effective capabilities to the bits of ``keep``."""
+    for number in range(last + 1):
+        if not keep >> number & 1:
+            prctl(PR_CAPBSET_DROP, number)
+    header = _CapHeader(version=0x20080522, pid=0)
+    data = (_CapData * 2)()
+    _check(_libc.capget(ctypes.byref(header), data), "capget")
+    for index in range(2):
+        word = keep >> (32 * index) & 0xFFFFFFFF
+        data[index].effective &= word
+        data[index].permitted &= word
+        data[index].inheritable = 0
+    _check(_libc.capset(ctypes.byref(header), data), "capset")

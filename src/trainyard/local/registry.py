@@ -1,0 +1,458 @@
+"""The embedded API server's engine, without HTTP: objects, versions, deletion, subscriptions.
+
+Scheduler, node agent and garbage collector use it in process; the HTTP server puts admission,
+patches and formats in front of it. Everything runs on one event loop. What a reader or watcher
+sees has been committed; what a writer is based on includes writes still being committed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+
+import orjson
+
+from trainyard.kube.errors import NotFound
+from trainyard.local import strategies
+from trainyard.local.committer import Change, Committer, Key
+from trainyard.local.failures import (
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    method_not_allowed,
+    not_found,
+)
+from trainyard.local.journal import Entry, Event, Journal, Object, Subscription
+from trainyard.local.resources import SERVED, Served
+from trainyard.local.store import Store
+
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+_NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_FOREGROUND = "foregroundDeletion"
+_ORPHAN = "orphan"
+_RETAINED_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+Mutation = Callable[[Object], Object | None]
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """A time (default: now) as Kubernetes writes it: UTC, whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+class Registry:
+    """All objects of one embedded cluster."""
+
+    def __init__(
+        self,
+        store: Store | None = None,
+        *,
+        service_network: str = "10.96.0.0/16",
+        journal_bytes: int = 4 << 20,
+    ) -> None:
+        """Load `store`, or keep everything in memory only when there is none.
+
+        `service_network` is where ClusterIPs come from; `journal_bytes` bounds, per resource,
+        how far back a watch can be resumed.
+        """
+        self._objects: dict[str, dict[tuple[str, str], Entry]] = {
+            row.resource: {} for row in SERVED.values() if not row.view_of
+        }
+        revision = max(1, store.revision() if store is not None else 0)
+        self._committer = Committer(store, self._publish, revision)
+        self._journal = Journal(revision, journal_bytes)
+        self._visible_revision = revision
+        self._service_network = ipaddress.IPv4Network(service_network)
+        if store is not None:
+            self._load(store)
+
+    def _load(self, store: Store) -> None:
+        for resource, namespace, name, raw in store.rows():
+            table = self._objects.get(resource)
+            if table is not None:
+                obj = orjson.loads(raw)
+                revision = int(obj["metadata"]["resourceVersion"])
+                table[namespace, name] = Entry(obj, raw, revision)
+
+    # Reading.
+
+    @property
+    def revision(self) -> int:
+        """The resourceVersion of the newest committed change."""
+        return self._visible_revision
+
+    def get(self, resource: str, namespace: str, name: str) -> Object:
+        """The object; shared, never mutate it. `namespace` is "" for cluster-wide kinds."""
+        return self.entry(resource, namespace, name).object
+
+    def entry(self, resource: str, namespace: str, name: str) -> Entry:
+        """The object with its JSON; raises NotFound."""
+        entry = self._table(resource).get((namespace, name))
+        if entry is None:
+            raise not_found(resource, name)
+        return entry
+
+    def list(self, resource: str, namespace: str | None = None) -> list[Object]:
+        """All objects, or those of one namespace, by name; shared, never mutate them."""
+        return [entry.object for entry in self.entries(resource, namespace)]
+
+    def entries(self, resource: str, namespace: str | None = None) -> Sequence[Entry]:
+        """As `list`, with each object's JSON."""
+        table = self._table(resource)
+        keys = sorted(key for key in table if namespace is None or key[0] == namespace)
+        return [table[key] for key in keys]
+
+    def subscribe(self, *resources: str) -> Subscription:
+        """Changes of `resources`, after a synthetic ADDED for each present object."""
+        backlog = (
+            Event("ADDED", resource, entry.object, None, entry.raw, entry.revision)
+            for resource in resources
+            for entry in self.entries(resource)
+        )
+        return self._listen(resources, Subscription(backlog))
+
+    def watch(self, resource: str, since: int) -> Subscription:
+        """Changes of one resource after resourceVersion `since`; raises Gone if too old."""
+        backlog = self._journal.since(resource, since)
+        return self._listen((resource,), Subscription(backlog))
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """End a subscription; it yields what it has and stops."""
+        self._journal.forget(subscription)
+
+    async def close(self) -> None:
+        """Commit what is under way, end all subscriptions, close the store."""
+        await self._committer.close()
+        self._journal.close()
+
+    # Writing.
+
+    async def ensure_system_objects(self) -> None:
+        """Create the namespaces that always exist, with their default service accounts."""
+        missing = [
+            name for name in SYSTEM_NAMESPACES if ("", name) not in self._table("namespaces")
+        ]
+        await asyncio.gather(
+            *(self.create("namespaces", {"metadata": {"name": name}}) for name in missing)
+        )
+
+    async def create(self, resource: str, obj: Object, *, dry_run: bool = False) -> Object:
+        """Store a new object (taken over, do not touch it again); returns it completed."""
+        served = self._served(resource)
+        key = self._complete(served, obj)
+        current = self._current(key)
+        if current is not None:
+            raise already_exists(resource, key.name)
+        self._check_namespace(key)
+        strategies.prepare_create(resource, served.status, obj)
+        if resource == "services":
+            self._assign_cluster_address(obj)
+        if dry_run:
+            return obj
+        return await self._write(key, "ADDED", obj, None)
+
+    async def update(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        change: Mutation,
+        *,
+        subresource: str = "",
+        dry_run: bool = False,
+    ) -> Object:
+        """Replace an object by `change(copy)`, atomically; None or no difference writes nothing.
+
+        `subresource` "" keeps the status, "status" keeps all but the status, "binding" keeps
+        nothing (a scheduler sets nodeName and a condition at once). A resourceVersion that
+        `change` puts into the copy is a precondition. Raises NotFound and Conflict.
+        """
+        served = self._served(resource)
+        key = Key(resource, namespace, name)
+        current = self._current(key)
+        if current is None:
+            raise not_found(resource, name)
+        new = change(orjson.loads(current.raw))
+        if new is None:
+            return current.object
+        old = current.object
+        self._check_preconditions(key, new, old)
+        if subresource == "status":
+            new = {**orjson.loads(current.raw), "status": new.get("status", {})}
+        elif served.status and not subresource:
+            _keep(new, old, "status")
+        self._retain(served, new, old)
+        if not subresource:
+            strategies.prepare_update(resource, new, old)
+        if new == old:
+            return old
+        if served.generation and _spec_differs(new, old):
+            new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
+        if dry_run:
+            return new
+        if _is_released(served, new):
+            return await self._write(key, "DELETED", new, old)
+        return await self._write(key, "MODIFIED", new, old)
+
+    async def delete(
+        self,
+        resource: str,
+        namespace: str,
+        name: str,
+        *,
+        grace_seconds: int | None = None,
+        uid: str | None = None,
+        resource_version: str | None = None,
+        propagation: str | None = None,
+        dry_run: bool = False,
+    ) -> Object:
+        """Delete an object, or mark it for deletion; returns its newest version.
+
+        A pod that a node runs is marked; the node agent stops it and deletes it with
+        `grace_seconds` 0. Finalizers hold any object until they are removed.
+        `propagation` is Background (the default), Foreground or Orphan.
+        """
+        served = self._served(resource)
+        key = Key(resource, namespace, name)
+        current = self._current(key)
+        if current is None:
+            raise not_found(resource, name)
+        old = current.object
+        metadata = old["metadata"]
+        if uid is not None and uid != metadata["uid"]:
+            raise conflict(
+                resource,
+                name,
+                f"Precondition failed: UID in precondition: {uid}, "
+                f"UID in object meta: {metadata['uid']}",
+            )
+        if resource_version is not None and resource_version != metadata["resourceVersion"]:
+            raise conflict(resource, name)
+        if resource == "namespaces" and name in SYSTEM_NAMESPACES:
+            raise forbidden(resource, name, "this namespace may not be deleted")
+        new: Object = orjson.loads(current.raw)
+        self._mark_deleted(served, new, grace_seconds, propagation)
+        if dry_run or new == old:
+            return new
+        if _is_released(served, new):
+            return await self._write(key, "DELETED", new, old)
+        return await self._write(key, "MODIFIED", new, old)
+
+    # Inside.
+
+    def _served(self, resource: str) -> Served:
+        served = SERVED.get(resource)
+        if served is None or served.view_of:
+            raise NotFound(f"no resource {resource!r} is served", code=404, reason="NotFound")
+        if served.read_only:
+            raise method_not_allowed("writing", resource)
+        return served
+
+    def _table(self, resource: str) -> dict[tuple[str, str], Entry]:
+        table = self._objects.get(resource)
+        if table is None:
+            raise NotFound(f"no resource {resource!r} is served", code=404, reason="NotFound")
+        return table
+
+    def _current(self, key: Key) -> Entry | None:
+        staged = self._committer.staged(key)
+        if staged is not None:
+            return staged.entry
+        return self._table(key.resource).get((key.namespace, key.name))
+
+    def _complete(self, served: Served, obj: Object) -> Key:
+        obj["apiVersion"], obj["kind"] = served.api_version, served.kind
+        metadata = obj.setdefault("metadata", {})
+        namespace = ""
+        if served.namespaced:
+            namespace = metadata.setdefault("namespace", "default")
+        else:
+            metadata.pop("namespace", None)
+        name = metadata.get("name")
+        if not name:
+            prefix = metadata.get("generateName")
+            if not prefix:
+                raise bad_request("resource name may not be empty: set metadata.name")
+            suffix = "".join(random.choices(_NAME_ALPHABET, k=5))
+            name = metadata["name"] = prefix[:58] + suffix
+        if metadata.get("resourceVersion"):
+            raise bad_request("resourceVersion should not be set on objects to be created")
+        for field in (*_RETAINED_METADATA, "resourceVersion", "generation", "selfLink"):
+            metadata.pop(field, None)
+        metadata["uid"] = str(uuid.uuid4())
+        metadata["creationTimestamp"] = timestamp()
+        if served.generation:
+            metadata["generation"] = 1
+        return Key(served.resource, namespace, name)
+
+    def _check_namespace(self, key: Key) -> None:
+        if not key.namespace:
+            return
+        namespace = self._current(Key("namespaces", "", key.namespace))
+        if namespace is None:
+            raise not_found("namespaces", key.namespace)
+        if namespace.object["metadata"].get("deletionTimestamp"):
+            raise forbidden(
+                key.resource,
+                key.name,
+                f"unable to create new content in namespace {key.namespace} "
+                "because it is being terminated",
+            )
+
+    def _check_preconditions(self, key: Key, new: Object, old: Object) -> None:
+        wanted, present = new["metadata"], old["metadata"]
+        if wanted.get("uid") not in (None, present["uid"]):
+            raise conflict(
+                key.resource,
+                key.name,
+                f"Precondition failed: UID in precondition: {wanted['uid']}, "
+                f"UID in object meta: {present['uid']}",
+            )
+        if wanted.get("resourceVersion") not in (None, "", present["resourceVersion"]):
+            raise conflict(key.resource, key.name)
+
+    def _retain(self, served: Served, new: Object, old: Object) -> None:
+        """Put back what no writer may change."""
+        new["apiVersion"], new["kind"] = served.api_version, served.kind
+        wanted, present = new["metadata"], old["metadata"]
+        wanted["resourceVersion"] = present["resourceVersion"]
+        for field in (*_RETAINED_METADATA, "name", "namespace", "generation"):
+            _keep(wanted, present, field)
+        for field in ("finalizers", "labels", "annotations", "ownerReferences"):
+            if not wanted.get(field):
+                wanted.pop(field, None)
+        if present.get("deletionTimestamp"):
+            added = set(wanted.get("finalizers", ())) - set(present.get("finalizers", ()))
+            if added:
+                raise forbidden(
+                    served.resource,
+                    wanted["name"],
+                    f"no new finalizers can be added while it is being deleted: {sorted(added)}",
+                )
+
+    def _mark_deleted(
+        self, served: Served, obj: Object, grace: int | None, propagation: str | None
+    ) -> None:
+        metadata = obj["metadata"]
+        seconds = strategies.grace_seconds(obj, grace) if served.resource == "pods" else 0
+        if "deletionTimestamp" in metadata:
+            seconds = min(seconds, metadata.get("deletionGracePeriodSeconds", 0))
+        elif served.generation:
+            metadata["generation"] = metadata.get("generation", 1) + 1
+        if metadata.get("deletionGracePeriodSeconds") != seconds:
+            metadata["deletionTimestamp"] = timestamp(time.time() + seconds)
+            metadata["deletionGracePeriodSeconds"] = seconds
+        if propagation is not None:
+            finalizers = [
+                each
+                for each in metadata.get("finalizers", ())
+                if each not in (_FOREGROUND, _ORPHAN)
+            ]
+            if propagation == "Foreground":
+                finalizers.append(_FOREGROUND)
+            elif propagation == "Orphan":
+                finalizers.append(_ORPHAN)
+            metadata["finalizers"] = finalizers
+            if not finalizers:
+                del metadata["finalizers"]
+        if served.resource == "namespaces":
+            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+
+    def _assign_cluster_address(self, service: Object) -> None:
+        spec = service["spec"]
+        if spec["type"] == "ExternalName":
+            return
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = self._free_address()
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+
+    def _free_address(self) -> str:
+        taken = {obj["spec"].get("clusterIP") for obj in self._latest("services")}
+        for address in self._service_network.hosts():
+            if str(address) not in taken:
+                return str(address)
+        raise forbidden(
+            "services", "", f"no address is free in the service network {self._service_network}"
+        )
+
+    def _latest(self, resource: str) -> Iterator[Object]:
+        for namespace, name in self._table(resource):
+            current = self._current(Key(resource, namespace, name))
+            if current is not None:
+                yield current.object
+        yield from (
+            change.entry.object
+            for change in self._committer.all_staged()
+            if change.key.resource == resource and change.entry is not None
+        )
+
+    async def _write(self, key: Key, type_: str, obj: Object, old: Object | None) -> Object:
+        revision = self._committer.next_revision()
+        obj["metadata"]["resourceVersion"] = str(revision)
+        final = Entry(obj, orjson.dumps(obj), revision)
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        entry = None if type_ == "DELETED" else final
+        self._committer.stage(Change(key, type_, entry, final, old, done))
+        await done
+        return obj
+
+    def _publish(self, batch: Sequence[Change]) -> None:
+        for change in batch:
+            table = self._objects[change.key.resource]
+            place = (change.key.namespace, change.key.name)
+            if change.entry is None:
+                table.pop(place, None)
+            else:
+                table[place] = change.entry
+            final = change.final
+            self._visible_revision = final.revision
+            self._journal.record(
+                Event(
+                    change.type,
+                    change.key.resource,
+                    final.object,
+                    change.old,
+                    final.raw,
+                    final.revision,
+                )
+            )
+
+    def _listen(self, resources: Sequence[str], subscription: Subscription) -> Subscription:
+        for resource in resources:
+            self._table(resource)
+        self._journal.listen(resources, subscription)
+        return subscription
+
+
+def _keep(new: Object, old: Object, field: str) -> None:
+    if field in old:
+        new[field] = old[field]
+    else:
+        new.pop(field, None)
+
+
+def _spec_differs(new: Object, old: Object) -> bool:
+    ignored = ("metadata", "status", "apiVersion", "kind")
+    return any(
+        new.get(field) != old.get(field)
+        for field in new.keys() | old.keys()
+        if field not in ignored
+    )
+
+
+def _is_released(served: Served, obj: Object) -> bool:
+    """True when an object marked for deletion has nothing left that holds it."""
+    metadata = obj["metadata"]
+    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        return False
+    if served.resource == "namespaces" and (obj.get("spec") or {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")

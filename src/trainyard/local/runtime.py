@@ -1,0 +1,110 @@
+"""What the API server asks of the node that runs a pod: its logs, a command in it, its ports.
+
+The node agent implements it; the API server and the composition of the cluster only see this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """Bytes that a command in a container wrote: `stream` is 1 for stdout, 2 for stderr."""
+
+    stream: int
+    data: bytes
+
+
+class ExecSession(Protocol):
+    """A command running in a container."""
+
+    def output(self) -> AsyncIterator[Output]:
+        """What it writes, until it has ended and everything is read."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Feed its standard input; returns when the pipe has room again."""
+        ...
+
+    async def close_stdin(self) -> None:
+        """Let it read end-of-file. Does nothing when it has no standard input."""
+        ...
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell its terminal the new size. Does nothing without a terminal."""
+        ...
+
+    async def wait(self) -> int:
+        """Its exit code; 128 + n after signal n."""
+        ...
+
+    async def close(self) -> None:
+        """End it if it still runs, and free everything. May be called twice."""
+        ...
+
+
+class Connection(Protocol):
+    """A TCP connection to a port inside a pod."""
+
+    async def read(self, limit: int) -> bytes:
+        """Up to `limit` bytes; empty at the end of the stream."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send, and wait until there is room again."""
+        ...
+
+    async def write_eof(self) -> None:
+        """Half-close: the pod reads end-of-file."""
+        ...
+
+    async def close(self) -> None:
+        """Free the connection. May be called twice."""
+        ...
+
+
+class PodRuntime(Protocol):
+    """The node side of logs, exec and port-forward. Pods are plain dicts, not to be mutated.
+
+    Every method raises a `TrainyardError` with a text for the user when it cannot be done (no
+    such container run yet, nothing listens on the port).
+    """
+
+    def logs(
+        self,
+        pod: dict[str, Any],
+        container: str,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since_time: datetime | None = None,
+        timestamps: bool = False,
+        limit_bytes: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        """Chunks of the log; with `follow` until the container has ended.
+
+        `tail_lines` counts from the end and `since_time` is timezone-aware; `timestamps`
+        puts an RFC 3339 time and a space before each line.
+        """
+        ...
+
+    async def exec(
+        self,
+        pod: dict[str, Any],
+        container: str,
+        command: Sequence[str],
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> ExecSession:
+        """Start `command` in the running container."""
+        ...
+
+    async def connect(self, pod: dict[str, Any], port: int) -> Connection:
+        """Open a TCP connection to `port` on the pod's own address."""
+        ...
