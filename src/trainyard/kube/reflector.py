@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from trainyard.kube.client import Client
-from trainyard.kube.errors import ApiError, Gone, KubeError, NotFound, StreamError
+from trainyard.kube.errors import ApiError, Forbidden, Gone, KubeError, NotFound, StreamError
 from trainyard.kube.resources import Resource
 
 log = logging.getLogger(__name__)
@@ -57,8 +57,8 @@ class Timing:
 class Reflector(Generic[T]):
     """Feeds `sink` with the decoded objects of one resource until cancelled.
 
-    `optional`: a resource that the server does not know (a CRD that is not installed) counts as
-    empty, and is asked for again from time to time.
+    `optional`: a resource that the server does not know (a CRD that is not installed) or does not
+    show us counts as empty, and is asked for again from time to time.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Reflector(Generic[T]):
         rng: random.Random | None = None,
     ) -> None:
         self._client = client
-        self._resource = resource
+        self.resource = resource
         self._decode = decode
         self._sink = sink
         self._namespace = namespace
@@ -101,24 +101,24 @@ class Reflector(Generic[T]):
                 if not seen and asyncio.get_running_loop().time() - started < 1:
                     await self._pause()  # a server that ends every watch at once
             except Gone:
-                log.info("%s: resourceVersion expired, listing again", self._resource.full_name)
+                log.info("%s: resourceVersion expired, listing again", self.resource.full_name)
                 version = ""
                 if self._failures:
                     await self._pause()
                 self._failures += 1
-            except NotFound:
+            except (NotFound, Forbidden) as error:
                 version = ""
-                await self._absent()
+                await self._absent(error)
             except KubeError as error:
                 # After an odd answer nothing is known about where the stream stood.
                 if isinstance(error, ApiError | StreamError):
                     version = ""
-                log.warning("%s: %s", self._resource.full_name, error)
+                log.warning("%s: %s", self.resource.full_name, error)
                 await self._pause()
 
     async def _list(self) -> str:
         items, version = await self._client.list(
-            self._resource, self._namespace, labels=self._labels
+            self.resource, self._namespace, labels=self._labels
         )
         self._sink.replace([self._decode(item) for item in items], version)
         self.synced.set()
@@ -128,7 +128,7 @@ class Reflector(Generic[T]):
         """One watch; yields the resourceVersion reached after every event."""
         timing = self._timing
         events = self._client.watch(
-            self._resource,
+            self.resource,
             self._namespace,
             resource_version=version,
             labels=self._labels,
@@ -144,16 +144,16 @@ class Reflector(Generic[T]):
                 elif kind in ("ADDED", "MODIFIED"):
                     self._sink.upsert(self._decode(raw))
                 else:
-                    raise StreamError(f"watch of {self._resource.full_name}: event type {kind}")
+                    raise StreamError(f"watch of {self.resource.full_name}: event type {kind}")
                 yield str(raw["metadata"]["resourceVersion"])
 
-    async def _absent(self) -> None:
+    async def _absent(self, error: KubeError) -> None:
         if not self._optional:
-            log.warning("%s is not served", self._resource.full_name)
+            log.warning("%s", error)
             await self._pause()
             return
         if not self.synced.is_set():
-            log.info("%s is not served", self._resource.full_name)
+            log.info("%s", error)
         self._sink.replace([], "")
         self.synced.set()
         await asyncio.sleep(self._timing.missing * (0.5 + self._random.random()))

@@ -9,6 +9,7 @@ are comparable as integers (https://kubernetes.io/docs/reference/using-api/api-c
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -33,6 +34,8 @@ class ObjectKey(NamedTuple):
     name: str
 
 
+_REMEMBERED_GONE = 20_000
+
 T = TypeVar("T", bound=Identified)
 
 
@@ -53,7 +56,8 @@ class Store(Generic[T]):
         self._changed = changed
         self._items: dict[ObjectKey, T] = {}
         self._by_owner: dict[str, dict[ObjectKey, T]] = {}
-        self._gone: set[str] = set()
+        self._gone: OrderedDict[str, None] = OrderedDict()
+        self._reached = 0
 
     def __len__(self) -> int:
         return len(self._items)
@@ -73,7 +77,6 @@ class Store(Generic[T]):
     def replace(self, items: Sequence[T], resource_version: str) -> None:
         """Take in a fresh list, and drop what it does not hold any more."""
         listed = {ObjectKey(item.namespace, item.name) for item in items}
-        uids = {item.uid for item in items}
         as_of = version_of(resource_version)
         for key, item in list(self._items.items()):
             # What we wrote after the list was made is not in it, and not gone either.
@@ -82,16 +85,17 @@ class Store(Generic[T]):
                 self._changed(item)
         for item in items:
             self.upsert(item)
-        self._gone &= uids
+        self._reached = max(self._reached, as_of)
 
     def upsert(self, item: T) -> None:
         """Take in an object that was added or changed, unless it is old news."""
+        self._reached = max(self._reached, version_of(item.resource_version))
         if self._put(item):
             self._changed(item)
 
     def remove(self, item: T) -> None:
         """Take in a deletion, unless a newer object holds the name by now."""
-        self._gone.discard(item.uid)
+        self._reached = max(self._reached, version_of(item.resource_version))
         key = ObjectKey(item.namespace, item.name)
         known = self._items.get(key)
         if known is not None and known.uid == item.uid:
@@ -100,13 +104,18 @@ class Store(Generic[T]):
 
     # What the controller itself did.
     def wrote(self, item: T) -> None:
-        """Take in the answer to an own write."""
+        """Take in the answer to an own write, or to a read of one object."""
+        version = version_of(item.resource_version)
+        if self.get(item.namespace, item.name) is None and 0 < version <= self._reached:
+            return  # the watch has been past it already: the object is gone again
         self._put(item)
 
     def forget(self, item: T) -> None:
         """Remember that an object is gone, as the server said in answer to an own request."""
         key = ObjectKey(item.namespace, item.name)
-        self._gone.add(item.uid)
+        self._gone[item.uid] = None
+        if len(self._gone) > _REMEMBERED_GONE:
+            self._gone.popitem(last=False)
         known = self._items.get(key)
         if known is not None and known.uid == item.uid:
             self._drop(key)
@@ -119,7 +128,7 @@ class Store(Generic[T]):
         version = version_of(item.resource_version)
         if known is not None and version and version <= version_of(known.resource_version):
             return False
-        if known is not None and self._owner_of(known) != self._owner_of(item):
+        if known is not None:
             self._drop(key)
         self._items[key] = item
         self._by_owner.setdefault(self._owner_of(item), {})[key] = item

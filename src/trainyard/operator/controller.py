@@ -1,0 +1,259 @@
+"""The one controller: for every job, compare what is with what should be, and act.
+
+It speaks the Kubernetes API and nothing else, so that it runs the same against the embedded API
+server and against a real cluster. It knows no kind from another: `workloads` turns a job of any
+kind into a workload, and `lifecycle` plans for that.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from trainyard.api import labels
+from trainyard.kube.client import Client
+from trainyard.kube.errors import KubeError
+from trainyard.kube.reflector import Reflector
+from trainyard.kube.resources import NODES, Resource
+from trainyard.lifecycle import plan, plan_invalid
+from trainyard.lifecycle.actions import Plan
+from trainyard.lifecycle.observed import OBSERVED, Observed, Owned, Pod
+from trainyard.operator.cache import Store
+from trainyard.operator.executor import Children, Executor, Outcome
+from trainyard.operator.jobs import (
+    Broken,
+    JobKey,
+    JobRecord,
+    Workloads,
+    job_kinds,
+    resource_of,
+)
+from trainyard.operator.memory import Memory
+from trainyard.operator.nodes import Node
+from trainyard.operator.queue import WorkQueue
+from trainyard.operator.recorder import Recorder
+from trainyard.operator.settings import OperatorSettings
+from trainyard.workloads.resources import PODS
+from trainyard.workloads.resources import Resource as WorkloadResource
+
+log = logging.getLogger(__name__)
+
+Clock = Callable[[], datetime]
+
+
+def wall_clock() -> datetime:
+    """The time of day, in UTC."""
+    return datetime.now(UTC)
+
+
+async def run(
+    client: Client,
+    settings: OperatorSettings | None = None,
+    *,
+    now: Clock = wall_clock,
+    ready: asyncio.Event | None = None,
+) -> None:
+    """Look after all jobs until cancelled; `ready` is set once the cluster has been read."""
+    await Controller(client, settings or OperatorSettings(), now=now).run(ready)
+
+
+class Controller:
+    """Watches, cache, queue and executor, wired together."""
+
+    def __init__(self, client: Client, settings: OperatorSettings, *, now: Clock) -> None:
+        self._client = client
+        self._settings = settings
+        self._now = now
+        self.queue: WorkQueue[JobKey] = WorkQueue(
+            now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
+        )
+        self._workloads = Workloads(settings.lifecycle)
+        self._memory = Memory(now, settings.lifecycle.refusal_max_seconds)
+        self.recorder = Recorder(client, now)
+        self._keys: dict[str, JobKey] = {}
+        self._uids: dict[JobKey, str] = {}
+        self._kinds = {kind.kind: kind for kind in job_kinds()}
+        self.jobs: dict[str, Store[JobRecord]] = {
+            kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
+        }
+        self.nodes: Store[Node] = Store(lambda node: node.name, self._node_changed)
+        self.children: dict[WorkloadResource, Children] = {
+            resource: Children(
+                _served_at(resource),
+                Store(lambda child: child.owner_uid, self._child_changed),
+                decode,
+            )
+            for resource, decode in OBSERVED.items()
+        }
+        self._executor = Executor(
+            client,
+            self.jobs,
+            self.children,
+            self._memory,
+            self.recorder,
+            parallel_writes=settings.parallel_writes,
+        )
+
+    async def run(self, ready: asyncio.Event | None = None) -> None:
+        """Look after all jobs until cancelled."""
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._flush_events)
+            group = await stack.enter_async_context(asyncio.TaskGroup())
+            reflectors = self._reflectors()
+            for reflector in reflectors:
+                group.create_task(reflector.run())
+            group.create_task(self.queue.run())
+            group.create_task(self.recorder.run())
+            await _all_synced(reflectors)
+            if ready is not None:
+                ready.set()
+            for _ in range(self._settings.workers):
+                group.create_task(self._work())
+
+    async def _flush_events(self) -> None:
+        try:
+            async with asyncio.timeout(1.0):
+                await self.recorder.flush()
+        except (TimeoutError, KubeError):
+            log.info("some events could not be sent before the end")
+
+    def _reflectors(self) -> list[Reflector[Any]]:
+        make = partial(Reflector, self._client, namespace=self._settings.namespace, optional=True)
+        make = partial(make, timing=self._settings.reflector)
+        return [
+            *(
+                make(c.resource, c.decode, c.store, labels=labels.JOB_UID)
+                for c in self.children.values()
+            ),
+            make(NODES, Node.decode, self.nodes),
+            *(
+                make(resource_of(kind), partial(JobRecord.decode, kind), self.jobs[kind.kind])
+                for kind in self._kinds.values()
+            ),
+        ]
+
+    # What changed, and whose pass that calls for.
+    def _job_changed(self, job: JobRecord) -> None:
+        before = self._uids.get(job.key)
+        if before is not None and before != job.uid:
+            self._forget_uid(before)
+        self._uids[job.key] = job.uid
+        self._keys[job.uid] = job.key
+        self.queue.add(job.key)
+
+    def _child_changed(self, child: Pod | Owned) -> None:
+        key = self._keys.get(child.owner_uid)
+        if key is not None:
+            self.queue.add(key)
+
+    def _node_changed(self, node: Node) -> None:
+        for pod in self.children[PODS].store:
+            if pod.node == node.name:
+                self._child_changed(pod)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.get()
+            started = asyncio.get_running_loop().time()
+            rest = 0.0
+            try:
+                async with asyncio.timeout(self._settings.pass_timeout):
+                    rest = await self._pass(key)
+            except (KubeError, TimeoutError) as error:
+                rest = self.queue.retry(key)
+                log.warning("%s: %s; trying again in %.1f s", key, error, rest)
+            except Exception:
+                # A defect met by one job must not stop the others.
+                rest = self.queue.retry(key)
+                log.exception("%s: pass failed; trying again in %.1f s", key, rest)
+            finally:
+                took = asyncio.get_running_loop().time() - started
+                settings = self._settings
+                pause = max(settings.rest_min, min(settings.rest_max, took * settings.rest_factor))
+                self.queue.done(key, rest_seconds=max(rest, pause))
+
+    async def _pass(self, key: JobKey) -> float:
+        """One look at one job; returns the seconds for which to leave it alone."""
+        job = self.jobs[key.kind].get(key.namespace, key.name)
+        if job is None or job.is_deleting:
+            # What it owned is the garbage collector's.
+            self._forget(key)
+            return 0.0
+        made = self._plan(job)
+        outcome = await self._executor.execute(job, made)
+        if outcome is Outcome.JOB_GONE:
+            self._forget(key)
+            return 0.0
+        if outcome is Outcome.STALE:
+            # The newer job arrives by the watch; the retry is for when that takes long.
+            self.queue.retry(key)
+            return 0.0
+        self.queue.succeeded(key)
+        expiry = self._memory.next_expiry(job.uid)
+        moments = [moment for moment in (made.wake_at, expiry) if moment is not None]
+        self.queue.wake_at(key, min(moments, default=None))
+        if outcome is not Outcome.UNCHANGED:
+            self.queue.add(key)  # own writes are in the cache, and may call for more
+        return 0.0
+
+    def _plan(self, job: JobRecord) -> Plan:
+        workload = self._workloads.of(job)
+        settings, now = self._settings.lifecycle, self._now()
+        if isinstance(workload, Broken):
+            return plan_invalid(
+                job.kind.kind, job.name, job.generation, workload.problems, job.status, now
+            )
+        return plan(workload, job.status, self._observe(job), now, settings)
+
+    def _observe(self, job: JobRecord) -> Observed:
+        owned: list[Owned] = []
+        for resource, children in self.children.items():
+            if resource != PODS:
+                owned += children.store.owned_by(job.uid)
+        pods: tuple[Pod, ...] = tuple(self.children[PODS].store.owned_by(job.uid))
+        return Observed(
+            pods=pods,
+            owned=tuple(owned),
+            refusals=self._memory.refusals(job.uid),
+            conflicts=self._memory.conflicts(job.uid),
+            lost_nodes=self._lost_nodes(pods),
+        )
+
+    def _lost_nodes(self, pods: tuple[Pod, ...]) -> frozenset[str]:
+        if not len(self.nodes):  # not permitted to see nodes
+            return frozenset()
+        return frozenset(
+            pod.node
+            for pod in pods
+            if pod.node and ((node := self.nodes.get("", pod.node)) is None or not node.is_ready)
+        )
+
+    def _forget(self, key: JobKey) -> None:
+        self.queue.forget(key)
+        uid = self._uids.pop(key, None)
+        if uid is not None:
+            self._forget_uid(uid)
+
+    def _forget_uid(self, uid: str) -> None:
+        self._keys.pop(uid, None)
+        self._workloads.forget(uid)
+        self._memory.forget(uid)
+
+
+async def _all_synced(reflectors: list[Reflector[Any]]) -> None:
+    for reflector in reflectors:
+        while not reflector.synced.is_set():
+            try:
+                async with asyncio.timeout(30):
+                    await reflector.synced.wait()
+            except TimeoutError:
+                log.warning("still waiting for a first list of %s", reflector.resource.full_name)
+
+
+def _served_at(resource: WorkloadResource) -> Resource:
+    return Resource(resource.group, resource.version, resource.plural, resource.plural)

@@ -1,0 +1,278 @@
+"""Carries a plan out: status first, then the actions, then the events.
+
+The status is written with the resourceVersion that the plan was computed from. If the job has
+moved on, the plan is void and nothing of it is done. So whatever an action depends on (a counted
+restart, a terminal condition) is stored before the action happens.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import groupby
+from typing import Any
+
+from trainyard.kube.client import Client
+from trainyard.kube.errors import (
+    AlreadyExists,
+    ApiError,
+    Conflict,
+    KubeError,
+    NotFound,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from trainyard.kube.resources import Resource
+from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
+from trainyard.lifecycle.observed import Owned, Pod
+from trainyard.operator.cache import Store
+from trainyard.operator.jobs import JobRecord, resource_of
+from trainyard.operator.memory import Memory
+from trainyard.operator.recorder import Recorder, Subject
+from trainyard.workloads.resources import Resource as WorkloadResource
+from trainyard.workloads.workload import Generated
+
+log = logging.getLogger(__name__)
+
+Child = Pod | Owned
+
+_FIRST_BATCH = 8
+
+
+class Outcome(Enum):
+    """How far a plan came."""
+
+    UNCHANGED = "nothing had to be done"
+    DONE = "everything was done"
+    STALE = "the job has changed since; plan again when the change has arrived"
+    INCOMPLETE = "some creations were refused or met something unexpected; plan again"
+    JOB_GONE = "the job does not exist any more"
+
+
+@dataclass(frozen=True, slots=True)
+class Children:
+    """Where the objects of one resource are served, kept and decoded."""
+
+    resource: Resource
+    store: Store[Any]
+    decode: Callable[[dict[str, Any]], Child]
+
+
+class Executor:
+    """Carries plans out. `children` are the resources that plans may create."""
+
+    def __init__(
+        self,
+        client: Client,
+        jobs: Mapping[str, Store[JobRecord]],
+        children: Mapping[WorkloadResource, Children],
+        memory: Memory,
+        recorder: Recorder,
+        *,
+        parallel_writes: int = 32,
+    ) -> None:
+        self._client = client
+        self._jobs = jobs
+        self._children = children
+        self._memory = memory
+        self._recorder = recorder
+        self._parallel = parallel_writes
+
+    async def execute(self, job: JobRecord, plan: Plan) -> Outcome:
+        """Do what `plan` says. Raises `KubeError` when the server cannot be reached or fails."""
+        if plan.status is not None:
+            try:
+                job = await self._write_status(job, plan.status)
+            except NotFound:
+                self._jobs[job.kind.kind].forget(job)
+                return Outcome.JOB_GONE
+            except Conflict:
+                return Outcome.STALE
+        try:
+            complete = await self._act(job, plan.actions)
+        finally:
+            # What the stored status says has happened, even if the actions are yet to come.
+            if plan.status is not None or not plan.actions:
+                self._emit(job, plan)
+        if plan.status is None and plan.actions and complete:
+            self._emit(job, plan)
+        if not complete:
+            return Outcome.INCOMPLETE
+        return Outcome.DONE if plan.actions or plan.status is not None else Outcome.UNCHANGED
+
+    async def _write_status(self, job: JobRecord, status: dict[str, Any]) -> JobRecord:
+        body = {
+            "apiVersion": job.kind.api_version,
+            "kind": job.kind.kind,
+            **job.raw,
+            "status": status,
+        }
+        stored = await self._client.replace(resource_of(job.kind), body, subresource="status")
+        record = JobRecord.decode(job.kind, stored)
+        self._jobs[job.kind.kind].wrote(record)
+        return record
+
+    async def _act(self, job: JobRecord, actions: Sequence[Action]) -> bool:
+        for _, group in groupby(actions, key=lambda action: action.resource):
+            if not await self._act_in_parallel(job, list(group)):
+                return False
+        return True
+
+    async def _act_in_parallel(self, job: JobRecord, actions: Sequence[Action]) -> bool:
+        """One resource's actions, in batches that double: a refusal then costs few requests."""
+        first = 1 if self._memory.refusals(job.uid) else _FIRST_BATCH
+        for batch in _batches(actions, first, self._parallel):
+            if not all(await _gather([self._do(job, action) for action in batch])):
+                return False
+        return True
+
+    async def _do(self, job: JobRecord, action: Action) -> bool:
+        """Whether the action is done, as far as is known."""
+        if isinstance(action, Create):
+            return await self._create(job, action)
+        if action.resource not in self._children:
+            return await self._delete_job(job)
+        if isinstance(action, Delete):
+            return await self._delete(job, action)
+        return await self._patch(job, action)
+
+    async def _create(self, job: JobRecord, action: Create) -> bool:
+        children = self._children[action.resource]
+        manifest = action.manifest()
+        if action.generated is Generated.SSH_KEYS:
+            from trainyard.operator.sshkeys import fill_in
+
+            manifest = await fill_in(manifest)
+        try:
+            created = await self._client.create(children.resource, manifest, job.namespace)
+        except AlreadyExists:
+            return await self._adopt(job, action, children)
+        except (ServerError, TooManyRequests, Unauthorized):
+            raise
+        except ApiError as error:
+            log.warning("%s: %s", job.key, error)
+            self._memory.refused(job.uid, action.resource, action.name, error.code, str(error))
+            return False
+        children.store.wrote(children.decode(created))
+        self._memory.created(job.uid, action.resource, action.name)
+        return True
+
+    async def _adopt(self, job: JobRecord, action: Create, children: Children) -> bool:
+        """The name is held: by our own earlier creation, or by someone else's object."""
+        try:
+            raw = await self._client.get(children.resource, action.name, job.namespace)
+        except NotFound:
+            return False
+        child = children.decode(raw)
+        if child.owner_uid != job.uid:
+            self._memory.taken(job.uid, action.resource, action.name, _holder(raw))
+            return False
+        children.store.wrote(child)
+        self._memory.created(job.uid, action.resource, action.name)
+        return not child.deleting
+
+    async def _delete(self, job: JobRecord, action: Delete) -> bool:
+        children = self._children[action.resource]
+        known = children.store.get(job.namespace, action.name)
+        try:
+            answer = await self._client.delete(
+                children.resource,
+                action.name,
+                job.namespace,
+                uid=action.uid,
+                grace_seconds=action.grace_seconds,
+                propagation="Background",
+            )
+        except (NotFound, Conflict):
+            # Gone; or, by the UID precondition, gone and replaced by another.
+            if known is not None and known.uid == action.uid:
+                children.store.forget(known)
+            return True
+        if known is None or known.uid != action.uid:
+            return True
+        metadata = answer.get("metadata") or {}
+        if metadata.get("uid") == action.uid and metadata.get("deletionTimestamp"):
+            if children.store.get(job.namespace, action.name) is not None:
+                children.store.wrote(children.decode(answer))
+        elif not metadata.get("finalizers"):
+            children.store.forget(known)
+        return True
+
+    async def _delete_job(self, job: JobRecord) -> bool:
+        try:
+            await self._client.delete(
+                resource_of(job.kind),
+                job.name,
+                job.namespace,
+                uid=job.uid,
+                propagation="Background",
+            )
+        except (NotFound, Conflict):
+            pass
+        return True
+
+    async def _patch(self, job: JobRecord, action: Patch) -> bool:
+        children = self._children[action.resource]
+        body = dict(action.patch)
+        body["metadata"] = {**body.get("metadata", {}), "uid": action.uid}
+        try:
+            patched = await self._client.patch(children.resource, action.name, body, job.namespace)
+        except (NotFound, Conflict):
+            return True
+        children.store.wrote(children.decode(patched))
+        return True
+
+    def _emit(self, job: JobRecord, plan: Plan) -> None:
+        subject = Subject(
+            job.kind.api_version,
+            job.kind.kind,
+            job.namespace,
+            job.name,
+            job.uid,
+            job.resource_version,
+        )
+        for event in plan.events:
+            self._recorder.emit(subject, event.type, event.reason, event.message)
+
+
+def _batches(actions: Sequence[Action], first: int, most: int) -> Iterator[Sequence[Action]]:
+    start, size = 0, first
+    while start < len(actions):
+        yield actions[start : start + size]
+        start += size
+        size = min(size * 2, most)
+
+
+async def _gather(writes: Sequence[Coroutine[Any, Any, bool]]) -> list[bool]:
+    """All of them; the first error is raised once every one has ended."""
+    if len(writes) == 1:
+        return [await writes[0]]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_settle(write)) for write in writes]
+    results = [task.result() for task in tasks]
+    for result in results:
+        if isinstance(result, KubeError):
+            raise result
+    return [result is True for result in results]
+
+
+async def _settle(write: Coroutine[Any, Any, bool]) -> bool | KubeError:
+    # A write that was cut off because another failed would leave its result unknown.
+    try:
+        return await write
+    except KubeError as error:
+        return error
+
+
+def _holder(raw: Mapping[str, Any]) -> str:
+    """What holds a name: its controller if it has one, else the object itself."""
+    metadata = raw["metadata"]
+    for reference in metadata.get("ownerReferences") or ():
+        if reference.get("controller"):
+            return f"{reference['kind']} {reference['name']}"
+    return f"{raw.get('kind', 'object')} {metadata.get('namespace', '')}/{metadata['name']}"

@@ -1,0 +1,30 @@
+"""What an operator process may tune; what a job decides is in its spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from trainyard.kube.reflector import Timing
+from trainyard.workloads.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorSettings:
+    """Durations are in seconds."""
+
+    lifecycle: Settings = field(default_factory=Settings)
+    namespace: str | None = None
+    """Look after the jobs of this namespace only; None: of all."""
+    workers: int = 16
+    """Jobs that may be worked on at once."""
+    parallel_writes: int = 32
+    """Writes of one job that may be under way at once."""
+    pass_timeout: float = 300.0
+    rest_min: float = 0.003
+    """The least time between two passes of a job, so that one pass takes in a burst of changes."""
+    rest_factor: float = 3.0
+    """A pass that took long is followed by a rest this many times as long."""
+    rest_max: float = 2.0
+    retry_min: float = 0.1
+    retry_max: float = 60.0
+    reflector: Timing = field(default_factory=Timing)
