@@ -11,17 +11,17 @@ import socket
 import struct
 
 BRIDGE = "trainyard0"
-_POD_LINK_INDEX = 2  # a fresh network namespace holds only lo, which is 1
+LOOPBACK_INDEX = 1
+POD_LINK_INDEX = 1000  # beyond lo and the tunnel devices of a fresh network namespace
 
 _NLM_REQUEST_ACK = 0x1 | 0x4
 _NLM_CREATE_EXCL = 0x400 | 0x200
 _RTM_NEWLINK, _RTM_NEWADDR, _RTM_DELADDR, _RTM_NEWROUTE = 16, 20, 21, 24
 _NLMSG_ERROR = 2
-_IFLA_IFNAME, _IFLA_MTU, _IFLA_MASTER, _IFLA_LINKINFO, _IFLA_AF_SPEC = 3, 4, 10, 18, 26
+_IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO = 3, 10, 18
 _IFLA_NET_NS_FD = 28
 _IFLA_INFO_KIND, _IFLA_INFO_DATA = 1, 2
 _VETH_INFO_PEER = 1
-_IFLA_INET6_ADDR_GEN_MODE, _GEN_MODE_NONE = 8, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_OIF, _RTA_GATEWAY = 4, 5
 _IFF_UP = 1
@@ -44,11 +44,6 @@ def _name(name: str) -> bytes:
 def _link(index: int = 0, *, up: bool = True) -> bytes:
     flag = _IFF_UP if up else 0
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flag, flag)
-
-
-def _without_ipv6_address() -> bytes:
-    mode = _attribute(_IFLA_INET6_ADDR_GEN_MODE, bytes([_GEN_MODE_NONE]))
-    return _nested(_IFLA_AF_SPEC, _nested(socket.AF_INET6, mode))
 
 
 class Netlink:
@@ -79,17 +74,20 @@ class Netlink:
     def add_bridge(self) -> int:
         """Create the bridge, up; returns its interface index."""
         kind = _nested(_IFLA_LINKINFO, _attribute(_IFLA_INFO_KIND, b"bridge"))
-        payload = _link() + _name(BRIDGE) + kind + _without_ipv6_address()
+        payload = _link() + _name(BRIDGE) + kind
         self._request("create the pod bridge", _RTM_NEWLINK, payload, _NLM_CREATE_EXCL)
         return socket.if_nametoindex(BRIDGE)
 
-    def add_pod_link(self, name: str, bridge_index: int, pod_namespace: int) -> None:
-        """Create a veth pair, both ends up: ``name`` on the bridge, ``eth0`` in the pod."""
+    def add_pod_link(self, number: int, bridge_index: int, pod_namespace: int) -> None:
+        """Create a veth pair: ``pod<number>`` (up) on the bridge, ``eth0`` (down) in the pod.
+
+        Both indexes are given, as the kernel heeds the peer's only together with the other.
+        """
         peer = (
-            _link(_POD_LINK_INDEX)
+            _link(POD_LINK_INDEX, up=False)  # the kernel cannot: its other end is not there yet
             + _name("eth0")
             + _attribute(_IFLA_NET_NS_FD, struct.pack("=i", pod_namespace))
-            + _without_ipv6_address()
+           
         )
         info = _nested(
             _IFLA_LINKINFO,
@@ -97,13 +95,13 @@ class Netlink:
             _nested(_IFLA_INFO_DATA, _attribute(_VETH_INFO_PEER, peer)),
         )
         master = _attribute(_IFLA_MASTER, struct.pack("=i", bridge_index))
-        payload = _link() + _name(name) + master + info + _without_ipv6_address()
+        payload = _link(POD_LINK_INDEX + number) + _name(f"pod{number}") + master + info
         self._request("create the pod's interface", _RTM_NEWLINK, payload, _NLM_CREATE_EXCL)
 
-    def set_loopback_up(self) -> None:
-        self._request("set lo up", _RTM_NEWLINK, _link(1))
+    def set_up(self, index: int) -> None:
+        self._request("set the interface up", _RTM_NEWLINK, _link(index))
 
-    def add_address(self, address: str, prefix: int, index: int = _POD_LINK_INDEX) -> None:
+    def add_address(self, address: str, prefix: int, index: int = POD_LINK_INDEX) -> None:
         self._address("add address", _RTM_NEWADDR, address, prefix, index, _NLM_CREATE_EXCL)
 
     def remove_address(self, address: str, prefix: int, index: int) -> None:
@@ -123,5 +121,5 @@ class Netlink:
             "=BBBBBBBBI", socket.AF_INET, 0, 0, 0, main_table, boot_protocol, universe, unicast, 0
         )
         payload += _attribute(_RTA_GATEWAY, socket.inet_aton(gateway))
-        payload += _attribute(_RTA_OIF, struct.pack("=i", _POD_LINK_INDEX))
+        payload += _attribute(_RTA_OIF, struct.pack("=i", POD_LINK_INDEX))
         self._request("add the default route", _RTM_NEWROUTE, payload, _NLM_CREATE_EXCL)

@@ -1,0 +1,130 @@
+"""The first process of a container: from ``clone`` to ``exec``.
+
+Everything here runs in a child of the shim, before the user's program takes its place. The shim
+learns about it through a status pipe: an ``error`` record, or the end of the pipe when ``exec``
+worked. Nothing may raise past :func:`spawn`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import resource
+import signal
+from typing import Any, NamedTuple, NoReturn
+
+from trainyard.local.node import rootfs
+from trainyard.local.node import syscalls as sys
+
+# What container runtimes grant by default (without MKNOD), and IPC_LOCK, which RDMA needs:
+# CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW IPC_LOCK
+# SYS_CHROOT AUDIT_WRITE SETFCAP.
+DEFAULT_CAPABILITIES = sum(1 << n for n in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18, 29, 31))
+NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
+
+
+class Surroundings(NamedTuple):
+    """What a container inherits from the shim."""
+
+    base: str
+    rootless: bool
+    namespaces: tuple[tuple[int, int], ...]
+    last_capability: int
+    open_files: tuple[int, int]
+
+
+class StartError(Exception):
+    """The container cannot be started; ``code`` is what it is recorded to have exited with."""
+
+    def __init__(self, message: str, code: int = CANNOT_START) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def spawn(spec: dict[str, Any], around: Surroundings, status: int, output: int) -> int:
+    """Start a container in namespaces; returns the process id of its init."""
+    pid = sys.clone(sys.CLONE_NEWPID)
+    if pid:
+        return pid
+    try:
+        sys.die_with_parent()
+        _isolate(spec, around)
+        execute(spec, around, output)
+    except BaseException as error:
+        report(status, error)
+
+
+def _isolate(spec: dict[str, Any], around: Surroundings) -> None:
+    for path in spec.get("cgroups", ()):
+        with contextlib.suppress(OSError), open(f"{path}/cgroup.procs", "w") as file:
+            file.write("0")
+    for fd, flag in around.namespaces:
+        sys.setns(fd, flag)
+    sys.unshare(sys.CLONE_NEWNS)
+    rootfs.enter(rootfs.Root.decode(spec["root"], around.base, around.rootless))
+
+
+def execute(spec: dict[str, Any], around: Surroundings, output: int) -> NoReturn:
+    """Become the user's program."""
+    os.setsid()
+    stdin = os.open("/dev/null", os.O_RDONLY)
+    for source, target in ((stdin, 0), (output, 1), (output, 2)):
+        os.dup2(source, target)
+    _reset_process(around)
+    _become_user(spec, around)
+    run_program(spec["argv"], spec["env"], spec["cwd"])
+
+
+def run_program(argv: list[str], env: dict[str, str], cwd: str) -> NoReturn:
+    try:
+        os.chdir(cwd)
+    except OSError as error:
+        raise StartError(f"cannot enter working directory {cwd}: {error.strerror}") from None
+    try:
+        os.execvpe(argv[0], argv, env)
+    except OSError as error:
+        raise _cannot_execute(argv[0], env, error) from None
+
+
+def _cannot_execute(program: str, env: dict[str, str], error: OSError) -> StartError:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        where = "" if "/" in program else f" in PATH={env.get('PATH', '')}"
+        if "/" in program and os.path.exists(program):
+            return StartError(f"cannot run {program}: its interpreter does not exist", NOT_FOUND)
+        return StartError(f"command not found: {program}{where}", NOT_FOUND)
+    if error.errno == errno.EACCES:
+        return StartError(f"cannot run {program}: not an executable file", NOT_EXECUTABLE)
+    return StartError(f"cannot run {program}: {error.strerror}", NOT_EXECUTABLE)
+
+
+def _reset_process(around: Surroundings) -> None:
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGTERM, signal.SIGCHLD):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    resource.setrlimit(resource.RLIMIT_NOFILE, around.open_files)
+    os.umask(0o022)
+
+
+def _become_user(spec: dict[str, Any], around: Surroundings) -> None:
+    user, group = spec.get("user"), spec.get("group")
+    if not around.rootless and not spec["root"].get("privileged"):
+        keep = DEFAULT_CAPABILITIES | spec.get("capabilities", 0)
+        sys.limit_capabilities(keep, around.last_capability)
+    if group is not None or spec.get("groups"):
+        os.setgroups([*spec.get("groups", ())])
+    if group is not None:
+        os.setresgid(group, group, group)
+    if user is not None:
+        os.setresuid(user, user, user)
+        sys.die_with_parent()
+
+
+def report(status: int, error: BaseException) -> NoReturn:
+    """Tell the shim why the container did not start, and end this process."""
+    code = error.code if isinstance(error, StartError) else CANNOT_START
+    text = str(error) or type(error).__name__
+    with contextlib.suppress(OSError):
+        os.write(status, json.dumps({"error": text, "code": code}).encode())
+    os._exit(code)

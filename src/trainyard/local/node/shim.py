@@ -1,0 +1,355 @@
+"""The shim: fork server, reaper and log pump of one cluster's pods.
+
+A single-threaded process that the cluster starts before it imports anything heavy. It owns the
+cluster's network namespace and every container process; it knows nothing of Kubernetes. The agent
+speaks to it over a socket (see ``wire``); when the agent goes away the shim either ends with all
+its pods (``trainyard run``) or keeps them and waits for the next agent (``trainyard up``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import select
+import signal
+import socket
+import time
+from typing import Any
+
+from trainyard.local.node import container, isolation, plain, wire
+from trainyard.local.node import syscalls as sys
+from trainyard.local.node.containers import Container, Pod
+from trainyard.local.node.logpump import READ_BYTES
+
+_MAX_WAIT_SECONDS = 1.0
+_SEND_BUFFER_LIMIT = 64 << 20
+
+
+class Shim:
+    """State and main loop; one instance per shim process."""
+
+    def __init__(self, state_dir: str, network: isolation.Network, agent: socket.socket) -> None:
+        self._state_dir = state_dir
+        self._network = network
+        self._poll = select.epoll()
+        self._handlers: dict[int, Any] = {}
+        self._pods: dict[str, Pod] = {}
+        self._by_pid: dict[int, Container] = {}
+        self._helpers: dict[int, dict[str, Any]] = {}
+        self._agent: socket.socket | None = None
+        self._decoder = wire.Decoder()
+        self._outgoing = bytearray()
+        self._listener: socket.socket | None = None
+        self._stopping = False
+        self._base = os.path.join(state_dir, "root")
+        os.makedirs(self._base, exist_ok=True)
+        self._open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (self._open_files[1],) * 2)
+        self._last_capability = isolation.last_capability()
+        self._watch_children()
+        self._attach(agent)
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept agents on ``listener``, one at a time, instead of ending with the first one."""
+        self._listener = listener
+        self._register(listener.fileno(), self._accept)
+
+    def run(self) -> None:
+        """Serve until told to stop, or (without a listener) until the agent is gone."""
+        while not (self._stopping and not self._by_pid):
+            for fd, events in self._poll.poll(self._wait_seconds()):
+                handler = self._handlers.get(fd)
+                if handler is not None:
+                    handler(events)
+            self._flush_due()
+
+    def _register(self, fd: int, handler: Any) -> None:
+        self._handlers[fd] = handler
+        self._poll.register(fd, select.EPOLLIN)
+
+    def _unregister(self, fd: int) -> None:
+        if self._handlers.pop(fd, None) is not None:
+            self._poll.unregister(fd)
+
+    def _wait_seconds(self) -> float:
+        due = [item for box in self._by_pid.values() if (item := box.due_at) is not None]
+        due += [box.due_at for box in self._draining() if box.due_at is not None]
+        if not due:
+            return _MAX_WAIT_SECONDS
+        return max(0.0, min(min(due) - time.monotonic(), _MAX_WAIT_SECONDS))
+
+    def _draining(self) -> list[Container]:
+        return [
+            box
+            for pod in self._pods.values()
+            for box in pod.containers.values()
+            if box.pid in self._by_pid or (box.ended and not box.reported)
+        ]
+
+    def _flush_due(self) -> None:
+        now = time.monotonic()
+        for box in self._draining():
+            if box.due_at is not None and box.due_at <= now:
+                if box.ended:
+                    self._output_ended(box)
+                else:
+                    box.log.flush()
+
+    # -- children -----------------------------------------------------------------------------
+
+    def _watch_children(self) -> None:
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._terminated)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+
+        def woken(_: int) -> None:
+            with contextlib.suppress(BlockingIOError):
+                os.read(reader, 4096)
+            self._reap()
+
+        self._register(reader, woken)
+
+    def _terminated(self, *_: object) -> None:
+        self._stop()
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if not pid:
+                return
+            if (box := self._by_pid.pop(pid, None)) is not None:
+                box.finish(status)
+                if box.output < 0:
+                    self._report_exit(box)
+            elif (helper := self._helpers.pop(pid, None)) is not None:
+                code = os.waitstatus_to_exitcode(status)
+                self._send({"event": "exec", **helper, "code": code if code >= 0 else 128 - code})
+
+    def _status(self, box: Container) -> None:
+        """The container's status pipe: an error, records of the plain supervisor, or its end."""
+        data = os.read(box.status, READ_BYTES)
+        if data:
+            box.take_status(data)
+        else:
+            self._close(box, "status")
+        if not box.error and not box.started and (not data or box.init != box.pid):
+            box.started = True
+            self._send({"event": "started", **box.describe()})
+
+    def _output(self, box: Container) -> None:
+        data = os.read(box.output, READ_BYTES)
+        if data:
+            box.log.write(data)
+        else:
+            self._output_ended(box)
+
+    def _output_ended(self, box: Container) -> None:
+        self._close(box, "output")
+        if box.ended:
+            self._report_exit(box)
+
+    def _close(self, box: Container, name: str) -> None:
+        fd = getattr(box, name)
+        if fd >= 0:
+            self._unregister(fd)
+            os.close(fd)
+            setattr(box, name, -1)
+
+    def _report_exit(self, box: Container) -> None:
+        if box.reported:
+            return
+        while box.status >= 0:  # the writers are gone: read to the end, without blocking
+            self._status(box)
+        box.reported = True
+        box.log.close()
+        box.record()
+        self._send({"event": "exited", **box.describe()})
+
+    # -- the agent ----------------------------------------------------------------------------
+
+    def _attach(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._agent, self._decoder, self._outgoing = connection, wire.Decoder(), bytearray()
+        self._register(connection.fileno(), self._agent_ready)
+        self._send(
+            {
+                "event": "hello",
+                "pid": os.getpid(),
+                "isolation": self._network.kind,
+                "reason": self._network.reason,
+                "gateway": self._network.gateway,
+                "pods": [pod.describe() for pod in self._pods.values()],
+            }
+        )
+
+    def _accept(self, _: int) -> None:
+        assert self._listener is not None
+        connection, _address = self._listener.accept()
+        self._detach()
+        self._attach(connection)
+
+    def _detach(self) -> None:
+        if self._agent is not None:
+            self._unregister(self._agent.fileno())
+            self._agent.close()
+            self._agent = None
+
+    def _agent_ready(self, events: int) -> None:
+        assert self._agent is not None
+        if events & select.EPOLLOUT:
+            self._send({})
+        if not events & ~select.EPOLLOUT:
+            return
+        messages = self._decoder.receive(self._agent)
+        if messages is None:
+            self._detach()
+            if self._listener is None:
+                self._stop()
+            return
+        for message in messages:
+            self._answer(message)
+
+    def _answer(self, message: wire.Message) -> None:
+        identity = message.pop("id")
+        descriptors: list[int] = []
+        try:
+            answer = getattr(self, "op_" + message.pop("op"))(**message) or {}
+            descriptors = answer.pop("descriptors", [])
+        except Exception as error:  # the shim must live on; the agent reports it
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        self._send({"id": identity, **answer}, descriptors)
+
+    def _send(self, message: wire.Message, descriptors: list[int] | None = None) -> None:
+        if self._agent is None:
+            return
+        if descriptors:  # must ride on the first byte of their own message
+            message["descriptors"] = len(descriptors)
+        if message:
+            self._outgoing += wire.encode(message)
+        try:
+            if descriptors:
+                sent = wire.send_descriptors(self._agent, bytes(self._outgoing), descriptors)
+                for fd in descriptors:
+                    os.close(fd)
+            else:
+                sent = self._agent.send(self._outgoing) if self._outgoing else 0
+            del self._outgoing[:sent]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self._outgoing.clear()
+            return
+        wanted = select.EPOLLIN | (select.EPOLLOUT if self._outgoing else 0)
+        self._poll.modify(self._agent.fileno(), wanted)
+
+    # -- operations (one method each, named op_*) ------------------------------------------------
+
+    def op_pod(self, pod: str, hostname: str, address: str = "") -> dict[str, Any]:
+        """Make a pod's network, host name and IPC; returns its ``address``."""
+        if pod not in self._pods:
+            self._pods[pod] = Pod(pod, self._network.add_pod(hostname, address))
+        return {"address": self._pods[pod].sandbox.address}
+
+    def op_start(self, pod: str, name: str, attempt: int, log: str, **spec: Any) -> None:
+        """Start a container; ``started`` or ``exited`` follows as an event."""
+        owner = self._pods[pod]
+        status_reader, status_writer = os.pipe2(os.O_CLOEXEC)
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+        try:
+            around = container.Surroundings(
+                base=self._base,
+                rootless=self._network.kind == "rootless",
+                namespaces=owner.sandbox.namespaces,
+                last_capability=self._last_capability,
+                open_files=self._open_files,
+            )
+            spawn = plain.spawn if self._network.kind == "plain" else container.spawn
+            pid = spawn(spec, around, status_writer, writer)
+        finally:
+            os.close(status_writer)
+            os.close(writer)
+        box = Container(pod, name, attempt, pid, log, status_reader, reader)
+        owner.containers[name] = box
+        self._by_pid[pid] = box
+        self._register(status_reader, lambda _: self._status(box))
+        self._register(reader, lambda _: self._output(box))
+
+    def op_signal(self, pod: str, name: str, number: int) -> dict[str, Any]:
+        """Signal a container's init; ``caught`` tells whether it has a handler."""
+        box = self._pods[pod].containers[name]
+        if box.ended:
+            return {"caught": True}
+        caught = isolation.catches(box.init, number)
+        os.kill(box.init, number)
+        return {"caught": caught}
+
+    def op_kill(self, pod: str, name: str = "") -> None:
+        """SIGKILL one container, or all of the pod, with everything in it."""
+        if pod not in self._pods:
+            return
+        for box in self._pods[pod].containers.values():
+            if not box.ended and name in ("", box.name):
+                box.kill()
+
+    def op_remove(self, pod: str) -> None:
+        """Forget a pod, give its namespaces and its address back."""
+        owner = self._pods.pop(pod, None)
+        if owner is None:
+            return
+        for box in owner.containers.values():
+            if not box.ended:
+                box.kill()
+            self._close(box, "status")
+            self._close(box, "output")
+        self._network.remove_pod(owner.sandbox)
+
+    def op_socket(self, pod: str) -> dict[str, Any]:
+        """A TCP socket inside the pod's network, for probes and port forwarding."""
+        return {"descriptors": [self._network.open_socket(self._pods[pod].sandbox)]}
+
+    def op_shutdown(self) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for box in self._by_pid.values():
+            box.kill()
+        for pid in self._helpers:
+            os.kill(pid, signal.SIGKILL)
+
+
+def serve(
+    state_dir: str,
+    mode: str,
+    owner: int,
+    agent: socket.socket,
+    listener: socket.socket | None,
+) -> None:
+    """The shim process, from fork to end; without ``listener`` it ends with process ``owner``."""
+    sys.set_process_name("trainyard-shim")
+    gc.freeze()
+    try:
+        network = isolation.prepare(mode)
+    except OSError as error:
+        agent.sendall(wire.encode({"event": "failed", "reason": str(error)}))
+        return
+    if listener is None:
+        # Without namespaces the shim has to clean up itself when its owner dies.
+        end = signal.SIGTERM if network.kind == "plain" else signal.SIGKILL
+        sys.die_with_parent(end)
+        if os.getppid() != owner:
+            return
+    shim = Shim(state_dir, network, agent)
+    if listener is not None:
+        shim.listen(listener)
+    shim.run()
