@@ -97,6 +97,13 @@ class Registry:
             raise not_found(resource, name)
         return entry
 
+    def peek(self, resource: str, namespace: str, name: str) -> Object:
+        """As `get`, but including a write that is still being committed."""
+        current = self._current(Key(resource, namespace, name))
+        if current is None:
+            raise not_found(resource, name)
+        return current.object
+
     def list(self, resource: str, namespace: str | None = None) -> list[Object]:
         """All objects, or those of one namespace, by name; shared, never mutate them."""
         return [entry.object for entry in self.entries(resource, namespace)]

@@ -1,6 +1,6 @@
 """The one table of what the embedded API server serves. Adding a kind is adding a row.
 
-Job kinds come from `trainyard.api.kinds`; their rows are derived, not repeated.
+The kinds defined here by CustomResourceDefinitions come from `trainyard.api.kinds`.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+
+from trainyard.api.kinds import KINDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,37 +79,25 @@ _CORE = (
     ),
 )  # fmt: skip
 
-_SCHEDULING = (
-    Served(
-        "scheduler.tensorstack.dev", "v1beta1", "podgroups", "PodGroup", short_names=("pg",),
-        status=True, generation=True, custom=True,
-    ),
-    Served(
-        "scheduler.tensorstack.dev", "v1beta1", "queues", "Queue", namespaced=False,
-        short_names=("q",), status=True, generation=True, custom=True,
-    ),
-    Served(
-        "tensorstack.dev", "v1beta1", "tensorboards", "TensorBoard", short_names=("tb",),
-        status=True, generation=True, custom=True,
-    ),
-)  # fmt: skip
 
-
-def _jobs() -> Iterator[Served]:
-    for kind, plural, short, elastic in (
-        ("PyTorchTrainingJob", "pytorchtrainingjobs", "pj", True),
-        ("DeepSpeedJob", "deepspeedjobs", "dj", True),
-        ("ColossalAIJob", "colossalaijobs", "caij", False),
-        ("GenericJob", "genericjobs", "gj", False),
-    ):
+def _custom() -> Iterator[Served]:
+    for kind in KINDS.values():
         yield Served(
-            "batch.tensorstack.dev", "v1beta1", plural, kind, short_names=(short,),
-            status=True, scale=elastic, generation=True, custom=True,
-        )  # fmt: skip
+            kind.group,
+            kind.version,
+            kind.plural,
+            kind.kind,
+            namespaced=kind.namespaced,
+            short_names=kind.short_names,
+            status=True,
+            scale=kind.elastic,
+            generation=True,
+            custom=True,
+        )
 
 
 def _table() -> Mapping[str, Served]:
-    rows = (*_CORE, *_jobs(), *_SCHEDULING)
+    rows = (*_CORE, *_custom())
     return MappingProxyType({row.resource: row for row in rows})
 
 

@@ -1,0 +1,231 @@
+"""The three patch formats of the Kubernetes API: JSON patch, JSON merge and strategic merge.
+
+Pure functions on plain JSON values; the object patched is taken over and may be changed in place.
+Formats: RFC 6902, RFC 7386, and Kubernetes' "strategic merge patch" with its directives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Any
+
+from trainyard.kube.errors import ApiError
+from trainyard.local.failures import bad_request
+
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+
+_MERGE_KEYS: Mapping[str, str] = {
+    "addresses": "type",
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "hostAliases": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "secrets": "name",
+    "taints": "key",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+"""List field to the key by which its items are merged (`x-kubernetes-patch-merge-key`)."""
+
+_PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
+_ORDER, _PRIMITIVES = "$setElementOrder/", "$deleteFromPrimitiveList/"
+_RETAIN, _DIRECTIVE = "$retainKeys", "$patch"
+
+
+def merge_patch(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = target if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = merge_patch(result.get(key), value)
+    return result
+
+
+def json_patch(target: Any, operations: Any) -> Any:
+    """RFC 6902; a failed operation refuses the whole patch."""
+    if not isinstance(operations, list):
+        raise bad_request("a JSON patch is a list of operations")
+    for operation in operations:
+        try:
+            target = _operate(target, operation)
+        except (KeyError, IndexError, ValueError, TypeError) as error:
+            raise ApiError(
+                f"the server rejected our request due to an error in our request: "
+                f"the JSON patch operation {operation!r} fails: {error}",
+                code=422,
+                reason="Invalid",
+            ) from error
+    return target
+
+
+def _operate(target: Any, operation: Mapping[str, Any]) -> Any:
+    name, path = operation["op"], _pointer(operation["path"])
+    if name == "test":
+        found = _lookup(target, path)
+        if found != operation.get("value"):
+            raise ValueError(f"the value there is {found!r}")
+        return target
+    if name == "remove":
+        return _remove(target, path)[0]
+    if name == "replace":
+        if not path:
+            return operation["value"]
+        _lookup(target, path)
+        return _add(_remove(target, path)[0], path, operation["value"])
+    if name == "add":
+        return _add(target, path, operation["value"])
+    source = _pointer(operation["from"])
+    if name == "copy":
+        return _add(target, path, deepcopy(_lookup(target, source)))
+    if name == "move":
+        rest, value = _remove(target, source)
+        return _add(rest, path, value)
+    raise ValueError(f"unknown operation {name!r}")
+
+
+def _pointer(text: str) -> list[str]:
+    if not text:
+        return []
+    if not text.startswith("/"):
+        raise ValueError(f"{text!r} is not a JSON pointer")
+    return [part.replace("~1", "/").replace("~0", "~") for part in text[1:].split("/")]
+
+
+def _lookup(target: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        target = target[_index(part, target)] if isinstance(target, list) else target[part]
+    return target
+
+
+def _index(part: str, items: Sequence[Any], *, end: bool = False) -> int:
+    if part == "-" and end:
+        return len(items)
+    if not part.isdigit() or (len(part) > 1 and part[0] == "0"):
+        raise ValueError(f"{part!r} is not an index")
+    index = int(part)
+    if index > len(items) - (0 if end else 1):
+        raise IndexError(f"no index {index} in a list of {len(items)}")
+    return index
+
+
+def _add(target: Any, path: Sequence[str], value: Any) -> Any:
+    if not path:
+        return value
+    parent = _lookup(target, path[:-1])
+    if isinstance(parent, list):
+        parent.insert(_index(path[-1], parent, end=True), value)
+    elif isinstance(parent, dict):
+        parent[path[-1]] = value
+    else:
+        raise TypeError(f"/{'/'.join(path[:-1])} is neither an object nor a list")
+    return target
+
+
+def _remove(target: Any, path: Sequence[str]) -> tuple[Any, Any]:
+    if not path:
+        return None, target
+    parent = _lookup(target, path[:-1])
+    key = _index(path[-1], parent) if isinstance(parent, list) else path[-1]
+    return target, parent.pop(key)
+
+
+def strategic_merge_patch(target: Any, patch: Any) -> Any:
+    """Merge a patch whose lists are merged item by item; see the Kubernetes API conventions."""
+    return _merge_objects(target, patch) or {}
+
+
+def _merge_objects(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    directive = patch.get(_DIRECTIVE)
+    if directive == "delete":
+        return None
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != _DIRECTIVE}
+    result = target if isinstance(target, dict) else {}
+    retained = patch.get(_RETAIN)
+    if retained is not None:
+        result = {key: value for key, value in result.items() if key in retained}
+    for key, value in patch.items():
+        if key.startswith(_PRIMITIVES):
+            field = key[len(_PRIMITIVES) :]
+            result[field] = [each for each in result.get(field) or [] if each not in value]
+        elif not key.startswith("$"):
+            _merge_field(result, key, value)
+    for key, order in patch.items():
+        if key.startswith(_ORDER) and isinstance(result.get(key[len(_ORDER) :]), list):
+            field = key[len(_ORDER) :]
+            result[field] = _ordered(field, result[field], order)
+    return result
+
+
+def _merge_field(result: dict[str, Any], key: str, value: Any) -> None:
+    if isinstance(value, list):
+        value = _merge_lists(key, result.get(key), value)
+    elif isinstance(value, dict):
+        value = _merge_objects(result.get(key), value)
+    if value is None:
+        result.pop(key, None)
+    else:
+        result[key] = value
+
+
+def _merge_key(field: str, items: Sequence[Any]) -> str | None:
+    if field == "ports":
+        return "containerPort" if any("containerPort" in item for item in items) else "port"
+    return _MERGE_KEYS.get(field)
+
+
+def _merge_lists(field: str, target: Any, patch: list[Any]) -> list[Any]:
+    present = list(target) if isinstance(target, list) else []
+    if not all(isinstance(item, dict) for item in patch):
+        if field in _PRIMITIVE_SETS:
+            return present + [item for item in patch if item not in present]
+        return patch
+    if any(item.get(_DIRECTIVE) == "replace" for item in patch):
+        return [item for item in patch if item.get(_DIRECTIVE) != "replace"]
+    key = _merge_key(field, [*patch, *present])
+    if key is None:
+        return [_merge_objects({}, item) for item in patch]
+    for item in patch:
+        if key not in item:
+            raise bad_request(f"the patch's {field} has an item without its merge key {key}")
+        matches = [i for i, old in enumerate(present) if old.get(key) == item[key]]
+        if item.get(_DIRECTIVE) == "delete":
+            present = [old for old in present if old.get(key) != item[key]]
+        elif matches:
+            present[matches[0]] = _merge_objects(present[matches[0]], item)
+        else:
+            present.append(_merge_objects({}, item))
+    return present
+
+
+def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
+    """Items named in `order` in that order; others stay behind the item they followed."""
+    key = _merge_key(field, [item for item in items if isinstance(item, dict)])
+
+    def identity(item: Any) -> Any:
+        return item.get(key) if isinstance(item, dict) and key else item
+
+    ranks = {identity(item): rank for rank, item in enumerate(order)}
+    placed, last = [], -1.0
+    for item in items:
+        last = ranks.get(identity(item), last)
+        placed.append((last, identity(item) not in ranks, item))
+    return [item for _, _, item in sorted(placed, key=lambda each: each[:2])]

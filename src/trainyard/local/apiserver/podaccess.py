@@ -1,0 +1,151 @@
+"""Subresources of a pod: its log, binding and eviction. Exec and port-forward are in `streams`."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from trainyard.api.errors import TrainyardError
+from trainyard.local.apiserver import formats
+from trainyard.local.apiserver.http import Request, Response, Stream
+from trainyard.local.failures import bad_request
+from trainyard.local.journal import Object
+from trainyard.local.registry import Registry
+from trainyard.local.runtime import PodRuntime
+
+
+def container_names(pod: Object) -> list[str]:
+    """All containers, init containers last."""
+    spec = pod.get("spec") or {}
+    return [
+        each["name"] for group in ("containers", "initContainers") for each in spec.get(group) or ()
+    ]
+
+
+def chosen_container(pod: Object, asked: str) -> str:
+    """The container asked for, or the pod's only one; raises BadRequest as kube-apiserver does."""
+    names = container_names(pod)
+    name = pod["metadata"]["name"]
+    if asked:
+        if asked not in names:
+            raise bad_request(f"container {asked} is not valid for pod {name}")
+        return asked
+    ordinary = [each["name"] for each in pod["spec"]["containers"]]
+    if len(ordinary) != 1:
+        raise bad_request(
+            f"a container name must be specified for pod {name}, choose one of: {ordinary}"
+        )
+    return str(ordinary[0])
+
+
+@dataclass(frozen=True, slots=True)
+class PodAccess:
+    """Log, binding and eviction of pods."""
+
+    registry: Registry
+    runtime: PodRuntime | None
+
+    async def log(self, request: Request, namespace: str, name: str) -> Response | Stream:
+        """The log of one container, whole or followed."""
+        pod = self.registry.get("pods", namespace, name)
+        container = chosen_container(pod, request.query.get("container", ""))
+        runtime = self.runtime
+        if runtime is None:
+            raise bad_request(f"no node runs pods here, so pod {name} has no logs")
+        self._check_started(pod, container, request)
+        chunks = runtime.logs(
+            pod,
+            container,
+            follow=request.flag("follow"),
+            previous=request.flag("previous"),
+            tail_lines=_count(request, "tailLines"),
+            since_time=_since(request),
+            timestamps=request.flag("timestamps"),
+            limit_bytes=_count(request, "limitBytes"),
+        )
+        try:
+            first = await anext(aiter(chunks))
+        except StopAsyncIteration:
+            return Response(200, b"", "text/plain")
+        except TrainyardError as error:
+            raise bad_request(str(error)) from error
+        return Stream(_rest(first, chunks), "text/plain")
+
+    def _check_started(self, pod: Object, container: str, request: Request) -> None:
+        status = pod.get("status") or {}
+        statuses = [
+            *(status.get("containerStatuses") or ()),
+            *(status.get("initContainerStatuses") or ()),
+        ]
+        found: dict[str, Any] = next((s for s in statuses if s.get("name") == container), {})
+        name = pod["metadata"]["name"]
+        if request.flag("previous"):
+            if not (found.get("lastState") or {}).get("terminated"):
+                raise bad_request(
+                    f'previous terminated container "{container}" in pod "{name}" not found'
+                )
+            return
+        state = found.get("state") or {}
+        if found and ("running" in state or "terminated" in state):
+            return
+        if not (pod.get("spec") or {}).get("nodeName"):
+            raise bad_request(f"pod {name} does not have a host assigned")
+        reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
+        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+
+    async def bind(self, request: Request, namespace: str, name: str) -> Response:
+        """Assign a pod to a node (POST binding)."""
+        binding, _ = formats.body_object(request)
+        node = (binding.get("target") or {}).get("name")
+        if not node:
+            raise bad_request("a Binding names a node in target.name")
+
+        def change(copy: Object) -> Object:
+            copy.setdefault("spec", {})["nodeName"] = node
+            return copy
+
+        await self.registry.update("pods", namespace, name, change)
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return formats.json_response(201, status)
+
+    async def evict(self, request: Request, namespace: str, name: str) -> Response:
+        """Delete a pod, as kubectl drain does (there are no disruption budgets here)."""
+        eviction, _ = formats.body_object(request)
+        options = eviction.get("deleteOptions") or {}
+        await self.registry.delete(
+            "pods",
+            namespace,
+            name,
+            grace_seconds=options.get("gracePeriodSeconds"),
+            uid=(options.get("preconditions") or {}).get("uid"),
+        )
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return formats.json_response(201, status)
+
+
+async def _rest(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    yield first
+    async for chunk in chunks:
+        yield chunk
+
+
+def _count(request: Request, name: str) -> int | None:
+    text = request.query.get(name, "")
+    if not text:
+        return None
+    if not text.isdigit():
+        raise bad_request(f"{name} must be a number from 0, not {text!r}")
+    return int(text)
+
+
+def _since(request: Request) -> datetime | None:
+    text = request.query.get("sinceTime", "")
+    if text:
+        try:
+            return datetime.fromisoformat(text).astimezone(UTC)
+        except ValueError as error:
+            raise bad_request(f"sinceTime must be an RFC 3339 time, not {text!r}") from error
+    seconds = _count(request, "sinceSeconds")
+    return None if seconds is None else datetime.now(UTC) - timedelta(seconds=seconds)

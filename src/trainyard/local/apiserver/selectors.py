@@ -1,0 +1,191 @@
+"""Label and field selectors: which objects a list or a watch is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from trainyard.local.failures import bad_request
+
+Object = dict[str, Any]
+Predicate = Callable[[Object], bool]
+
+_SET = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
+_EQUAL = re.compile(r"^(?P<key>[^=!]+?)\s*(?P<operator>==|=|!=)\s*(?P<value>[^=!]*)$")
+_COMPARE = re.compile(r"^(?P<key>\S+?)\s*(?P<operator>[<>])\s*(?P<value>-?\d+)$")
+_KEY = re.compile(r"^([A-Za-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
+_VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")
+
+_FIELDS: Mapping[str, frozenset[str]] = {
+    "pods": frozenset(
+        {
+            "spec.nodeName",
+            "spec.restartPolicy",
+            "spec.schedulerName",
+            "spec.serviceAccountName",
+            "status.phase",
+            "status.podIP",
+            "status.nominatedNodeName",
+        }
+    ),
+    "events": frozenset(
+        {
+            *(
+                f"involvedObject.{field}"
+                for field in (
+                    "kind",
+                    "namespace",
+                    "name",
+                    "uid",
+                    "apiVersion",
+                    "resourceVersion",
+                    "fieldPath",
+                )
+            ),
+            "reason",
+            "reportingComponent",
+            "source",
+            "type",
+        }
+    ),
+    "events.events.k8s.io": frozenset(
+        {f"regarding.{field}" for field in ("kind", "namespace", "name", "uid", "apiVersion")}
+        | {"reason", "type", "reportingController"}
+    ),
+    "namespaces": frozenset({"status.phase"}),
+    "secrets": frozenset({"type"}),
+    "nodes": frozenset({"spec.unschedulable"}),
+    "services": frozenset({"spec.clusterIP", "spec.type"}),
+}
+_EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
+
+
+def label_predicate(text: str) -> Predicate | None:
+    """The meaning of a labelSelector; None selects everything."""
+    requirements = _requirements(text)
+    if not requirements:
+        return None
+
+    def matches(obj: Object) -> bool:
+        labels = obj["metadata"].get("labels") or {}
+        return all(requirement(labels) for requirement in requirements)
+
+    return matches
+
+
+def field_predicate(text: str, resource: str) -> Predicate | None:
+    """The meaning of a fieldSelector; None selects everything."""
+    terms = [_field_term(part, resource) for part in _split(text)]
+    if not terms:
+        return None
+
+    def matches(obj: Object) -> bool:
+        return all((_field(obj, path) == value) is equal for path, equal, value in terms)
+
+    return matches
+
+
+def selected_name(text: str) -> str | None:
+    """The one name that a fieldSelector asks for, if it does."""
+    for part in _split(text):
+        found = _EQUAL.match(part)
+        if found and found["key"] == "metadata.name" and found["operator"] != "!=":
+            return found["value"]
+    return None
+
+
+def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
+    """The objects that both select."""
+    if first is None or second is None:
+        return first or second
+    return lambda obj: first(obj) and second(obj)
+
+
+@lru_cache(maxsize=256)
+def _requirements(text: str) -> tuple[Callable[[Mapping[str, str]], bool], ...]:
+    return tuple(_requirement(part) for part in _split(text))
+
+
+def _requirement(part: str) -> Callable[[Mapping[str, str]], bool]:
+    if found := _SET.match(part):
+        key = _key(found["key"])
+        values = frozenset(_value(value.strip()) for value in found["values"].split(","))
+        if found["operator"] == "in":
+            return lambda labels: labels.get(key) in values
+        return lambda labels: key not in labels or labels[key] not in values
+    if found := _EQUAL.match(part):
+        key, value = _key(found["key"].strip()), _value(found["value"])
+        if found["operator"] == "!=":
+            return lambda labels: labels.get(key) != value
+        return lambda labels: labels.get(key) == value
+    if found := _COMPARE.match(part):
+        key, bound, more = _key(found["key"]), int(found["value"]), found["operator"] == ">"
+        return lambda labels: _compares(labels.get(key), bound, more)
+    if part.startswith("!"):
+        key = _key(part[1:].strip())
+        return lambda labels: key not in labels
+    key = _key(part)
+    return lambda labels: key in labels
+
+
+def _compares(text: str | None, bound: int, more: bool) -> bool:
+    try:
+        number = int(text or "")
+    except ValueError:
+        return False
+    return number > bound if more else number < bound
+
+
+def _key(text: str) -> str:
+    if not _KEY.match(text):
+        raise bad_request(f"unable to parse requirement: {text!r} is not a label key")
+    return text
+
+
+def _value(text: str) -> str:
+    if not _VALUE.match(text) or len(text) > 63:
+        raise bad_request(f"unable to parse requirement: {text!r} is not a label value")
+    return text
+
+
+def _split(text: str) -> list[str]:
+    """Split at commas outside parentheses."""
+    parts, depth, start = [], 0, 0
+    for position, letter in enumerate(text):
+        if letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth -= 1
+        elif letter == "," and depth == 0:
+            parts.append(text[start:position])
+            start = position + 1
+    parts.append(text[start:])
+    return [part.strip() for part in parts if part.strip()]
+
+
+def _field_term(part: str, resource: str) -> tuple[tuple[str, ...], bool, str]:
+    found = _EQUAL.match(part)
+    if not found:
+        raise bad_request(f"invalid field selector {part!r}: expected path=value or path!=value")
+    path = found["key"].strip()
+    if path not in _EVERYWHERE and path not in _FIELDS.get(resource, ()):
+        raise bad_request(
+            f'Unable to find "{resource}" that match field selector "{part}": '
+            f"field label not supported: {path}"
+        )
+    return tuple(path.split(".")), found["operator"] != "!=", found["value"]
+
+
+def _field(obj: Object, path: tuple[str, ...]) -> str:
+    value: Any = obj
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    if value is None:
+        return "false" if path == ("spec", "unschedulable") else ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if path == ("source",):
+        return str(value.get("component", ""))
+    return str(value)

@@ -1,0 +1,51 @@
+"""What a URL is about: which resource, namespace, object and subresource."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainyard.local.failures import no_such_path
+from trainyard.local.resources import SERVED, Served
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One collection (no name), object, or subresource of an object."""
+
+    served: Served
+    namespace: str | None
+    """None: all namespaces, or a cluster-wide kind."""
+    name: str
+    subresource: str
+
+    @property
+    def place(self) -> tuple[str, str, str]:
+        """The registry's coordinates of the object."""
+        return self.storage, self.namespace or "", self.name
+
+    @property
+    def storage(self) -> str:
+        """The resource under which the objects are stored."""
+        return self.served.view_of or self.served.resource
+
+
+_BY_PATH = {(row.group, row.version, row.plural): row for row in SERVED.values()}
+
+
+def parse(parts: list[str]) -> Target:
+    """The target of a path below `/api` or `/apis`, split at its slashes; raises NotFound."""
+    if parts[0] == "api":
+        group, rest = "", parts[1:]
+    else:
+        group, rest = parts[1], parts[2:]
+    version, rest = rest[0], rest[1:]
+    namespace = None
+    if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
+        namespace, rest = rest[1], rest[2:]
+    served = _BY_PATH.get((group, version, rest[0]))
+    if served is None or (namespace is not None and not served.namespaced) or len(rest) > 3:
+        raise no_such_path()
+    name = rest[1] if len(rest) > 1 else ""
+    if name and served.namespaced and namespace is None:
+        raise no_such_path()
+    return Target(served, namespace, name, rest[2] if len(rest) > 2 else "")

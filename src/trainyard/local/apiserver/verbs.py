@@ -1,0 +1,391 @@
+"""What each HTTP verb does with a collection or an object."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from trainyard.kube.errors import NotFound
+from trainyard.local.apiserver import formats, patches, scale, selectors, views
+from trainyard.local.apiserver.admission import Admitter, FieldValidation
+from trainyard.local.apiserver.http import Request, Response, Stream
+from trainyard.local.apiserver.target import Target
+from trainyard.local.apiserver.watching import Watch, watch_response
+from trainyard.local.failures import bad_request, expired, unsupported_media_type
+from trainyard.local.journal import Entry, Object
+from trainyard.local.registry import Registry
+
+APPLY_PATCH = "application/apply-patch+yaml"
+_PATCH_TYPES = (patches.JSON_PATCH, patches.MERGE_PATCH, patches.STRATEGIC_MERGE_PATCH, APPLY_PATCH)
+Change = Callable[[Object], Object]
+
+_MERGE: Mapping[str, Callable[[Any, Any], Any]] = {
+    patches.JSON_PATCH: patches.json_patch,
+    patches.MERGE_PATCH: patches.merge_patch,
+    patches.STRATEGIC_MERGE_PATCH: patches.strategic_merge_patch,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Verbs:
+    """CRUD on the registry, with admission in front."""
+
+    registry: Registry
+    admitter: Admitter
+
+    def get(self, request: Request, target: Target) -> Response:
+        """One object."""
+        obj = self.registry.get(*target.place)
+        return formats.object_response(request, target.served, self._shown(target, obj))
+
+    def collection(self, request: Request, target: Target) -> Response:
+        """A collection, by selectors, in pages if asked."""
+        revision = _list_revision(request, self.registry)
+        predicate = self._predicate(request, target)
+        name = selectors.selected_name(request.query.get("fieldSelector", ""))
+        entries = self._entries(target, name)
+        if predicate is not None:
+            entries = [entry for entry in entries if predicate(entry.object)]
+        metadata: Object = {"resourceVersion": str(revision)}
+        entries = _page(request, entries, metadata, self.registry)
+        if target.served.view_of:
+            shown = [self._shown(target, entry.object) for entry in entries]
+            entries = [Entry(obj, orjson.dumps(obj), 0) for obj in shown]
+        return formats.list_response(request, target.served, entries, metadata)
+
+    def watch(self, request: Request, target: Target) -> Stream:
+        """Changes of a collection."""
+        view = views.to_events_v1 if target.served.view_of else None
+        predicate = self._predicate(request, target)
+        watch = Watch(
+            self.registry, target.served, target.storage, target.namespace, predicate, view
+        )
+        return watch_response(watch, request)
+
+    async def create(self, request: Request, target: Target) -> Response:
+        """A new object, admitted."""
+        obj, duplicates = formats.body_object(request)
+        _check_kind(target, obj)
+        _place(target, obj)
+        if target.served.view_of:
+            obj = views.from_events_v1(obj)
+        validation = FieldValidation.of(request, duplicates)
+        obj, warnings = self.admitter.create(target.served, obj, validation)
+        made = await self.registry.create(target.storage, obj, dry_run=_dry_run(request))
+        return formats.object_response(
+            request, target.served, self._shown(target, made), status=201, warnings=warnings
+        )
+
+    async def replace(self, request: Request, target: Target) -> Response:
+        """The whole object, or its status, anew."""
+        body, duplicates = formats.body_object(request)
+        _check_kind(target, body)
+        _place(target, body)
+        if target.served.view_of:
+            body = views.from_events_v1(body)
+        validation = FieldValidation.of(request, duplicates)
+        return await self._update(request, target, lambda _: body, validation)
+
+    async def patch(self, request: Request, target: Target) -> Response:
+        """A change of the object, in one of the patch formats."""
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if content_type == APPLY_PATCH:
+            return await self._apply(request, target)
+        if content_type not in _PATCH_TYPES or (
+            content_type == patches.STRATEGIC_MERGE_PATCH and target.served.custom
+        ):
+            supported = [each for each in _PATCH_TYPES if each != patches.STRATEGIC_MERGE_PATCH]
+            raise unsupported_media_type(content_type, supported)
+        patch = formats.parse_json(request.body)
+        merge = _MERGE[content_type]
+        duplicates = (
+            formats.duplicate_keys(request.body) if "fieldValidation" in request.query else []
+        )
+        validation = FieldValidation.of(request, duplicates)
+
+        def change(copy: Object) -> Object:
+            changed = merge(copy, patch)
+            if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
+                raise bad_request("the patch does not leave an object with metadata")
+            return changed
+
+        return await self._update(request, target, change, validation)
+
+    async def delete(self, request: Request, target: Target) -> Response:
+        """Delete one object."""
+        options = _DeleteOptions.of(request)
+        obj = await self._delete(target.place, options)
+        try:
+            present = self.registry.get(*target.place)
+        except NotFound:
+            present = {}
+        held = present.get("metadata", {}).get("uid") == obj["metadata"]["uid"]
+        if held or target.storage == "pods" or options.dry_run:
+            return formats.object_response(request, target.served, self._shown(target, obj))
+        return formats.success_status(target.served, obj)
+
+    async def delete_collection(self, request: Request, target: Target) -> Response:
+        """Delete all objects that the selectors choose."""
+        options = _DeleteOptions.of(request)
+        predicate = self._predicate(request, target)
+        gone = []
+        for entry in self._entries(target, None):
+            if predicate is None or predicate(entry.object):
+                metadata = entry.object["metadata"]
+                place = (target.storage, metadata.get("namespace", ""), metadata["name"])
+                try:
+                    obj = await self._delete(place, options)
+                except NotFound:
+                    continue
+                gone.append(Entry(obj, orjson.dumps(obj), 0))
+        metadata = {"resourceVersion": str(self.registry.revision)}
+        return formats.list_response(request, target.served, gone, metadata)
+
+    async def scale(self, request: Request, target: Target) -> Response:
+        """Write the scale subresource, whole (PUT) or by a patch."""
+        body = formats.parse_json(request.body)
+        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        merge = _MERGE.get(content_type) if request.method == "PATCH" else lambda _, new: new
+        if merge is None:
+            raise unsupported_media_type(content_type, list(_MERGE))
+
+        def change(copy: Object) -> Object:
+            wanted = merge(scale.to_scale(copy), body)
+            return scale.from_scale(copy, wanted, target.served)
+
+        plain = Target(target.served, target.namespace, target.name, "")
+        obj, warnings = await self._change(request, plain, change, FieldValidation.of(request, []))
+        return formats.json_response(200, scale.to_scale(obj), warnings)
+
+    async def finalize(self, request: Request, target: Target) -> Response:
+        """Write the finalizers of a namespace."""
+        body, _ = formats.body_object(request)
+
+        def change(copy: Object) -> Object:
+            copy["spec"] = {"finalizers": (body.get("spec") or {}).get("finalizers") or []}
+            return copy
+
+        obj = await self.registry.update(*target.place, change, subresource="finalize")
+        return formats.object_response(request, target.served, obj)
+
+    async def _delete(self, place: tuple[str, str, str], options: _DeleteOptions) -> Object:
+        return await self.registry.delete(
+            *place,
+            grace_seconds=options.grace_seconds,
+            uid=options.uid,
+            resource_version=options.resource_version,
+            propagation=options.propagation,
+            dry_run=options.dry_run,
+        )
+
+    async def _update(
+        self, request: Request, target: Target, change: Change, validation: FieldValidation
+    ) -> Response:
+        obj, warnings = await self._change(request, target, change, validation)
+        return formats.object_response(
+            request, target.served, self._shown(target, obj), warnings=warnings
+        )
+
+    async def _change(
+        self, request: Request, target: Target, change: Change, validation: FieldValidation
+    ) -> tuple[Object, list[str]]:
+        warnings: list[str] = []
+        status_only = target.subresource == "status"
+
+        def admitted(copy: Object) -> Object:
+            old: Object = self.registry.peek(*target.place)
+            new = change(copy)
+            _check_name(target, new)
+            obj, notes = self.admitter.update(target.served, new, old, validation, status_only)
+            warnings.extend(notes)
+            return obj
+
+        obj = await self.registry.update(
+            *target.place,
+            admitted,
+            subresource=target.subresource,
+            dry_run=_dry_run(request),
+        )
+        return obj, warnings
+
+    async def _apply(self, request: Request, target: Target) -> Response:
+        from trainyard.local.apiserver import fieldmanagers
+
+        manager = request.query.get("fieldManager", "")
+        if not manager:
+            raise bad_request("fieldManager is required for apply patch")
+        wanted = formats.parse_yaml(request.body)
+        if not isinstance(wanted, dict):
+            raise bad_request("the body of the request is not an object")
+        _check_kind(target, wanted)
+        _place(target, wanted)
+        applied = fieldmanagers.Apply(
+            wanted, manager, target.served.api_version, request.flag("force"), target.subresource
+        )
+        validation = FieldValidation.of(request, [])
+        try:
+            self.registry.peek(*target.place)
+        except NotFound:
+            if target.subresource:
+                raise
+            obj, warnings = self.admitter.create(target.served, applied.created(), validation)
+            made = await self.registry.create(target.storage, obj, dry_run=_dry_run(request))
+            return formats.object_response(
+                request, target.served, made, status=201, warnings=warnings
+            )
+        return await self._update(request, target, applied.merged, validation)
+
+    def _predicate(self, request: Request, target: Target) -> selectors.Predicate | None:
+        labels = selectors.label_predicate(request.query.get("labelSelector", ""))
+        fields = selectors.field_predicate(
+            request.query.get("fieldSelector", ""), target.served.resource
+        )
+        if target.name:  # the old way to watch one object: …/pods/name?watch=1
+            name = target.name
+            fields = selectors.both(fields, lambda obj: obj["metadata"]["name"] == name)
+        predicate = selectors.both(labels, fields)
+        if predicate is None or not target.served.view_of:
+            return predicate
+        inner = predicate
+        return lambda obj: inner(views.to_events_v1(obj))
+
+    def _entries(self, target: Target, name: str | None) -> Sequence[Entry]:
+        if name is None or (target.served.namespaced and target.namespace is None):
+            return self.registry.entries(target.storage, target.namespace)
+        try:
+            return [self.registry.entry(target.storage, target.namespace or "", name)]
+        except NotFound:
+            return []
+
+    def _shown(self, target: Target, obj: Object) -> Object:
+        return views.to_events_v1(obj) if target.served.view_of else obj
+
+
+@dataclass(frozen=True, slots=True)
+class _DeleteOptions:
+    grace_seconds: int | None
+    uid: str | None
+    resource_version: str | None
+    propagation: str | None
+    dry_run: bool
+
+    @classmethod
+    def of(cls, request: Request) -> _DeleteOptions:
+        body = formats.body_object(request)[0] if request.body else {}
+        query = request.query
+        grace = body.get("gracePeriodSeconds")
+        if grace is None and query.get("gracePeriodSeconds", "").isdigit():
+            grace = int(query["gracePeriodSeconds"])
+        propagation = body.get("propagationPolicy") or query.get("propagationPolicy")
+        if propagation is None and (
+            body.get("orphanDependents") or request.flag("orphanDependents")
+        ):
+            propagation = "Orphan"
+        if propagation not in (None, "Background", "Foreground", "Orphan"):
+            raise bad_request(f"invalid propagationPolicy {propagation!r}")
+        wanted = body.get("preconditions") or {}
+        return cls(
+            grace,
+            wanted.get("uid"),
+            wanted.get("resourceVersion"),
+            propagation,
+            bool(body.get("dryRun")) or _dry_run(request),
+        )
+
+
+def _dry_run(request: Request) -> bool:
+    value = request.query.get("dryRun", "")
+    if value not in ("", "All"):
+        raise bad_request(f"invalid dryRun {value!r}: only All is supported")
+    return value == "All"
+
+
+def _check_kind(target: Target, obj: Object) -> None:
+    served = target.served
+    kind, version = obj.get("kind", served.kind), obj.get("apiVersion", served.api_version)
+    if kind != served.kind or version != served.api_version:
+        raise bad_request(
+            f"{version} {kind} in the body does not fit the URL, which is for "
+            f"{served.api_version} {served.kind}"
+        )
+
+
+def _place(target: Target, obj: Object) -> None:
+    """Put the URL's name and namespace into the body, where they may not differ."""
+    metadata = obj.setdefault("metadata", {})
+    if not isinstance(metadata, dict):
+        raise bad_request("metadata is not an object")
+    if target.namespace is not None:
+        found = metadata.setdefault("namespace", target.namespace) or target.namespace
+        metadata["namespace"] = found
+        if found != target.namespace:
+            raise bad_request(
+                "the namespace of the provided object does not match the namespace sent on the "
+                f"request: {found} and {target.namespace}"
+            )
+    if target.name:
+        metadata.setdefault("name", target.name)
+        _check_name(target, obj)
+
+
+def _check_name(target: Target, obj: Object) -> None:
+    found = obj["metadata"].get("name")
+    if found != target.name:
+        raise bad_request(
+            f"the name of the object ({found}) does not match the name on the URL ({target.name})"
+        )
+
+
+def _list_revision(request: Request, registry: Registry) -> int:
+    asked, match = (
+        request.query.get("resourceVersion", ""),
+        request.query.get("resourceVersionMatch", ""),
+    )
+    if asked and not asked.isdigit():
+        raise bad_request(f"invalid resource version {asked!r}")
+    if match == "Exact" and int(asked or 0) != registry.revision:
+        raise expired(int(asked or 0), registry.revision)
+    return registry.revision
+
+
+def _page(
+    request: Request, entries: Sequence[Entry], metadata: Object, registry: Registry
+) -> Sequence[Entry]:
+    """One page of a list.
+
+    Later pages are of the present, but carry the first page's resourceVersion: a watch from
+    there replays what changed in between, so that nothing is missed.
+    """
+    limit, token = request.query.get("limit", ""), request.query.get("continue", "")
+    if token:
+        after, revision = _decode_continue(token)
+        metadata["resourceVersion"] = str(revision)
+        entries = [entry for entry in entries if _sort_key(entry) > after]
+    if not limit.isdigit() or limit == "0" or len(entries) <= int(limit):
+        return entries
+    page = entries[: int(limit)]
+    metadata["continue"] = _encode_continue(_sort_key(page[-1]), int(metadata["resourceVersion"]))
+    if not request.query.get("labelSelector") and not request.query.get("fieldSelector"):
+        metadata["remainingItemCount"] = len(entries) - len(page)
+    return page
+
+
+def _sort_key(entry: Entry) -> tuple[str, str]:
+    metadata = entry.object["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _encode_continue(after: tuple[str, str], revision: int) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([*after, revision])).decode()
+
+
+def _decode_continue(token: str) -> tuple[tuple[str, str], int]:
+    try:
+        namespace, name, revision = orjson.loads(base64.urlsafe_b64decode(token))
+        return (str(namespace), str(name)), int(revision)
+    except (ValueError, TypeError) as error:
+        raise bad_request("the continue token is not one of this server's") from error

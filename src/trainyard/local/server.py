@@ -1,0 +1,134 @@
+"""The embedded API server: the registry over HTTP, on a Unix socket and, if asked, over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import os
+import socket
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from trainyard.api.errors import TrainyardError
+from trainyard.kube.errors import ApiError
+from trainyard.local.apiserver import formats
+from trainyard.local.apiserver.app import Api
+from trainyard.local.apiserver.http import Answer, Connection, Handler, Request
+from trainyard.local.registry import Registry
+from trainyard.local.runtime import PodRuntime
+
+_CLOSE_SECONDS = 2.0
+_UNIX_PATH_LIMIT = 107
+"""Bytes in sockaddr_un.sun_path, without the final zero."""
+
+
+class ServeError(TrainyardError):
+    """A listener cannot be opened."""
+
+
+class ApiServer:
+    """Serves one registry; open any number of listeners, then `close()`."""
+
+    def __init__(self, registry: Registry, runtime: PodRuntime | None = None) -> None:
+        """`runtime` answers for logs, exec and port-forward; without it they are refused."""
+        self._api = Api(registry, runtime)
+        self._connections: set[Connection] = set()
+        self._servers: list[asyncio.Server] = []
+        self._socket_path: Path | None = None
+
+    async def serve_unix(self, path: Path) -> None:
+        """Listen on a Unix socket that only this user can open; replaces a stale file."""
+        if len(os.fsencode(path)) > _UNIX_PATH_LIMIT:
+            raise ServeError(
+                f"cannot listen on {path}: the path of a Unix socket has at most "
+                f"{_UNIX_PATH_LIMIT} bytes; set TRAINYARD_STATE_DIR to a shorter folder"
+            )
+        loop = asyncio.get_running_loop()
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            path.unlink(missing_ok=True)
+            listener.bind(str(path))
+            path.chmod(0o600)
+        except OSError as error:
+            listener.close()
+            raise ServeError(f"cannot listen on {path}: {error.strerror}") from error
+        server = await loop.create_unix_server(self._protocol(self._api), sock=listener)
+        self._socket_path = path
+        self._servers.append(server)
+
+    async def serve_tls(
+        self, port: int, *, certificate: Path, key: Path, token: str, host: str = "127.0.0.1"
+    ) -> int:
+        """Listen on loopback over TLS for holders of `token`; returns the port (0: any free)."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate, key)
+        loop = asyncio.get_running_loop()
+        handler = _authenticated(self._api, token)
+        try:
+            server = await loop.create_server(self._protocol(handler), host, port, ssl=context)
+        except OSError as error:
+            raise ServeError(
+                f"cannot listen on {host}:{port}: {error.strerror}; choose another port"
+            ) from error
+        self._servers.append(server)
+        return int(server.sockets[0].getsockname()[1])
+
+    async def close(self) -> None:
+        """Stop listening and end every connection."""
+        for server in self._servers:
+            server.close()
+        for connection in tuple(self._connections):
+            connection.abort()
+        for server in self._servers:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CLOSE_SECONDS):
+                    await server.wait_closed()
+        self._servers.clear()
+        if self._socket_path is not None:
+            self._socket_path.unlink(missing_ok=True)
+
+    def _protocol(self, handler: Handler) -> _Factory:
+        return _Factory(handler, self._connections)
+
+
+class _Factory:
+    """Makes the protocol object of each new connection."""
+
+    def __init__(self, handler: Handler, connections: set[Connection]) -> None:
+        self._handler = handler
+        self._connections = connections
+
+    def __call__(self) -> Connection:
+        return Connection(self._handler, self._connections)
+
+
+def _authenticated(handler: Handler, token: str) -> Handler:
+    expected = f"Bearer {token}".encode()
+
+    async def check(request: Request) -> Answer:
+        given = _authorization(request.headers)
+        if hmac.compare_digest(given, expected):
+            return await handler(request)
+        return formats.error_response(ApiError("Unauthorized", code=401, reason="Unauthorized"))
+
+    return check
+
+
+def _authorization(headers: Mapping[str, str]) -> bytes:
+    value = headers.get("authorization", "")
+    if value:
+        return value.encode("latin-1", "replace")
+    # A browser's or kubectl's WebSocket can carry the token only as a subprotocol.
+    prefix = "base64url.bearer.authorization.k8s.io."
+    for protocol in headers.get("sec-websocket-protocol", "").split(","):
+        protocol = protocol.strip()
+        if protocol.startswith(prefix):
+            import base64
+
+            encoded = protocol[len(prefix) :]
+            padded = encoded + "=" * (-len(encoded) % 4)
+            with suppress(ValueError):
+                return b"Bearer " + base64.urlsafe_b64decode(padded)
+    return b""
