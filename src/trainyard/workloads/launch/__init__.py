@@ -1,0 +1,24 @@
+"""The programs that launch over ssh, as text: they run inside the pods, mounted from a ConfigMap.
+
+Nothing here is imported by trainyard itself but this list. The programs need Python 3.8 and its
+standard library; what each does is in its own first lines.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NAMES = (
+    "supervise.py",
+    "launch.py",
+    "programs.py",
+    "minder.py",
+    "rank.py",
+    "colossalai_run.py",
+)
+
+
+def programs() -> dict[str, str]:
+    """File names and contents."""
+    folder = Path(__file__).parent
+    return {name: (folder / name).read_text(encoding="utf-8") for name in NAMES}

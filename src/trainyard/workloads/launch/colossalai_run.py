@@ -1,0 +1,38 @@
+"""Runs the image's ``colossalai`` script with our ssh configuration and next to no environment.
+
+``colossalai run`` exports all of its own environment to the workers, unescaped, over theirs; with
+none at all, its bare ``export`` would print the workers' into the log. And it knows no option for
+an ssh configuration; fabric, which it connects with, has a setting.
+
+Arguments: our client configuration, the ``colossalai`` script, this pod's name, then those of the
+script.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+from importlib import import_module
+
+
+def main() -> None:
+    """Become ``colossalai``."""
+    settings, script, pod, *arguments = sys.argv[1:]
+    del sys.path[0]
+    try:
+        configuration = import_module("fabric.config").Config
+    except ImportError:
+        pass
+    else:
+        defaults = configuration.global_defaults
+        changed = {"ssh_config_path": settings}
+        configuration.global_defaults = staticmethod(lambda: {**defaults(), **changed})
+    os.environ.clear()
+    os.environ["TRAINYARD_LAUNCHER"] = pod
+    sys.argv = [script, *arguments]
+    runpy.run_path(script, run_name="__main__")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,182 @@
+"""The command lines of the launches: ``deepspeed``, ``colossalai run``, or the user's own.
+
+Mounted beside ``launch.py``, which decides when to run them.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ENCODED = "encoded-argument:"
+PLAIN = re.compile(r"[\w@+=:,./-]+\Z", re.ASCII)
+"""What neither pdsh, nor a shell, nor deepspeed's env file changes."""
+EXPORTED = re.compile(r"(MLFLOW|PYTHON|MV2|UCX|NCCL|LD_LIBRARY|PATH)")
+"""deepspeed exports variables that begin so to all workers, hardly quoted."""
+
+
+class Missing(Exception):
+    """A program that the launch needs is not in the image, or does not run."""
+
+    def __init__(self, name: str, hint: str) -> None:
+        super().__init__(f"{name} not found: {hint}")
+
+
+class Elastic(NamedTuple):
+    """The bounds of an elastic launch."""
+
+    minimum: int
+    settle_seconds: float
+
+
+def require(name: str, hint: str) -> str:
+    """The program's path; an error that names it otherwise."""
+    path = shutil.which(name)
+    if path is None:
+        raise Missing(name, hint)
+    return path
+
+
+def encode(argument: str) -> str:
+    """The argument as ``rank.py`` decodes it, if anything on its way could change it."""
+    if PLAIN.match(argument) and not argument.startswith(ENCODED):
+        return argument
+    data = argument.encode("utf-8", "surrogateescape")
+    return ENCODED + base64.urlsafe_b64encode(data).decode()
+
+
+class Program:
+    """What to run, once the replicas answer."""
+
+    name = "the command"
+    must_start_ranks = False
+    """Whether an exit code 0 is doubted when no rank was ever started."""
+    failures_count = True
+    """Whether a failed rank ends the launch."""
+
+    def __init__(self, spec: dict[str, Any], run: Path) -> None:
+        self.spec, self.run = spec, run
+        self.port: int = spec["port"]
+        self.grace_seconds: float = spec["graceSeconds"]
+        self.hosts: list[str] = spec["hosts"]
+        elastic = spec.get("elastic")
+        self.elastic = Elastic(elastic["min"], elastic["settleSeconds"]) if elastic else None
+
+    def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:
+        """Arguments and environment of the launch for these replicas."""
+        environment = dict(os.environ)
+        environment["TRAINYARD_HOSTFILE"] = str(self.hostfile(members))
+        return self.arguments(members), environment
+
+    def arguments(self, members: list[str]) -> list[str]:
+        """The user's own command."""
+        argv: list[str] = self.spec["launch"]["argv"]
+        return argv
+
+    def hostfile(self, members: list[str]) -> Path:
+        """A hostfile of these replicas; with all of them, it equals the mounted one."""
+        path = self.run / "hostfile"
+        slots = self.spec["launch"].get("slots")
+        suffix = f" slots={slots}" if slots else ""
+        path.write_text("".join(f"{host}{suffix}\n" for host in members))
+        return path
+
+
+class DeepSpeed(Program):
+    """``deepspeed`` with ``rank.py`` around the user's program."""
+
+    name = "deepspeed"
+    must_start_ranks = True
+
+    def __init__(self, spec: dict[str, Any], run: Path) -> None:
+        super().__init__(spec, run)
+        # The autotuner's experiments are allowed to fail.
+        self.failures_count = not spec["launch"].get("autotune")
+        self.must_start_ranks = self.failures_count
+
+    def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:
+        """As every program's, plus the environment file."""
+        argv, environment = super().command(members)
+        for name, value in list(environment.items()):
+            if EXPORTED.match(name) and re.search(r'["$`\\%\n]', value):
+                del environment[name]
+        environment["DS_ENV_FILE"] = str(self.environment_file())
+        return argv, environment
+
+    def environment_file(self) -> Path:
+        """Literal variables that the format can carry, then what the user's own files say.
+
+        The others, and whatever differs between replicas, reach the ranks through their session.
+        """
+        path = self.run / "deepspeed_env"
+        lines = []
+        for name in self.spec.get("literalEnv", []):
+            value = os.environ.get(name, "")
+            if PLAIN.match(value):
+                lines.append(f"{name}={value}\n")
+        for theirs in (Path("~/.deepspeed_env").expanduser(), Path(".deepspeed_env")):
+            if theirs.is_file():
+                lines += [line.rstrip("\n") + "\n" for line in theirs.open() if "=" in line]
+        path.write_text("".join(lines))
+        return path
+
+    def arguments(self, members: list[str]) -> list[str]:
+        """The ``deepspeed`` line."""
+        launch = self.spec["launch"]
+        deepspeed = require("deepspeed", "install deepspeed in the image")
+        require("ssh", "install openssh-client in the image")
+        if len(members) > 1:
+            require("pdsh", "install pdsh in the image; deepspeed uses it with several workers")
+        options = ["--hostfile", str(self.hostfile(members)), "--master_addr", members[0]]
+        if "masterPort" in launch:
+            options += ["--master_port", str(launch["masterPort"])]
+        if not launch.get("localRank", True):
+            options.append("--no_local_rank")
+        if launch.get("autotune"):
+            options += ["--autotuning", launch["autotune"]]
+        rank = str(Path(__file__).parent / "rank.py")
+        program = [launch["form"], *(encode(argument) for argument in launch["program"])]
+        return [deepspeed, *options, *launch.get("otherArgs", []), rank, *program]
+
+
+class ColossalAI(Program):
+    """``colossalai run``."""
+
+    name = "colossalai run"
+    must_start_ranks = True
+
+    def arguments(self, members: list[str]) -> list[str]:
+        """The ``colossalai run`` line behind its bootstrap."""
+        launch = self.spec["launch"]
+        script = require("colossalai", "install colossalai in the launcher's image")
+        options = ["--nproc_per_node", str(launch["processes"]), "--master_addr", members[0]]
+        options += ["--hostfile", str(self.hostfile(members))]
+        if "masterPort" in launch:
+            options += ["--master_port", str(launch["masterPort"])]
+        if launch.get("extraArgs"):
+            options += ["--extra_launch_args", ",".join(launch["extraArgs"])]
+        program = launch["program"]
+        # ``-m`` is an option of colossalai itself and must come before the ``--``.
+        tail = ["-m", program[1], "--", *program[2:]] if program[0] == "-m" else ["--", *program]
+        bootstrap = str(Path(__file__).parent / "colossalai_run.py")
+        head = [interpreter(script), bootstrap, str(self.run / "ssh" / "config"), script]
+        return [*head, self.spec["pod"], "run", *options, *tail]
+
+
+def interpreter(script: str) -> str:
+    """The Python that a console script names in its first line, else our own."""
+    with open(script, "rb") as file:
+        first = file.readline(4096)
+    named = first[2:].strip().decode(errors="replace") if first.startswith(b"#!") else ""
+    return named if named.startswith("/") and os.access(named, os.X_OK) else sys.executable
+
+
+def program(spec: dict[str, Any], run: Path) -> Program:
+    """The program of a launch."""
+    kinds = {"command": Program, "deepspeed": DeepSpeed, "colossalai": ColossalAI}
+    return kinds[spec["launch"]["kind"]](spec, run)

@@ -1,0 +1,77 @@
+"""One rank of a DeepSpeed launch: runs the program and reports how it ended.
+
+``deepspeed`` starts this in place of the user's script, because it turns exit codes into others
+(a SIGKILL into 247, some signals into 0) and, through pdsh and a remote shell, arguments into
+others too. Arguments that a shell or pdsh could change arrive encoded (``encoded-argument:`` and
+base64). The program is started exactly as ``deepspeed`` would have: ``python -u script``,
+``python -u -m module`` or the program itself, ``--local_rank`` first.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ENCODED = "encoded-argument:"
+PR_SET_PDEATHSIG = 1
+NOT_FOUND = 127
+
+
+def decode(argument: str) -> str:
+    """The argument as the user wrote it."""
+    if not argument.startswith(ENCODED):
+        return argument
+    data = base64.urlsafe_b64decode(argument[len(ENCODED) :])
+    return data.decode("utf-8", "surrogateescape")
+
+
+def command(arguments: list[str]) -> list[str]:
+    """``[--local_rank=N] form program args…`` as the command of the rank."""
+    local_rank = [argument for argument in arguments[:1] if argument.startswith("--local_rank=")]
+    form, program, *rest = (decode(argument) for argument in arguments[len(local_rank) :])
+    head = {
+        "python": [sys.executable, "-u", program],
+        "module": [sys.executable, "-u", "-m", program],
+        "exec": [program],
+    }[form]
+    return [*head, *local_rank, *rest]
+
+
+def report(run: str, name: str) -> None:
+    """Reports are empty files: a name appears at once or not at all."""
+    Path(run, "reports", name).touch()
+
+
+def main() -> None:
+    """Run, report, and end with the rank's code or 128 plus its signal."""
+    run, rank = os.environ.pop("TRAINYARD_RUN"), os.environ.get("RANK", "0")
+    prctl = ctypes.CDLL(None).prctl
+    # deepspeed and the supervisor signal the whole tree; this process must stay to report.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def prepare_child() -> None:
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    report(run, f"start-{rank}")
+    argv = command(sys.argv[1:])
+    try:
+        code = subprocess.Popen(argv, preexec_fn=prepare_child).wait()
+    except OSError as error:
+        print(f"trainyard: cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
+        code = NOT_FOUND
+    code = 128 - code if code < 0 else code
+    report(run, f"end-{rank}-{code}-{time.time_ns()}")
+    raise SystemExit(code)
+
+
+if __name__ == "__main__":
+    main()
