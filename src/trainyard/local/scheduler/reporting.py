@@ -1,0 +1,87 @@
+"""Events about scheduling, said once per object and cause."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from trainyard.local.registry import Registry
+
+_REMEMBERED = 10_000
+_COMPONENT = "trainyard-scheduler"
+
+
+class Reporter:
+    """Writes core/v1 Events into the registry."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._said: dict[tuple[str, str, str], None] = {}
+
+    async def warn(self, reference: Mapping[str, Any], reason: str, message: str) -> None:
+        """Warn about the object that `reference` names, unless that was said before."""
+        await self._event("Warning", reference, reason, message)
+
+    async def note(self, reference: Mapping[str, Any], reason: str, message: str) -> None:
+        """As `warn`, for what went well."""
+        await self._event("Normal", reference, reason, message)
+
+    async def _event(
+        self, kind: str, reference: Mapping[str, Any], reason: str, message: str
+    ) -> None:
+        said = (reference["uid"], reason, message)
+        if said in self._said:
+            return
+        self._said[said] = None
+        if len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
+        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        namespace = reference.get("namespace") or "default"
+        await self._registry.create(
+            "events",
+            {
+                "metadata": {
+                    "name": f"{reference['name']}.{uuid.uuid4().hex[:16]}",
+                    "namespace": namespace,
+                },
+                "involvedObject": dict(reference),
+                "type": kind,
+                "reason": reason,
+                "message": message,
+                "source": {"component": _COMPONENT},
+                "reportingComponent": _COMPONENT,
+                "reportingInstance": _COMPONENT,
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "count": 1,
+            },
+        )
+
+
+def reference(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """What an Event says of the object that it is about."""
+    metadata = obj["metadata"]
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def owner_reference(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The job that the pod belongs to, or the pod itself."""
+    metadata = pod["metadata"]
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return {
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
+                "namespace": metadata["namespace"],
+                "name": owner["name"],
+                "uid": owner["uid"],
+            }
+    return reference(pod)

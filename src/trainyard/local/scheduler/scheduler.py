@@ -1,0 +1,313 @@
+"""The loop: follow pods, queues and groups; bind what fits; say why the rest waits.
+
+Runs in the cluster's process on the registry. There is one node, this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard.api.kinds import KINDS
+from trainyard.api.labels import DEFAULT_QUEUE
+from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
+from trainyard.local.journal import Event, Object
+from trainyard.local.registry import Registry, timestamp
+from trainyard.local.scheduler.books import Books, PodEntry
+from trainyard.local.scheduler.capacity import GPU, Capacity
+from trainyard.local.scheduler.queues import GroupRules, QueueRules
+from trainyard.local.scheduler.reporting import Reporter, owner_reference, reference
+from trainyard.local.scheduler.requests import SHARED, readable
+
+_QUEUES = KINDS["Queue"].resource
+_GROUPS = KINDS["PodGroup"].resource
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """`is_strict`: refuse, as a cluster would, what this machine cannot honour to the letter."""
+
+    node_name: str
+    capacity: Capacity
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Pods that start together, or one pod."""
+
+    pods: tuple[PodEntry, ...]
+    queue: QueueRules | None
+    group: GroupRules | None
+    hold: str = ""
+
+    @property
+    def order(self) -> tuple[int, int, str, str]:
+        """Queue priority, then the group's, then age."""
+        first = self.pods[0]
+        return (
+            -(self.queue.priority if self.queue else 0),
+            -(self.group.priority if self.group else 0),
+            first.created,
+            first.name,
+        )
+
+
+class Scheduler:
+    """Binds pods to this machine until cancelled."""
+
+    def __init__(self, registry: Registry, settings: SchedulerSettings) -> None:
+        self._registry = registry
+        self._settings = settings
+        self._books = Books(settings.capacity.amounts, is_strict=settings.is_strict)
+        self._waiting: dict[str, PodEntry] = {}
+        self._queues: dict[str, QueueRules] = {}
+        self._groups: dict[tuple[str, str], GroupRules] = {}
+        self._told: dict[str, str] = {}
+        self._reporter = Reporter(registry)
+
+    async def run(self) -> None:
+        """Follow the registry and place pods as they come."""
+        subscription = self._registry.subscribe("pods", _QUEUES, _GROUPS)
+        try:
+            while events := await subscription.batch():
+                # Status changes of running pods are the bulk, and change nothing here.
+                if any([self._note(event) for event in events]):
+                    await self._place()
+        finally:
+            self._registry.unsubscribe(subscription)
+
+    # What changed. Each returns whether that may let a pod start, or stop one from waiting.
+
+    def _note(self, event: Event) -> bool:
+        if event.resource == "pods":
+            return self._note_pod(event)
+        metadata = event.object["metadata"]
+        if event.resource == _QUEUES:
+            if event.type == "DELETED":
+                self._queues.pop(metadata["name"], None)
+            else:
+                self._queues[metadata["name"]] = QueueRules.of(event.object)
+        elif event.type == "DELETED":
+            self._groups.pop((metadata["namespace"], metadata["name"]), None)
+        else:
+            group = GroupRules.of(event.object)
+            self._groups[group.namespace, group.name] = group
+        return bool(self._waiting)
+
+    def _note_pod(self, event: Event) -> bool:
+        uid = event.object["metadata"]["uid"]
+        phase = (event.object.get("status") or {}).get("phase")
+        if event.type == "DELETED" or phase in _ENDED:
+            self._waiting.pop(uid, None)
+            self._told.pop(uid, None)
+            return self._books.release(uid) and bool(self._waiting)
+        if self._books.holds(uid):
+            return False
+        entry = PodEntry.of(event.object)
+        if entry.node == self._settings.node_name:
+            self._waiting.pop(uid, None)
+            self._books.take(entry)
+            return False
+        if entry.is_deleting:
+            self._waiting.pop(uid, None)
+            return False
+        if entry.node and self._settings.is_strict:
+            return False  # pinned to a machine that is not there: nobody's to place
+        is_new = uid not in self._waiting
+        self._waiting[uid] = entry
+        return is_new
+
+    # Placing.
+
+    async def _place(self) -> None:
+        if not self._settings.is_strict:
+            await self._create_absent_queues()
+        writes = []
+        for unit in sorted(self._units(), key=lambda unit: unit.order):
+            reason = unit.hold or self._refusal(unit)
+            if reason:
+                writes += [self._explain(pod, reason) for pod in unit.pods]
+                continue
+            for pod in unit.pods:
+                self._books.take(pod)
+                del self._waiting[pod.uid]
+                writes.append(self._bind(pod))
+        await asyncio.gather(*writes)
+
+    def _units(self) -> list[_Unit]:
+        units: list[_Unit] = []
+        grouped: dict[tuple[str, str], list[PodEntry]] = {}
+        for pod in self._waiting.values():
+            if pod.group:
+                grouped.setdefault((pod.namespace, pod.group), []).append(pod)
+            else:
+                units.append(_Unit((pod,), self._queues.get(pod.queue), None))
+        for key, pods in grouped.items():
+            units += self._group_units(key, pods)
+        return units
+
+    def _group_units(self, key: tuple[str, str], pods: list[PodEntry]) -> list[_Unit]:
+        """The group as a whole while it waits; single pods once its minimum runs."""
+        group = self._groups.get(key)
+        if group is None:
+            hold = f"pod group {key[1]} does not exist"
+            return [_Unit((pod,), None, None, hold) for pod in pods]
+        queue = self._queues.get(pods[0].queue or group.queue)
+        hold = ""
+        if queue is None:
+            hold = f"queue {pods[0].queue or group.queue} does not exist"
+        running = [p for p in self._books.holders() if (p.namespace, p.group) == key]
+        if not hold:
+            hold = group.missing([*running, *pods])
+        if hold or (
+            len(running) < group.min_member and len(pods) + len(running) == group.min_member
+        ):
+            return [_Unit(tuple(pods), queue, group, hold)]
+        if len(running) < group.min_member:
+            # More pods than the minimum: those beyond it start only if there is room.
+            pods.sort(key=lambda pod: (pod.created, pod.name))
+            first = group.min_member - len(running)
+            rest = [_Unit((pod,), queue, group) for pod in pods[first:]]
+            return [_Unit(tuple(pods[:first]), queue, group), *rest]
+        return [_Unit((pod,), queue, group) for pod in pods]
+
+    def _refusal(self, unit: _Unit) -> str:
+        first = unit.pods[0]
+        if self._settings.is_strict and first.raw["spec"].get("nodeSelector"):
+            return f"no node has the labels {first.raw['spec']['nodeSelector']}"
+        if unit.queue is not None and (held := unit.queue.refusal(unit.pods, self._books)):
+            return held
+        shortages = self._books.shortages(unit.pods)
+        if not shortages:
+            return ""
+        who = (
+            f"{len(unit.pods)} pods of {unit.group.name} together: "
+            if len(unit.pods) > 1 and unit.group
+            else ""
+        )
+        text = who + "; ".join(str(shortage) for shortage in shortages)
+        devices = [s for s in shortages if s.is_lasting and s.resource not in SHARED]
+        if devices:
+            flags = " ".join(f"--resource {s.resource}={s.wanted}" for s in devices)
+            return f"{text}; to pretend the devices, start the cluster with {flags}"
+        return (
+            f"{text}; waiting for other pods to end"
+            if not any(shortage.is_lasting for shortage in shortages)
+            else text
+        )
+
+    async def _bind(self, pod: PodEntry) -> None:
+        node = self._settings.node_name
+
+        def change(obj: Object) -> Object | None:
+            if obj["metadata"]["uid"] != pod.uid or "deletionTimestamp" in obj["metadata"]:
+                return None
+            obj["spec"]["nodeName"] = node
+            _set_scheduled(obj, "True", "", "")
+            return obj
+
+        try:
+            await self._registry.update(
+                "pods", pod.namespace, pod.name, change, subresource="binding"
+            )
+        except NotFound:
+            self._books.release(pod.uid)
+            return
+        self._told.pop(pod.uid, None)
+        await self._warn_of_liberties(pod)
+
+    async def _explain(self, pod: PodEntry, reason: str) -> None:
+        if self._told.get(pod.uid) == reason:
+            return
+        self._told[pod.uid] = reason
+        message = f"cannot schedule {pod.name}: {reason}"
+
+        def change(obj: Object) -> Object | None:
+            if obj["metadata"]["uid"] != pod.uid:
+                return None
+            _set_scheduled(obj, "False", "Unschedulable", message)
+            return obj
+
+        try:
+            await self._registry.update(
+                "pods", pod.namespace, pod.name, change, subresource="status"
+            )
+            await self._reporter.warn(reference(pod.raw), "FailedScheduling", message)
+        except KubeError:
+            self._told.pop(pod.uid, None)
+
+    # The liberties that a laptop takes with a cluster's manifest.
+
+    async def _warn_of_liberties(self, pod: PodEntry) -> None:
+        if self._settings.is_strict:
+            return
+        job = owner_reference(pod.raw)
+        if clamped := self._books.clamped(pod.job):
+            capacity = self._books.capacity
+            asked = ", ".join(
+                f"{readable(name, value)} (this machine has {readable(name, capacity.get(name, 0))})"
+                for name, value in clamped.items()
+            )
+            text = f"the job requests {asked}; it runs with what there is"
+            await self._warn(job, "RequestsClamped", text)
+        spec = pod.raw["spec"]
+        if pod.node:
+            text = f"nodeName {pod.node} is taken to mean this machine"
+            await self._warn(job, "PlacementIgnored", text)
+        if spec.get("nodeSelector") or (spec.get("affinity") or {}).get("nodeAffinity"):
+            text = "nodeSelector and nodeAffinity are taken to mean this machine"
+            await self._warn(job, "PlacementIgnored", text)
+
+    async def _warn(self, job: Mapping[str, Any], reason: str, text: str) -> None:
+        if reason == "RequestsClamped":  # the sum grows pod by pod; once is enough
+            key = f"{job['uid']}/{reason}"
+            if key in self._told:
+                return
+            self._told[key] = text
+        await self._reporter.warn(job, reason, text)
+
+    async def _create_absent_queues(self) -> None:
+        wanted = {DEFAULT_QUEUE: None} if not self._queues else {}
+        pods: dict[str, PodEntry] = {p.queue: p for p in self._waiting.values() if p.queue}
+        for name in [*wanted, *pods]:
+            if name in self._queues:
+                continue
+            try:
+                queue = await self._registry.create(
+                    _QUEUES, {"metadata": {"name": name}, "spec": {}}
+                )
+            except AlreadyExists:
+                continue
+            self._queues[name] = QueueRules.of(queue)
+            if name in pods and name != DEFAULT_QUEUE:
+                text = f"queue {name} did not exist; it was created without limits"
+                await self._reporter.warn(owner_reference(pods[name].raw), "QueueCreated", text)
+
+
+def _set_scheduled(pod: Object, status: str, reason: str, message: str) -> None:
+    """Write the PodScheduled condition; its transition time changes with its status."""
+    conditions: list[Object] = pod.setdefault("status", {}).setdefault("conditions", [])
+    new: Object = {"type": "PodScheduled", "status": status}
+    if reason:
+        new |= {"reason": reason, "message": message}
+    for index, condition in enumerate(conditions):
+        if condition["type"] == "PodScheduled":
+            kept = condition.get("lastTransitionTime")
+            is_same = condition["status"] == status and kept
+            conditions[index] = new | {"lastTransitionTime": kept if is_same else timestamp()}
+            return
+    conditions.append(new | {"lastTransitionTime": timestamp()})
+
+
+def unschedulable(pods: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The messages of the pods that wait for a place."""
+    return [
+        condition.get("message", "")
+        for pod in pods
+        for condition in (pod.get("status") or {}).get("conditions") or ()
+        if condition["type"] == "PodScheduled" and condition["status"] == "False"
+    ]
