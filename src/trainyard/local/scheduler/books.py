@@ -24,7 +24,7 @@ from trainyard.local.scheduler.requests import (
 
 @dataclass(frozen=True, slots=True)
 class PodEntry:
-    """What the scheduler remembers of a pod. `requests` are as declared; `job` is its owner's UID."""
+    """What the scheduler remembers of a pod; `requests` as declared, `job` its owner's UID."""
 
     namespace: str
     name: str
@@ -62,7 +62,7 @@ class PodEntry:
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """One resource that does not suffice; `is_lasting` when even the empty machine has too little."""
+    """One resource that does not suffice."""
 
     resource: str
     wanted: int
@@ -71,7 +71,7 @@ class Shortage:
 
     @property
     def is_lasting(self) -> bool:
-        """Waiting will not help."""
+        """Even the empty machine has too little; waiting will not help."""
         return self.wanted > self.capacity
 
     def __str__(self) -> str:

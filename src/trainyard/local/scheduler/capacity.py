@@ -65,10 +65,8 @@ def _nvidia_gpus() -> tuple[str, ...]:
     """UUIDs in the order of the device numbers."""
     found = []
     for information in _NVIDIA.glob("*/information"):
-        fields = dict(
-            (key.strip(), value.strip())
-            for key, _, value in (line.partition(":") for line in _read(information).splitlines())
-        )
+        lines = (line.partition(":") for line in _read(information).splitlines())
+        fields = {key.strip(): value.strip() for key, _, value in lines}
         minor = fields.get("Device Minor", "")
         found.append((int(minor) if minor.isdigit() else 0, fields.get("GPU UUID", "")))
     return tuple(uuid for _, uuid in sorted(found))

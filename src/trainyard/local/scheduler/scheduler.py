@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from trainyard.api.kinds import KINDS
@@ -16,7 +16,7 @@ from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
 from trainyard.local.journal import Event, Object
 from trainyard.local.registry import Registry, timestamp
 from trainyard.local.scheduler.books import Books, PodEntry
-from trainyard.local.scheduler.capacity import GPU, Capacity
+from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.reporting import Reporter, owner_reference, reference
 from trainyard.local.scheduler.requests import SHARED, readable
@@ -33,6 +33,7 @@ class SchedulerSettings:
     node_name: str
     capacity: Capacity
     is_strict: bool = False
+    node_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class Scheduler:
         try:
             while events := await subscription.batch():
                 # Status changes of running pods are the bulk, and change nothing here.
-                if any([self._note(event) for event in events]):
+                changes = [self._note(event) for event in events]
+                if any(changes):
                     await self._place()
         finally:
             self._registry.unsubscribe(subscription)
@@ -163,42 +165,35 @@ class Scheduler:
         running = [p for p in self._books.holders() if (p.namespace, p.group) == key]
         if not hold:
             hold = group.missing([*running, *pods])
-        if hold or (
-            len(running) < group.min_member and len(pods) + len(running) == group.min_member
-        ):
+        if hold:
             return [_Unit(tuple(pods), queue, group, hold)]
-        if len(running) < group.min_member:
-            # More pods than the minimum: those beyond it start only if there is room.
+        first = group.min_member - len(running)
+        if first > 0:
+            # Those beyond the minimum start only if there is room.
             pods.sort(key=lambda pod: (pod.created, pod.name))
-            first = group.min_member - len(running)
             rest = [_Unit((pod,), queue, group) for pod in pods[first:]]
             return [_Unit(tuple(pods[:first]), queue, group), *rest]
         return [_Unit((pod,), queue, group) for pod in pods]
 
     def _refusal(self, unit: _Unit) -> str:
-        first = unit.pods[0]
-        if self._settings.is_strict and first.raw["spec"].get("nodeSelector"):
-            return f"no node has the labels {first.raw['spec']['nodeSelector']}"
+        selector = unit.pods[0].raw["spec"].get("nodeSelector") or {}
+        if self._settings.is_strict and not selector.items() <= self._settings.node_labels.items():
+            return f"this machine does not have the labels {selector}"
         if unit.queue is not None and (held := unit.queue.refusal(unit.pods, self._books)):
             return held
         shortages = self._books.shortages(unit.pods)
         if not shortages:
             return ""
-        who = (
-            f"{len(unit.pods)} pods of {unit.group.name} together: "
-            if len(unit.pods) > 1 and unit.group
-            else ""
-        )
-        text = who + "; ".join(str(shortage) for shortage in shortages)
+        text = "; ".join(str(shortage) for shortage in shortages)
+        if len(unit.pods) > 1:
+            text = f"{len(unit.pods)} pods that start together: {text}"
         devices = [s for s in shortages if s.is_lasting and s.resource not in SHARED]
         if devices:
             flags = " ".join(f"--resource {s.resource}={s.wanted}" for s in devices)
             return f"{text}; to pretend the devices, start the cluster with {flags}"
-        return (
-            f"{text}; waiting for other pods to end"
-            if not any(shortage.is_lasting for shortage in shortages)
-            else text
-        )
+        if any(shortage.is_lasting for shortage in shortages):
+            return text
+        return f"{text}; waiting for other pods to end"
 
     async def _bind(self, pod: PodEntry) -> None:
         node = self._settings.node_name
@@ -247,12 +242,11 @@ class Scheduler:
             return
         job = owner_reference(pod.raw)
         if clamped := self._books.clamped(pod.job):
-            capacity = self._books.capacity
             asked = ", ".join(
-                f"{readable(name, value)} (this machine has {readable(name, capacity.get(name, 0))})"
+                f"{readable(name, value)} of {readable(name, self._books.capacity.get(name, 0))}"
                 for name, value in clamped.items()
             )
-            text = f"the job requests {asked}; it runs with what there is"
+            text = f"the job requests more than this machine has ({asked}); it runs all the same"
             await self._warn(job, "RequestsClamped", text)
         spec = pod.raw["spec"]
         if pod.node:
