@@ -33,8 +33,8 @@ from trainyard.local.store import Store
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_FOREGROUND = "foregroundDeletion"
-_ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
 _RETAINED_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 Mutation = Callable[[Object], Object | None]
@@ -356,14 +356,12 @@ class Registry:
             metadata["deletionGracePeriodSeconds"] = seconds
         if propagation is not None:
             finalizers = [
-                each
-                for each in metadata.get("finalizers", ())
-                if each not in (_FOREGROUND, _ORPHAN)
+                each for each in metadata.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)
             ]
             if propagation == "Foreground":
-                finalizers.append(_FOREGROUND)
+                finalizers.append(FOREGROUND)
             elif propagation == "Orphan":
-                finalizers.append(_ORPHAN)
+                finalizers.append(ORPHAN)
             metadata["finalizers"] = finalizers
             if not finalizers:
                 del metadata["finalizers"]

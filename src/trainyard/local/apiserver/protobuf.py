@@ -1,10 +1,237 @@
-"""Protobuf."""
+"""Reading the protobuf bodies that kubectl ≥ 1.32 sends for a few built-in kinds.
+
+kubectl's typed clients (`create namespace`, `create configmap`, `auth can-i` …) post protobuf and
+have no fallback. Those messages are small and frozen, so a table of field numbers (from the
+`generated.proto` files of k8s.io/api and apimachinery) is enough; answers are always JSON.
+"""
 
 from __future__ import annotations
 
+import base64
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
+from trainyard.local.failures import bad_request, unsupported_media_type
 
-def decode(body: bytes) -> Any:
-    """The object."""
-    raise ValueError(body)
+Object = dict[str, Any]
+Fields = Mapping[int, tuple[str, str]]
+"""Field number to JSON name and type. Types: str, int, bool, bytes, a message's name; `?` after it
+keeps a zero value (a pointer in Go), `[]` repeats, `{}` is a map from strings."""
+
+_MAGIC = b"k8s\0"
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+_META = {1: ("metadata", "ObjectMeta")}
+_MESSAGES: Mapping[str, Fields] = {
+    "Unknown": {1: ("type", "TypeMeta"), 2: ("raw", "raw")},
+    "TypeMeta": {1: ("apiVersion", "str"), 2: ("kind", "str")},
+    "ObjectMeta": {
+        1: ("name", "str"),
+        2: ("generateName", "str"),
+        3: ("namespace", "str"),
+        5: ("uid", "str"),
+        6: ("resourceVersion", "str"),
+        7: ("generation", "int"),
+        8: ("creationTimestamp", "Time"),
+        9: ("deletionTimestamp", "Time"),
+        10: ("deletionGracePeriodSeconds", "int?"),
+        11: ("labels", "str{}"),
+        12: ("annotations", "str{}"),
+        13: ("ownerReferences", "OwnerReference[]"),
+        14: ("finalizers", "str[]"),
+    },
+    "OwnerReference": {
+        1: ("kind", "str"),
+        3: ("name", "str"),
+        4: ("uid", "str"),
+        5: ("apiVersion", "str"),
+        6: ("controller", "bool?"),
+        7: ("blockOwnerDeletion", "bool?"),
+    },
+    "Namespace": {**_META, 2: ("spec", "NamespaceSpec")},
+    "NamespaceSpec": {1: ("finalizers", "str[]")},
+    "ConfigMap": {
+        **_META,
+        2: ("data", "str{}"),
+        3: ("binaryData", "bytes{}"),
+        4: ("immutable", "bool?"),
+    },
+    "Secret": {
+        **_META,
+        2: ("data", "bytes{}"),
+        3: ("type", "str"),
+        4: ("stringData", "str{}"),
+        5: ("immutable", "bool?"),
+    },
+    "ServiceAccount": {
+        **_META,
+        2: ("secrets", "ObjectReference[]"),
+        3: ("imagePullSecrets", "LocalObjectReference[]"),
+        4: ("automountServiceAccountToken", "bool?"),
+    },
+    "ObjectReference": {
+        1: ("kind", "str"),
+        2: ("namespace", "str"),
+        3: ("name", "str"),
+        4: ("uid", "str"),
+        5: ("apiVersion", "str"),
+    },
+    "LocalObjectReference": {1: ("name", "str")},
+    "Service": {**_META, 2: ("spec", "ServiceSpec")},
+    "ServiceSpec": {
+        1: ("ports", "ServicePort[]"),
+        2: ("selector", "str{}"),
+        3: ("clusterIP", "str"),
+        4: ("type", "str"),
+        7: ("sessionAffinity", "str"),
+        10: ("externalName", "str"),
+        13: ("publishNotReadyAddresses", "bool"),
+    },
+    "ServicePort": {
+        1: ("name", "str"),
+        2: ("protocol", "str"),
+        3: ("port", "int"),
+        4: ("targetPort", "IntOrString"),
+        5: ("nodePort", "int"),
+    },
+    "IntOrString": {1: ("type", "int"), 2: ("number", "int"), 3: ("text", "str")},
+    "DeleteOptions": {
+        1: ("gracePeriodSeconds", "int?"),
+        2: ("preconditions", "Preconditions"),
+        3: ("orphanDependents", "bool?"),
+        4: ("propagationPolicy", "str"),
+        5: ("dryRun", "str[]"),
+    },
+    "Preconditions": {1: ("uid", "str"), 2: ("resourceVersion", "str")},
+    "Eviction": {**_META, 2: ("deleteOptions", "DeleteOptions")},
+    "SelfSubjectAccessReview": {**_META, 2: ("spec", "AccessReviewSpec")},
+    "AccessReviewSpec": {
+        1: ("resourceAttributes", "ResourceAttributes"),
+        2: ("nonResourceAttributes", "NonResourceAttributes"),
+    },
+    "ResourceAttributes": {
+        1: ("namespace", "str"),
+        2: ("verb", "str"),
+        3: ("group", "str"),
+        4: ("version", "str"),
+        5: ("resource", "str"),
+        6: ("subresource", "str"),
+        7: ("name", "str"),
+    },
+    "NonResourceAttributes": {1: ("path", "str"), 2: ("verb", "str")},
+    "SelfSubjectRulesReview": {**_META, 2: ("spec", "RulesReviewSpec")},
+    "RulesReviewSpec": {1: ("namespace", "str")},
+    "SelfSubjectReview": _META,
+    "Time": {1: ("seconds", "int"), 2: ("nanos", "int")},
+}
+_KINDS = frozenset(
+    {
+        "Namespace",
+        "ConfigMap",
+        "Secret",
+        "ServiceAccount",
+        "Service",
+        "DeleteOptions",
+        "Eviction",
+        "SelfSubjectAccessReview",
+        "SelfSubjectRulesReview",
+        "SelfSubjectReview",
+    }
+)
+
+
+def decode(body: bytes) -> Object:
+    """The object in a protobuf body; refused with 415 for a kind that is not in the table."""
+    if not body.startswith(_MAGIC):
+        raise bad_request("the body of the request is not Kubernetes protobuf")
+    try:
+        envelope = _message("Unknown", body[len(_MAGIC) :])
+        kind = envelope.get("type", {}).get("kind", "")
+        if kind not in _KINDS:
+            raise unsupported_media_type(f"protobuf of a {kind or 'nameless kind'}", ["JSON"])
+        return {**envelope["type"], **_message(kind, envelope.get("raw", b""))}
+    except (IndexError, UnicodeDecodeError, KeyError, ValueError) as error:
+        raise bad_request(f"the body of the request is not protobuf: {error}") from error
+
+
+def _message(name: str, data: bytes) -> Object:
+    fields = _MESSAGES[name]
+    result: Object = {}
+    for number, raw in _wire_fields(data):
+        if number not in fields:
+            continue
+        key, type_ = fields[number]
+        if type_.endswith("[]"):
+            result.setdefault(key, []).append(_value(type_[:-2], raw))
+        elif type_.endswith("{}"):
+            entry = dict(_wire_fields(_bytes(raw)))
+            value = _value(type_[:-2], entry.get(2, b""))
+            result.setdefault(key, {})[_bytes(entry.get(1, b"")).decode()] = value
+        else:
+            value = _value(type_.rstrip("?"), raw)
+            if type_.endswith("?") or value not in (None, "", 0, False, {}):
+                result[key] = value
+    return result
+
+
+def _value(type_: str, raw: int | bytes) -> Any:
+    if type_ == "int":
+        number = int(raw)
+        return number - (1 << 64) if number >= 1 << 63 else number
+    if type_ == "bool":
+        return bool(raw)
+    data = _bytes(raw)
+    if type_ == "raw":
+        return data
+    if type_ == "str":
+        return data.decode()
+    if type_ == "bytes":
+        return base64.b64encode(data).decode()
+    value = _message(type_, data)
+    if type_ == "IntOrString":
+        return value.get("text", "") if value.get("type") else value.get("number", 0)
+    if type_ == "Time":
+        seconds = value.get("seconds")
+        return seconds and datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return value
+
+
+def _bytes(raw: int | bytes) -> bytes:
+    if isinstance(raw, int):
+        raise ValueError("a number where bytes are expected")
+    return raw
+
+
+def _wire_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    position = 0
+    while position < len(data):
+        tag, position = _varint(data, position)
+        number, wire = tag >> 3, tag & 7
+        if wire == _VARINT:
+            value, position = _varint(data, position)
+            yield number, value
+            continue
+        if wire == _BYTES:
+            size, position = _varint(data, position)
+        elif wire in (_FIXED64, _FIXED32):
+            size = 8 if wire == _FIXED64 else 4
+        else:
+            raise ValueError(f"unknown wire type {wire}")
+        if position + size > len(data):
+            raise ValueError("it ends in the middle of a field")
+        yield number, data[position : position + size]
+        position += size
+
+
+def _varint(data: bytes, position: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = data[position]
+        position += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, position
+        shift += 7
+        if shift > 63:
+            raise ValueError("a number of more than 64 bits")
