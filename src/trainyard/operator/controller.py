@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime
@@ -20,9 +21,10 @@ from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import NODES, Resource
-from trainyard.lifecycle import plan, plan_invalid
 from trainyard.lifecycle.actions import Plan
+from trainyard.lifecycle.invalid import plan_invalid
 from trainyard.lifecycle.observed import OBSERVED, Observed, Owned, Pod
+from trainyard.lifecycle.plan import plan
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Children, Executor, Outcome
 from trainyard.operator.jobs import (
@@ -65,10 +67,19 @@ async def run(
 class Controller:
     """Watches, cache, queue and executor, wired together."""
 
-    def __init__(self, client: Client, settings: OperatorSettings, *, now: Clock) -> None:
+    def __init__(
+        self,
+        client: Client,
+        settings: OperatorSettings,
+        *,
+        now: Clock = wall_clock,
+        rng: random.Random | None = None,
+    ) -> None:
+        """`now` is the wall clock; `rng` spreads reconnects, and may be seeded."""
         self._client = client
         self._settings = settings
         self._now = now
+        self._rng = rng or random.Random()
         self.queue: WorkQueue[JobKey] = WorkQueue(
             now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
@@ -123,8 +134,14 @@ class Controller:
             log.info("some events could not be sent before the end")
 
     def _reflectors(self) -> list[Reflector[Any]]:
-        make = partial(Reflector, self._client, namespace=self._settings.namespace, optional=True)
-        make = partial(make, timing=self._settings.reflector)
+        make = partial(
+            Reflector,
+            self._client,
+            namespace=self._settings.namespace,
+            optional=True,
+            timing=self._settings.reflector,
+            rng=self._rng,
+        )
         return [
             *(
                 make(c.resource, c.decode, c.store, labels=labels.JOB_UID)

@@ -204,7 +204,7 @@ class Executor:
         return True
 
     async def _delete_job(self, job: JobRecord) -> bool:
-        try:
+        with contextlib.suppress(NotFound, Conflict):
             await self._client.delete(
                 resource_of(job.kind),
                 job.name,
@@ -212,8 +212,6 @@ class Executor:
                 uid=job.uid,
                 propagation="Background",
             )
-        except (NotFound, Conflict):
-            pass
         return True
 
     async def _patch(self, job: JobRecord, action: Patch) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from trainyard.api.job import Job
 from trainyard.api.kinds import JOB_KINDS, Kind
 from trainyard.kube.resources import Resource
 from trainyard.workloads.settings import Settings
@@ -107,6 +108,7 @@ class Workloads:
         if admission.errors:
             return Broken(tuple(str(problem) for problem in admission.errors))
         model = job.kind.model.model_validate(admission.obj)
+        assert isinstance(model, Job)
         return workloads.describe(model, self._settings)
 
 

@@ -1,0 +1,111 @@
+"""HTTP to any Kubernetes cluster, with TLS and whatever credentials its kubeconfig names.
+
+Imported only when such a cluster is used: aiohttp costs 200 ms at start-up.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+from yarl import URL
+
+from trainyard.kube.credentials import Cluster, load
+from trainyard.kube.errors import Unreachable
+from trainyard.kube.transport import Request, Response, StreamResponse
+
+_MAX_CONNECTIONS = 100
+
+
+async def connect(
+    path: str | Path | None = None, context: str | None = None
+) -> tuple[ClusterTransport, str]:
+    """A transport to the cluster of a kubeconfig, and the namespace its context names."""
+    cluster = await asyncio.to_thread(load, path, context)
+    return ClusterTransport(cluster), cluster.namespace
+
+
+class ClusterTransport:
+    """A pool of HTTPS connections to one API server."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._session: aiohttp.ClientSession | None = None
+        self._tls: ssl.SSLContext | None = None
+
+    async def request(self, request: Request, timeout_seconds: float) -> Response:
+        """Send one request and read the whole answer within `timeout_seconds`."""
+        limits = aiohttp.ClientTimeout(total=timeout_seconds)
+        try:
+            async with await self._send(request, limits) as answer:
+                return Response(answer.status, _lower(answer.headers), await answer.read())
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    @asynccontextmanager
+    async def stream(
+        self, request: Request, timeout_seconds: float
+    ) -> AsyncIterator[StreamResponse]:
+        """Open a stream; `timeout_seconds` bounds the wait for the headers only."""
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=timeout_seconds)
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                answer = await self._send(request, limits)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._unreachable(error) from error
+        async with answer:
+            yield StreamResponse(answer.status, _lower(answer.headers), self._chunks(answer))
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+            self._session = None
+
+    async def _send(
+        self, request: Request, limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        headers = {"Accept": request.accept, "User-Agent": "trainyard"}
+        if request.body:
+            headers["Content-Type"] = request.content_type
+        credentials = await self._cluster.credentials()
+        if credentials.authorization:
+            headers["Authorization"] = credentials.authorization
+        if self._tls is None or credentials.is_new_certificate:
+            self._tls = self._cluster.tls(credentials)
+        return await self._get_session().request(
+            request.method,
+            URL(self._cluster.server.rstrip("/") + request.path, encoded=True),
+            data=request.body or None,
+            headers=headers,
+            timeout=limits,
+            ssl=self._tls,
+            server_hostname=self._cluster.tls_server_name or None,
+            proxy=self._cluster.proxy or None,
+            allow_redirects=False,
+        )
+
+    def _get_session(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, keepalive_timeout=60)
+            self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
+        return self._session
+
+    async def _chunks(self, answer: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in answer.content.iter_any():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: BaseException) -> Unreachable:
+        text = str(error) or type(error).__name__
+        return Unreachable(f"no answer from the API server at {self._cluster.server}: {text}")
+
+
+def _lower(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers.items()}

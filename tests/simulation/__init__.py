@@ -1,0 +1,1 @@
+"""The controller against a modelled cluster, in virtual time, under seeded faults."""

@@ -1,0 +1,258 @@
+"""The rest of the modelled cluster: scheduler, kubelets, node controller, garbage collector."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, Refused, owner_uid
+from trainyard.api.kinds import JOB_KINDS
+from trainyard.api.model import format_time
+
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+NODES = ("node-a", "node-b", "node-c")
+JOB_PLURALS = frozenset(kind.plural for kind in JOB_KINDS.values())
+
+
+@dataclass(slots=True)
+class WallClock:
+    """The time of day: virtual time, and by how much somebody set the clock."""
+
+    loop: asyncio.AbstractEventLoop
+    offset: float = 0.0
+
+    def __call__(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.loop.time() + self.offset)
+
+
+Outcome = tuple[float, int]
+"""How long a pod's containers run, in seconds, and their exit code."""
+
+
+@dataclass(slots=True)
+class Cluster(Observer):
+    """Takes pods from creation to their end. `outcome` says how a pod's containers will end."""
+
+    server: ModelServer
+    rng: random.Random
+    loop: asyncio.AbstractEventLoop
+    outcome: Callable[[Obj], Outcome]
+    peers_die: bool
+    """Whether the other replicas of a job end, or hang, when one fails."""
+    lost: set[str] = field(default_factory=set)
+    doomed: set[str] = field(default_factory=set)
+    """UIDs of running pods whose planned end no longer holds."""
+
+    def start(self) -> None:
+        """Bring the nodes up."""
+        for name in NODES:
+            self.server.create("nodes", "", {"metadata": {"name": name}})
+            self._set_node(name, ready=True)
+
+    def changed(self, plural: str, change: Change) -> None:
+        """React as the cluster's own controllers would, a little later."""
+        if plural == "pods":
+            self._pod_changed(change)
+        if plural in JOB_PLURALS and change.type == "DELETED":
+            self._later(0.01, 5.0, self._collect, change.object["metadata"]["uid"])
+        owner = owner_uid(change.object)
+        if change.type == "ADDED" and owner:
+            self._later(5.0, 30.0, self._collect_orphan, owner)
+
+    # The garbage collector.
+    def _collect_orphan(self, owner: str) -> None:
+        alive = any(
+            key.plural in JOB_PLURALS and obj["metadata"]["uid"] == owner
+            for key, obj in self.server.objects.items()
+        )
+        if not alive:
+            self._collect(owner)
+
+    def _collect(self, owner: str) -> None:
+        for key, obj in list(self.server.objects.items()):
+            if owner_uid(obj) == owner:
+                self.server.delete(key)
+
+    # Scheduler and kubelet.
+    def _pod_changed(self, change: Change) -> None:
+        uid = change.object["metadata"]["uid"]
+        if change.type == "ADDED":
+            self._later(0.001, 1.0, self._bind, uid)
+        elif change.type == "MODIFIED" and change.old is not None:
+            terminating = change.object["metadata"].get("deletionTimestamp")
+            if terminating and not change.old["metadata"].get("deletionTimestamp"):
+                grace = change.object["metadata"]["deletionGracePeriodSeconds"]
+                self._later(0.001, min(grace, 5.0) + 0.002, self._stop, uid)
+            limit = change.object["spec"].get("activeDeadlineSeconds")
+            if limit is not None and limit != change.old["spec"].get("activeDeadlineSeconds"):
+                self._later(0.1, 2.0, self._exceed, uid)
+
+    def _bind(self, uid: str) -> None:
+        key, pod = self._pod(uid)
+        if pod is None or pod["spec"].get("nodeName"):
+            return
+        nodes = [node for node in NODES if node not in self.lost]
+        if not nodes:
+            self._later(1.0, 5.0, self._bind, uid)
+            return
+        condition = {"type": "PodScheduled", "status": "True"}
+        status = {**pod["status"], "conditions": [condition]}
+        spec = {**pod["spec"], "nodeName": self.rng.choice(nodes)}
+        self.server.set(key, spec=spec, status=status)
+        self._later(0.001, 2.0, self._run, uid)
+
+    def _run(self, uid: str) -> None:
+        key, pod = self._reachable(uid, self._run)
+        if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
+            return
+        started = format_time(self.server.now())
+        state = {"running": {"startedAt": started}}
+        self._set_status(key, pod, "Running", state, startTime=started)
+        seconds, code = self.outcome(pod)
+        self.loop.call_later(seconds, self._end, uid, code)
+        limit = pod["spec"].get("activeDeadlineSeconds")
+        if limit is not None:
+            self.loop.call_later(limit, self._exceed, uid)
+
+    def _end(self, uid: str, code: int, *, because_of_peer: bool = False) -> None:
+        key, pod = self._reachable(uid, self._end, code)
+        if pod is None or _ended(pod) or (uid in self.doomed and not because_of_peer):
+            return
+        self._terminate(key, pod, code)
+        if code and self.peers_die:
+            self._take_peers_along(pod)
+
+    def _end_with_peer(self, uid: str) -> None:
+        self._end(uid, 1, because_of_peer=True)
+
+    def _exceed(self, uid: str) -> None:
+        key, pod = self._reachable(uid, self._exceed)
+        if pod is not None and not _ended(pod):
+            self._terminate(key, pod, 137, reason="DeadlineExceeded")
+
+    def _stop(self, uid: str) -> None:
+        key, pod = self._reachable(uid, self._stop)
+        if pod is None:
+            return
+        if not _ended(pod) and pod["status"].get("containerStatuses"):
+            self._terminate(key, pod, 143)
+        self.server.delete(key, grace=0)
+
+    def _take_peers_along(self, pod: Obj) -> None:
+        for peer in list(self.server.owned("pods", owner_uid(pod))):
+            uid = peer["metadata"]["uid"]
+            if uid != pod["metadata"]["uid"] and not _ended(peer):
+                self.doomed.add(uid)
+                if self.rng.random() < 0.8:  # the others hang
+                    self._later(0.01, 3.0, self._end_with_peer, uid)
+
+    def _terminate(self, key: Key, pod: Obj, code: int, reason: str = "") -> None:
+        state = {
+            "terminated": {
+                "exitCode": code,
+                "reason": "Completed" if code == 0 else "Error",
+                "finishedAt": format_time(self.server.now()),
+            }
+        }
+        phase = "Failed" if code else "Succeeded"
+        self._set_status(key, pod, phase, state, **({"reason": reason} if reason else {}))
+
+    def _set_status(self, key: Key, pod: Obj, phase: str, state: Obj, **more: Any) -> None:
+        containers = [
+            {"name": container["name"], "state": state} for container in pod["spec"]["containers"]
+        ]
+        status = {**pod["status"], "phase": phase, "containerStatuses": containers, **more}
+        self.server.set(key, status=status)
+
+    # What befalls pods and nodes from outside.
+    def evict(self, pod: Obj, *, delete: bool) -> None:
+        """By the kubelet (the pod stays, Failed), or through the API (it is deleted)."""
+        key, pod_now = self._pod(pod["metadata"]["uid"])
+        if pod_now is None or _ended(pod_now) or pod_now["metadata"].get("deletionTimestamp"):
+            return
+        target = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI" if delete else "TerminationByKubelet",
+        }
+        conditions = [*pod_now["status"].get("conditions", []), target]
+        if delete:
+            self.server.set(key, status={**pod_now["status"], "conditions": conditions})
+            self.server.delete(key)
+        else:
+            self._terminate(
+                key,
+                {**pod_now, "status": {**pod_now["status"], "conditions": conditions}},
+                137,
+                reason="Evicted",
+            )
+
+    def lose_node(self, name: str) -> None:
+        """The node stops to answer; its pods are deleted a little later, and stay terminating."""
+        if name in self.lost or len(self.lost) == len(NODES) - 1:
+            return
+        self.lost.add(name)
+        self._set_node(name, ready=False)
+        self._later(2.0, 40.0, self._taint, name)
+
+    def restore_node(self, name: str) -> None:
+        """The node answers again."""
+        if name in self.lost:
+            self.lost.discard(name)
+            self._set_node(name, ready=True)
+
+    def _taint(self, name: str) -> None:
+        if name not in self.lost:
+            return
+        for pod in self.server.list("pods"):
+            if pod["spec"].get("nodeName") == name:
+                self.evict_by_taint(pod)
+
+    def evict_by_taint(self, pod: Obj) -> None:
+        """As the node controller does with the pods of a node that is gone."""
+        key, _ = self._pod(pod["metadata"]["uid"])
+        target = {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "DeletionByTaintManager",
+        }
+        conditions = [*pod["status"].get("conditions", []), target]
+        self.server.set(key, status={**pod["status"], "conditions": conditions})
+        self.server.delete(key)
+
+    def _set_node(self, name: str, *, ready: bool) -> None:
+        condition = {"type": "Ready", "status": "True" if ready else "Unknown"}
+        self.server.set(Key("nodes", "", name), status={"conditions": [condition]})
+
+    def _reachable(
+        self, uid: str, again: Callable[..., None], *args: Any
+    ) -> tuple[Key, Obj | None]:
+        """The pod, unless it is gone or on a lost node; then `again` is called later."""
+        key, pod = self._pod(uid)
+        if pod is not None and pod["spec"].get("nodeName") in self.lost:
+            self._later(5.0, 10.0, again, uid, *args)
+            return key, None
+        return key, pod
+
+    def _pod(self, uid: str) -> tuple[Key, Obj | None]:
+        for key, obj in self.server.objects.items():
+            if key.plural == "pods" and obj["metadata"]["uid"] == uid:
+                return key, obj
+        return Key("pods", "", ""), None
+
+    def _later(self, low: float, high: float, what: Callable[..., None], *args: Any) -> None:
+        self.loop.call_later(self.rng.uniform(low, high), _quietly, what, *args)
+
+
+def _quietly(what: Callable[..., None], *args: Any) -> None:
+    with contextlib.suppress(Refused):  # it went away in between
+        what(*args)
+
+
+def _ended(pod: Obj) -> bool:
+    return pod["status"].get("phase") in ("Succeeded", "Failed")

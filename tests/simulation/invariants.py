@@ -1,0 +1,338 @@
+"""What must hold in every run, checked against what really happened in the modelled cluster.
+
+The monitor reads stored objects only, by its own eyes: it shares no decision with the code that
+it judges.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.cluster import JOB_PLURALS
+from tests.simulation.network import Sent
+from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
+from trainyard.api import labels
+
+TERMINAL = frozenset({"Succeeded", "Failed"})
+ACTIVE = frozenset({"Pending", "Running", "Unknown", "Succeeded", "Failed", "Paused"})
+TRANSITIONS: dict[str, frozenset[str]] = {
+    "": frozenset({"Pending", "Paused", "Running", "Failed", "Succeeded", "Unknown"}),
+    "Pending": ACTIVE - {"Pending"},
+    "Running": ACTIVE - {"Running"},
+    "Unknown": ACTIVE - {"Unknown"},
+    "Paused": frozenset({"Resuming", "Failed"}),
+    "Resuming": ACTIVE,
+    "Succeeded": frozenset(),
+    "Failed": frozenset(),
+}
+
+
+class Violation(AssertionError):
+    """An invariant does not hold; the message says which, when and for what."""
+
+
+@dataclass(slots=True)
+class PodTruth:
+    """What really happened to one pod."""
+
+    name: str
+    uid: str
+    type: str
+    index: int
+    attempt: int
+    own_end: int | None = None
+    """Exit code, when its containers ended by themselves."""
+    disturbed: bool = False
+    """Somebody or something else took it away."""
+    gone: bool = False
+    replaced: bool = False
+
+
+@dataclass(slots=True)
+class JobTruth:
+    """What really happened to one job."""
+
+    key: Key
+    pods: dict[str, PodTruth] = field(default_factory=dict)
+    attempt: int = 0
+    failures: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """Own failures per attempt that was current at that moment."""
+    disturbances: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    vague: bool = False
+    """Paused, resized or the like: what is counted then has no exact answer."""
+    deleted: bool = False
+
+
+@dataclass(slots=True)
+class Monitor(Observer):
+    """Raises `Violation` through `violations`: the first one ends the run."""
+
+    server: ModelServer
+    loop: asyncio.AbstractEventLoop
+    jobs: dict[str, JobTruth] = field(default_factory=dict)
+    violations: list[str] = field(default_factory=list)
+    controller_deletes: set[str] = field(default_factory=set)
+    """UIDs of pods that a controller has asked to delete."""
+    answered_creates: dict[int, dict[Key, str]] = field(default_factory=dict)
+    calls: int = 0
+
+    def fail(self, text: str) -> None:
+        """Note a violation."""
+        self.violations.append(f"t={self.loop.time():.3f}: {text}")
+
+    # What the cluster's objects go through.
+    def changed(self, plural: str, change: Change) -> None:
+        """Follow every change."""
+        if plural in JOB_PLURALS:
+            self._job_changed(Key(plural, "default", change.object["metadata"]["name"]), change)
+        elif plural == "pods":
+            job = self.jobs.get(owner_uid(change.object))
+            if job is not None:
+                self._pod_changed(job, change)
+
+    def _job_changed(self, key: Key, change: Change) -> None:
+        uid = change.object["metadata"]["uid"]
+        if change.type == "ADDED":
+            self.jobs[uid] = JobTruth(key)
+            return
+        job = self.jobs[uid]
+        if change.type == "DELETED":
+            job.deleted = True
+            return
+        assert change.old is not None
+        if change.object["spec"] != change.old["spec"]:
+            job.vague = True
+        old, new = change.old.get("status") or {}, change.object.get("status") or {}
+        if old != new:
+            self._status_changed(job, old, new, change.object)
+
+    def _status_changed(self, job: JobTruth, old: Obj, new: Obj, obj: Obj) -> None:
+        before, after = old.get("phase", ""), new.get("phase", "")
+        if before != after and after not in TRANSITIONS.get(before, frozenset()):
+            self.fail(f"{job.key.name}: phase {before or '(none)'} → {after}")
+        was, is_ = _conditions(old), _conditions(new)
+        for type_ in ("Completed", "Failed"):
+            if was.get(type_) == "True" and is_.get(type_) != "True":
+                self.fail(f"{job.key.name}: condition {type_} was True, is {is_.get(type_)}")
+        if (after in TERMINAL) != (is_.get("Completed") == "True"):
+            self.fail(f"{job.key.name}: phase {after}, Completed {is_.get('Completed')}")
+        if (after == "Failed") != (is_.get("Failed") == "True"):
+            self.fail(f"{job.key.name}: phase {after}, condition Failed {is_.get('Failed')}")
+        if (new.get("backoffCount") or 0) < (old.get("backoffCount") or 0):
+            self.fail(f"{job.key.name}: backoffCount fell")
+        if (new.get("backoffCount") or 0) > _limit(obj):
+            self.fail(f"{job.key.name}: backoffCount above the limit of {_limit(obj)}")
+        total = sum((new.get("aggregate") or {}).values())
+        wanted = sum(len(task.get("replicas") or ()) for task in new.get("tasks") or ())
+        if new.get("aggregate") and total != wanted:
+            self.fail(f"{job.key.name}: aggregate sums up to {total} of {wanted}")
+
+    def _pod_changed(self, job: JobTruth, change: Change) -> None:
+        pod = change.object
+        uid = pod["metadata"]["uid"]
+        if change.type == "ADDED":
+            self._pod_added(job, pod)
+            return
+        truth = job.pods[uid]
+        if change.type == "DELETED":
+            truth.gone = True
+            if uid not in self.controller_deletes and truth.own_end is None:
+                self._disturb(job, truth)
+            return
+        assert change.old is not None
+        phase, was = pod["status"].get("phase"), change.old["status"].get("phase")
+        taken = pod["metadata"].get("deletionTimestamp") is not None
+        if taken and not truth.disturbed and uid not in self.controller_deletes:
+            self._disturb(job, truth)
+        if phase in TERMINAL and was not in TERMINAL:
+            if pod["status"].get("reason") in ("Evicted", "DeadlineExceeded"):
+                self._disturb(job, truth)
+            elif not taken:
+                truth.own_end = _exit_code(pod)
+                job.failures[job.attempt] += 1
+
+    def _disturb(self, job: JobTruth, truth: PodTruth) -> None:
+        truth.disturbed = True
+        job.disturbances[job.attempt] += 1
+
+    def _pod_added(self, job: JobTruth, pod: Obj) -> None:
+        truth = _truth(pod)
+        for other in job.pods.values():
+            if (other.type, other.index) == (truth.type, truth.index):
+                if not other.gone:
+                    self.fail(f"two pods for {truth.type}-{truth.index} of {job.key.name}")
+                other.replaced = True
+        job.pods[truth.uid] = truth
+        job.attempt = max(job.attempt, truth.attempt)
+
+    # What the controller asks for.
+    def sent(self, sent: Sent) -> None:
+        """A write was sent."""
+        self.calls += 1
+        call = sent.call
+        if call.key.plural == "pods" and call.method == "POST":
+            self._pod_creation_sent(sent)
+        if call.key.plural == "pods" and call.method == "DELETE":
+            self._pod_deletion_sent(sent)
+
+    def _pod_creation_sent(self, sent: Sent) -> None:
+        call = sent.call
+        uid = owner_uid(call.body)
+        job = self.jobs.get(uid)
+        if job is None:
+            self.fail(f"pod {call.body['metadata']['name']} of a job that never was")
+            return
+        stored = self.server.objects.get(job.key)
+        if stored is None or stored["metadata"]["uid"] != uid:
+            return  # deleted a moment ago; the garbage collector takes what comes late
+        if (stored.get("status") or {}).get("phase") in TERMINAL:
+            self.fail(f"pod creation after the end of {job.key.name}")
+        key = Key("pods", "default", call.body["metadata"]["name"])
+        known = self.answered_creates.get(sent.incarnation, {}).get(key)
+        current = self.server.objects.get(key)
+        if current is not None and current["metadata"]["uid"] == known:
+            self.fail(f"pod {key.name} was created, and is asked for again")
+
+    def _pod_deletion_sent(self, sent: Sent) -> None:
+        key = sent.call.key
+        pod = self.server.objects.get(Key("pods", "default", key.name))
+        wanted = ((sent.call.body or {}).get("preconditions") or {}).get("uid")
+        if wanted is None:
+            self.fail(f"pod {key.name} is deleted without a UID")
+        if pod is None or pod["metadata"]["uid"] != wanted:
+            return
+        job = self.jobs[owner_uid(pod)]
+        self.controller_deletes.add(wanted)
+        stored = self.server.objects.get(job.key)
+        if stored is not None and not self._is_deletion_due(job, stored, pod):
+            self.fail(f"pod {key.name} is deleted before the status says why")
+
+    def _is_deletion_due(self, job: JobTruth, stored: Obj, pod: Obj) -> bool:
+        status = stored.get("status") or {}
+        internal = status.get("internal") or {}
+        truth = job.pods[pod["metadata"]["uid"]]
+        record = (internal.get("replicas") or {}).get(truth.name) or {}
+        return (
+            status.get("phase") in TERMINAL
+            or bool(internal.get("paused"))
+            or pod["metadata"].get("deletionTimestamp") is not None
+            or truth.attempt < record.get("attempt", internal.get("floor", 1))
+            or truth.name not in _replica_names(status)
+        )
+
+    def created(self, sent: Sent, obj: Obj) -> None:
+        """A creation was answered with success."""
+        key = Key(sent.call.key.plural, "default", obj["metadata"]["name"])
+        self.answered_creates.setdefault(sent.incarnation, {})[key] = obj["metadata"]["uid"]
+
+    # What must hold once everything has calmed down.
+    def check_end(self) -> None:
+        """After faults have stopped and the jobs have had the time to end."""
+        for uid, job in self.jobs.items():
+            stored = self.server.objects.get(job.key)
+            if job.deleted or stored is None or stored["metadata"]["uid"] != uid:
+                self._check_nothing_left(uid, job)
+                continue
+            phase = (stored.get("status") or {}).get("phase")
+            if _is_paused(stored):
+                if phase != "Paused":
+                    self.fail(f"{job.key.name}: paused, but phase {phase}")
+                if any(True for _ in self.server.owned("pods", uid)):
+                    self.fail(f"{job.key.name}: paused, but has pods")
+                if any(True for _ in self.server.owned("podgroups", uid)):
+                    self.fail(f"{job.key.name}: paused, but has a PodGroup")
+            elif phase not in TERMINAL:
+                self.fail(f"{job.key.name}: has not ended, phase {phase}")
+            else:
+                self._check_clean_up(uid, job, stored)
+            self._check_counts(job, stored)
+
+    def _check_nothing_left(self, uid: str, job: JobTruth) -> None:
+        for key, obj in self.server.objects.items():
+            if owner_uid(obj) == uid:
+                self.fail(f"{key.plural}/{key.name} outlives its job {job.key.name}")
+
+    def _check_clean_up(self, uid: str, job: JobTruth, stored: Obj) -> None:
+        spec = stored["spec"]
+        policy = (spec.get("runPolicy") or spec).get("cleanUpPolicy", "None")
+        phases = [pod["status"].get("phase") for pod in self.server.owned("pods", uid)]
+        live = [phase for phase in phases if phase not in TERMINAL]
+        if policy == "All" and phases:
+            self.fail(f"{job.key.name}: cleanUpPolicy All left {len(phases)} pods")
+        if policy == "Unfinished" and live:
+            self.fail(f"{job.key.name}: cleanUpPolicy Unfinished left {live}")
+        if stored["status"]["phase"] == "Failed" and live:
+            self.fail(f"{job.key.name}: failed, but pods go on: {live}")
+
+    def _check_counts(self, job: JobTruth, stored: Obj) -> None:
+        """Counted restarts equal those that really happened, where that can be told exactly."""
+        status = stored.get("status") or {}
+        if "rules" in stored["spec"] or stored["kind"] == "GenericJob":
+            for task in status.get("tasks") or ():
+                self._check_replica_counts(job, task)
+            return
+        counted = status.get("backoffCount") or 0
+        over = range(1, job.attempt)
+        least = sum(1 for a in over if job.failures[a] and not job.disturbances[a])
+        most = sum(1 for a in over if job.failures[a])
+        # An incident that was counted at the very end has no pods to show for it.
+        internal = status.get("internal") or {}
+        most += max(0, internal.get("attempt", 1) - job.attempt)
+        if job.vague:
+            least = 0
+        if not least <= counted <= most:
+            self.fail(f"{job.key.name}: backoffCount {counted}, really {least} to {most}")
+
+    def _check_replica_counts(self, job: JobTruth, task: Obj) -> None:
+        pods = [pod for pod in job.pods.values() if pod.type == task["type"]]
+        failed = [pod for pod in pods if pod.own_end is not None and pod.replaced]
+        least = 0 if job.vague else sum(1 for pod in failed if not pod.disturbed)
+        most = sum(1 for pod in pods if pod.own_end is not None)
+        counted = task.get("restartCount", 0)
+        if not least <= counted <= most:
+            self.fail(
+                f"{job.key.name}: restartCount of {task['type']} is {counted}, "
+                f"really {least} to {most}"
+            )
+
+
+def _truth(pod: Obj) -> PodTruth:
+    metadata = pod["metadata"]
+    label, annotations = metadata["labels"], metadata.get("annotations") or {}
+    attempt = annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT) or "1"
+    return PodTruth(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        type=label[labels.REPLICA_TYPE],
+        index=int(label[labels.REPLICA_INDEX]),
+        attempt=int(attempt),
+    )
+
+
+def _exit_code(pod: Obj) -> int:
+    statuses = pod["status"]["containerStatuses"]
+    return max(status["state"]["terminated"]["exitCode"] for status in statuses)
+
+
+def _conditions(status: Obj) -> dict[str, str]:
+    return {c["type"]: c["status"] for c in status.get("conditions") or ()}
+
+
+def _replica_names(status: Obj) -> set[str]:
+    return {
+        replica["name"]
+        for task in status.get("tasks") or ()
+        for replica in task.get("replicas") or ()
+    }
+
+
+def _is_paused(job: Obj) -> bool:
+    pause: Any = ((job["spec"].get("runMode") or {}).get("pause")) or {}
+    return bool(pause.get("enabled"))
+
+
+def _limit(job: Obj) -> int:
+    return int((job["spec"].get("runPolicy") or {}).get("backoffLimit", 3))

@@ -1,0 +1,317 @@
+"""One simulated run: the real controller, the modelled cluster, and the scenario's faults."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import orjson
+
+from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
+from tests.simulation.invariants import TERMINAL, Monitor, Violation
+from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
+from tests.simulation.scenario import FAULTS_END, Scenario, draw
+from tests.simulation.server import Key, ModelServer, Obj, Refused
+from tests.simulation.virtual_time import virtual_loop
+from trainyard.api.kinds import JOB_KINDS
+from trainyard.kube.client import Client
+from trainyard.operator.controller import Controller
+from trainyard.operator.settings import OperatorSettings
+
+TIME_LIMIT = 4 * 3600.0
+SETTLE_SECONDS = 700.0
+"""Longer than the force deletion of what hangs, and than any wait for a refused creation."""
+
+MakeController = Callable[[Client, OperatorSettings, WallClock, random.Random], Controller]
+
+
+@dataclass(slots=True)
+class Report:
+    """What a run amounted to."""
+
+    seed: int
+    calls: int = 0
+    replicas: int = 0
+    crashes: int = 0
+    virtual_seconds: float = 0.0
+    hits: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """Faults that happened, with the phase of the first job at that moment."""
+    phases: tuple[str, ...] = ()
+    digest: str = ""
+    """Of everything that was stored, in order: equal digests are equal runs."""
+
+    @property
+    def faults(self) -> int:
+        """How many faults happened."""
+        return sum(self.hits.values())
+
+
+def make_controller(
+    client: Client, settings: OperatorSettings, clock: WallClock, rng: random.Random
+) -> Controller:
+    """The controller as it is."""
+    return Controller(client, settings, now=clock, rng=rng)
+
+
+def simulate(seed: int, make: MakeController = make_controller) -> Report:
+    """Run one seed to its end; raises `Violation`, with the seed in its text."""
+    logging.getLogger("trainyard").setLevel(logging.CRITICAL)
+    with virtual_loop() as loop:
+        run = Run(draw(seed), loop, make)
+        try:
+            loop.run_until_complete(run.play())
+        except Violation as violation:
+            raise Violation(f"seed {seed}: {violation}") from None
+        return run.report
+
+
+class Run:
+    """A scenario being played."""
+
+    def __init__(
+        self, scenario: Scenario, loop: asyncio.AbstractEventLoop, make: MakeController
+    ) -> None:
+        self.scenario = scenario
+        self.loop = loop
+        self.make = make
+        self.clock = WallClock(loop)
+        self.rng = random.Random(scenario.seed ^ 0x5EED)
+        self.server = ModelServer(self.clock, random.Random(scenario.seed ^ 0xA11))
+        self.cluster = Cluster(
+            self.server,
+            random.Random(scenario.seed ^ 0xC105),
+            loop,
+            lambda pod: scenario.outcome(self.faults_last),
+            scenario.peers_die,
+        )
+        self.monitor = Monitor(self.server, loop)
+        self.server.observers += [self.monitor, self.cluster]
+        self.conditions = Conditions(self._fate, self._touch)
+        self.report = Report(scenario.seed)
+        self.faults_last = True
+        self.incarnation = 0
+        self.call_number = 0
+        self.controller: asyncio.Task[None] | None = None
+        self.keys = [_key(job) for job in scenario.jobs]
+
+    async def play(self) -> None:
+        """The whole run."""
+        self.cluster.start()
+        self._start_controller()
+        for step in self.scenario.steps:
+            await self._sleep_until(step.at)
+            with contextlib.suppress(Refused):
+                getattr(self, f"step_{step.what}")(step.argument)
+        await self._sleep_until(FAULTS_END)
+        self._stop_faults()
+        await self._wait_for_the_end()
+        await self._sleep_until(self.loop.time() + SETTLE_SECONDS)
+        self.monitor.check_end()
+        self._check()
+        self._finish()
+
+    # Time.
+    async def _sleep_until(self, moment: float) -> None:
+        while self.loop.time() < moment:
+            self._check()
+            await asyncio.sleep(min(5.0, moment - self.loop.time()))
+
+    def _check(self) -> None:
+        if self.monitor.violations:
+            raise Violation(self.monitor.violations[0])
+
+    async def _wait_for_the_end(self) -> None:
+        while self.loop.time() < TIME_LIMIT and not all(map(self._is_over, self.keys)):
+            await self._sleep_until(self.loop.time() + 5.0)
+
+    def _is_over(self, key: Key) -> bool:
+        job = self.server.objects.get(key)
+        phase = ((job or {}).get("status") or {}).get("phase")
+        return job is None or phase in TERMINAL or phase == "Paused"
+
+    def _stop_faults(self) -> None:
+        self.faults_last = False
+        self.conditions.lag.clear()
+        for node in NODES:
+            self.cluster.restore_node(node)
+        for key, obj in list(self.server.objects.items()):
+            if "squatter" in (obj["metadata"].get("labels") or {}):
+                self.server.delete(key)
+
+    def _finish(self) -> None:
+        report = self.report
+        report.calls = self.call_number
+        report.virtual_seconds = self.loop.time()
+        report.replicas = sum(len(job.pods) for job in self.monitor.jobs.values())
+        report.phases = tuple(self._phase(key) for key in self.keys)
+        digest = hashlib.blake2s()
+        for plural in sorted(self.server.log):
+            for change in self.server.log[plural]:
+                digest.update(orjson.dumps(change[:3]))
+        report.digest = digest.hexdigest()
+
+    def _phase(self, key: Key) -> str:
+        job = self.server.objects.get(key)
+        if job is None:
+            return "(absent)"
+        return (job.get("status") or {}).get("phase") or "(new)"
+
+    # The controller.
+    def _start_controller(self) -> None:
+        self.incarnation += 1
+        wire = Wire(
+            self.server,
+            self.conditions,
+            random.Random(self.scenario.seed * 1000 + self.incarnation),
+            self.incarnation,
+            self._crash,
+            self.monitor.sent,
+            self.monitor.created,
+        )
+        jitter = random.Random(self.incarnation)
+        client = Client(wire, jitter=jitter.random)
+        settings = OperatorSettings(lifecycle=self.scenario.settings)
+        controller = self.make(client, settings, self.clock, jitter)
+        self.controller = self.loop.create_task(controller.run())
+
+    def _crash(self) -> None:
+        self.report.crashes += 1
+        if self.controller is not None:
+            self.controller.cancel()
+            self.controller = None
+        self.loop.call_later(self.rng.uniform(0.01, 20.0), self._restart)
+
+    def _restart(self) -> None:
+        if self.controller is None:
+            self._start_controller()
+
+    def _fate(self, call: Call) -> Fault:
+        self.call_number += 1
+        if not self.faults_last:
+            return Fault.NONE
+        fault = self.scenario.call_faults.get(self.call_number)
+        if fault is None and self.rng.random() < self.scenario.fault_rate:
+            fault = self.rng.choice((Fault.LOST_REQUEST, Fault.LOST_RESPONSE, Fault.SLOW))
+        if fault is None or not _fits(fault, call) or (fault in CRASHES and not self.controller):
+            return Fault.NONE
+        self._hit(fault)
+        return fault
+
+    def _hit(self, fault: str) -> None:
+        self.report.hits[str(fault), self._phase(self.keys[0])] += 1
+
+    def _touch(self, key: Key) -> None:
+        with contextlib.suppress(Refused):
+            self.server.patch(
+                key, {"metadata": {"annotations": {"touched": str(self.call_number)}}}
+            )
+
+    # What users do.
+    def step_submit(self, number: int) -> None:
+        """A job is created."""
+        key = self.keys[number]
+        self.server.create(key.plural, key.namespace, self.scenario.jobs[number])
+
+    def step_pause(self, number: int) -> None:
+        """A job is paused."""
+        self._set_paused(number, True)
+
+    def step_resume(self, number: int) -> None:
+        """A job is resumed."""
+        self._set_paused(number, False)
+
+    def _set_paused(self, number: int, paused: bool) -> None:
+        patch = {"spec": {"runMode": {"pause": {"enabled": paused}}}}
+        self.server.patch(self.keys[number], patch)
+
+    def step_scale(self, argument: tuple[int, int]) -> None:
+        """An elastic job is given another size."""
+        number, size = argument
+        patch = {"spec": {"elastic": {"expectedReplicas": size}}}
+        self.server.patch(self.keys[number], patch)
+
+    def step_delete(self, number: int) -> None:
+        """A job is deleted."""
+        self.server.delete(self.keys[number])
+
+    def step_squat(self, number: int) -> None:
+        """Somebody else's object holds a name that the job will want."""
+        key = self.keys[number]
+        metadata = {"name": f"{key.name}-worker-0", "labels": {"squatter": "yes"}}
+        self.server.create("services", key.namespace, {"metadata": metadata, "spec": {}})
+        self._hit("name taken")
+
+    # What befalls the cluster.
+    def step_crash(self, _: None) -> None:
+        """The controller dies between two calls."""
+        if self.controller is not None:
+            self._hit("crash between calls")
+            self._crash()
+
+    def step_break_watch(self, argument: tuple[WatchFault, str, float]) -> None:
+        """Watches lag, break off, fall silent, or are told that they are too old."""
+        fault, plural, seconds = argument
+        self._hit(fault)
+        if fault is WatchFault.STALE:
+            self.conditions.lag[plural] = seconds
+            self.loop.call_later(seconds * 2, self.conditions.lag.pop, plural, None)
+        elif fault is WatchFault.SILENT:
+            self.conditions.silenced_at[plural] = self.loop.time()
+        else:
+            if fault is WatchFault.EXPIRED:
+                self.server.forget_history()
+            self.conditions.generation += 1
+            for moved in list(self.server.moved.values()):
+                moved.set()
+            self.server.moved.clear()
+
+    def step_evict(self, delete: bool) -> None:
+        """A running pod is evicted."""
+        pod = self._some_pod()
+        if pod is not None:
+            self._hit("eviction")
+            self.cluster.evict(pod, delete=delete)
+
+    def step_delete_pod(self, _: None) -> None:
+        """A pod is deleted from outside."""
+        pod = self._some_pod()
+        if pod is not None:
+            self._hit("deletion from outside")
+            self.server.delete(Key("pods", "default", pod["metadata"]["name"]))
+
+    def step_lose_node(self, argument: tuple[str, float]) -> None:
+        """A node stops to answer for a while."""
+        name, seconds = argument
+        self._hit("node loss")
+        self.cluster.lose_node(name)
+        self.loop.call_later(seconds, self.cluster.restore_node, name)
+
+    def step_set_clock(self, seconds: float) -> None:
+        """The wall clock jumps."""
+        self._hit("clock jump")
+        self.clock.offset += seconds
+
+    def _some_pod(self) -> Obj | None:
+        pods = self.server.list("pods")
+        return self.rng.choice(pods) if pods else None
+
+
+def _key(job: Obj) -> Key:
+    return Key(JOB_KINDS[job["kind"]].plural, "default", job["metadata"]["name"])
+
+
+def _fits(fault: Fault, call: Call) -> bool:
+    """Whether a fault can happen to a request."""
+    if fault is Fault.CONFLICT:
+        return call.method == "PUT" and call.key.plural in JOB_PLURALS
+    if fault is Fault.REFUSED:
+        return call.method == "POST" and call.key.plural != "events"
+    if fault in (Fault.LATE_WRITE, Fault.CRASH_LATE, Fault.CRASH_AFTER):
+        return call.is_write
+    return True

@@ -1,0 +1,218 @@
+"""What happens in one run: the jobs, how their pods end, the faults. All drawn from the seed."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.simulation.network import CRASHES, Fault, WatchFault
+from trainyard.workloads.settings import Settings
+
+Obj = dict[str, Any]
+
+CODES = (1, 1, 1, 2, 130, 137, 138, 143)
+CALL_FAULTS = tuple(fault for fault in Fault if fault is not Fault.NONE)
+FAULTS_END = 150.0
+"""Virtual seconds after which nothing goes wrong any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Something that happens at a moment of virtual time; `what` is a method of the run."""
+
+    at: float
+    what: str
+    argument: Any = None
+
+
+@dataclass(slots=True)
+class Scenario:
+    """One run, laid out in advance."""
+
+    seed: int
+    settings: Settings
+    jobs: list[Obj]
+    steps: list[Step]
+    call_faults: dict[int, Fault]
+    """What happens to the n-th request of the controller."""
+    fault_rate: float
+    """The chance that any other request fails as well."""
+    failure_rate: float
+    """The chance that a pod that is started while faults last ends with an error."""
+    success_seconds: float
+    peers_die: bool
+    rng: random.Random = field(repr=False)
+
+    def outcome(self, faults_last: bool) -> tuple[float, int]:
+        """How a pod that is started now runs: seconds and exit code."""
+        if faults_last and self.rng.random() < self.failure_rate:
+            return self.rng.uniform(0.1, 30.0), self.rng.choice(CODES)
+        return self.success_seconds + self.rng.uniform(0.0, 2.0), 0
+
+
+def draw(seed: int) -> Scenario:
+    """The run of that seed."""
+    rng = random.Random(seed)
+    settings = Settings.local() if rng.random() < 0.5 else Settings()
+    jobs = [_job(rng, "first")]
+    if rng.random() < 0.25:
+        jobs.append(_job(rng, "second"))
+    steps = _user_steps(rng, jobs) + _cluster_steps(rng)
+    count = rng.randint(2, 7)
+    call_faults = {rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)}
+    # A crash of its own makes every run begin again at least now and then.
+    if rng.random() < 0.5:
+        call_faults[rng.randint(24, 60)] = rng.choice(sorted(CRASHES))
+    return Scenario(
+        seed=seed,
+        settings=settings,
+        jobs=jobs,
+        steps=sorted(steps, key=lambda step: step.at),
+        call_faults=call_faults,
+        fault_rate=rng.choice((0.0, 0.0, 0.02, 0.1)),
+        failure_rate=rng.choice((0.0, 0.1, 0.25, 0.5)),
+        success_seconds=rng.uniform(1.0, 90.0),
+        peers_die=rng.random() < 0.7,
+        rng=rng,
+    )
+
+
+def _job(rng: random.Random, name: str) -> Obj:
+    make = rng.choice((_pytorch, _pytorch, _generic))
+    job = make(rng)
+    job["apiVersion"] = "batch.tensorstack.dev/v1beta1"
+    job["metadata"] = {"name": name, "namespace": "default"}
+    if rng.random() < 0.1:
+        job["spec"]["runMode"] = {"pause": {"enabled": True}}
+    if rng.random() < 0.15:
+        job["spec"]["scheduler"] = {"t9kScheduler": {"queue": "default", "priority": 5}}
+    return job
+
+
+def _template(container: str) -> Obj:
+    return {
+        "spec": {
+            "containers": [
+                {"name": container, "image": "python:3.11", "args": ["train.py", "--epochs", "3"]}
+            ]
+        }
+    }
+
+
+def _pytorch(rng: random.Random) -> Obj:
+    policies = ("Never", "OnFailure", "OnFailure", "Always", "ExitCode")
+    layouts = (
+        [("worker", rng.randint(3, 5))],
+        [("master", 1), ("worker", rng.randint(2, 4))],
+        [("worker", rng.randint(2, 3)), ("ps", 1)],
+    )
+    types = rng.choice(layouts)
+    policy = rng.choice(policies)
+    spec: Obj = {
+        "replicaSpecs": [
+            {
+                "type": type_,
+                "replicas": count,
+                "restartPolicy": policy if rng.random() < 0.8 else rng.choice(policies),
+                "template": _template("pytorch"),
+            }
+            for type_, count in types
+        ]
+    }
+    run: Obj = {"cleanUpPolicy": rng.choice(("None", "Unfinished", "All"))}
+    if rng.random() < 0.7:
+        run["backoffLimit"] = rng.randint(0, 5)
+    if rng.random() < 0.2:
+        run["activeDeadlineSeconds"] = rng.randint(5, 200)
+    if rng.random() < 0.1:
+        run["ttlSecondsAfterFinished"] = rng.randint(0, 100)
+    if rng.random() < 0.2:
+        run["restartScope"] = rng.choice(("Job", "Replica"))
+    spec["runPolicy"] = run
+    if rng.random() < 0.35:
+        spec["torchrunConfig"] = {"enabled": True, "procPerNode": "1"}
+        if rng.random() < 0.5:
+            total = sum(count for _, count in types)
+            spec["elastic"] = {
+                "enabled": True,
+                "minReplicas": 1,
+                "maxReplicas": total + 2,
+                "expectedReplicas": total,
+            }
+    return {"kind": "PyTorchTrainingJob", "spec": spec}
+
+
+def _generic(rng: random.Random) -> Obj:
+    types = rng.choice(
+        ([("worker", rng.randint(3, 4))], [("chief", 1), ("worker", rng.randint(2, 3))])
+    )
+    spec: Obj = {
+        "replicaSpecs": [
+            {
+                "type": type_,
+                "replicas": count,
+                "restartPolicy": {
+                    "policy": rng.choice(("Never", "OnFailure", "OnFailure", "Always")),
+                    "limit": rng.choice((0, 1, 2, 5)),
+                },
+                "template": _template("main"),
+            }
+            for type_, count in types
+        ],
+        "cleanUpPolicy": rng.choice(("None", "Unfinished", "All")),
+    }
+    first = types[0][0]
+    if rng.random() < 0.4:
+        spec["successRules"] = [{first: [0]}]
+    if rng.random() < 0.5:
+        spec["failureRules"] = [{first: [0]}]
+    if rng.random() < 0.5:
+        spec["service"] = {"ports": [{"name": "tf", "port": 2222}]}
+    return {"kind": "GenericJob", "spec": spec}
+
+
+def _user_steps(rng: random.Random, jobs: list[Obj]) -> list[Step]:
+    steps = []
+    for number, job in enumerate(jobs):
+        start = rng.uniform(0.5, 5.0)
+        steps.append(Step(start, "submit", number))
+        if "runMode" in job["spec"]:
+            steps.append(Step(start + rng.uniform(1, 60), "resume", number))
+        elif rng.random() < 0.2:
+            pause = start + rng.uniform(0.5, 60)
+            steps.append(Step(pause, "pause", number))
+            if rng.random() < 0.8:
+                steps.append(Step(pause + rng.uniform(0.5, 40), "resume", number))
+        if "elastic" in job["spec"]:
+            limit = job["spec"]["elastic"]["maxReplicas"]
+            steps += [
+                Step(rng.uniform(2, 120), "scale", (number, rng.randint(1, limit)))
+                for _ in range(rng.randint(0, 3))
+            ]
+        if rng.random() < 0.07:
+            steps.append(Step(start + rng.uniform(0.2, 100), "delete", number))
+        if rng.random() < 0.1:
+            steps.append(Step(rng.uniform(0.0, start), "squat", number))
+    return steps
+
+
+def _cluster_steps(rng: random.Random) -> list[Step]:
+    plurals = ("pods", "pods", "pytorchtrainingjobs", "genericjobs", "services")
+    steps = []
+    for _ in range(rng.randint(2, 5)):
+        fault = rng.choice(tuple(WatchFault))
+        at = rng.uniform(0.5, FAULTS_END * 0.8)
+        steps.append(Step(at, "break_watch", (fault, rng.choice(plurals), rng.uniform(0.5, 30.0))))
+    for _ in range(rng.randint(1, 4)):
+        what = rng.choice(("evict", "evict", "delete_pod", "lose_node", "set_clock", "crash"))
+        at = rng.uniform(3.0, FAULTS_END * 0.8)
+        argument: Any = None
+        if what == "evict":
+            argument = rng.random() < 0.5
+        elif what == "set_clock":
+            argument = rng.choice((-30.0, -5.0, 5.0, 60.0, 400.0))
+        elif what == "lose_node":
+            argument = (rng.choice(("node-a", "node-b", "node-c")), rng.uniform(5.0, 400.0))
+        steps.append(Step(at, what, argument))
+    return steps
