@@ -1,0 +1,102 @@
+"""The command line's root: a table of commands, imported only when called, and one boundary.
+
+Nothing heavy may be imported here: `trainyard run` of a short job takes a fraction of a second,
+and most of that is imports.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+
+import click
+
+from trainyard import __version__
+from trainyard.api.errors import TrainyardError
+
+_COMMANDS = {
+    "run": ("run", "Run a manifest's jobs to their end on this machine."),
+    "validate": ("validate", "Report every problem of manifests."),
+    "render": ("render", "Print the objects that the controller would create."),
+    "convert": ("convert", "Rewrite legacy spellings to the current ones."),
+    "up": ("up", "Start the embedded cluster in the background."),
+    "down": ("down", "End the embedded cluster and everything in it."),
+    "status": ("status", "Tell whether the embedded cluster is up, and what it does."),
+    "kubeconfig": ("kubeconfig", "Print the path of the embedded cluster's kubeconfig."),
+    "submit": ("submit", "Create a manifest's jobs."),
+    "list": ("list_", "List jobs."),
+    "show": ("show", "Show one job."),
+    "logs": ("logs", "Print the logs of a job's replicas."),
+    "events": ("events", "List what happened to a job."),
+    "wait": ("wait", "Wait until a job reaches a phase."),
+    "delete": ("delete", "Delete jobs."),
+    "pause": ("pause", "Pause a job."),
+    "resume": ("resume", "Resume a paused job."),
+    "scale": ("scale", "Change the size of an elastic job."),
+    "debug": ("debug", "Create a job in debug mode and open a shell in a replica."),
+    "exec": ("exec_", "Run a command in a replica."),
+    "explain": ("explain", "Say why a job is pending, restarting or failed, and what to do."),
+    "queue": ("queue", "The machine as a job queue."),
+    "crds": ("crds", "Print the CustomResourceDefinitions."),
+    "manifests": ("manifests", "Print what a cluster needs to run the operator."),
+    "operator": ("operator", "Run the controller against a cluster."),
+}
+"""Command to the module of this package that defines it as `command`, and its summary."""
+
+
+class Commands(click.Group):
+    """Lists all commands without importing any."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """In the table's order."""
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command, importing its module; None if there is no such command."""
+        if cmd_name not in _COMMANDS:
+            return None
+        module = import_module(f"trainyard.cli.{_COMMANDS[cmd_name][0]}")
+        command: click.Command = module.command
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The table itself."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, summary) for name, (_, summary) in _COMMANDS.items()])
+
+
+@click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="trainyard")
+def cli() -> None:
+    """Run distributed training jobs from Kubernetes manifests, here or on a cluster."""
+
+
+def main() -> None:
+    """The entry point: a user's mistake is one message and exit code 1, never a traceback."""
+    try:
+        code = cli.main(prog_name="trainyard", standalone_mode=False)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except TrainyardError as error:
+        fail(error)
+    except BrokenPipeError:
+        # The reader of a pipe has seen enough; nothing may be flushed into it at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def fail(error: TrainyardError) -> None:
+    """Print the message and end with 1."""
+    click.echo(f"error: {error}", err=True)
+    sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
