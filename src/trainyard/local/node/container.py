@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import json
 import os
 import resource
 import signal
+import termios
 from typing import Any, NamedTuple, NoReturn
 
 from trainyard.local.node import rootfs
@@ -67,10 +69,19 @@ def _isolate(spec: dict[str, Any], around: Surroundings) -> None:
 
 
 def execute(spec: dict[str, Any], around: Surroundings, output: int) -> NoReturn:
-    """Become the user's program."""
+    """Become the user's program, with both its outputs going to ``output``."""
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    become(spec, around, (nothing, output, output))
+
+
+def become(
+    spec: dict[str, Any], around: Surroundings, stdio: tuple[int, int, int], terminal: bool = False
+) -> NoReturn:
+    """Take up session, standard streams, user and program, in this order."""
     os.setsid()
-    stdin = os.open("/dev/null", os.O_RDONLY)
-    for source, target in ((stdin, 0), (output, 1), (output, 2)):
+    if terminal:
+        fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
+    for target, source in enumerate(stdio):
         os.dup2(source, target)
     _reset_process(around)
     _become_user(spec, around)
@@ -109,7 +120,7 @@ def _reset_process(around: Surroundings) -> None:
 
 def _become_user(spec: dict[str, Any], around: Surroundings) -> None:
     user, group = spec.get("user"), spec.get("group")
-    if not around.rootless and not spec["root"].get("privileged"):
+    if not around.rootless and not spec.get("privileged"):
         keep = DEFAULT_CAPABILITIES | spec.get("capabilities", 0)
         sys.limit_capabilities(keep, around.last_capability)
     if group is not None or spec.get("groups"):

@@ -27,6 +27,7 @@ class Container:
         self.init = pid
         self.status, self.output = status, output
         self.log = LogFile(log)
+        self.identity: dict[str, Any] = {}
         self.started = self.ended = self.reported = False
         self.started_at = time.time_ns()
         self.error = ""
@@ -99,6 +100,7 @@ class Pod:
         self.uid = uid
         self.sandbox = sandbox
         self.containers: dict[str, Container] = {}
+        self.mounts: list[str] = []
 
     def describe(self) -> dict[str, Any]:
         return {

@@ -13,13 +13,18 @@ import socket
 import sys
 import traceback
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-from trainyard.local.node import plain, shim
+from trainyard.local.node import plain, shim, wire
 
 Isolation = Literal["auto", "namespaces", "plain"]
 SOCKET_NAME = "shim.sock"
+_READY_SECONDS = 10.0
+
+
+class ShimFailed(Exception):
+    """The shim could not do what was asked for, such as namespaces where none are permitted."""
 
 
 @dataclass(slots=True)
@@ -30,6 +35,25 @@ class ShimHandle:
     connection: socket.socket
     pid: int
     adopted: bool = False
+    decoder: wire.Decoder = field(default_factory=wire.Decoder)
+    early: list[wire.Message] = field(default_factory=list)
+    _hello: wire.Message | None = None
+
+    def ready(self) -> wire.Message:
+        """What the shim found: ``isolation`` (root, rootless or plain), ``reason``, ``pods``.
+
+        Waits, blocking, for the few milliseconds that its set-up takes; raises ShimFailed.
+        """
+        if self._hello is None:
+            self.connection.settimeout(_READY_SECONDS)
+            messages: list[wire.Message] | None = []
+            while messages == []:
+                messages = self.decoder.receive(self.connection)
+            if not messages or messages[0]["event"] != "hello":
+                reason = messages[0]["reason"] if messages else "it ended at once"
+                raise ShimFailed(f"cannot start the node's shim process: {reason}")
+            self._hello, self.early = messages[0], messages[1:]
+        return self._hello
 
     def kill(self) -> None:
         """End the shim and with it every pod, at once; for an owner that has no event loop."""

@@ -87,7 +87,6 @@ class Netlink:
             _link(POD_LINK_INDEX, up=False)  # the kernel cannot: its other end is not there yet
             + _name("eth0")
             + _attribute(_IFLA_NET_NS_FD, struct.pack("=i", pod_namespace))
-           
         )
         info = _nested(
             _IFLA_LINKINFO,

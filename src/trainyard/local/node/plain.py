@@ -17,9 +17,7 @@ from trainyard.local.node import container
 from trainyard.local.node import syscalls as sys
 
 
-def spawn(
-    spec: dict[str, Any], around: container.Surroundings, status: int, output: int
-) -> int:
+def spawn(spec: dict[str, Any], around: container.Surroundings, status: int, output: int) -> int:
     """Start a container under a supervisor; returns the supervisor's process id."""
     pid = sys.clone(0)
     if pid:

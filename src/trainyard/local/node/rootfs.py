@@ -153,9 +153,7 @@ class _Builder:
         return True
 
     def _outermost(self, mount: str, within: str) -> bool:
-        return not any(
-            _beneath(other, within) and _beneath(mount, other) for other in self._mounts
-        )
+        return not any(_beneath(other, within) and _beneath(mount, other) for other in self._mounts)
 
     def _spread(self, path: str) -> None:
         """Rebuild the directory ``path`` entry by entry, where it cannot be layered as a whole."""

@@ -18,13 +18,14 @@ import socket
 import time
 from typing import Any
 
-from trainyard.local.node import container, isolation, plain, wire
+from trainyard.local.node import container, isolation, plain, session_process, wire
 from trainyard.local.node import syscalls as sys
 from trainyard.local.node.containers import Container, Pod
 from trainyard.local.node.logpump import READ_BYTES
 
 _MAX_WAIT_SECONDS = 1.0
-_SEND_BUFFER_LIMIT = 64 << 20
+# What a command run in a container later on shares with it.
+_IDENTITY = ("cwd", "user", "group", "groups", "capabilities", "privileged", "cgroups")
 
 
 class Shim:
@@ -222,11 +223,17 @@ class Shim:
     def _answer(self, message: wire.Message) -> None:
         identity = message.pop("id")
         descriptors: list[int] = []
+        attached = self._decoder.take_descriptors(message.pop("descriptors", 0))
         try:
+            if attached:
+                message["attached"] = attached
             answer = getattr(self, "op_" + message.pop("op"))(**message) or {}
             descriptors = answer.pop("descriptors", [])
         except Exception as error:  # the shim must live on; the agent reports it
             answer = {"error": f"{type(error).__name__}: {error}"}
+        finally:
+            for fd in attached:
+                os.close(fd)
         self._send({"id": identity, **answer}, descriptors)
 
     def _send(self, message: wire.Message, descriptors: list[int] | None = None) -> None:
@@ -266,23 +273,61 @@ class Shim:
         status_reader, status_writer = os.pipe2(os.O_CLOEXEC)
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
-            around = container.Surroundings(
-                base=self._base,
-                rootless=self._network.kind == "rootless",
-                namespaces=owner.sandbox.namespaces,
-                last_capability=self._last_capability,
-                open_files=self._open_files,
-            )
+            around = self._surroundings(owner)
             spawn = plain.spawn if self._network.kind == "plain" else container.spawn
             pid = spawn(spec, around, status_writer, writer)
         finally:
             os.close(status_writer)
             os.close(writer)
         box = Container(pod, name, attempt, pid, log, status_reader, reader)
+        box.identity = {key: spec.get(key) for key in _IDENTITY}
         owner.containers[name] = box
         self._by_pid[pid] = box
         self._register(status_reader, lambda _: self._status(box))
         self._register(reader, lambda _: self._output(box))
+
+    def _surroundings(self, pod: Pod) -> container.Surroundings:
+        return container.Surroundings(
+            base=self._base,
+            rootless=self._network.kind == "rootless",
+            namespaces=pod.sandbox.namespaces,
+            last_capability=self._last_capability,
+            open_files=self._open_files,
+        )
+
+    def op_exec(
+        self, pod: str, name: str, session: str, argv: list[str], tty: bool, attached: list[int]
+    ) -> None:
+        """Run a command in a container; its end follows as an ``exec`` event.
+
+        ``attached`` is stdin, stdout and stderr, or with ``tty`` a socket that receives the
+        terminal's controlling end.
+        """
+        box = self._pods[pod].containers[name]
+        if box.ended or not box.started:
+            raise ProcessLookupError(f"container {name} is not running")
+        spec = {**box.identity, "argv": argv}
+        plain_process = self._network.kind == "plain"
+        around = self._surroundings(self._pods[pod])
+        pid = session_process.spawn(spec, around, box.init, attached, tty, plain_process)
+        self._helpers[pid] = {"session": session}
+
+    def op_end_session(self, session: str) -> None:
+        """Kill a command started by ``exec``."""
+        for pid, helper in self._helpers.items():
+            if helper["session"] == session:
+                os.kill(pid, signal.SIGKILL)
+
+    def op_tmpfs(self, pod: str, path: str, size: int) -> None:
+        """Put a tmpfs of at most ``size`` bytes on ``path``, seen by the pod's containers only.
+
+        It is mounted in the shim's own mount namespace: its content outlives a container, and it
+        is gone with the pod or the shim. Without namespaces the folder stays as it is.
+        """
+        if self._network.kind != "plain" and path not in self._pods[pod].mounts:
+            options = f"mode=1777,size={size}" if size else "mode=1777"
+            sys.mount("tmpfs", path, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
+            self._pods[pod].mounts.append(path)
 
     def op_signal(self, pod: str, name: str, number: int) -> dict[str, Any]:
         """Signal a container's init; ``caught`` tells whether it has a handler."""
@@ -311,6 +356,8 @@ class Shim:
                 box.kill()
             self._close(box, "status")
             self._close(box, "output")
+        for path in owner.mounts:
+            sys.umount(path)
         self._network.remove_pod(owner.sandbox)
 
     def op_socket(self, pod: str) -> dict[str, Any]:

@@ -1,0 +1,211 @@
+"""The node agent: runs the pods that are bound to its node, and serves their logs and commands.
+
+It meets the rest of the cluster in the registry only: pods appear there bound to the node, their
+status is written there, and a pod that is being deleted is finally removed there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+from collections.abc import AsyncIterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from trainyard.api.errors import TrainyardError
+from trainyard.local.node.client import ShimClient
+from trainyard.local.node.events import EventWriter
+from trainyard.local.node.execs import Session
+from trainyard.local.node.hosts import HostsFiles
+from trainyard.local.node.launch import ShimHandle
+from trainyard.local.node.logs import LogOptions, read_log
+from trainyard.local.node.probes import open_connection
+from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.worker import Node, PodWorker
+from trainyard.local.registry import Registry
+
+_log = logging.getLogger(__name__)
+
+
+class Tunnel:
+    """A TCP connection into a pod; implements ``trainyard.local.runtime.Connection``."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+
+    async def read(self, limit: int) -> bytes:
+        return await self._loop.sock_recv(self._connection, limit)
+
+    async def write(self, data: bytes) -> None:
+        await self._loop.sock_sendall(self._connection, data)
+
+    async def write_eof(self) -> None:
+        self._connection.shutdown(socket.SHUT_WR)
+
+    async def close(self) -> None:
+        self._connection.close()
+
+
+class NodeAgent:
+    """Implements ``trainyard.local.runtime.PodRuntime``. Make it on the event loop's thread."""
+
+    def __init__(self, registry: Registry, shim: ShimHandle, settings: NodeSettings) -> None:
+        self._registry = registry
+        self._client = ShimClient(shim)
+        self._settings = settings
+        hosts = HostsFiles(os.path.join(settings.state_dir, "hosts"))
+        self._events = EventWriter(registry, settings.node_name)
+        self._node = Node(registry, self._client, settings, hosts, self._events)
+        self._workers: dict[str, PodWorker] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def isolation(self) -> str:
+        """``root``, ``rootless`` or ``plain``: how pods are separated on this machine."""
+        return self._client.isolation
+
+    async def run(self) -> None:
+        """Run pods until cancelled. The pods themselves go on, or not, with the shim."""
+        subscription = self._registry.subscribe("pods", "services")
+        known = {pod["pod"]: pod for pod in self._client.hello["pods"]}
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._events.run())
+                group.create_task(self._follow_shim())
+                self._drop_unknown(group, known)
+                async for event in subscription:
+                    if event.resource == "services":
+                        self._service(event.type, event.object)
+                    else:
+                        self._pod(group, event.type, event.object, known)
+        finally:
+            self._registry.unsubscribe(subscription)
+
+    async def shut_down(self) -> None:
+        """End every pod process at once, and the shim with them."""
+        try:
+            await self._client.request("shutdown")
+        except TrainyardError as error:
+            _log.debug("shim: %s", error)
+        self._client.close()
+
+    def _pod(
+        self,
+        group: asyncio.TaskGroup,
+        kind: str,
+        pod: dict[str, Any],
+        known: dict[str, dict[str, Any]],
+    ) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = self._workers.get(uid)
+        if worker is not None:
+            if kind == "DELETED":
+                worker.pod_gone()
+            else:
+                worker.pod_changed(pod)
+        elif kind != "DELETED" and pod["spec"].get("nodeName") == self._settings.node_name:
+            worker = PodWorker(self._node, pod, known.pop(uid, None))
+            self._workers[uid] = worker
+            group.create_task(self._work(uid, worker))
+
+    async def _work(self, uid: str, worker: PodWorker) -> None:
+        try:
+            await worker.run()
+        finally:
+            del self._workers[uid]
+
+    def _drop_unknown(self, group: asyncio.TaskGroup, known: dict[str, dict[str, Any]]) -> None:
+        """Pods that the shim has and the registry no longer: deleted while no agent ran."""
+        present = {pod["metadata"]["uid"] for pod in self._registry.list("pods")}
+        for uid in known.keys() - present:
+            group.create_task(self._drop(uid))
+
+    async def _drop(self, uid: str) -> None:
+        await self._client.request("remove", pod=uid)
+
+    async def _follow_shim(self) -> None:
+        while (event := await self._client.events.get()) is not None:
+            worker = self._workers.get(event.get("pod", ""))
+            if worker is not None:
+                worker.container_event(event)
+        raise TrainyardError("the node's shim process is gone, and all pods with it")
+
+    def _service(self, kind: str, service: dict[str, Any]) -> None:
+        metadata, address = service["metadata"], service["spec"].get("clusterIP", "")
+        if kind == "DELETED" or address in ("", "None"):
+            address = ""
+        self._node.hosts.set_service(metadata["namespace"], metadata["name"], address)
+
+    # -- PodRuntime -----------------------------------------------------------------------------
+
+    async def logs(
+        self,
+        pod: dict[str, Any],
+        container: str,
+        *,
+        follow: bool = False,
+        previous: bool = False,
+        tail_lines: int | None = None,
+        since_time: datetime | None = None,
+        timestamps: bool = False,
+        limit_bytes: int | None = None,
+    ) -> AsyncIterator[bytes]:
+        """See PodRuntime."""
+        attempt = _restarts(pod, container) - (1 if previous else 0)
+        path = os.path.join(self._node.folder(pod), container, f"{attempt}.log")
+        if not os.path.exists(path):
+            what = "previous terminated container" if previous else "container"
+            raise TrainyardError(
+                f"{what} {container!r} in pod {pod['metadata']['name']!r} has not started: "
+                "there is no log yet"
+            )
+        worker = self._workers.get(pod["metadata"]["uid"])
+        options = LogOptions(follow, tail_lines, since_time, timestamps, limit_bytes)
+
+        def is_over() -> bool:
+            return previous or worker is None or worker.is_over(container)
+
+        async for chunk in read_log(path, options, is_over):
+            yield chunk
+
+    async def exec(
+        self,
+        pod: dict[str, Any],
+        container: str,
+        command: Sequence[str],
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> Session:
+        """See PodRuntime."""
+        uid = pod["metadata"]["uid"]
+        return await Session.start(self._client, uid, container, command, stdin=stdin, tty=tty)
+
+    async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
+        """See PodRuntime."""
+        uid, address = pod["metadata"]["uid"], pod.get("status", {}).get("podIP", "")
+        for host in ("127.0.0.1", address) if self.isolation != "plain" else (address,):
+            try:
+                return Tunnel(await open_connection(self._client, uid, host, port))
+            except OSError as error:
+                problem = error
+        name = pod["metadata"]["name"]
+        raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem.strerror}")
+
+
+def remove_logs(state_dir: str, uid: str) -> None:
+    """Delete what is left of a pod, logs included."""
+    folder = os.path.join(state_dir, "pods")
+    for name in os.listdir(folder):
+        if name.endswith(f"_{uid}"):
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+
+
+def _restarts(pod: dict[str, Any], container: str) -> int:
+    status = pod.get("status", {})
+    statuses = [*status.get("containerStatuses", ()), *status.get("initContainerStatuses", ())]
+    return next((int(s["restartCount"]) for s in statuses if s["name"] == container), 0)

@@ -1,0 +1,67 @@
+"""Kubernetes Events on pods, written without holding up the pod."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from trainyard.api.errors import TrainyardError
+
+_COMPONENT = "trainyard-node"
+_log = logging.getLogger(__name__)
+
+
+class Creates(Protocol):
+    async def create(self, resource: str, obj: dict[str, Any]) -> dict[str, Any]: ...
+
+
+class EventWriter:
+    """Queues events and writes them in order; losing one is not an error."""
+
+    def __init__(self, registry: Creates, node_name: str) -> None:
+        self._registry = registry
+        self._node_name = node_name
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._count = 0
+
+    def emit(self, pod: Mapping[str, Any], kind: str, reason: str, message: str) -> None:
+        """``kind`` is ``Normal`` or ``Warning``."""
+        metadata = pod["metadata"]
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self._count += 1
+        suffix = f"{time.time_ns():x}{self._count:x}"
+        self._queue.put_nowait(
+            {
+                "metadata": {
+                    "name": f"{metadata['name']}.{suffix}",
+                    "namespace": metadata["namespace"],
+                },
+                "involvedObject": {
+                    "apiVersion": "v1",
+                    "kind": "Pod",
+                    "name": metadata["name"],
+                    "namespace": metadata["namespace"],
+                    "uid": metadata["uid"],
+                },
+                "type": kind,
+                "reason": reason,
+                "message": message,
+                "source": {"component": _COMPONENT, "host": self._node_name},
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "count": 1,
+                "reportingComponent": _COMPONENT,
+                "reportingInstance": self._node_name,
+            }
+        )
+
+    async def run(self) -> None:
+        while True:
+            event = await self._queue.get()
+            try:
+                await self._registry.create("events", event)
+            except TrainyardError as error:
+                _log.debug("event not written: %s", error)

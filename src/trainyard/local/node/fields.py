@@ -1,0 +1,97 @@
+"""Values that a pod takes from itself and from its cluster: fieldRef, resourceFieldRef, keys."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from decimal import ROUND_CEILING
+from typing import Any, NamedTuple, Protocol
+
+from trainyard.api import quantity
+from trainyard.api.errors import TrainyardError
+from trainyard.kube.errors import NotFound
+
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+
+
+class NotReady(TrainyardError):
+    """A container cannot start yet: something it refers to is missing. Tried again later."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Objects(Protocol):
+    """The part of the registry that is read here."""
+
+    def get(self, resource: str, namespace: str, name: str) -> dict[str, Any]: ...
+
+
+class Addresses(NamedTuple):
+    pod: str
+    host: str
+
+
+def field_value(pod: Mapping[str, Any], path: str, addresses: Addresses) -> str:
+    """The value of a downward-API ``fieldPath``; raises NotReady for an unknown one."""
+    metadata, spec = pod["metadata"], pod["spec"]
+    if match := _SUBSCRIPT.fullmatch(path):
+        return str(metadata.get(match[1], {}).get(match[2], ""))
+    if path in ("metadata.labels", "metadata.annotations"):
+        items = metadata.get(path.partition(".")[2], {})
+        return "\n".join(f'{key}="{_escape(value)}"' for key, value in sorted(items.items()))
+    values = {
+        "metadata.name": metadata["name"],
+        "metadata.namespace": metadata["namespace"],
+        "metadata.uid": metadata["uid"],
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
+        "status.podIP": addresses.pod,
+        "status.podIPs": addresses.pod,
+        "status.hostIP": addresses.host,
+        "status.hostIPs": addresses.host,
+    }
+    if path not in values:
+        raise NotReady("CreateContainerConfigError", f"unsupported fieldPath {path!r}")
+    return str(values[path])
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def resource_value(container: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    """The value of a ``resourceFieldRef``, divided and rounded up; "0" where no limit is set."""
+    kind, _, name = str(reference["resource"]).partition(".")
+    amounts = container.get("resources", {})
+    raw = amounts.get(kind, {}).get(name, amounts.get("limits", {}).get(name, "0"))
+    divisor = quantity.parse(reference.get("divisor") or "1")
+    if not divisor:
+        divisor = quantity.parse("1")
+    return str((quantity.parse(raw) / divisor).to_integral_value(rounding=ROUND_CEILING))
+
+
+def config_map_data(objects: Objects, namespace: str, name: str) -> dict[str, bytes] | None:
+    """All keys of a ConfigMap; None if there is no such object."""
+    try:
+        found = objects.get("configmaps", namespace, name)
+    except NotFound:
+        return None
+    data = {key: str(value).encode() for key, value in found.get("data", {}).items()}
+    for key, value in found.get("binaryData", {}).items():
+        data[key] = base64.b64decode(value)
+    return data
+
+
+def secret_data(objects: Objects, namespace: str, name: str) -> dict[str, bytes] | None:
+    """All keys of a Secret, decoded; None if there is no such object."""
+    try:
+        found = objects.get("secrets", namespace, name)
+    except NotFound:
+        return None
+    data = {key: base64.b64decode(value) for key, value in found.get("data", {}).items()}
+    for key, value in found.get("stringData", {}).items():
+        data[key] = str(value).encode()
+    return data

@@ -1,0 +1,101 @@
+"""Name resolution by /etc/hosts: one file per group of pods, kept current while they run.
+
+A group is the pods of a namespace that share a subdomain, which is how the pods of a job are
+made. Each group's file is mounted into all of its pods and rewritten in place, so that a pod
+started later is found by those that run already. It holds the reverse look-up as well: a process
+that asks for the name of a peer's address never waits for a name server.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+_DOMAIN = "svc.cluster.local"
+_HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
+# No name server: a look-up that the hosts file cannot answer fails at once.
+_RESOLVER = "search {0}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
+
+
+class Host(NamedTuple):
+    namespace: str
+    subdomain: str
+    hostname: str
+    address: str
+
+
+class HostsFiles:
+    """All groups of one node. ``folder`` receives the files."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        os.makedirs(folder, exist_ok=True)
+        self._pods: dict[str, Host] = {}
+        self._services: dict[tuple[str, str], str] = {}
+        self._written: dict[str, str] = {}
+
+    def path(self, namespace: str, subdomain: str) -> str:
+        """The file to mount at /etc/hosts for the pods of this group."""
+        return os.path.join(self._folder, f"{namespace}_{subdomain}")
+
+    def resolver_path(self, namespace: str) -> str:
+        """The file to mount at /etc/resolv.conf."""
+        path = os.path.join(self._folder, f"{namespace}.resolv")
+        if path not in self._written:
+            self._written[path] = _RESOLVER.format(namespace)
+            _rewrite(path, self._written[path].encode())
+        return path
+
+    def set_pod(self, uid: str, host: Host) -> None:
+        self._pods[uid] = host
+        self._write(host.namespace, host.subdomain)
+
+    def remove_pod(self, uid: str) -> None:
+        host = self._pods.pop(uid, None)
+        if host is None:
+            return
+        if any(other[:2] == host[:2] for other in self._pods.values()):
+            self._write(host.namespace, host.subdomain)
+        elif (path := self.path(host.namespace, host.subdomain)) in self._written:
+            del self._written[path]
+            os.unlink(path)
+
+    def set_service(self, namespace: str, name: str, address: str) -> None:
+        """``address`` "" removes the service; a headless one needs no entry of its own."""
+        if self._services.get((namespace, name), "") == address:
+            return
+        self._services[namespace, name] = address
+        if not address:
+            del self._services[namespace, name]
+        for subdomain in {pod.subdomain for pod in self._pods.values() if pod[0] == namespace}:
+            self._write(namespace, subdomain)
+
+    def _write(self, namespace: str, subdomain: str) -> None:
+        group = (namespace, subdomain)
+        lines = [_HEAD, *(_pod_line(h) for h in self._pods.values() if h[:2] == group)]
+        for (space, name), address in self._services.items():
+            short = f"{name} " if space == namespace else ""
+            lines.append(f"{address} {short}{name}.{space} {name}.{space}.{_DOMAIN}\n")
+        text = "".join(lines)
+        path = self.path(namespace, subdomain)
+        if self._written.get(path) != text:
+            self._written[path] = text
+            _rewrite(path, text.encode())
+
+
+def _pod_line(host: Host) -> str:
+    if not host.subdomain:
+        return f"{host.address} {host.hostname}\n"
+    short = f"{host.hostname}.{host.subdomain}"
+    middle = f"{short}.{host.namespace}"
+    return f"{host.address} {middle}.{_DOMAIN} {host.hostname} {short} {middle}\n"
+
+
+def _rewrite(path: str, data: bytes) -> None:
+    """Replace the content in place: a mounted file is an inode, a new one would not be seen."""
+    fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o644)
+    try:
+        os.pwrite(fd, data, 0)
+        os.ftruncate(fd, len(data))
+    finally:
+        os.close(fd)

@@ -1,0 +1,258 @@
+"""From a container of a pod to what the shim needs to start it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.api.errors import TrainyardError
+from trainyard.local.node.environment import container_environment
+from trainyard.local.node.expansion import expand
+from trainyard.local.node.fields import Addresses, Objects
+from trainyard.local.node.rootfs import Bind
+from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.volumes import Volumes, Warn
+
+WORKING_DIR = "trainyard.dev/working-dir"
+_CAPABILITIES = {
+    name: number
+    for number, name in enumerate(
+        [
+            "CHOWN",
+            "DAC_OVERRIDE",
+            "DAC_READ_SEARCH",
+            "FOWNER",
+            "FSETID",
+            "KILL",
+            "SETGID",
+            "SETUID",
+            "SETPCAP",
+            "LINUX_IMMUTABLE",
+            "NET_BIND_SERVICE",
+            "NET_BROADCAST",
+            "NET_ADMIN",
+            "NET_RAW",
+            "IPC_LOCK",
+            "IPC_OWNER",
+            "SYS_MODULE",
+            "SYS_RAWIO",
+            "SYS_CHROOT",
+            "SYS_PTRACE",
+            "SYS_PACCT",
+            "SYS_ADMIN",
+            "SYS_BOOT",
+            "SYS_NICE",
+            "SYS_RESOURCE",
+            "SYS_TIME",
+            "SYS_TTY_CONFIG",
+            "MKNOD",
+            "LEASE",
+            "AUDIT_WRITE",
+            "AUDIT_CONTROL",
+            "SETFCAP",
+            "MAC_OVERRIDE",
+            "MAC_ADMIN",
+            "SYSLOG",
+            "WAKE_ALARM",
+            "BLOCK_SUSPEND",
+            "AUDIT_READ",
+            "PERFMON",
+            "BPF",
+            "CHECKPOINT_RESTORE",
+        ]
+    )
+}
+# Folders that a working directory must not open to the pod's writes as a whole.
+_SYSTEM_FOLDERS = frozenset(
+    [
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/home",
+        "/lib",
+        "/lib64",
+        "/media",
+        "/mnt",
+        "/opt",
+        "/proc",
+        "/root",
+        "/run",
+        "/sbin",
+        "/srv",
+        "/sys",
+        "/tmp",
+        "/usr",
+        "/usr/local",
+        "/var",
+        "/var/tmp",
+        "/var/lib",
+        "/workspace",
+    ]
+)
+
+
+class CannotStart(TrainyardError):
+    """The container's specification can never be started; the text says how to fix it."""
+
+
+def start_request(
+    pod: Mapping[str, Any],
+    container: Mapping[str, Any],
+    *,
+    objects: Objects,
+    settings: NodeSettings,
+    volumes: Volumes,
+    addresses: Addresses,
+    pod_folder: str,
+    hosts: tuple[str, str],
+    isolation: str,
+    warn: Warn,
+) -> dict[str, Any]:
+    """The arguments of the shim's ``start``; raises NotReady or CannotStart.
+
+    ``hosts`` are the files for /etc/hosts and /etc/resolv.conf.
+    """
+    env = container_environment(pod, container, addresses, objects, settings)
+    argv = _argv(container, env)
+    home = _home_folder(pod, settings)
+    cwd = os.path.join(home, container.get("workingDir") or home)
+    binds = [*volumes.binds(container, env)]
+    request: dict[str, Any] = {
+        "argv": argv,
+        "env": env,
+        "cwd": cwd,
+        **_security(pod, container, isolation, warn),
+    }
+    if isolation == "plain":
+        _plain_checks(binds, cwd, warn)
+        request["root"] = {}
+        return request
+    own = [
+        Bind("/etc/hosts", hosts[0], True),
+        Bind("/etc/resolv.conf", hosts[1], True),
+        *_temporary(pod_folder, [home, cwd, settings.state_dir], settings),
+        *_persistent([home, cwd]),
+    ]
+    message_path = container.get("terminationMessagePath", "/dev/termination-log")
+    own.append(Bind(message_path, termination_file(pod_folder, container["name"])))
+    context = container.get("securityContext", {})
+    request["root"] = {
+        "binds": _merge(own, binds),
+        "devices": _devices(container, settings),
+        "readOnly": bool(context.get("readOnlyRootFilesystem")),
+        "privileged": request["privileged"],
+        "work": cwd,
+    }
+    return request
+
+
+def termination_file(pod_folder: str, container: str) -> str:
+    """The host's file behind a container's terminationMessagePath; made empty here."""
+    path = os.path.join(pod_folder, container, "termination-log")
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w"):
+        pass
+    os.chmod(path, 0o666)
+    return path
+
+
+def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+    argv = [*container.get("command", ()), *container.get("args", ())]
+    if not argv:
+        raise CannotStart(
+            f"container {container['name']!r} has neither command nor args, and images are not "
+            "pulled on this machine, so there is nothing to run: set command or args"
+        )
+    return [expand(str(word), env) for word in argv]
+
+
+def _home_folder(pod: Mapping[str, Any], settings: NodeSettings) -> str:
+    annotated = pod["metadata"].get("annotations", {}).get(WORKING_DIR, "")
+    return str(annotated or settings.working_dir or "/")
+
+
+def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> list[Bind]:
+    """A /tmp of the pod's own, unless something that it needs lies beneath the host's."""
+    needed = [*folders, settings.python_prefix, settings.environment.get("VIRTUAL_ENV", "")]
+    needed += [folder for _, folder in settings.images]
+    if any(os.path.realpath(path).startswith("/tmp/") for path in needed if path):
+        return []
+    path = os.path.join(pod_folder, "tmp")
+    os.makedirs(path, exist_ok=True)
+    os.chmod(path, 0o1777)
+    return [Bind("/tmp", path)]
+
+
+def _persistent(folders: list[str]) -> list[Bind]:
+    """The working folders that exist on the host: what is written there stays."""
+    chosen = {os.path.realpath(folder) for folder in folders}
+    return [
+        Bind(folder, folder)
+        for folder in sorted(chosen)
+        if os.path.isdir(folder) and folder not in _SYSTEM_FOLDERS
+    ]
+
+
+def _merge(own: list[Bind], volumes: list[Bind]) -> list[Bind]:
+    """A volume at one of our places (the termination log, /tmp) wins."""
+    taken = {bind.target.rstrip("/") for bind in volumes}
+    return [bind for bind in own if bind.target not in taken] + volumes
+
+
+def _devices(container: Mapping[str, Any], settings: NodeSettings) -> list[str]:
+    devices = ["/dev/infiniband"] if os.path.isdir("/dev/infiniband") else []
+    if container.get("securityContext", {}).get("privileged"):
+        devices += ["/dev/fuse", "/dev/net/tun"]
+    return devices
+
+
+def _security(
+    pod: Mapping[str, Any], container: Mapping[str, Any], isolation: str, warn: Warn
+) -> dict[str, Any]:
+    shared = pod["spec"].get("securityContext", {})
+    own = container.get("securityContext", {})
+    user = own.get("runAsUser", shared.get("runAsUser"))
+    group = own.get("runAsGroup", shared.get("runAsGroup"))
+    groups = [*shared.get("supplementalGroups", ())]
+    if (fs_group := shared.get("fsGroup")) is not None:
+        groups.append(fs_group)
+    result: dict[str, Any] = {"privileged": bool(own.get("privileged"))}
+    if os.geteuid() == 0 and isolation != "rootless":
+        if user is not None and group is None:
+            group = user
+        result |= {"user": user, "group": group, "groups": groups}
+    elif user not in (None, os.geteuid()) or group not in (None, os.getegid()) or groups:
+        warn(
+            "SecurityContextIgnored",
+            f"container {container['name']!r} runs as user {os.geteuid()}: runAsUser, runAsGroup "
+            "and fsGroup need root",
+        )
+    if isolation == "plain" and own.get("readOnlyRootFilesystem"):
+        warn("SecurityContextIgnored", "readOnlyRootFilesystem needs namespaces")
+    added = own.get("capabilities", {}).get("add", ())
+    names = [str(name).removeprefix("CAP_") for name in added]
+    if "ALL" in names:
+        result["capabilities"] = (1 << len(_CAPABILITIES)) - 1
+    else:
+        result["capabilities"] = sum(1 << _CAPABILITIES.get(name, 63) for name in set(names))
+    return result
+
+
+def _plain_checks(binds: list[Bind], cwd: str, warn: Warn) -> None:
+    """Without namespaces a mount path only works where it is the folder itself."""
+    wrong = [bind for bind in binds if os.path.realpath(bind.target) != bind.source]
+    if wrong:
+        places = ", ".join(bind.target for bind in wrong)
+        warn(
+            "VolumeNotMounted",
+            f"namespaces are not permitted here, so volumes cannot be mounted at {places}; "
+            "use paths of the host, or run as root",
+        )
+    if not os.path.isdir(cwd):
+        raise CannotStart(
+            f"working directory {cwd} does not exist, and without namespaces it cannot be made "
+            "for the pod alone: create it, or leave workingDir out"
+        )

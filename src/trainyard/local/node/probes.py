@@ -1,0 +1,174 @@
+"""Probes and lifecycle hooks: exec, httpGet and tcpSocket against a container."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
+
+from trainyard.api.errors import TrainyardError
+from trainyard.local.node.client import ShimClient
+from trainyard.local.node.execs import run_command
+from trainyard.local.node.status import Run
+
+Verdict = Callable[[Run, str, str], None]
+_HOOK_SECONDS = 600.0
+
+
+class Prober:
+    """The probes of one pod; ``verdict(run, outcome, message)`` hears of changes."""
+
+    def __init__(self, shim: ShimClient, verdict: Verdict) -> None:
+        self._shim = shim
+        self._verdict = verdict
+        self._tasks: dict[str, list[asyncio.Task[None]]] = {}
+        self._others: set[asyncio.Task[None]] = set()
+
+    def start(self, pod: str, address: str, run: Run) -> None:
+        """Begin probing a container that has just started."""
+        self.stop(run.name)
+        self._tasks[run.name] = [
+            asyncio.create_task(self._probe(pod, address, run, kind, spec))
+            for kind in ("startup", "readiness", "liveness")
+            if (spec := run.spec.get(f"{kind}Probe"))
+        ]
+
+    def stop(self, container: str) -> None:
+        for task in self._tasks.pop(container, ()):
+            task.cancel()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something else that belongs to the pod's life."""
+        task = asyncio.create_task(work)
+        self._others.add(task)
+        task.add_done_callback(self._others.discard)
+
+    async def close(self) -> None:
+        """Cancel everything and wait until it has ended."""
+        tasks = [task for group in self._tasks.values() for task in group] + [*self._others]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _probe(
+        self, pod: str, address: str, run: Run, kind: str, spec: Mapping[str, Any]
+    ) -> None:
+        period = float(spec.get("periodSeconds", 10))
+        needed = int(spec.get("successThreshold", 1))
+        allowed = int(spec.get("failureThreshold", 3))
+        successes = failures = 0
+        await asyncio.sleep(float(spec.get("initialDelaySeconds", 0)))
+        while True:
+            if kind == "startup" or run.started:
+                problem = await check(self._shim, pod, address, run, spec)
+                successes = 0 if problem else successes + 1
+                failures = failures + 1 if problem else 0
+                text = f"{kind.capitalize()} probe failed: {problem}" if problem else ""
+                if kind == "readiness":
+                    if successes >= needed and not run.ready:
+                        self._verdict(run, "ready", "")
+                    elif failures >= allowed and run.ready:
+                        self._verdict(run, "unready", text)
+                elif failures >= allowed:
+                    self.spawn(self._fail(run, text))
+                    return
+                elif kind == "startup" and successes >= needed:
+                    self._verdict(run, "started", "")
+                    return
+            await asyncio.sleep(min(period, 0.2) if not run.started else period)
+
+    async def _fail(self, run: Run, text: str) -> None:
+        self._verdict(run, "failed", text)
+
+
+async def check(shim: ShimClient, pod: str, address: str, run: Run, spec: Mapping[str, Any]) -> str:
+    """One probe; returns what is wrong, or "" when all is well."""
+    seconds = float(spec.get("timeoutSeconds", 1))
+    try:
+        async with asyncio.timeout(seconds):
+            return await _act(shim, pod, address, run, spec)
+    except TimeoutError:
+        return f"no answer within {seconds:g}s"
+    except (TrainyardError, OSError) as error:
+        return str(error)
+
+
+async def run_hook(
+    shim: ShimClient, pod: str, address: str, run: Run, hook: Mapping[str, Any]
+) -> str:
+    """A postStart or preStop hook; returns what went wrong."""
+    try:
+        async with asyncio.timeout(_HOOK_SECONDS):
+            if "sleep" in hook:
+                await asyncio.sleep(float(hook["sleep"]["seconds"]))
+                return ""
+            return await _act(shim, pod, address, run, hook)
+    except (TrainyardError, OSError, TimeoutError) as error:
+        return str(error) or "took too long"
+
+
+async def _act(
+    shim: ShimClient, pod: str, address: str, run: Run, action: Mapping[str, Any]
+) -> str:
+    if "exec" in action:
+        command = action["exec"]["command"]
+        code, output = await run_command(shim, pod, run.name, command)
+        tail = output[-500:].decode(errors="replace").strip()
+        return f"{' '.join(command)} ended with {code}: {tail}" if code else ""
+    if "httpGet" in action:
+        return await _http_get(shim, pod, address, run, action["httpGet"])
+    if "tcpSocket" in action:
+        port = named_port(run.spec, action["tcpSocket"]["port"])
+        connection = await open_connection(
+            shim, pod, action["tcpSocket"].get("host") or address, port
+        )
+        connection.close()
+        return ""
+    return f"unsupported action {', '.join(action)}"
+
+
+async def _http_get(
+    shim: ShimClient, pod: str, address: str, run: Run, spec: Mapping[str, Any]
+) -> str:
+    port = named_port(run.spec, spec["port"])
+    path = spec.get("path") or "/"
+    connection = await open_connection(shim, pod, spec.get("host") or address, port)
+    loop = asyncio.get_running_loop()
+    lines = [f"GET {path} HTTP/1.1", f"Host: {address}:{port}", "Connection: close"]
+    lines += [f"{h['name']}: {h['value']}" for h in spec.get("httpHeaders", ())]
+    with contextlib.closing(connection):
+        await loop.sock_sendall(connection, "\r\n".join([*lines, "", ""]).encode())
+        answer = b""
+        while b"\r\n" not in answer:
+            data = await loop.sock_recv(connection, 4096)
+            if not data:
+                break
+            answer += data
+    first = answer.partition(b"\r\n")[0].decode("latin-1").split(" ")
+    code = int(first[1]) if len(first) > 1 and first[1].isdigit() else 0
+    return "" if 200 <= code < 400 else f"HTTP probe failed with statuscode: {code}"
+
+
+def named_port(container: Mapping[str, Any], port: int | str) -> int:
+    """A port number, or the number of the container's port of that name."""
+    if isinstance(port, int) or port.isdigit():
+        return int(port)
+    for entry in container.get("ports", ()):
+        if entry.get("name") == port:
+            return int(entry["containerPort"])
+    raise TrainyardError(f"container {container['name']!r} has no port named {port!r}")
+
+
+async def open_connection(shim: ShimClient, pod: str, address: str, port: int) -> socket.socket:
+    """A connection to ``address:port`` made from inside the pod's network."""
+    answer = await shim.request("socket", pod=pod)
+    connection = socket.socket(fileno=answer["descriptors"][0])
+    connection.setblocking(False)
+    try:
+        await asyncio.get_running_loop().sock_connect(connection, (address, port))
+    except BaseException:
+        connection.close()
+        raise
+    return connection

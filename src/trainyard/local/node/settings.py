@@ -1,0 +1,32 @@
+"""What the node agent is told by whoever composes the cluster."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """All durations in seconds. ``state_dir`` is the folder the shim was started with."""
+
+    node_name: str
+    state_dir: str
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """Variables of who started the cluster: what a container without an image mapping runs in."""
+    images: tuple[tuple[str, str], ...] = ()
+    """(image pattern as of fnmatch, virtual environment folder); the first match counts."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Claim name, or namespace/claim, to the folder that stands for it."""
+    working_dir: str = ""
+    """Where containers run whose pod does not say: neither workingDir nor the annotation."""
+    python_prefix: str = sys.prefix
+    host_ip: str = "127.0.0.1"
+    restart_delay: float = 1.0
+    restart_delay_limit: float = 300.0
+    deadline_grace: float = 0.5
+    """How long a pod may go on after its activeDeadlineSeconds, which SIGTERM has announced."""
+    gpus: tuple[str, ...] = ()
+    """UUIDs or indexes of the machine's GPUs; pretended devices are none."""

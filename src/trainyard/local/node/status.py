@@ -1,0 +1,172 @@
+"""A pod's status, computed from what its containers have been through. Pure."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Status = dict[str, Any]
+
+
+def rfc3339(nanoseconds: int) -> str:
+    """UTC with microseconds: restarts of peers are ordered by these times."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return f"{moment}.{rest // 1000:06d}Z"
+
+
+@dataclass(slots=True)
+class Run:
+    """One container of a pod, through all its restarts. Times are Unix nanoseconds."""
+
+    spec: Mapping[str, Any]
+    init: bool = False
+    attempt: int = 0
+    phase: str = "waiting"  # waiting, starting, running or terminated
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    signal: int = 0
+    started_at: int = 0
+    finished_at: int = 0
+    previous: Status = field(default_factory=dict)
+    started: bool = False
+    ready: bool = False
+    retry_at: float = 0.0
+    delay: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return str(self.spec["name"])
+
+    @property
+    def sidecar(self) -> bool:
+        """An init container that keeps running beside the others."""
+        return self.init and self.spec.get("restartPolicy") == "Always"
+
+    @property
+    def succeeded(self) -> bool:
+        return self.phase == "terminated" and self.code == 0
+
+    @property
+    def active(self) -> bool:
+        return self.phase in ("starting", "running")
+
+    def state(self) -> Status:
+        if self.phase == "running":
+            return {"running": {"startedAt": rfc3339(self.started_at)}}
+        if self.phase == "terminated":
+            return {"terminated": self.termination()}
+        waiting = {"reason": self.reason or "ContainerCreating"}
+        if self.message:
+            waiting["message"] = self.message
+        return {"waiting": waiting}
+
+    def termination(self) -> Status:
+        default = "Completed" if self.code == 0 else "Error"
+        result: Status = {"exitCode": self.code, "reason": self.reason or default}
+        if self.signal:
+            result["signal"] = self.signal
+        if self.message:
+            result["message"] = self.message
+        if self.started_at:
+            result["startedAt"] = rfc3339(self.started_at)
+        result["finishedAt"] = rfc3339(self.finished_at)
+        result["containerID"] = f"trainyard://{self.name}-{self.attempt}"
+        return result
+
+    def describe(self) -> Status:
+        image = self.spec.get("image", "")
+        return {
+            "name": self.name,
+            "state": self.state(),
+            "lastState": {"terminated": self.previous} if self.previous else {},
+            "ready": self.ready,
+            "restartCount": self.attempt,
+            "image": image,
+            "imageID": image,
+            "containerID": f"trainyard://{self.name}-{self.attempt}",
+            "started": self.started,
+        }
+
+
+def is_initialized(runs: Sequence[Run]) -> bool:
+    return all(run.started if run.sidecar else run.succeeded for run in runs if run.init)
+
+
+def phase_of(runs: Sequence[Run], restart_policy: str) -> str:
+    """The pod's phase; sidecars do not count."""
+    mains = [run for run in runs if not run.init]
+    failed_init = [r for r in runs if r.init and not r.sidecar and r.phase == "terminated"]
+    if restart_policy == "Never" and any(run.code for run in failed_init):
+        return "Failed"
+    if all(run.phase == "terminated" for run in mains):
+        if restart_policy == "Always":
+            return "Running"
+        if all(run.code == 0 for run in mains):
+            return "Succeeded"
+        return "Failed" if restart_policy == "Never" else "Running"
+    if any(run.phase in ("running", "terminated") or run.attempt for run in mains):
+        return "Running"
+    return "Pending"
+
+
+def conditions(
+    runs: Sequence[Run], phase: str, now: int, previous: Sequence[Status]
+) -> list[Status]:
+    """Ready, ContainersReady and Initialized, with those that others maintain kept."""
+    mains = [run for run in runs if not run.init]
+    over = phase in ("Succeeded", "Failed")
+    ready = not over and bool(mains) and all(run.ready for run in mains)
+    reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
+    wanted = [
+        ("Initialized", is_initialized(runs) or phase == "Succeeded", "ContainersNotInitialized"),
+        ("ContainersReady", ready, reason),
+        ("Ready", ready, reason),
+    ]
+    old = {condition["type"]: condition for condition in previous}
+    result = [c for c in previous if c["type"] not in {kind for kind, _, _ in wanted}]
+    for kind, holds, why in wanted:
+        status = "True" if holds else "False"
+        condition = {"type": kind, "status": status, "lastTransitionTime": rfc3339(now)}
+        if not holds:
+            condition["reason"] = why
+        if old.get(kind, {}).get("status") == status:
+            condition["lastTransitionTime"] = old[kind]["lastTransitionTime"]
+        result.append(condition)
+    return result
+
+
+def pod_status(
+    runs: Sequence[Run],
+    *,
+    old: Status,
+    phase: str,
+    reason: str,
+    message: str,
+    addresses: tuple[str, str],
+    start_time: int,
+    now: int,
+) -> Status:
+    """The whole status; fields that the node does not own come from ``old``."""
+    address, host = addresses
+    result = {
+        **{key: value for key, value in old.items() if key not in ("reason", "message")},
+        "phase": phase,
+        "conditions": conditions(runs, phase, now, old.get("conditions", ())),
+        "hostIP": host,
+        "hostIPs": [{"ip": host}],
+        "startTime": old.get("startTime") or rfc3339(start_time),
+        "containerStatuses": [run.describe() for run in runs if not run.init],
+    }
+    if address:
+        result |= {"podIP": address, "podIPs": [{"ip": address}]}
+    if any(run.init for run in runs):
+        result["initContainerStatuses"] = [run.describe() for run in runs if run.init]
+    if reason:
+        result["reason"] = reason
+    if message:
+        result["message"] = message
+    return result

@@ -1,0 +1,249 @@
+"""A pod's volumes as host folders, and where its containers mount them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from trainyard.api import quantity
+from trainyard.local.node.expansion import expand
+from trainyard.local.node.fields import (
+    Addresses,
+    NotReady,
+    Objects,
+    config_map_data,
+    field_value,
+    resource_value,
+    secret_data,
+)
+from trainyard.local.node.rootfs import Bind
+from trainyard.local.node.settings import NodeSettings
+
+Warn = Callable[[str, str], None]
+_DEFAULT_MODE = 0o644
+
+
+class Source(NamedTuple):
+    """One volume: a path of the host, read-only for all or not."""
+
+    path: str
+    read_only: bool = False
+
+
+class File(NamedTuple):
+    path: str
+    data: bytes
+    mode: int
+
+
+@dataclass(slots=True)
+class Volumes:
+    """Makes the volumes of one pod. ``folder`` is the pod's own; ``warn(reason, text)``."""
+
+    pod: Mapping[str, Any]
+    folder: str
+    objects: Objects
+    settings: NodeSettings
+    addresses: Addresses
+    warn: Warn
+    sources: dict[str, Source] = field(default_factory=dict)
+    in_memory: list[tuple[str, int]] = field(default_factory=list)
+    """Folders that the shim has to put a tmpfs on, with its size in bytes (0: no limit)."""
+
+    def prepare(self) -> None:
+        """Make every volume; raises NotReady while something that one refers to is missing."""
+        for volume in self.pod["spec"].get("volumes", ()):
+            if volume["name"] not in self.sources:
+                self.sources[volume["name"]] = self._make(volume)
+
+    def binds(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[Bind]:
+        """What to mount for ``container``; makes the folders of its subPaths."""
+        binds = []
+        for mount in container.get("volumeMounts", ()):
+            source = self.sources.get(mount["name"])
+            if source is None:
+                text = f"container {container['name']} mounts volume {mount['name']!r}, which is "
+                raise NotReady("CreateContainerConfigError", text + "not in spec.volumes")
+            read_only = bool(mount.get("readOnly")) or source.read_only
+            inner = mount.get("subPath") or expand(mount.get("subPathExpr", ""), env)
+            target = os.path.join("/", mount["mountPath"])
+            path = source.path
+            if inner:
+                path = _inside(source.path, inner, mount["name"])
+                if not os.path.lexists(path):
+                    os.makedirs(path, exist_ok=True)
+            binds.append(Bind(target, path, read_only))
+        return binds
+
+    def remove(self) -> None:
+        """Delete what belongs to the pod alone."""
+        for name in ("volumes", "tmp"):
+            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+
+    def _make(self, volume: Mapping[str, Any]) -> Source:
+        for kind, make in (
+            ("emptyDir", self._empty_dir),
+            ("configMap", self._config_map),
+            ("secret", self._secret),
+            ("downwardAPI", self._downward),
+            ("projected", self._projected),
+            ("hostPath", self._host_path),
+            ("persistentVolumeClaim", self._claim),
+        ):
+            if kind in volume:
+                return make(volume["name"], volume[kind] or {})
+        kinds = ", ".join(key for key in volume if key != "name") or "no source"
+        self.warn(
+            "UnsupportedVolume",
+            f"volume {volume['name']!r} ({kinds}) cannot be had on this machine; an empty folder "
+            "is mounted instead: use a persistentVolumeClaim and --volume, or a hostPath",
+        )
+        return self._empty_dir(volume["name"], {})
+
+    def _own_folder(self, name: str) -> str:
+        path = os.path.join(self.folder, "volumes", name)
+        os.makedirs(path, exist_ok=True)
+        return path
+
+    def _empty_dir(self, name: str, spec: Mapping[str, Any]) -> Source:
+        limit = spec.get("sizeLimit")
+        path = self._own_folder(name)
+        os.chmod(path, 0o777)
+        if spec.get("medium") == "Memory":
+            self.in_memory.append((path, quantity.parse_int(limit) if limit else 0))
+        return Source(path)
+
+    def _config_map(self, name: str, spec: Mapping[str, Any]) -> Source:
+        return self._write(name, self._keyed("ConfigMap", spec, spec["name"], config_map_data))
+
+    def _secret(self, name: str, spec: Mapping[str, Any]) -> Source:
+        return self._write(name, self._keyed("Secret", spec, spec["secretName"], secret_data))
+
+    def _downward(self, name: str, spec: Mapping[str, Any]) -> Source:
+        return self._write(name, self._downward_files(spec))
+
+    def _projected(self, name: str, spec: Mapping[str, Any]) -> Source:
+        files: list[File] = []
+        mode = {"defaultMode": spec.get("defaultMode", _DEFAULT_MODE)}
+        for source in spec.get("sources", ()):
+            if (part := source.get("configMap")) is not None:
+                files += self._keyed("ConfigMap", {**mode, **part}, part["name"], config_map_data)
+            elif (part := source.get("secret")) is not None:
+                files += self._keyed("Secret", {**mode, **part}, part["name"], secret_data)
+            elif (part := source.get("downwardAPI")) is not None:
+                files += self._downward_files({**mode, **part})
+            else:
+                self.warn(
+                    "UnsupportedVolume",
+                    f"volume {name!r}: source {', '.join(source)} has no counterpart here",
+                )
+        return self._write(name, files)
+
+    def _host_path(self, name: str, spec: Mapping[str, Any]) -> Source:
+        path, kind = spec["path"], spec.get("type", "")
+        if kind == "DirectoryOrCreate":
+            os.makedirs(path, exist_ok=True)
+        elif kind == "FileOrCreate" and not os.path.exists(path):
+            with contextlib.suppress(FileExistsError), open(path, "x"):
+                pass
+        if not os.path.exists(path):
+            raise NotReady("FailedMount", f"volume {name!r}: hostPath {path} does not exist")
+        return Source(path)
+
+    def _claim(self, name: str, spec: Mapping[str, Any]) -> Source:
+        namespace, claim = self.pod["metadata"]["namespace"], spec["claimName"]
+        read_only = bool(spec.get("readOnly"))
+        mapping = self.settings.volumes
+        folder = mapping.get(f"{namespace}/{claim}", mapping.get(claim, ""))
+        if folder:
+            if not os.path.isdir(folder):
+                raise NotReady(
+                    "FailedMount",
+                    f"claim {claim!r} stands for {folder}, which is not a folder: create it, or "
+                    f"name another with --volume {claim}=DIR",
+                )
+            return Source(os.path.abspath(folder), read_only=read_only)
+        path = os.path.join(self.settings.state_dir, "volumes", namespace, claim)
+        os.makedirs(path, exist_ok=True)
+        if not os.listdir(path):
+            self.warn(
+                "EmptyClaim",
+                f"claim {claim!r} is not mapped to a folder and is empty; it is kept in {path}. "
+                f"To use your data: --volume {claim}=DIR",
+            )
+        return Source(path, read_only=read_only)
+
+    def _keyed(
+        self,
+        what: str,
+        spec: Mapping[str, Any],
+        object_name: str,
+        read: Callable[[Objects, str, str], dict[str, bytes] | None],
+    ) -> list[File]:
+        namespace = self.pod["metadata"]["namespace"]
+        data = read(self.objects, namespace, object_name)
+        if data is None:
+            if spec.get("optional"):
+                return []
+            text = f"{what} {namespace}/{object_name}, which a volume needs, does not exist"
+            raise NotReady("FailedMount", text)
+        default = spec.get("defaultMode", _DEFAULT_MODE)
+        if "items" not in spec:
+            return [File(key, value, default) for key, value in sorted(data.items())]
+        files = []
+        for item in spec["items"]:
+            if item["key"] in data:
+                files.append(File(item["path"], data[item["key"]], item.get("mode", default)))
+            elif not spec.get("optional"):
+                text = f"{what} {namespace}/{object_name} has no key {item['key']!r}"
+                raise NotReady("FailedMount", text)
+        return files
+
+    def _downward_files(self, spec: Mapping[str, Any]) -> list[File]:
+        files = []
+        for item in spec.get("items", ()):
+            mode = item.get("mode", spec.get("defaultMode", _DEFAULT_MODE))
+            if "fieldRef" in item:
+                text = field_value(self.pod, item["fieldRef"]["fieldPath"], self.addresses)
+            else:
+                reference = item["resourceFieldRef"]
+                container = next(
+                    c
+                    for c in (
+                        *self.pod["spec"]["containers"],
+                        *self.pod["spec"].get("initContainers", ()),
+                    )
+                    if c["name"] == reference.get("containerName")
+                )
+                text = resource_value(container, reference)
+            files.append(File(item["path"], text.encode(), mode))
+        return files
+
+    def _write(self, name: str, files: Iterable[File]) -> Source:
+        folder = self._own_folder(name)
+        group = self.pod["spec"].get("securityContext", {}).get("fsGroup")
+        for file in files:
+            path = _inside(folder, file.path, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path)
+            fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
+            with os.fdopen(fd, "wb") as target:
+                target.write(file.data)
+            if group is not None:
+                with contextlib.suppress(PermissionError):
+                    os.chown(path, -1, group)
+            os.chmod(path, file.mode | (0o040 if group is not None else 0))
+        return Source(folder)
+
+
+def _inside(folder: str, relative: str, volume: str) -> str:
+    path = os.path.normpath(os.path.join(folder, relative))
+    if os.path.isabs(relative) or not (path + "/").startswith(folder.rstrip("/") + "/"):
+        text = f"volume {volume!r}: path {relative!r} leaves the volume"
+        raise NotReady("CreateContainerConfigError", text)
+    return path

@@ -1,0 +1,549 @@
+"""One pod on this node, from its binding to its end.
+
+The worker is level-triggered: each step looks at the pod as wanted and at its containers as they
+are, does what is due, and says when to look again. Containers' ends, changes of the pod and the
+results of probes only wake it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trainyard.api import names
+from trainyard.api.errors import TrainyardError
+from trainyard.kube.errors import NotFound
+from trainyard.local.node import launching, logs, status
+from trainyard.local.node.client import ShimClient, ShimError
+from trainyard.local.node.environment import host_name
+from trainyard.local.node.events import EventWriter
+from trainyard.local.node.fields import Addresses, NotReady
+from trainyard.local.node.hosts import Host, HostsFiles
+from trainyard.local.node.probes import Prober, run_hook
+from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.status import Run
+from trainyard.local.node.volumes import Volumes
+from trainyard.local.registry import Registry
+
+_log = logging.getLogger(__name__)
+_RETRY_SECONDS = 1.0
+_SIGTERM, _SIGKILL = 15, 9
+_LOST = "the container was lost with the node's shim process; its exit code is unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What all workers of a node share."""
+
+    registry: Registry
+    shim: ShimClient
+    settings: NodeSettings
+    hosts: HostsFiles
+    events: EventWriter
+
+    def folder(self, pod: dict[str, Any]) -> str:
+        """Where a pod's logs and own volumes are kept."""
+        metadata = pod["metadata"]
+        name = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
+        return os.path.join(self.settings.state_dir, "pods", name)
+
+
+class PodWorker:
+    """Runs one pod; ``run()`` returns when the pod object is gone."""
+
+    def __init__(self, node: Node, pod: dict[str, Any], known: dict[str, Any] | None) -> None:
+        """``known``: what the shim already has of this pod, after a restart of the agent."""
+        self._node = node
+        self.pod = pod
+        self._known = known
+        spec = pod["spec"]
+        self.runs = [Run(c, init=True) for c in spec.get("initContainers", ())]
+        self.runs += [Run(c) for c in spec["containers"]]
+        self._folder = node.folder(pod)
+        self._address = ""
+        self._wake = asyncio.Event()
+        self._gone = False
+        self._over = ""
+        self._reason = self._message = ""
+        self._stopping: asyncio.Task[None] | None = None
+        self._prober = Prober(node.shim, self._probed)
+        self._warned: set[tuple[str, str]] = set()
+        self._started_at = time.time_ns()
+        self._sandbox_delay = _RETRY_SECONDS
+        self._volumes: Volumes | None = None
+        self._recover(pod.get("status", {}))
+
+    # -- news ---------------------------------------------------------------------------------
+
+    @property
+    def uid(self) -> str:
+        return str(self.pod["metadata"]["uid"])
+
+    def pod_changed(self, pod: dict[str, Any]) -> None:
+        self.pod = pod
+        self._wake.set()
+
+    def pod_gone(self) -> None:
+        self._gone = True
+        self._wake.set()
+
+    def is_over(self, container: str) -> bool:
+        """Whether a container will write nothing more to the log of its current run."""
+        return self._gone or not any(r.active for r in self.runs if r.name == container)
+
+    def log_path(self, container: str, attempt: int) -> str:
+        return os.path.join(self._folder, container, f"{attempt}.log")
+
+    def container_event(self, event: dict[str, Any]) -> None:
+        """``started`` or ``exited`` from the shim."""
+        run = next((r for r in self.runs if r.name == event["name"]), None)
+        if run is None or run.attempt != event["attempt"] or run.phase == "terminated":
+            return
+        if event["state"] == "exited":
+            self._exited(run, event)
+        elif event["state"] == "running" and run.phase != "running":
+            self._started(run, event)
+        self._wake.set()
+
+    def _started(self, run: Run, event: dict[str, Any]) -> None:
+        run.phase, run.reason, run.message = "running", "", ""
+        run.started_at = event["startedAt"]
+        run.started = "startupProbe" not in run.spec
+        run.ready = run.started and "readinessProbe" not in run.spec
+        self._event("Normal", "Started", f"Started container {run.name}")
+        if self._over:
+            return
+        self._prober.start(self.uid, self._address, run)
+        if hook := run.spec.get("lifecycle", {}).get("postStart"):
+            self._prober.spawn(self._post_start(run, hook))
+
+    def _exited(self, run: Run, event: dict[str, Any]) -> None:
+        run.phase, run.ready, run.started = "terminated", False, False
+        run.code = event["code"] if event["code"] is not None else 255
+        run.signal = event["signal"]
+        run.started_at, run.finished_at = event["startedAt"], event["finishedAt"]
+        run.reason, run.message = self._termination(run, event)
+        self._prober.stop(run.name)
+
+    def _termination(self, run: Run, event: dict[str, Any]) -> tuple[str, str]:
+        if event["error"]:
+            self._event("Warning", "Failed", f"container {run.name}: {event['error']}")
+            return "ContainerCannotRun", event["error"]
+        reason = "OOMKilled" if event.get("oom") else ""
+        path = os.path.join(self._folder, run.name, "termination-log")
+        with contextlib.suppress(OSError), open(path, errors="replace") as file:
+            if text := file.read(4096):
+                return reason, text
+        policy = run.spec.get("terminationMessagePolicy", "File")
+        if run.code and policy == "FallbackToLogsOnError":
+            return reason, logs.last_lines(self.log_path(run.name, run.attempt))
+        return reason, ""
+
+    def _probed(self, run: Run, outcome: str, message: str) -> None:
+        """A probe's verdict: ``started``, ``ready``, ``unready`` or ``failed``."""
+        if outcome == "started":
+            run.started = True
+            run.ready = "readinessProbe" not in run.spec
+        elif outcome in ("ready", "unready"):
+            run.ready = outcome == "ready"
+        if message:
+            self._event("Warning", "Unhealthy", message)
+        if outcome == "failed":
+            text = f"Container {run.name} failed a probe, will be restarted"
+            self._event("Normal", "Killing", text)
+            self._prober.spawn(self._stop_container(run, self._grace_seconds()))
+        self._wake.set()
+
+    # -- the loop -----------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        try:
+            while not self._gone:
+                self._wake.clear()
+                try:
+                    delay = await self._step()
+                    await self._publish()
+                    if self._over and self._is_deleted():
+                        await self._remove()
+                        return
+                except (TrainyardError, OSError) as error:
+                    self._warn("NodeError", f"{error}")
+                    delay = _RETRY_SECONDS
+                if not self._wake.is_set():
+                    with contextlib.suppress(TimeoutError):
+                        await asyncio.wait_for(self._wake.wait(), delay)
+        finally:
+            await self._prober.close()
+            if self._stopping is not None:
+                self._stopping.cancel()
+        await self._clean_up()
+
+    async def _step(self) -> float | None:
+        """Do what is due; returns the seconds after which to look again at the latest."""
+        if self._over:
+            return None
+        if self._should_stop():
+            if not any(run.active for run in self.runs):
+                await self._finish("Failed" if self._reason or not self._all_ok() else "Succeeded")
+            elif self._stopping is None:
+                self._stopping = asyncio.create_task(self._stop_all())
+            return self._deadline_in()
+        if not self._address:
+            await self._make_sandbox()
+        delay = await self._run_containers()
+        phase = status.phase_of(self.runs, self._restart_policy())
+        if phase in ("Succeeded", "Failed"):
+            if any(run.active for run in self.runs):
+                if self._stopping is None:
+                    self._stopping = asyncio.create_task(self._stop_all())
+                return None
+            await self._finish(phase)
+            return None
+        due = [seconds for seconds in (delay, self._deadline_in()) if seconds is not None]
+        return min(due, default=None)
+
+    def _all_ok(self) -> bool:
+        return all(run.succeeded for run in self.runs if not run.sidecar)
+
+    def _is_deleted(self) -> bool:
+        return bool(self.pod["metadata"].get("deletionTimestamp"))
+
+    def _restart_policy(self) -> str:
+        return str(self.pod["spec"].get("restartPolicy", "Always"))
+
+    def _grace_seconds(self) -> float:
+        metadata, spec = self.pod["metadata"], self.pod["spec"]
+        if self._reason == "DeadlineExceeded":
+            return self._node.settings.deadline_grace
+        wanted = metadata.get("deletionGracePeriodSeconds")
+        return float(spec.get("terminationGracePeriodSeconds", 30) if wanted is None else wanted)
+
+    def _deadline_in(self) -> float | None:
+        limit: float | None = self.pod["spec"].get("activeDeadlineSeconds")
+        if limit is None or self._reason:
+            return None
+        return max(0.0, limit - (time.time_ns() - self._started_at) / 1e9)
+
+    def _should_stop(self) -> bool:
+        left = self._deadline_in()
+        if left is not None and left <= 0:
+            self._reason = "DeadlineExceeded"
+            self._message = "Pod was active on the node longer than the specified deadline"
+        return bool(self._reason) or self._is_deleted()
+
+    # -- starting -----------------------------------------------------------------------------
+
+    async def _make_sandbox(self) -> None:
+        pod, node = self.pod, self._node
+        os.makedirs(self._folder, exist_ok=True)
+        wanted = ""
+        if node.shim.isolation == "plain":
+            wanted = names.loopback_address(pod["metadata"]["name"])
+        answer = await node.shim.request(
+            "pod", pod=self.uid, hostname=host_name(pod), address=wanted
+        )
+        self._address = answer["address"]
+        metadata = pod["metadata"]
+        subdomain = pod["spec"].get("subdomain", "")
+        host = Host(metadata["namespace"], subdomain, host_name(pod), self._address)
+        node.hosts.set_pod(self.uid, host)
+
+    def _volumes_of_pod(self) -> Volumes:
+        if self._volumes is None:
+            self._volumes = Volumes(
+                self.pod,
+                self._folder,
+                self._node.registry,
+                self._node.settings,
+                self._addresses(),
+                self._warn,
+            )
+        return self._volumes
+
+    def _addresses(self) -> Addresses:
+        return Addresses(self._address, self._node.settings.host_ip)
+
+    async def _run_containers(self) -> float | None:
+        """Start and restart what is due, init containers one after the other."""
+        delays = []
+        for run in self.runs:
+            if not run.init:
+                break
+            if delay := await self._keep_running(run, init=True):
+                delays.append(delay)
+            if not (run.started if run.sidecar else run.succeeded):
+                return min(delays, default=None)
+        for run in self.runs:
+            delay = None if run.init else await self._keep_running(run, init=False)
+            if delay is not None:
+                delays.append(delay)
+        return min(delays, default=None)
+
+    async def _keep_running(self, run: Run, *, init: bool) -> float | None:
+        """Start the container if it is to run now; or how long until then."""
+        if run.active or (run.phase == "terminated" and not self._restarts(run, init=init)):
+            return None
+        now = time.monotonic()
+        if run.phase == "terminated":
+            self._prepare_restart(run, now)
+        if run.retry_at > now:
+            return run.retry_at - now
+        try:
+            await self._start(run)
+        except NotReady as error:
+            run.phase, run.reason, run.message = "waiting", error.reason, str(error)
+            self._warn(error.reason, str(error))
+            run.retry_at = now + _RETRY_SECONDS
+            return _RETRY_SECONDS
+        except launching.CannotStart as error:
+            self._refuse(run, str(error))
+        return None
+
+    def _restarts(self, run: Run, *, init: bool) -> bool:
+        policy = "Always" if run.sidecar else self._restart_policy()
+        if init and not run.sidecar and run.code == 0:
+            return False
+        return policy == "Always" or (policy == "OnFailure" and run.code != 0)
+
+    def _prepare_restart(self, run: Run, now: float) -> None:
+        settings = self._node.settings
+        lived = (run.finished_at - run.started_at) / 1e9
+        longest = settings.restart_delay_limit
+        run.delay = settings.restart_delay if lived > 600 or not run.delay else run.delay * 2
+        run.delay = min(run.delay, longest)
+        run.previous = run.termination()
+        run.retry_at = now + run.delay
+        run.attempt += 1
+        run.phase, run.reason = "waiting", "CrashLoopBackOff"
+        run.message = f"back-off {run.delay:.0f}s restarting failed container={run.name}"
+        self._event("Warning", "BackOff", run.message)
+
+    def _refuse(self, run: Run, message: str) -> None:
+        now = time.time_ns()
+        run.phase, run.reason, run.message = "terminated", "ContainerCannotRun", message
+        run.code, run.signal, run.started_at, run.finished_at = 128, 0, now, now
+        self._warn("Failed", message)
+        self._wake.set()
+
+    async def _start(self, run: Run) -> None:
+        node = self._node
+        volumes = self._volumes_of_pod()
+        volumes.prepare()
+        while volumes.in_memory:
+            path, size = volumes.in_memory.pop()
+            await node.shim.request("tmpfs", pod=self.uid, path=path, size=size)
+        metadata = self.pod["metadata"]
+        hosts = node.hosts.path(metadata["namespace"], self.pod["spec"].get("subdomain", ""))
+        request = launching.start_request(
+            self.pod,
+            run.spec,
+            objects=node.registry,
+            settings=node.settings,
+            volumes=volumes,
+            addresses=self._addresses(),
+            pod_folder=self._folder,
+            hosts=(hosts, node.hosts.resolver_path(metadata["namespace"])),
+            isolation=node.shim.isolation,
+            warn=self._warn,
+        )
+        run.phase, run.reason, run.message = "starting", "", ""
+        log = self.log_path(run.name, run.attempt)
+        try:
+            await node.shim.request(
+                "start", pod=self.uid, name=run.name, attempt=run.attempt, log=log, **request
+            )
+        except ShimError as error:
+            run.phase = "waiting"
+            raise NotReady("RunContainerError", str(error)) from None
+
+    async def _post_start(self, run: Run, hook: dict[str, Any]) -> None:
+        problem = await run_hook(self._node.shim, self.uid, self._address, run, hook)
+        if problem:
+            self._event("Warning", "FailedPostStartHook", problem)
+            await self._stop_container(run, self._grace_seconds())
+
+    # -- stopping -----------------------------------------------------------------------------
+
+    async def _stop_all(self) -> None:
+        """Main containers first, then sidecars, all within the pod's grace period."""
+        until = time.monotonic() + self._grace_seconds()
+        names_of = ", ".join(run.name for run in self.runs if run.active)
+        self._event("Normal", "Killing", f"Stopping container {names_of}")
+        for sidecars in (False, True):
+            async with asyncio.TaskGroup() as group:
+                for run in self.runs:
+                    if run.active and run.sidecar == sidecars:
+                        left = max(0.0, until - time.monotonic())
+                        group.create_task(self._stop_container(run, left))
+        self._stopping = None
+        self._wake.set()
+
+    async def _stop_container(self, run: Run, grace: float) -> None:
+        """preStop, SIGTERM, and SIGKILL after ``grace`` seconds, or at once where SIGTERM is
+        not caught: the first process of a container would only ignore it.
+        """
+        shim, until = self._node.shim, time.monotonic() + grace
+        self._prober.stop(run.name)
+        attempt = run.attempt
+        with contextlib.suppress(ShimError):
+            hook = run.spec.get("lifecycle", {}).get("preStop")
+            if hook and grace > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(grace):
+                        await run_hook(shim, self.uid, self._address, run, hook)
+            if grace > 0:
+                answer = await shim.request("signal", pod=self.uid, name=run.name, number=_SIGTERM)
+                if answer["caught"] or shim.isolation == "plain":
+                    await self._await_end(run, attempt, until)
+            if run.active and run.attempt == attempt:
+                await shim.request("kill", pod=self.uid, name=run.name)
+                await self._await_end(run, attempt, time.monotonic() + 10)
+
+    async def _await_end(self, run: Run, attempt: int, until: float) -> None:
+        while run.active and run.attempt == attempt and time.monotonic() < until:
+            # A shortened grace period (a second delete) counts at once.
+            if self._is_deleted() and self.pod["metadata"]["deletionGracePeriodSeconds"] == 0:
+                return
+            await asyncio.sleep(0.01)
+
+    async def _finish(self, phase: str) -> None:
+        self._over = phase
+        await self._release()
+
+    async def _release(self) -> None:
+        """Give back what a pod holds while it runs; its logs stay."""
+        self._node.hosts.remove_pod(self.uid)
+        with contextlib.suppress(ShimError):
+            await self._node.shim.request("remove", pod=self.uid)
+        if self._volumes is not None:
+            self._volumes.remove()
+        for run in self.runs:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(self._folder, run.name, "termination-log"))
+
+    async def _clean_up(self) -> None:
+        """The pod object is gone, perhaps by force: nothing of it may go on."""
+        if not self._over:
+            await self._release()
+
+    async def _remove(self) -> None:
+        metadata = self.pod["metadata"]
+        with contextlib.suppress(NotFound):
+            await self._node.registry.delete(
+                "pods",
+                metadata["namespace"],
+                metadata["name"],
+                grace_seconds=0,
+                uid=metadata["uid"],
+            )
+
+    # -- status -------------------------------------------------------------------------------
+
+    async def _publish(self) -> None:
+        if self._gone:
+            return
+        phase = self._over or status.phase_of(self.runs, self._restart_policy())
+        if not self._over and phase in ("Succeeded", "Failed"):
+            phase = "Running"  # something is still being stopped
+        now = time.time_ns()
+
+        def change(pod: dict[str, Any]) -> dict[str, Any] | None:
+            if pod["metadata"]["uid"] != self.uid:
+                return None
+            pod["status"] = status.pod_status(
+                self.runs,
+                old=pod.get("status", {}),
+                phase=phase,
+                reason=self._reason,
+                message=self._message,
+                addresses=(self._address, self._node.settings.host_ip),
+                start_time=self._started_at,
+                now=now,
+            )
+            return pod
+
+        metadata = self.pod["metadata"]
+        try:
+            await self._node.registry.update(
+                "pods", metadata["namespace"], metadata["name"], change, subresource="status"
+            )
+        except NotFound:
+            self._gone = True
+
+    def _event(self, kind: str, reason: str, message: str) -> None:
+        self._node.events.emit(self.pod, kind, reason, message)
+
+    def _warn(self, reason: str, message: str) -> None:
+        """A Warning event, once for each text."""
+        if (reason, message) not in self._warned:
+            self._warned.add((reason, message))
+            self._event("Warning", reason, message)
+
+    # -- after a restart of the agent -------------------------------------------------------------
+
+    def _recover(self, old: dict[str, Any]) -> None:
+        """Go on where an earlier agent stopped, from the pod's status and what the shim has."""
+        if not old.get("startTime"):
+            return
+        self._started_at = int(datetime.fromisoformat(old["startTime"]).timestamp() * 1e9)
+        if old.get("phase") in ("Succeeded", "Failed"):
+            self._over = old["phase"]
+        self._reason, self._message = old.get("reason", ""), old.get("message", "")
+        statuses = [*old.get("initContainerStatuses", ()), *old.get("containerStatuses", ())]
+        for run in self.runs:
+            if seen := next((s for s in statuses if s["name"] == run.name), None):
+                _restore(run, seen)
+        for found in (self._known or {}).get("containers", ()):
+            run = next(r for r in self.runs if r.name == found["name"])
+            if found["attempt"] < run.attempt:
+                continue
+            run.attempt = found["attempt"]
+            run.phase = "starting"
+            self.container_event(found)
+        if self._known is not None:
+            self._address = self._known["address"]
+            metadata, subdomain = self.pod["metadata"], self.pod["spec"].get("subdomain", "")
+            host = Host(metadata["namespace"], subdomain, host_name(self.pod), self._address)
+            self._node.hosts.set_pod(self.uid, host)
+        for run in self.runs:
+            if run.active and not self._is_known(run):
+                self._lose(run)
+
+    def _is_known(self, run: Run) -> bool:
+        containers = (self._known or {}).get("containers", ())
+        return any((c["name"], c["attempt"]) == (run.name, run.attempt) for c in containers)
+
+    def _lose(self, run: Run) -> None:
+        """Running when last seen, unknown now: its outcome may be in a file, else it is lost."""
+        record = logs.exit_record(self.log_path(run.name, run.attempt))
+        if record is not None:
+            self._exited(run, record)
+            return
+        run.phase, run.reason, run.message = "terminated", "ContainerStatusUnknown", _LOST
+        run.code, run.signal, run.finished_at = 137, _SIGKILL, time.time_ns()
+
+
+def _restore(run: Run, seen: dict[str, Any]) -> None:
+    run.attempt = seen.get("restartCount", 0)
+    run.previous = seen.get("lastState", {}).get("terminated", {})
+    state = seen.get("state", {})
+    if "running" in state:
+        run.phase = "running"
+        run.started_at = _nanoseconds(state["running"]["startedAt"])
+        run.ready, run.started = seen.get("ready", False), bool(seen.get("started"))
+    elif ended := state.get("terminated"):
+        run.phase = "terminated"
+        run.code, run.signal = ended["exitCode"], ended.get("signal", 0)
+        run.reason, run.message = ended.get("reason", ""), ended.get("message", "")
+        run.started_at = _nanoseconds(ended.get("startedAt", ended["finishedAt"]))
+        run.finished_at = _nanoseconds(ended["finishedAt"])
+
+
+def _nanoseconds(text: str) -> int:
+    return int(datetime.fromisoformat(text).timestamp() * 1e9)
