@@ -1,0 +1,75 @@
+"""What `plan()` answers with: data only, carried out by the operator's executor.
+
+The executor's part: write `status` first, with the resourceVersion it was computed from, and give
+up the pass on a conflict; then the actions, those of one resource in parallel, resources in the
+order given; then the events. `wake_at` asks for another pass even if nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from trainyard.workloads.resources import Resource
+from trainyard.workloads.workload import Generated, Manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Create:
+    """Create an object; AlreadyExists with the job as its owner counts as done.
+
+    `manifest()` builds it anew on each call, so that a thousand planned pods need no memory until
+    their turn comes. `generated` names what the executor must fill in first.
+    """
+
+    resource: Resource
+    name: str
+    manifest: Callable[[], Manifest] = field(compare=False, repr=False)
+    generated: Generated = Generated.NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete an object if it still has this UID; NotFound counts as done.
+
+    `grace_seconds` None: the object's own grace period; 0: by force.
+    """
+
+    resource: Resource
+    name: str
+    uid: str
+    grace_seconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """A JSON merge patch of an object, if it still has this UID; NotFound counts as done."""
+
+    resource: Resource
+    name: str
+    uid: str
+    patch: dict[str, Any]
+
+
+Action = Create | Delete | Patch
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """A Kubernetes Event on the job; `type` is Normal or Warning."""
+
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One pass. `status` None: as it is; else the whole new status."""
+
+    status: dict[str, Any] | None
+    actions: tuple[Action, ...] = ()
+    events: tuple[Event, ...] = ()
+    wake_at: datetime | None = None

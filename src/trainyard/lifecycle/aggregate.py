@@ -1,0 +1,101 @@
+"""`status.tasks` and `status.aggregate`: every replica's state, and how many are in each.
+
+The sum of the aggregate is always the number of replicas wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from trainyard.api.reasons import ReplicaPhase
+from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.replicas import Entry, Replica, View, describe_container
+from trainyard.workloads.workload import Workload
+
+_PHASES: Mapping[State, str] = {
+    State.CREATING: ReplicaPhase.CREATING.value,
+    State.PENDING: ReplicaPhase.PENDING.value,
+    State.RUNNING: ReplicaPhase.RUNNING.value,
+    State.UNKNOWN: ReplicaPhase.UNKNOWN.value,
+    State.SUCCEEDED: ReplicaPhase.SUCCEEDED.value,
+    State.FAILED: ReplicaPhase.FAILED.value,
+    State.TAKEN: ReplicaPhase.DELETED.value,
+}
+_COUNTED = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
+_CREATING, _DELETED = ReplicaPhase.CREATING.value, ReplicaPhase.DELETED.value
+
+
+def compile_tasks(
+    workload: Workload,
+    view: View,
+    restarts: Mapping[str, int],
+    *,
+    anew: Collection[str] = (),
+    removed: bool = False,
+    keeps_ended: bool = True,
+) -> tuple[list[dict[str, Any]], dict[str, int]]:
+    """Tasks and aggregate.
+
+    `anew` names replicas that were just given a new attempt. `removed`: the job has ended or is
+    paused, so that a pod that is not there was deleted; `keeps_ended` False: one that had ended
+    before, too.
+    """
+    counts = dict.fromkeys(_COUNTED, 0)
+    by_type: dict[str, list[Entry]] = {t.name: [] for t in workload.types}
+    for replica in view.replicas:
+        if replica.name in anew:
+            entry = _blank(replica.name, _CREATING)
+        elif removed and _is_removed(replica, keeps_ended):
+            entry = _removed(replica)
+        else:
+            entry = _entry(replica)
+        counts[entry["phase"].lower()] += 1
+        by_type[replica.key.type].append(entry)
+    tasks = [
+        {"type": name, "restartCount": restarts.get(name, 0), "replicas": entries}
+        for name, entries in by_type.items()
+    ]
+    return tasks, counts
+
+
+def _is_removed(replica: Replica, keeps_ended: bool) -> bool:
+    if not keeps_ended:
+        return True
+    gone = replica.pod is None or replica.pod.deleting is not None
+    return gone and not replica.ended
+
+
+def _blank(name: str, phase: str) -> Entry:
+    return {"name": name, "uid": "", "phase": phase, "containers": []}
+
+
+def _removed(replica: Replica) -> Entry:
+    entry = replica.entry
+    return _blank(replica.name, _DELETED) if entry is None else {**entry, "phase": _DELETED}
+
+
+def _entry(replica: Replica) -> Entry:
+    """The replica's entry; the one that status has already, where nothing changed."""
+    pod, before = replica.pod, replica.entry
+    phase = _PHASES[replica.state]
+    if pod is None:
+        return before if before is not None else _blank(replica.name, phase)
+    if before is not None and before["uid"] == pod.uid and before["phase"] == phase:
+        told = before.get("containers") or []
+        if len(told) == len(pod.containers) and all(
+            t["state"] == c.state
+            and t.get("exitCode") == c.exit_code
+            and t.get("reason", "") == c.reason
+            for t, c in zip(told, pod.containers, strict=True)
+        ):
+            return before
+    entry: Entry = {
+        "name": replica.name,
+        "uid": pod.uid,
+        "phase": phase,
+        "containers": [describe_container(container) for container in pod.containers],
+    }
+    if replica.state is State.FAILED and replica.exit is not None and replica.exit.reason:
+        entry["reason"] = replica.exit.reason
+    return entry

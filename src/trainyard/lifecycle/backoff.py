@@ -1,0 +1,29 @@
+"""How long a restart waits: twice as long after each failure in a row, up to a limit."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from trainyard.workloads.settings import Settings
+
+
+def delay(failures: int, settings: Settings, *, free: bool = False) -> timedelta:
+    """Before the restart after the `failures`-th failure in a row, counted from 1.
+
+    What was lost by no fault of its own comes back at once the first time.
+    """
+    if free and failures <= 1:
+        return timedelta(0)
+    doublings = min(failures - 1, 30)
+    seconds = settings.backoff_base_seconds * 2.0**doublings
+    return timedelta(seconds=min(seconds, settings.backoff_max_seconds))
+
+
+def failures_in_row(
+    before: int, healthy_since: datetime | None, now: datetime, settings: Settings
+) -> int:
+    """The number of this failure; a long healthy run before it starts the count anew."""
+    if healthy_since is None:
+        return before + 1
+    healthy_for = (now - healthy_since).total_seconds()
+    return 1 if healthy_for >= settings.backoff_reset_seconds else before + 1

@@ -1,0 +1,103 @@
+"""`status.conditions`: one entry per aspect, with the time of its last change.
+
+Types come in a fixed order. A condition's time moves only when its status changes, its texts may
+change in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from trainyard.api import reasons
+from trainyard.api.reasons import ConditionReason, ConditionType
+from trainyard.lifecycle.timestamps import render
+
+Condition = dict[str, Any]
+_ORDER = list(ConditionType)
+
+
+class Conditions:
+    """The conditions of one pass; everything not set stays as it was."""
+
+    def __init__(self, before: Iterable[Condition], now: datetime) -> None:
+        self._now = render(now)
+        self._items: dict[str, Condition] = {c["type"]: c for c in before}
+
+    def set(self, kind: ConditionType, status: bool, reason: str, message: str) -> None:
+        """Set a condition; its time moves with its status only."""
+        value = "True" if status else "False"
+        before = self._items.get(kind)
+        same = before is not None and before["status"] == value
+        self._items[kind] = {
+            "type": str(kind),
+            "status": value,
+            "reason": str(reason),
+            "message": message,
+            "lastTransitionTime": before[_TIME] if before is not None and same else self._now,
+        }
+
+    def is_true(self, kind: ConditionType) -> bool:
+        """Whether the condition is there and True."""
+        return self._items.get(kind, {}).get("status") == "True"
+
+    def has(self, kind: ConditionType) -> bool:
+        """Whether the condition is there."""
+        return kind in self._items
+
+    def get(self, kind: ConditionType) -> Mapping[str, Any]:
+        """The condition, or an empty one."""
+        return self._items.get(kind, {})
+
+    def encode(self) -> list[Condition]:
+        """As in status."""
+        known = [self._items[kind] for kind in _ORDER if kind in self._items]
+        return known + [c for kind, c in self._items.items() if kind not in _ORDER]
+
+
+_TIME = "lastTransitionTime"
+
+
+def not_finished(conditions: Conditions) -> None:
+    """What holds for every job that has not ended."""
+    conditions.set(
+        ConditionType.COMPLETED, False, ConditionReason.NOT_FINISHED, reasons.STILL_RUNNING
+    )
+    if not conditions.has(ConditionType.REPLICA_FAILURE):
+        no_replica_failure(conditions)
+
+
+def no_replica_failure(conditions: Conditions) -> None:
+    """All replicas are well."""
+    conditions.set(ConditionType.REPLICA_FAILURE, False, ConditionReason.NONE, reasons.RUNNING)
+
+
+def running(conditions: Conditions) -> None:
+    """All replicas run, or as many as the job needs."""
+    conditions.set(ConditionType.RUNNING, True, ConditionReason.NONE, reasons.RUNNING)
+
+
+def not_running(conditions: Conditions, reason: str, message: str) -> None:
+    """Not all replicas run. Before they first do, only a reason is worth a condition."""
+    if reason != ConditionReason.NONE or conditions.has(ConditionType.RUNNING):
+        conditions.set(ConditionType.RUNNING, False, reason, message)
+
+
+def success(conditions: Conditions) -> None:
+    """The job has ended well. `Completed` means ended, whichever way."""
+    reason, message = ConditionReason.SUCCEEDED, reasons.FINISHED
+    conditions.set(ConditionType.RUNNING, False, reason, message)
+    conditions.set(ConditionType.FAILED, False, reason, message)
+    conditions.set(ConditionType.COMPLETED, True, reason, message)
+    if conditions.is_true(ConditionType.REPLICA_FAILURE) or not conditions.has(
+        ConditionType.REPLICA_FAILURE
+    ):
+        no_replica_failure(conditions)
+
+
+def failure(conditions: Conditions, reason: str, message: str) -> None:
+    """The job has ended badly."""
+    conditions.set(ConditionType.RUNNING, False, reason, message)
+    conditions.set(ConditionType.FAILED, True, reason, message)
+    conditions.set(ConditionType.COMPLETED, True, reason, message)

@@ -1,0 +1,76 @@
+"""An elastic job changes its size: a new attempt that costs nothing.
+
+The replicas that stay keep their pods, and the launcher takes the newcomers in. Types shrink from
+their highest index, so that rank 0 is never removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from trainyard.lifecycle.ledger import Ledger, ending
+from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.replicas import Replica, View
+from trainyard.workloads.settings import Settings
+from trainyard.workloads.workload import ReplicaKey, Workload
+
+RESIZED = "Resized"
+"""Reason of the end of an attempt."""
+
+
+def resize(
+    workload: Workload, ledger: Ledger, view: View, now: datetime
+) -> tuple[Ledger, frozenset[str]]:
+    """The account for the size wanted now, and the names of replicas that start anew for it."""
+    stale = {
+        r.name: r.type.name
+        for r in view.replicas
+        if r.pod is not None and not r.ended and r.pod.revision != workload.revision(r.key)
+    }
+    if ledger.size is None:
+        return replace(ledger, size=workload.replicas), frozenset()
+    if ledger.size == workload.replicas and not stale:
+        return ledger, frozenset()
+    newcomers = {r.name: r.type.name for r in view.replicas if r.pod is None and r.entry is None}
+    ledger = ledger.restart_some({**newcomers, **stale}, ending(now, RESIZED), now)
+    wanted = {r.name for r in view.replicas}
+    records = {name: record for name, record in ledger.records.items() if name in wanted}
+    ledger = replace(ledger, size=workload.replicas, resized_at=now, records=records)
+    return ledger, frozenset(stale)
+
+
+def goes_on(workload: Workload, view: View, lost: Collection[ReplicaKey]) -> bool:
+    """Whether an elastic job has enough replicas left, rank 0 among them."""
+    if workload.elastic is None or workload.decides in lost:
+        return False
+    left = sum(1 for r in view.replicas if r.state is not State.FAILED or r.key not in lost)
+    return left >= workload.elastic.min_replicas
+
+
+def is_up(workload: Workload, replicas: Sequence[Replica]) -> bool:
+    """Whether the job runs: all replicas run or are done, or as many as an elastic job needs."""
+    if workload.elastic is None:
+        return all(r.state is State.RUNNING or r.ended for r in replicas)
+    running = [r.key for r in replicas if r.state is State.RUNNING]
+    return len(running) >= workload.elastic.min_replicas and workload.decides in running
+
+
+def settles_at(
+    workload: Workload,
+    ledger: Ledger,
+    replicas: Sequence[Replica],
+    now: datetime,
+    settings: Settings,
+) -> datetime | None:
+    """When all replicas of the attempt have come up, which ends the incident before it.
+
+    An elastic job may have fewer replicas than it wants for ever; it settles after a while.
+    """
+    if all(r.state is State.RUNNING or r.ended for r in replicas):
+        return now
+    if workload.elastic is None or ledger.ready_at is not None or not is_up(workload, replicas):
+        return None
+    since = ledger.resized_at or ledger.not_before or now
+    return since + timedelta(seconds=settings.resize_grace_seconds)

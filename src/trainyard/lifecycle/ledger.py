@@ -1,0 +1,204 @@
+"""What must be remembered of a job between passes, kept in its status.
+
+Counts live here, and are written before any pod is deleted for them. A pod belongs to the attempt
+in its annotation, and a replica wants the pod of one attempt: raising that number *is* the
+decision to restart the replica. So a failure counts exactly once, whenever the controller dies:
+before the write nothing happened, and after it the failed pod belongs to an attempt that is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.timestamps import parse, render
+
+HISTORY = 10
+"""Attempts kept in `status.attempts`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One replica's account, where it differs from the job's.
+
+    `attempt` is that of the pod that it wants; `restarts` are those that count; `failures` are
+    those in a row without a healthy run; its next pod is not created before `not_before`.
+    """
+
+    attempt: int
+    restarts: int = 0
+    failures: int = 0
+    not_before: datetime | None = None
+
+    @classmethod
+    def decode(cls, obj: Mapping[str, Any]) -> Record:
+        return cls(
+            attempt=obj["attempt"],
+            restarts=obj.get("restarts", 0),
+            failures=obj.get("failures", 0),
+            not_before=parse(obj.get("notBefore")),
+        )
+
+    def encode(self) -> dict[str, Any]:
+        obj: dict[str, Any] = {"attempt": self.attempt}
+        if self.restarts:
+            obj["restarts"] = self.restarts
+        if self.failures:
+            obj["failures"] = self.failures
+        if self.not_before:
+            obj["notBefore"] = render(self.not_before)
+        return obj
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The job's account.
+
+    `attempt` is the running number; replicas without a record want a pod of attempt `floor`.
+    `ready_at` tells when all replicas of this attempt ran, `resized_at` when an elastic job
+    changed its `size` last. `attempts` is the history, as in status, the current one last.
+    """
+
+    attempt: int = 1
+    floor: int = 1
+    backoff: int = 0
+    failures: int = 0
+    size: int | None = None
+    ready_at: datetime | None = None
+    resized_at: datetime | None = None
+    not_before: datetime | None = None
+    resumed: bool = False
+    paused: bool = False
+    warned: str = ""
+    records: Mapping[str, Record] = field(default_factory=dict)
+    restarts: Mapping[str, int] = field(default_factory=dict)
+    attempts: tuple[Mapping[str, Any], ...] = ()
+
+    @classmethod
+    def decode(cls, status: Mapping[str, Any]) -> Ledger:
+        """From a job's status; a new job's is empty."""
+        internal = status.get("internal") or {}
+        return cls(
+            attempt=internal.get("attempt", 1),
+            floor=internal.get("floor", 1),
+            backoff=status.get("backoffCount") or 0,
+            failures=internal.get("failures", 0),
+            size=internal.get("size"),
+            ready_at=parse(internal.get("readyAt")),
+            resized_at=parse(internal.get("resizedAt")),
+            not_before=parse(internal.get("notBefore")),
+            resumed=internal.get("resumed", False),
+            paused=internal.get("paused", False),
+            warned=internal.get("warned", ""),
+            records={
+                name: Record.decode(obj) for name, obj in internal.get("replicas", {}).items()
+            },
+            restarts={
+                task["type"]: task["restartCount"]
+                for task in status.get("tasks") or ()
+                if task.get("restartCount")
+            },
+            attempts=tuple(status.get("attempts") or ()),
+        )
+
+    def encode(self) -> dict[str, Any]:
+        """`status.internal`."""
+        moments = {
+            "readyAt": self.ready_at,
+            "resizedAt": self.resized_at,
+            "notBefore": self.not_before,
+        }
+        values = {
+            "failures": self.failures,
+            "resumed": self.resumed,
+            "paused": self.paused,
+            "warned": self.warned,
+            "size": self.size,
+        }
+        obj: dict[str, Any] = {
+            "attempt": self.attempt,
+            "floor": self.floor,
+            **{key: render(moment) for key, moment in moments.items() if moment},
+            **{key: value for key, value in values.items() if value},
+        }
+        if self.records:
+            obj["replicas"] = {name: record.encode() for name, record in self.records.items()}
+        return obj
+
+    def wanted(self, name: str) -> int:
+        """The attempt whose pod the replica with this pod name should have."""
+        record = self.records.get(name)
+        return record.attempt if record else self.floor
+
+    def restart_all(self, ended: Mapping[str, Any], start: datetime) -> Ledger:
+        """A new attempt of every replica, which starts at `start`."""
+        number = self.attempt + 1
+        return replace(
+            self,
+            attempt=number,
+            floor=number,
+            ready_at=None,
+            not_before=start,
+            records={},
+            attempts=self._next(ended, start),
+        )
+
+    def restart_some(
+        self, names: Mapping[str, str], ended: Mapping[str, Any], start: datetime
+    ) -> Ledger:
+        """A new attempt for which only some replicas get new pods."""
+        number = self.attempt + 1
+        return replace(
+            self.join(names, number),
+            attempt=number,
+            ready_at=None,
+            not_before=start,
+            attempts=self._next(ended, start),
+        )
+
+    def join(self, names: Mapping[str, str], attempt: int) -> Ledger:
+        """Let further replicas get new pods in that attempt. `names`: pod name to type."""
+        records = dict(self.records)
+        for name in names:
+            records[name] = Record(attempt)
+        return replace(self, records=records)
+
+    def count(self, types: Mapping[str, int]) -> Ledger:
+        """Add to the restarts that are told per type."""
+        counts = dict(self.restarts)
+        for name, number in types.items():
+            counts[name] = counts.get(name, 0) + number
+        return replace(self, restarts=counts)
+
+    def begin(self, start: datetime) -> Ledger:
+        """The first attempt."""
+        return replace(self, attempts=({"number": self.attempt, "startTime": render(start)},))
+
+    def close(self, ended: Mapping[str, Any]) -> Ledger:
+        """End the current attempt without another one."""
+        if not self.attempts or "endTime" in self.attempts[-1]:
+            return self
+        return replace(self, attempts=(*self.attempts[:-1], {**self.attempts[-1], **ended}))
+
+    def note(self, entry: Mapping[str, Any]) -> Ledger:
+        """Add the finished attempt of a single replica to the history."""
+        return replace(self, attempts=(*self.attempts, entry)[-HISTORY:])
+
+    def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
+        opened = {"number": self.attempt + 1, "startTime": render(start)}
+        return (*self.close(ended).attempts, opened)[-HISTORY:]
+
+
+def ending(
+    now: datetime, reason: str, replica: str = "", end: Exit | None = None
+) -> dict[str, Any]:
+    """How an attempt ended, as `status.attempts` tells it."""
+    entry: dict[str, Any] = {"endTime": render(now), "reason": reason}
+    if replica:
+        entry["replica"] = replica
+    if end is not None and end.code is not None:
+        entry["exitCode"] = end.code
+    return entry

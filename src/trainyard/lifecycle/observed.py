@@ -1,0 +1,244 @@
+"""What was seen of a job's objects, reduced to what decisions need.
+
+`decode()` takes an object as JSON gave it; nothing else of it is kept, so that the caches of many
+thousand pods stay small.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from trainyard.api import labels
+from trainyard.lifecycle.timestamps import parse
+from trainyard.workloads.resources import (
+    CONFIG_MAPS,
+    POD_GROUPS,
+    PODS,
+    SECRETS,
+    SERVICES,
+    TENSOR_BOARDS,
+    Resource,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """The status of one container; `state` is Waiting, Running or Terminated."""
+
+    name: str
+    state: str
+    exit_code: int | None = None
+    reason: str = ""
+    message: str = ""
+    ended: datetime | None = None
+    is_init: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether it ended with anything but 0."""
+        return self.exit_code is not None and self.exit_code != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pod:
+    """A pod. `deleting` is its deletionTimestamp: when its grace period is over."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner_uid: str
+    phase: str
+    type: str = ""
+    index: int = 0
+    attempt: int = 1
+    revision: str = ""
+    node: str = ""
+    created: datetime | None = None
+    started: datetime | None = None
+    deleting: datetime | None = None
+    grace_seconds: int | None = None
+    deadline_seconds: int | None = None
+    reason: str = ""
+    message: str = ""
+    scheduled: bool = False
+    unschedulable: str = ""
+    """The scheduler's message, if it could not place the pod."""
+    disruption: str = ""
+    """Reason of the DisruptionTarget condition: who took the pod away."""
+    containers: tuple[Container, ...] = ()
+
+    def container(self, name: str) -> Container | None:
+        """The status of the (non-init) container of that name."""
+        for container in self.containers:
+            if container.name == name and not container.is_init:
+                return container
+        return None
+
+    @classmethod
+    def decode(cls, obj: Mapping[str, Any]) -> Pod:
+        """From a `v1` Pod."""
+        meta, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
+        label, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+        conditions = {c["type"]: c for c in status.get("conditions") or ()}
+        placed = conditions.get("PodScheduled", {})
+        disrupted = conditions.get("DisruptionTarget", {})
+        return cls(
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            uid=meta["uid"],
+            resource_version=meta.get("resourceVersion", ""),
+            owner_uid=_controller_uid(meta),
+            phase=status.get("phase", "Pending"),
+            type=label.get(labels.REPLICA_TYPE, ""),
+            index=_number(label.get(labels.REPLICA_INDEX), 0),
+            attempt=_number(annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT), 1),
+            revision=annotations.get(REVISION, ""),
+            node=spec.get("nodeName", ""),
+            created=parse(meta.get("creationTimestamp")),
+            started=parse(status.get("startTime")),
+            deleting=parse(meta.get("deletionTimestamp")),
+            grace_seconds=meta.get("deletionGracePeriodSeconds"),
+            deadline_seconds=spec.get("activeDeadlineSeconds"),
+            reason=status.get("reason", ""),
+            message=status.get("message", ""),
+            scheduled=bool(spec.get("nodeName")) or placed.get("status") == "True",
+            unschedulable=placed.get("message", "") if placed.get("status") == "False" else "",
+            disruption=disrupted.get("reason", "") if disrupted.get("status") == "True" else "",
+            containers=_containers(status),
+        )
+
+
+REVISION = "trainyard.dev/revision"
+"""Annotation: what the pod was built from; compared with `Workload.revision`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """Any other object of a job: a Service, Secret, ConfigMap, PodGroup or TensorBoard."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+    owner_uid: str
+    spec: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Kept of a PodGroup (`minMember`); empty for the others."""
+    status: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Kept of a PodGroup and a TensorBoard; empty for the others."""
+    deleting: bool = False
+
+    @classmethod
+    def decode(cls, resource: Resource, obj: Mapping[str, Any]) -> Owned:
+        """From any object with an owner."""
+        meta = obj["metadata"]
+        keeps = resource.plural in ("podgroups", "tensorboards")
+        return cls(
+            resource=resource,
+            namespace=meta.get("namespace", ""),
+            name=meta["name"],
+            uid=meta["uid"],
+            resource_version=meta.get("resourceVersion", ""),
+            owner_uid=_controller_uid(meta),
+            spec=obj.get("spec") or {} if keeps else {},
+            status=obj.get("status") or {} if keeps else {},
+            deleting=bool(meta.get("deletionTimestamp")),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A creation that the server refused (quota, webhook, invalid), as the executor remembers it.
+
+    The executor keeps one per resource and name, with `count` refusals in a row, and drops it when
+    a creation of that name succeeds.
+    """
+
+    resource: Resource
+    name: str
+    code: int
+    message: str
+    at: datetime
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """A name that another owner's object holds, found when our creation met AlreadyExists.
+
+    The executor keeps it for a few seconds (or until the object is seen to go), so that the
+    creation is tried again.
+    """
+
+    resource: Resource
+    name: str
+    owner: str
+    """What holds it, for the message: `Service default/train-0`, `GenericJob train`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """Everything seen of one job's objects: those with the label `trainyard.dev/job-uid`."""
+
+    pods: tuple[Pod, ...] = ()
+    owned: tuple[Owned, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+    lost_nodes: frozenset[str] = frozenset()
+    """Nodes that do not answer (condition Ready is not True), or are gone."""
+
+
+OBSERVED: Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]] = {
+    PODS: Pod.decode,
+    **{
+        resource: partial(Owned.decode, resource)
+        for resource in (SERVICES, SECRETS, CONFIG_MAPS, POD_GROUPS, TENSOR_BOARDS)
+    },
+}
+"""What to watch of a job, and how to decode it."""
+
+
+def _controller_uid(meta: Mapping[str, Any]) -> str:
+    for reference in meta.get("ownerReferences") or ():
+        if reference.get("controller"):
+            return str(reference["uid"])
+    return ""
+
+
+def _number(text: str | None, default: int) -> int:
+    return int(text) if text and text.isdecimal() else default
+
+
+def _containers(status: Mapping[str, Any]) -> tuple[Container, ...]:
+    return tuple(
+        _container(c, is_init)
+        for key, is_init in (("initContainerStatuses", True), ("containerStatuses", False))
+        for c in status.get(key) or ()
+    )
+
+
+def _container(status: Mapping[str, Any], is_init: bool) -> Container:
+    state = status.get("state") or {}
+    if ended := state.get("terminated"):
+        return Container(
+            name=status["name"],
+            state="Terminated",
+            exit_code=ended.get("exitCode", 0),
+            reason=ended.get("reason", ""),
+            message=ended.get("message", ""),
+            ended=parse(ended.get("finishedAt")),
+            is_init=is_init,
+        )
+    waiting = state.get("waiting") or {}
+    return Container(
+        name=status["name"],
+        state="Running" if "running" in state else "Waiting",
+        reason=waiting.get("reason", ""),
+        message=waiting.get("message", ""),
+        is_init=is_init,
+    )

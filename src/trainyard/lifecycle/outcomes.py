@@ -1,0 +1,115 @@
+"""How one replica stands, judged by its pod alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import Enum, auto
+
+from trainyard.lifecycle.observed import Container, Pod
+
+
+class State(Enum):
+    """Where a replica stands."""
+
+    CREATING = auto()
+    """No pod yet, or one that no node has."""
+    PENDING = auto()
+    RUNNING = auto()
+    UNKNOWN = auto()
+    SUCCEEDED = auto()
+    FAILED = auto()
+    TAKEN = auto()
+    """Deleted by somebody else: gone, or on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exit:
+    """How a replica ended. `free`: not by its own fault, so that a restart costs nothing."""
+
+    code: int | None = None
+    reason: str = ""
+    message: str = ""
+    at: datetime | None = None
+    free: bool = False
+
+
+DISRUPTIONS = frozenset(
+    {
+        "Evicted",
+        "NodeAffinity",
+        "NodeLost",
+        "NodeShutdown",
+        "Preempting",
+        "Shutdown",
+        "Terminated",
+        "UnexpectedAdmissionError",
+    }
+)
+"""Pod reasons by which the kubelet says that it took a pod away, or would not take it
+(pkg/kubelet: eviction, nodeshutdown, preemption, lifecycle). `OutOf…` belongs to them."""
+
+MAX_DURATION = "MaxDuration"
+"""Part of the DisruptionTarget reason of a pod that its queue's `maxDuration` removed."""
+
+
+def exit_of(pod: Pod, main_container: str | None) -> Exit | None:
+    """How the pod's replica ended; None while it has not.
+
+    The main container's end is the replica's, whatever its sidecars do. An end that followed a
+    deletion says nothing about the training: a script may well answer SIGTERM with exit code 0.
+    """
+    main = pod.container(main_container) if main_container is not None else None
+    if main is not None and main.state == "Terminated":
+        found = _of_container(pod, main)
+    elif pod.phase == "Succeeded":
+        found = Exit(code=0, at=_last_end(pod))
+    elif pod.phase == "Failed":
+        found = _of_failed_pod(pod)
+    else:
+        return None
+    return None if pod.deleting is not None and _followed_deletion(pod, found) else found
+
+
+def is_disruption(pod: Pod) -> bool:
+    """Whether the pod failed because the cluster took it away."""
+    return bool(pod.disruption) or pod.reason in DISRUPTIONS or pod.reason.startswith("OutOf")
+
+
+def _followed_deletion(pod: Pod, found: Exit) -> bool:
+    assert pod.deleting is not None
+    requested = pod.deleting - timedelta(seconds=pod.grace_seconds or 0)
+    return found.at is None or found.at >= requested
+
+
+def _of_container(pod: Pod, container: Container) -> Exit:
+    free = is_disruption(pod) and container.failed
+    return Exit(
+        code=container.exit_code,
+        reason=(pod.reason if free and pod.reason else container.reason) or "Error",
+        message=container.message,
+        at=container.ended,
+        free=free,
+    )
+
+
+def _of_failed_pod(pod: Pod) -> Exit:
+    failed = [container for container in pod.containers if container.failed]
+    first = min(failed, key=_end_or_never, default=None)
+    if first is not None and not pod.reason:
+        return _of_container(pod, first)
+    return Exit(
+        code=first.exit_code if first else None,
+        reason=pod.reason or "Error",
+        message=pod.message or (first.message if first else ""),
+        at=first.ended if first else None,
+        free=is_disruption(pod),
+    )
+
+
+def _end_or_never(container: Container) -> float:
+    return container.ended.timestamp() if container.ended else float("inf")
+
+
+def _last_end(pod: Pod) -> datetime | None:
+    return max((c.ended for c in pod.containers if c.ended), default=None)

@@ -1,0 +1,132 @@
+"""All replicas of a job, sorted out once, so that every policy reads instead of searching."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.observed import Container, Observed, Pod
+from trainyard.lifecycle.outcomes import Exit, State, exit_of
+from trainyard.workloads.workload import ReplicaKey, ReplicaType, Workload
+
+Entry = dict[str, Any]
+"""One element of `status.tasks[].replicas`."""
+
+
+class Replica(NamedTuple):
+    """A wanted replica. `pod` is that of the attempt wanted; `old` one that is in its place."""
+
+    key: ReplicaKey
+    type: ReplicaType
+    name: str
+    state: State
+    pod: Pod | None
+    old: Pod | None
+    exit: Exit | None
+    entry: Entry | None
+    """What status said of the wanted attempt's pod; None when it has not been seen."""
+
+    @property
+    def ended(self) -> bool:
+        """Whether it ran to an end, good or bad."""
+        return self.state is State.SUCCEEDED or self.state is State.FAILED
+
+
+class View(NamedTuple):
+    """The replicas by rank, and pods that belong to none of them (an elastic job shrank)."""
+
+    replicas: list[Replica]
+    surplus: list[Pod]
+
+    def rank0_is(self, state: State) -> bool:
+        """Whether the first replica is in this state."""
+        return bool(self.replicas) and self.replicas[0].state is state
+
+
+def entries_of(status: Mapping[str, Any]) -> dict[str, Entry]:
+    """What status says of each replica, by pod name."""
+    return {
+        entry["name"]: entry
+        for task in status.get("tasks") or ()
+        for entry in task.get("replicas") or ()
+    }
+
+
+def look(
+    workload: Workload, ledger: Ledger, entries: Mapping[str, Entry], observed: Observed
+) -> View:
+    """Sort pods to replicas. `entries` is what status said before."""
+    pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
+    records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
+    replicas = []
+    for replica_type, key, name in workload.roster:
+        pod = pods.pop(name, None)
+        record = records.get(name)
+        old = None
+        if pod is not None and pod.attempt < (record.attempt if record else floor):
+            pod, old = None, pod
+        entry = entries.get(name)
+        if entry is not None and not entry.get("uid"):
+            entry = None
+        state, end = _judge(pod, entry, replica_type.main_container, lost)
+        replicas.append(Replica(key, replica_type, name, state, pod, old, end, entry))
+    return View(replicas, list(pods.values()))
+
+
+def _judge(
+    pod: Pod | None, entry: Entry | None, main: str | None, lost: frozenset[str]
+) -> tuple[State, Exit | None]:
+    if pod is None:
+        return _remember(entry)
+    end = exit_of(pod, main)
+    if end is not None:
+        return (State.SUCCEEDED if end.code == 0 else State.FAILED), end
+    if pod.deleting is not None:
+        return State.TAKEN, Exit(reason=_taker(pod), at=pod.deleting, free=True)
+    if pod.phase == "Unknown" or pod.node in lost:
+        return State.UNKNOWN, None
+    if pod.phase == "Running":
+        return (State.RUNNING if _all_started(pod) else State.PENDING), None
+    return (State.PENDING if pod.scheduled else State.CREATING), None
+
+
+def _all_started(pod: Pod) -> bool:
+    for container in pod.containers:
+        if container.state == "Waiting" and not container.is_init:
+            return False
+    return True
+
+
+def _taker(pod: Pod) -> str:
+    return pod.disruption or pod.reason or "Deleted"
+
+
+def _remember(entry: Entry | None) -> tuple[State, Exit | None]:
+    """A replica whose pod is not there: what it was when it was seen last."""
+    if entry is None:
+        return State.CREATING, None
+    match entry.get("phase"):
+        case "Succeeded":
+            return State.SUCCEEDED, Exit(code=0)
+        case "Failed":
+            return State.FAILED, _exit_in(entry)
+        case _:
+            return State.TAKEN, Exit(reason="Deleted", free=True)
+
+
+def _exit_in(entry: Entry) -> Exit:
+    for container in entry.get("containers") or ():
+        if container.get("exitCode"):
+            return Exit(code=container["exitCode"], reason=container.get("reason", "Error"))
+    return Exit(reason=entry.get("reason", "Error"))
+
+
+def describe_container(container: Container) -> dict[str, Any]:
+    """One element of `containers` in an entry."""
+    obj: dict[str, Any] = {"name": container.name, "state": container.state}
+    if container.exit_code is not None:
+        obj["exitCode"] = container.exit_code
+    if container.reason:
+        obj["reason"] = container.reason
+    return obj

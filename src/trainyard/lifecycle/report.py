@@ -1,0 +1,207 @@
+"""What a pass tells: the parts of the status that people and tools read, and events.
+
+Nothing here decides anything. Events go with the change of the status that they tell of, so that
+each is told once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from trainyard.api import reasons
+from trainyard.api.reasons import ConditionReason, ConditionType, EventReason, Phase
+from trainyard.lifecycle import conditions, pause, texts
+from trainyard.lifecycle.actions import Event
+from trainyard.lifecycle.conditions import Conditions
+from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.restarts import Response
+from trainyard.lifecycle.timestamps import render
+from trainyard.lifecycle.troubles import Trouble
+from trainyard.lifecycle.verdicts import Verdict
+from trainyard.workloads.workload import Workload
+
+MANY = 50
+"""More new replicas than this are told in one event."""
+
+SPEC_DRIFT = (
+    "The spec has changed after creation. Pods that run keep what they were created with; "
+    "create the job anew to be sure of what runs."
+)
+_FAILURE_EVENTS = {
+    ConditionReason.DEADLINE_EXCEEDED: EventReason.DEADLINE_EXCEEDED,
+    ConditionReason.INVALID_SPEC: EventReason.INVALID_SPEC,
+}
+
+
+class Report:
+    """The new status in the making (`status`), with its conditions, and the events."""
+
+    def __init__(self, workload: Workload, before: Mapping[str, Any], now: datetime) -> None:
+        self._workload = workload
+        self._now = now
+        self.status: dict[str, Any] = dict(before)
+        self.conditions = Conditions(before.get("conditions") or (), now)
+        self.events: list[Event] = []
+
+    @property
+    def phase(self) -> str:
+        """Phase of the job; "" for one that has not been seen before."""
+        return str(self.status.get("phase", ""))
+
+    def _event(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
+        self.events.append(Event("Warning" if warning else "Normal", reason.value, message))
+
+    # The beginning, and what is wrong from the beginning.
+
+    def created(self) -> None:
+        """The job is seen for the first time."""
+        self._event(EventReason.CREATED, reasons.created(self._workload.kind, self._workload.name))
+
+    def ignored(self, warnings: Sequence[str]) -> None:
+        """The spec asks for what it does not get."""
+        for warning in warnings:
+            self._event(EventReason.IGNORED_FIELD, warning, warning=True)
+
+    def admitted_spec(self) -> None:
+        """Remember what was admitted, and tell when that was changed behind our back."""
+        known = self.status.get("specHash")
+        self.status["specHash"] = self._workload.spec_hash
+        if known is not None and known != self._workload.spec_hash:
+            self._event(EventReason.SPEC_DRIFT, SPEC_DRIFT, warning=True)
+
+    def initialized(self) -> None:
+        """Everything that the job needs has been created."""
+        first = not self.conditions.is_true(ConditionType.INITIALIZED)
+        self.conditions.set(
+            ConditionType.INITIALIZED, True, ConditionReason.NONE, reasons.INITIALIZED
+        )
+        if first:
+            self._event(EventReason.START, reasons.INITIALIZED)
+
+    def new_pods(self, replicas: Sequence[Replica], ledger: Ledger) -> None:
+        """Pods are created."""
+        if len(replicas) > MANY:
+            text = f"Create {len(replicas)} replicas."
+            self._event(EventReason.NEW_REPLICA, text)
+            return
+        for replica in replicas:
+            attempt = ledger.wanted(replica.name)
+            text = reasons.new_replica(replica.name)
+            if attempt > 1:
+                text = reasons.recreated_replica(replica.name, attempt)
+            self._event(EventReason.NEW_REPLICA, text)
+
+    # Changes of mode and size.
+
+    def paused(self, *, first: bool) -> None:
+        """The job is paused; the deadline's clock stops."""
+        if first:
+            self._event(EventReason.PAUSED, pause.PAUSED)
+        self.conditions.set(ConditionType.PAUSED, True, ConditionReason.PAUSED, pause.PAUSED)
+        conditions.not_finished(self.conditions)
+        conditions.not_running(self.conditions, ConditionReason.PAUSED, pause.PAUSED)
+        self.status.pop("startTime", None)
+        self.status["phase"] = Phase.PAUSED.value
+
+    def resumed(self) -> None:
+        """The pause is over."""
+        self.conditions.set(ConditionType.PAUSED, False, ConditionReason.RESUMED, pause.RESUMED)
+        self._event(EventReason.RESUMED, pause.RESUMED)
+        self.status["phase"] = Phase.RESUMING.value
+
+    def resized(self, before: int, after: int) -> None:
+        """An elastic job changes its size."""
+        text = f"The job changes its size from {before} to {after} replicas."
+        self._event(EventReason.SCALED, text)
+
+    # Failures of replicas.
+
+    def restarts(self, response: Response) -> None:
+        """Replicas are restarted."""
+        for incident in response.incidents:
+            seconds = (incident.start - self._now).total_seconds()
+            budget = self._budget(response.ledger, incident.cause)
+            text = texts.restart(incident.cause, incident.restarted, seconds, budget)
+            blamed = not incident.exit.free and incident.exit.code != 0
+            self._event(EventReason.RESTART, text, warning=blamed)
+            if blamed:
+                self._replica_failure(texts.replica_failure(incident.cause))
+
+    def lost(self, replicas: Sequence[Replica]) -> None:
+        """Replicas failed for good, and the job goes on without them."""
+        for replica in replicas:
+            text = texts.replica_failure(replica)
+            if replica.entry is None or replica.entry.get("phase") != "Failed":
+                self._event(EventReason.REPLICA_FAILURE, text, warning=True)
+        if replicas:
+            self._replica_failure(texts.replica_failure(replicas[0]))
+
+    def _replica_failure(self, text: str) -> None:
+        self.conditions.set(ConditionType.REPLICA_FAILURE, True, ConditionReason.ERROR_IN_POD, text)
+
+    def _budget(self, ledger: Ledger, replica: Replica) -> str:
+        used = ledger.backoff
+        if not self._workload.shared_budget:
+            record = ledger.records.get(replica.name)
+            used = record.restarts if record else 0
+        return f"{used} of {replica.type.limit} restarts"
+
+    # Running or not.
+
+    def unfinished(self) -> None:
+        """The job has not ended."""
+        conditions.not_finished(self.conditions)
+
+    def up(self, *, well: bool) -> None:
+        """The job runs. `well`: and no replica has failed that did not come back."""
+        if "startTime" not in self.status:
+            self.status["startTime"] = render(self._now)
+            self._event(EventReason.RUNNING, texts.began_running(self._now))
+        self.status["phase"] = Phase.RUNNING.value
+        conditions.running(self.conditions)
+        if well:
+            conditions.no_replica_failure(self.conditions)
+
+    def down(self, replicas: Sequence[Replica], trouble: Trouble | None, *, unknown: bool) -> None:
+        """Not all replicas run that should. `unknown`: nor can it be told whether they do."""
+        well = sum(1 for r in replicas if r.state is State.RUNNING or r.ended)
+        if trouble is not None:
+            reason, text = trouble.reason, trouble.message
+            if trouble.event and self._is_news(text):
+                self._event(trouble.event, text, warning=True)
+        else:
+            reason, text = ConditionReason.NONE, texts.waiting(len(replicas), well)
+        conditions.not_running(self.conditions, reason, text)
+        if unknown:
+            self.status["phase"] = Phase.UNKNOWN.value
+        elif self.phase != Phase.RESUMING:
+            begun = well > 0 and "startTime" in self.status
+            self.status["phase"] = (Phase.RUNNING if begun else Phase.PENDING).value
+
+    def _is_news(self, text: str) -> bool:
+        return self.conditions.get(ConditionType.RUNNING).get("message") != text
+
+    # The end.
+
+    def ended(self, verdict: Verdict, first_start: datetime) -> None:
+        """The job has ended."""
+        self.status.setdefault("startTime", render(first_start))
+        self.status["completionTime"] = render(self._now)
+        if verdict.success:
+            self.status["phase"] = Phase.SUCCEEDED.value
+            self.initialized()
+            conditions.success(self.conditions)
+            self._event(EventReason.SUCCEEDED, reasons.FINISHED)
+            return
+        self.status["phase"] = Phase.FAILED.value
+        conditions.failure(self.conditions, verdict.reason, verdict.message)
+        if verdict.cause is not None:
+            text = texts.replica_failure(verdict.cause)
+            self._replica_failure(text)
+            self._event(EventReason.REPLICA_FAILURE, text, warning=True)
+        event = _FAILURE_EVENTS.get(ConditionReason(verdict.reason), EventReason.FAILED)
+        self._event(event, verdict.message, warning=True)

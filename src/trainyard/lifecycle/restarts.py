@@ -1,0 +1,321 @@
+"""What a replica's failure leads to: a restart, or a failure for good.
+
+One incident, one restart: when one rank dies, its peers usually die with it or hang. The first
+failure of an attempt ends the attempt, and costs one of the budget; later failures of pods that
+belong to an attempt that is over cost nothing. A replica that was taken away (deleted by somebody
+else, evicted, lost with its node) is restarted at no cost whatever its policy.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from trainyard.lifecycle import backoff
+from trainyard.lifecycle.ledger import Ledger, Record, ending
+from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.timestamps import render
+from trainyard.workloads.settings import Settings
+from trainyard.workloads.workload import ReplicaType, RestartPolicy, Scope, Workload
+
+RESTARTABLE_CODES = frozenset({130, 137, 138, 143})
+"""ExitCode: SIGINT, SIGKILL, SIGTERM, and 138, by which a program asks for its restart."""
+
+COMPLETED = "Completed"
+"""Reason of a restart after exit 0, under Always."""
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A restart that was decided upon: `cause` is the replica whose end came first."""
+
+    cause: Replica
+    exit: Exit
+    restarted: int
+    start: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The account after this pass, replicas that failed for good, and when to look again."""
+
+    ledger: Ledger
+    incidents: tuple[Incident, ...] = ()
+    lost: tuple[Replica, ...] = ()
+    wake_at: datetime | None = None
+    bumped: frozenset[str] = field(default_factory=frozenset)
+    """Pod names of the replicas that are restarted."""
+
+
+def respond(
+    workload: Workload,
+    ledger: Ledger,
+    replicas: Sequence[Replica],
+    now: datetime,
+    settings: Settings,
+) -> Response:
+    """Decide on everything that ended since the last pass."""
+    down = [r for r in replicas if r.state is State.FAILED or r.state is State.TAKEN]
+    again = [r for r in replicas if runs_again(workload, ledger, r)]
+    if not down and not again:
+        return Response(ledger)
+    if workload.scope is Scope.REPLICA:
+        return _each(workload, ledger, [*down, *again], now, settings)
+    response = _together(workload, ledger, replicas, down, now, settings)
+    if response.bumped or response.lost or not again:
+        return response
+    return _each_again(workload, response, again, now, settings)
+
+
+def may_restart(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+    """Whether policy and budget allow this replica's end to be followed by a restart."""
+    assert replica.exit is not None
+    if replica.exit.free:
+        return True
+    return _policy_allows(replica.type, replica.exit) and _used(workload, ledger, replica) < (
+        replica.type.limit
+    )
+
+
+def _policy_allows(replica_type: ReplicaType, end: Exit) -> bool:
+    match replica_type.policy:
+        case RestartPolicy.NEVER:
+            return False
+        case RestartPolicy.EXIT_CODE:
+            return end.code in RESTARTABLE_CODES
+        case _:
+            return True
+
+
+def _used(workload: Workload, ledger: Ledger, replica: Replica) -> int:
+    if workload.shared_budget:
+        return ledger.backoff
+    record = ledger.records.get(replica.name)
+    return record.restarts if record else 0
+
+
+def runs_again(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+    """Under Always an exit 0 is followed by a restart too, unless that exit ends the job."""
+    return (
+        replica.state is State.SUCCEEDED
+        and replica.type.policy is RestartPolicy.ALWAYS
+        and workload.restart_after_success
+        and replica.key != workload.decides
+        and _used(workload, ledger, replica) < replica.type.limit
+    )
+
+
+# Scope Job: one incident for all.
+
+
+def _together(
+    workload: Workload,
+    ledger: Ledger,
+    replicas: Sequence[Replica],
+    down: Sequence[Replica],
+    now: datetime,
+    settings: Settings,
+) -> Response:
+    same, fresh = _split(workload, ledger, down, now, settings)
+    if same:
+        ledger = ledger.join({r.name: r.type.name for r in same}, ledger.attempt)
+    bumped = frozenset(r.name for r in same)
+    if not fresh:
+        return Response(ledger, bumped=bumped)
+    cause = _cause(fresh, settings)
+    if may_restart(workload, ledger, cause):
+        return _restart(workload, ledger, replicas, fresh, cause, now, settings, bumped)
+    if wait := _settling(cause, replicas, now, settings):
+        return Response(ledger, wake_at=wait, bumped=bumped)
+    lost = tuple(r for r in fresh if not may_restart(workload, ledger, r))
+    return Response(ledger, lost=(cause, *(r for r in lost if r is not cause)), bumped=bumped)
+
+
+def _split(
+    workload: Workload,
+    ledger: Ledger,
+    down: Sequence[Replica],
+    now: datetime,
+    settings: Settings,
+) -> tuple[list[Replica], list[Replica]]:
+    """Failures that belong to the incident under way, and others.
+
+    Until all replicas run again, a survivor's failure belongs to it; and so do all failures
+    shortly after an elastic job changed its size.
+    """
+    if ledger.ready_at is not None or not workload.survivors_stay:
+        return [], list(down)
+    grace = timedelta(seconds=settings.resize_grace_seconds)
+    resizing = ledger.resized_at is not None and now - ledger.resized_at < grace
+    same: list[Replica] = []
+    fresh: list[Replica] = []
+    for replica in down:
+        survivor = ledger.wanted(replica.name) < ledger.attempt
+        (same if survivor else fresh).append(replica)
+    if resizing and fresh and not same:
+        # A new pod's own failure in this time is free as well; it gets an attempt of its own.
+        fresh = [r._replace(exit=replace(r.exit, free=True)) if r.exit else r for r in fresh]
+    return same, fresh
+
+
+def _cause(fresh: Sequence[Replica], settings: Settings) -> Replica:
+    """The replica that failed first.
+
+    Clocks of nodes and of Kubernetes' whole seconds blur the order. Peers that die along end with
+    1, hardly ever with a code that ExitCode restarts; so among failures close together such a
+    code tells the cause.
+    """
+    ordered = sorted(fresh, key=_when)
+    first = ordered[0]
+    close = _when(first) + settings.incident_settle_seconds
+    for replica in ordered:
+        end = replica.exit
+        if (
+            end is not None
+            and _when(replica) <= close
+            and (end.free or end.code in RESTARTABLE_CODES)
+        ):
+            return replica
+    return first
+
+
+def _when(replica: Replica) -> float:
+    at = replica.exit.at if replica.exit else None
+    return at.timestamp() if at else float("inf")
+
+
+def _settling(
+    cause: Replica, replicas: Sequence[Replica], now: datetime, settings: Settings
+) -> datetime | None:
+    """Under ExitCode: when the cause will be certain, if it is not yet.
+
+    What was seen first need not have happened first, on several nodes.
+    """
+    at = cause.exit.at if cause.exit else None
+    if cause.type.policy is not RestartPolicy.EXIT_CODE or at is None:
+        return None
+    if all(r.ended for r in replicas):
+        return None
+    until = at + timedelta(seconds=settings.incident_settle_seconds)
+    return until if now < until else None
+
+
+def _restart(
+    workload: Workload,
+    ledger: Ledger,
+    replicas: Sequence[Replica],
+    fresh: Sequence[Replica],
+    cause: Replica,
+    now: datetime,
+    settings: Settings,
+    bumped: frozenset[str],
+) -> Response:
+    end = cause.exit or Exit()
+    failures = backoff.failures_in_row(ledger.failures, ledger.ready_at, now, settings)
+    start = now + backoff.delay(failures, settings, free=end.free)
+    some = workload.survivors_stay and not _in_vain(ledger, failures, now, settings)
+    affected = fresh if some else replicas
+    ended = ending(now, end.reason, cause.name, end)
+    if some:
+        ledger = ledger.restart_some({r.name: r.type.name for r in fresh}, ended, start)
+    else:
+        ledger = ledger.restart_all(ended, start)
+    ledger = replace(ledger, failures=failures)
+    if not end.free:
+        ledger = replace(ledger, backoff=ledger.backoff + 1).count(_per_type(affected))
+    return Response(
+        ledger,
+        incidents=(Incident(cause, end, len(affected), start),),
+        bumped=bumped | {r.name for r in affected},
+    )
+
+
+def _in_vain(ledger: Ledger, failures: int, now: datetime, settings: Settings) -> bool:
+    """Whether newcomers failed soon after they joined the survivors of an incident.
+
+    An agent of torchrun that gives up closes the rendezvous for good; survivors whose processes
+    hang then wait in it for ever, and only a new start of all of them helps.
+    """
+    grace = timedelta(seconds=settings.resize_grace_seconds)
+    return failures > 1 and (ledger.ready_at is None or now - ledger.ready_at < grace)
+
+
+def _per_type(replicas: Iterable[Replica]) -> Counter[str]:
+    """Only replicas that had a pod were restarted."""
+    return Counter(r.type.name for r in replicas if r.pod is not None or r.entry is not None)
+
+
+# Scope Replica: each for itself.
+
+
+def _each(
+    workload: Workload,
+    ledger: Ledger,
+    ended: Sequence[Replica],
+    now: datetime,
+    settings: Settings,
+) -> Response:
+    response = Response(ledger)
+    for replica in sorted(ended, key=_when):
+        response = _one(workload, response, replica, now, settings)
+    return response
+
+
+def _each_again(
+    workload: Workload,
+    response: Response,
+    again: Sequence[Replica],
+    now: datetime,
+    settings: Settings,
+) -> Response:
+    """Exits 0 under Always, in a job that otherwise restarts together: each costs one, alone."""
+    for replica in again:
+        if not runs_again(workload, response.ledger, replica):
+            continue
+        ledger = response.ledger
+        start = now + backoff.delay(1, settings)
+        closed = ending(now, COMPLETED, replica.name, replica.exit)
+        ledger = ledger.restart_some({replica.name: replica.type.name}, closed, start)
+        ledger = replace(ledger, backoff=ledger.backoff + 1).count({replica.type.name: 1})
+        response = _add(response, ledger, replica, start)
+    return response
+
+
+def _one(
+    workload: Workload, response: Response, replica: Replica, now: datetime, settings: Settings
+) -> Response:
+    ledger, end = response.ledger, replica.exit or Exit()
+    if not may_restart(workload, ledger, replica):
+        if replica.state is State.SUCCEEDED:
+            return response
+        return replace(response, lost=(*response.lost, replica))
+    record = ledger.records.get(replica.name) or Record(ledger.floor)
+    healthy_since = replica.pod.started if replica.pod else None
+    failures = backoff.failures_in_row(record.failures, healthy_since, now, settings)
+    start = now + backoff.delay(failures, settings, free=end.free)
+    counted = 0 if end.free else 1
+    closed = ending(now, COMPLETED if end.code == 0 else end.reason, replica.name, end)
+    entry = {"number": record.attempt, **closed}
+    if healthy_since:
+        entry["startTime"] = render(healthy_since)
+    records = dict(ledger.records)
+    records[replica.name] = Record(record.attempt + 1, record.restarts + counted, failures, start)
+    ledger = replace(ledger.note(entry), records=records)
+    if counted:
+        ledger = ledger.count({replica.type.name: 1})
+        if workload.shared_budget:
+            ledger = replace(ledger, backoff=ledger.backoff + 1)
+    return _add(response, ledger, replica, start)
+
+
+def _add(response: Response, ledger: Ledger, replica: Replica, start: datetime) -> Response:
+    incident = Incident(replica, replica.exit or Exit(), 1, start)
+    return replace(
+        response,
+        ledger=ledger,
+        incidents=(*response.incidents, incident),
+        bumped=response.bumped | {replica.name},
+    )

@@ -1,0 +1,64 @@
+"""Whether a job has succeeded or failed.
+
+Where one replica decides (rank 0, worker-0, the launcher), its exit 0 is the job's success under
+any policy. Else rules decide, and without rules all replicas must succeed. When success and
+failure hold together, success wins.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+
+from trainyard.lifecycle.replicas import Replica
+from trainyard.workloads.workload import ReplicaKey, Rule, Workload
+
+
+def succeeded(workload: Workload, done: AbstractSet[ReplicaKey]) -> bool:
+    """Whether the job has done what it was made for, given the replicas that succeeded.
+
+    Under Always a replica counts as one once its budget is spent: before, it runs again.
+    """
+    if workload.decides is not None:
+        return workload.decides in done
+    if workload.success_rules:
+        return any(holds(rule, done) for rule in workload.success_rules)
+    return len(done) == workload.replicas
+
+
+def failed_rule(workload: Workload, lost: AbstractSet[ReplicaKey]) -> Rule | None:
+    """The first failure rule all of whose replicas failed for good."""
+    return next((rule for rule in workload.failure_rules if holds(rule, lost)), None)
+
+
+def hopeless(workload: Workload, lost: AbstractSet[ReplicaKey]) -> bool:
+    """Whether no success rule can be met any more."""
+    if workload.decides is not None:
+        return workload.decides in lost
+    if not workload.success_rules:
+        return bool(lost)
+    return all(_needs_any(rule, lost) for rule in workload.success_rules)
+
+
+def holds(rule: Rule, keys: AbstractSet[ReplicaKey]) -> bool:
+    """Whether all replicas of the rule are among these. A rule without any never holds."""
+    named = [ReplicaKey(name, index) for name, indexes in rule.items() for index in indexes]
+    return bool(named) and all(key in keys for key in named)
+
+
+def rule_text(rule: Mapping[str, Sequence[int]]) -> str:
+    """As documented, with indexes as strings: `{"worker":["0"]}`."""
+    texts = {name: [str(index) for index in indexes] for name, indexes in rule.items()}
+    return json.dumps(texts, separators=(",", ":"))
+
+
+def _needs_any(rule: Rule, lost: AbstractSet[ReplicaKey]) -> bool:
+    return any(
+        ReplicaKey(name, index) in lost for name, indexes in rule.items() for index in indexes
+    )
+
+
+def lost_keys(replicas: Sequence[Replica]) -> set[ReplicaKey]:
+    """Keys of these replicas."""
+    return {replica.key for replica in replicas}

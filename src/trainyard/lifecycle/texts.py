@@ -1,0 +1,77 @@
+"""Messages of conditions and events that tell what happened to which replica, and why."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from trainyard.api import reasons
+from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.replicas import Replica
+from trainyard.workloads.workload import Workload
+
+LAST_LINES = 5
+LAST_CHARACTERS = 800
+
+
+def replica_failure(replica: Replica) -> str:
+    """`Pod[…] exited with error code 137 (OOMKilled): last lines`."""
+    end = replica.exit or Exit()
+    if end.code is None:
+        text = f"Pod[{replica.name}] failed"
+    else:
+        text = reasons.pod_exited(replica.name, end.code)
+    if end.reason and end.reason != "Error":
+        text += f" ({end.reason})"
+    lines = last_lines(end.message)
+    return f"{text}: {lines}" if lines else text
+
+
+def lost_to(replica: Replica) -> str:
+    """Of a replica that was taken away."""
+    end = replica.exit or Exit()
+    return f"Pod[{replica.name}] was taken away ({end.reason or 'Deleted'})"
+
+
+def last_lines(message: str) -> str:
+    """The end of a termination message."""
+    lines = [line for line in message.strip().splitlines() if line.strip()]
+    return "\n".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:]
+
+
+def job_failure(workload: Workload, replica: Replica) -> str:
+    """Why a job failed of which this replica was the last hope."""
+    end = replica.exit or Exit()
+    if end.code is not None:
+        return reasons.job_failed(workload.kind, workload.name, replica.name, end.code)
+    why = f" ({end.reason})" if end.reason else ""
+    return f"{workload.kind} {workload.name} has failed: {replica.name} failed{why}"
+
+
+def restart(replica: Replica, restarted: int, seconds: float, budget: str) -> str:
+    """What is restarted, when, and what it cost."""
+    what = "it" if restarted == 1 else f"{restarted} replicas"
+    when = f" in {seconds:g} s" if seconds > 0 else ""
+    end = replica.exit or Exit()
+    if end.free:
+        return f"{lost_to(replica)}; {what} will be created again{when}, at no cost."
+    if end.code == 0:
+        return f"Pod[{replica.name}] has completed; {what} will run again{when} ({budget})."
+    return f"{replica_failure(replica)}\nRestarting {what}{when} ({budget})."
+
+
+def began_running(now: datetime) -> str:
+    """As documented: `2024-08-02 07:03:59.69 UTC`."""
+    return reasons.began_running(f"{now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 10000:02d} UTC")
+
+
+def queue_limit(workload: Workload, replica: Replica) -> str:
+    """A queue's maxDuration ended the job."""
+    return (
+        f"{workload.kind} {workload.name} has failed: its queue removed {replica.name}, "
+        "which ran longer than the queue's maxDuration allows."
+    )
+
+
+def waiting(replicas: int, running: int) -> str:
+    """While not all replicas run."""
+    return f"{running} of {replicas} replicas are running or have completed."

@@ -1,0 +1,62 @@
+"""What keeps a job from running although nothing of it has failed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainyard.api.reasons import ConditionReason, EventReason
+from trainyard.lifecycle.dependents import Needs
+from trainyard.lifecycle.observed import Conflict, Refusal
+from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.replicas import Replica
+from trainyard.workloads.workload import Workload
+
+NO_GANG = (
+    "The job asks for scheduler.t9kScheduler, and this cluster has no scheduler that places pods "
+    "all or none. Install one (T9k, Volcano, scheduler-plugins, Kueue) and name it in the "
+    "operator's setting `gang-backend`, or remove `spec.scheduler`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Reason and message of the Running condition; `event` tells it as a Warning too."""
+
+    reason: str
+    message: str
+    event: EventReason | None = None
+
+
+def find(
+    workload: Workload, needs: Needs, refusals: Sequence[Refusal], replicas: Sequence[Replica]
+) -> Trouble | None:
+    """The first trouble, the gravest kind first."""
+    if workload.needs_gang:
+        return Trouble(ConditionReason.NO_GANG_SCHEDULER, NO_GANG, EventReason.NO_GANG_SCHEDULER)
+    for conflict in needs.conflicts:
+        return _conflict(conflict)
+    for refusal in refusals:
+        return _refusal(refusal)
+    for replica in replicas:
+        pod = replica.pod
+        if pod is not None and pod.unschedulable and replica.state is State.CREATING:
+            text = f"Pod[{pod.name}] cannot be scheduled: {pod.unschedulable}"
+            return Trouble(ConditionReason.UNSCHEDULABLE, text)
+    return None
+
+
+def _conflict(conflict: Conflict) -> Trouble:
+    text = (
+        f"cannot create {conflict.resource.plural} {conflict.name}: the name is held by "
+        f"{conflict.owner}; delete that object, or give the job another name."
+    )
+    return Trouble(ConditionReason.NAME_CONFLICT, text, EventReason.NAME_CONFLICT)
+
+
+def _refusal(refusal: Refusal) -> Trouble:
+    text = (
+        f"the server refuses to create {refusal.resource.plural} {refusal.name} "
+        f"({refusal.code}): {refusal.message}"
+    )
+    return Trouble(ConditionReason.CREATION_REFUSED, text, EventReason.CREATION_REFUSED)

@@ -1,0 +1,108 @@
+"""All pods or none: what each gang scheduler wants on pods and beside them.
+
+T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1) and scheduler-plugins
+(scheduling.x-k8s.io/v1alpha1): a PodGroup of theirs. Kueue: a plain pod group, by labels alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainyard.api import labels
+from trainyard.workloads.identity import Identity
+from trainyard.workloads.resources import POD_GROUPS, Resource
+from trainyard.workloads.settings import GangBackend
+from trainyard.workloads.workload import Dependent, Lifetime, Manifest
+
+VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups")
+PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups")
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a pod carries as a member of a group; empty for a job with the default scheduler."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    scheduler_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A job's wish to be scheduled as one, through a queue."""
+
+    identity: Identity
+    backend: GangBackend
+    queue: str
+    priority: int
+    min_member: int
+    total: int
+
+    def membership(self, role: str, group: str) -> Membership:
+        """Of a pod of the replica type `role` in the PodGroup named `group`."""
+        match self.backend:
+            case GangBackend.T9K:
+                marks = {labels.GROUP_NAME: group, labels.QUEUE: self.queue, labels.ROLE: role}
+                return Membership(labels=marks, scheduler_name=labels.T9K_SCHEDULER_NAME)
+            case GangBackend.VOLCANO:
+                note = {"scheduling.k8s.io/group-name": group}
+                return Membership(annotations=note, scheduler_name="volcano")
+            case GangBackend.SCHEDULER_PLUGINS:
+                mark = {"scheduling.x-k8s.io/pod-group": group}
+                return Membership(labels=mark, scheduler_name="scheduler-plugins-scheduler")
+            case GangBackend.KUEUE:
+                return Membership(
+                    labels={
+                        "kueue.x-k8s.io/queue-name": self.queue,
+                        "kueue.x-k8s.io/pod-group-name": self.identity.base,
+                    },
+                    annotations={"kueue.x-k8s.io/pod-group-total-count": str(self.total)},
+                )
+            case GangBackend.NONE:
+                return Membership()
+
+    def dependents(self) -> tuple[Dependent, ...]:
+        """The PodGroup, where the scheduler has such an object."""
+        resource = {
+            GangBackend.T9K: POD_GROUPS,
+            GangBackend.VOLCANO: VOLCANO_POD_GROUPS,
+            GangBackend.SCHEDULER_PLUGINS: PLUGINS_POD_GROUPS,
+        }.get(self.backend)
+        if resource is None:
+            return ()
+        return (
+            Dependent(
+                resource=resource,
+                name=self.identity.name,
+                alternative=self.identity.base,
+                manifest=lambda name: self._pod_group(resource, name),
+                lifetime=Lifetime.UNPAUSED,
+            ),
+        )
+
+    def _pod_group(self, resource: Resource, name: str) -> Manifest:
+        spec: dict[str, object] = {"minMember": self.min_member}
+        if resource == POD_GROUPS:
+            spec |= {"queue": self.queue, "priority": self.priority}
+        elif resource == VOLCANO_POD_GROUPS:
+            spec |= {"queue": self.queue}
+        return {
+            "apiVersion": resource.api_version,
+            "kind": "PodGroup",
+            "metadata": self.identity.metadata(name),
+            "spec": spec,
+        }
+
+
+def gang_of(
+    identity: Identity,
+    backend: GangBackend,
+    *,
+    queue: str | None,
+    priority: int,
+    min_member: int,
+    total: int,
+) -> Gang:
+    """A job's gang; without a queue it waits in the one named `default`."""
+    return Gang(identity, backend, queue or labels.DEFAULT_QUEUE, priority, min_member, total)

@@ -1,0 +1,67 @@
+"""What an operator of trainyard may tune; everything that a job itself decides is in its spec."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class GangBackend(StrEnum):
+    """The scheduler that places a job's pods all or none."""
+
+    T9K = "t9k"
+    VOLCANO = "volcano"
+    SCHEDULER_PLUGINS = "scheduler-plugins"
+    KUEUE = "kueue"
+    NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Durations are in seconds.
+
+    The defaults suit a cluster; `local()` gives those of an embedded one, where a pod starts in
+    milliseconds and someone is watching.
+    """
+
+    master_port: int = 29500
+    ssh_port: int = 2222
+    """Where the sshd of DeepSpeedJob and ColossalAIJob pods listens; above 1023, so that images
+    without root may."""
+    ssh_port: int = 2222
+    """Of the sshd in pods of DeepSpeedJob and ColossalAIJob; above 1023, so that images without
+    root may listen on it."""
+    gang_backend: GangBackend = GangBackend.T9K
+    backoff_base_seconds: float = 10.0
+    backoff_max_seconds: float = 360.0
+    backoff_reset_seconds: float = 600.0
+    """A replica that stayed healthy this long starts again with the shortest delay."""
+    incident_settle_seconds: float = 2.0
+    """Failures this close together have one cause; under ExitCode all of them are looked at."""
+    resize_grace_seconds: float = 60.0
+    """After an elastic job changed its size, failures within this time cost nothing."""
+    force_delete_seconds: float = 300.0
+    """A pod that is still terminating this long after its grace period is deleted by force."""
+    refusal_base_seconds: float = 1.0
+    refusal_max_seconds: float = 60.0
+    """Delay before a refused creation is tried again; doubles from base to max."""
+    elastic_settle_seconds: float = 30.0
+    """How long an elastic DeepSpeedJob waits for more workers before it launches."""
+    plain_processes: bool = False
+    """Pods share this machine's network (no namespaces): names are addresses, ports are shared."""
+    cluster_domain: str = "cluster.local"
+
+    @classmethod
+    def local(cls, *, plain_processes: bool = False) -> Settings:
+        """For an embedded cluster on one machine."""
+        return cls(
+            backoff_base_seconds=0.2,
+            backoff_max_seconds=30.0,
+            backoff_reset_seconds=60.0,
+            incident_settle_seconds=0.5,
+            force_delete_seconds=30.0,
+            refusal_base_seconds=0.2,
+            refusal_max_seconds=10.0,
+            elastic_settle_seconds=3.0,
+            plain_processes=plain_processes,
+        )

@@ -1,0 +1,233 @@
+"""Restarts: what costs, what does not, what is restarted, and when that is over."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
+
+
+def test_one_incident_costs_one_and_restarts_all() -> None:
+    world = World(pytorch()).running()
+    world.exit("2", 137).exit("0", 1).exit("1", 1).exit("3", 1).settle()
+    assert world.backoff == 1
+    assert not world.pods, "all wait for the delay"
+    world.advance(10).settle()
+    assert {world.attempt_of(r) for r in "0123"} == {"2"}
+    world.run().settle()
+    assert (world.phase, world.backoff) == ("Running", 1)
+
+
+def test_peers_that_die_later_belong_to_the_incident() -> None:
+    world = World(pytorch()).running()
+    world.exit("2", 137).step()
+    assert world.backoff == 1
+    world.exit("0", 1).exit("1", 1)
+    world.settle()
+    assert world.backoff == 1
+
+
+def test_survivors_are_restarted_too_in_plain_mode() -> None:
+    world = World(pytorch()).running()
+    world.exit("3", 1).settle().advance(10).settle()
+    assert {world.attempt_of(r) for r in "0123"} == {"2"}
+
+
+def test_nobody_starts_before_all_old_pods_are_gone() -> None:
+    world = World(pytorch()).running()
+    world.exit("3", 1).step()
+    world.advance(20)
+    world.remove("3")
+    world.step()
+    assert sorted(world.pods) == [world.name(r) for r in "012"]
+    world.settle()
+    assert len(world.pods) == 4
+
+
+def test_survivors_stay_under_torchrun() -> None:
+    world = World(torchrun()).running()
+    world.exit("3", 137).settle().advance(10).settle()
+    assert [world.attempt_of(r) for r in "0123"] == ["1", "1", "1", "2"]
+    world.exit("1", 1).settle().advance(10).settle()
+    assert world.backoff == 1, "the survivor fails before all run again: same incident"
+    world.run().settle()
+    assert (world.phase, world.backoff) == ("Running", 1)
+
+
+def test_a_newcomer_that_fails_is_a_new_incident_and_restarts_all() -> None:
+    world = World(torchrun()).running()
+    world.exit("3", 137).settle().advance(10).settle().run().settle()
+    world.advance(5).exit("3", 1).settle().advance(20).settle()
+    assert world.backoff == 2
+    assert {world.attempt_of(r) for r in "0123"} == {"3"}
+
+
+def test_torchrun_without_restarts_of_its_own_starts_all_anew() -> None:
+    world = World(pytorch(torchrunConfig={"enabled": True})).running()
+    world.exit("3", 137).settle().advance(10).settle()
+    assert {world.attempt_of(r) for r in "0123"} == {"2"}
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "ExitCode", "Always"])
+@pytest.mark.parametrize("how", ["evicted", "deleted", "gone"])
+def test_what_is_taken_away_comes_back_at_no_cost(policy: str, how: str) -> None:
+    world = World(pytorch(policy=policy)).running()
+    if how == "evicted":
+        world.evict("1")
+    elif how == "deleted":
+        world.take(world.name("1"))
+    else:
+        world.remove("1")
+    world.settle().settle()
+    assert world.backoff == 0
+    assert {world.attempt_of(r) for r in "0123"} == {"2"}
+    world.run().settle()
+    assert world.phase == "Running"
+    assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
+
+
+def test_exit_zero_after_a_deletion_is_no_success() -> None:
+    world = World(pytorch(workers=1)).running()
+    world.take(world.name("0")).advance(1).exit("0", 0).settle().settle()
+    assert world.phase == "Pending"
+    assert world.attempt_of("0") == "2"
+
+
+def test_a_failure_before_the_deletion_counts() -> None:
+    world = World(pytorch(workers=1)).running()
+    world.exit("0", 1).advance(5).take(world.name("0")).settle()
+    assert world.backoff == 1
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "restarts"),
+    [
+        ("Never", 1, False),
+        ("Never", 137, False),
+        ("OnFailure", 1, True),
+        ("OnFailure", 137, True),
+        ("Always", 1, True),
+        ("ExitCode", 1, False),
+        ("ExitCode", 2, False),
+        ("ExitCode", 139, False),
+        ("ExitCode", 130, True),
+        ("ExitCode", 137, True),
+        ("ExitCode", 138, True),
+        ("ExitCode", 143, True),
+    ],
+)
+def test_policy_decides_which_codes_restart(policy: str, code: int, restarts: bool) -> None:
+    world = World(pytorch(workers=1, policy=policy)).running()
+    world.exit("0", code).settle()
+    assert world.phase == ("Pending" if restarts else "Failed")
+    assert world.backoff == (1 if restarts else 0)
+
+
+def test_among_failures_close_together_a_restartable_code_is_the_cause() -> None:
+    world = World(pytorch(policy="ExitCode")).running()
+    world.exit("0", 1).advance(1).exit("2", 138).settle()
+    assert (world.phase, world.backoff) == ("Pending", 1)
+    assert world.status is not None
+    assert world.status["attempts"][0]["replica"] == world.name("2")
+
+
+def test_exit_code_waits_a_moment_for_the_cause() -> None:
+    world = World(pytorch(policy="ExitCode")).running()
+    plan = world.exit("0", 1).step()
+    assert world.phase == "Running"
+    assert plan.wake_at is not None
+    assert (plan.wake_at - world.now).total_seconds() == 2
+    world.advance(2).settle()
+    assert world.phase == "Failed"
+
+
+def test_the_budget_is_spent_exactly() -> None:
+    world = World(pytorch(workers=2, run_policy={"backoffLimit": 2})).running()
+    for spent in (1, 2):
+        world.exit("1", 3).settle()
+        assert world.backoff == spent
+        world.advance(400).settle().run().settle()
+    world.exit("1", 3, message="one\ntwo\nlast words").settle()
+    assert (world.phase, world.backoff) == ("Failed", 2)
+    status, reason, message = world.condition("Failed")  # type: ignore[misc]
+    assert (status, reason) == ("True", "BackoffLimitExceeded")
+    assert (
+        message == f"PyTorchTrainingJob train has failed: {world.name('1')} failed with exit code 3"
+    )
+    assert "last words" in world.condition("ReplicaFailure")[2]  # type: ignore[index]
+
+
+def test_restart_scope_replica_restarts_only_what_failed() -> None:
+    world = World(pytorch(run_policy={"restartScope": "Replica"})).running()
+    world.exit("2", 1).settle().advance(10).settle()
+    assert [world.attempt_of(r) for r in "0123"] == ["1", "1", "2", "1"]
+    assert world.backoff == 1
+
+
+def test_delays_double_up_to_the_limit_and_start_anew_after_health() -> None:
+    world = World(pytorch(workers=1, run_policy={"backoffLimit": 99})).running()
+    delays = []
+    for _ in range(8):
+        plan = world.exit("0").step()
+        assert plan.wake_at is None or plan.wake_at > world.now
+        world.settle()
+        delays.append((world.last.wake_at - world.now).total_seconds())  # type: ignore[operator]
+        world.advance(delays[-1]).settle().run().settle()
+    assert delays == [10, 20, 40, 80, 160, 320, 360, 360]
+    world.advance(600).exit("0").settle()
+    assert (world.last.wake_at - world.now).total_seconds() == 10  # type: ignore[operator]
+
+
+def test_always_runs_others_again_after_success_and_spends_the_budget() -> None:
+    types = [
+        {
+            "type": t,
+            "restartPolicy": "Always",
+            "template": {"spec": {"containers": [{"name": "m"}]}},
+        }
+        for t in ("master", "worker")
+    ]
+    world = World(pytorch(types=types, run_policy={"backoffLimit": 1})).running()
+    world.exit("worker-0", 0).settle().advance(10).settle()
+    assert [world.attempt_of(r) for r in ("master-0", "worker-0")] == ["1", "2"]
+    assert world.backoff == 1
+    world.run().settle().exit("worker-0", 0).settle()
+    assert (world.phase, world.aggregate) == ("Running", {"running": 1, "succeeded": 1})
+    world.exit("master-0", 0).settle()
+    assert world.phase == "Succeeded"
+
+
+def test_generic_replicas_restart_one_by_one_within_their_own_limit() -> None:
+    world = World(generic(workers=2, limit=1)).running()
+    world.exit("0").settle().advance(10).settle().run().settle()
+    world.exit("1").settle().advance(10).settle().run().settle()
+    assert [world.attempt_of(r) for r in "01"] == ["2", "2"]
+    assert world.status is not None
+    assert world.status["tasks"][0]["restartCount"] == 2
+    assert "backoffCount" not in world.status
+    world.exit("0").settle()
+    assert world.phase == "Failed"
+
+
+def test_a_crash_between_write_and_deletion_loses_and_doubles_nothing() -> None:
+    world = World(pytorch(workers=2)).running()
+    world.exit("1")
+    plan = world.look()
+    world.status = plan.status
+    for _ in range(3):
+        world.status = world.look().status or world.status
+    assert world.backoff == 1
+    world.settle().advance(10).settle().run().settle()
+    assert (world.phase, world.backoff) == ("Running", 1)
+
+
+def test_attempts_tell_how_each_ended_and_only_the_last_ten_are_kept() -> None:
+    world = World(pytorch(workers=1, run_policy={"backoffLimit": 99})).running()
+    for _ in range(12):
+        world.exit("0", 137, reason="OOMKilled").settle().advance(400).settle().run().settle()
+    assert world.status is not None
+    attempts = world.status["attempts"]
+    assert [a["number"] for a in attempts] == list(range(4, 14))
+    assert attempts[0].keys() == {"number", "startTime", "endTime", "replica", "exitCode", "reason"}
+    assert (attempts[0]["exitCode"], attempts[0]["reason"]) == (137, "OOMKilled")
+    assert "endTime" not in attempts[-1]
