@@ -35,6 +35,11 @@ class Kind:
     namespaced: bool = True
 
     @property
+    def rules(self) -> str:
+        """Name of the file in ``trainyard.api.rules``."""
+        return self.module
+
+    @property
     def singular(self) -> str:
         """Lower-case kind."""
         return self.kind.lower()

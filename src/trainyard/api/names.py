@@ -69,3 +69,10 @@ def is_dns_label(name: str) -> bool:
 def is_dns_subdomain(name: str) -> bool:
     """Whether the name may name a Secret, claim or Queue (RFC 1123 subdomain)."""
     return len(name) <= 253 and _DNS_1123_SUBDOMAIN.match(name) is not None
+
+
+def loopback_address(pod: str) -> str:
+    """The pod's own address where pods have no network of their own: 127.x.y.z, each in 1..254."""
+    digest = fnv1a64(pod.encode())
+    x, y, z = (1 + (digest >> shift) % 254 for shift in (0, 20, 40))
+    return f"127.{x}.{y}.{z}"

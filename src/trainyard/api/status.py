@@ -98,6 +98,7 @@ class Attempt(OpenModel):
     replica: str | None = Field(default=None, description="Pod whose end came first.")
     exit_code: int | None = Field(default=None, description="That pod's exit code.")
     reason: str | None = Field(default=None, description="Why it ended, e.g. OOMKilled or Evicted.")
+    message: str | None = Field(default=None, description="One sentence on why it ended.")
 
 
 class JobStatus(OpenModel):

@@ -27,9 +27,10 @@ def test_hash_is_the_one_of_three_recorded_jobs(job: str, uid: str, digest: str)
 
 def test_hash_keeps_leading_zeros() -> None:
     """About one job in sixteen has a hash that starts with 0."""
-    zero = next(f"u{n}" for n in range(1000) if names.fnv1a64(f"j{f'u{n}'}".encode()) < 1 << 60)
-    assert len(names.hash5("j", zero)) == 5
-    assert names.hash5("j", zero).startswith("0")
+    uids = (f"{n * 7919:036}" for n in range(1000))
+    uid = next(uid for uid in uids if names.fnv1a64(f"job{uid}".encode()) < 1 << 60)
+    assert len(names.hash5("job", uid)) == 5
+    assert names.hash5("job", uid).startswith("0")
 
 
 def test_children_are_named_after_base_type_and_index() -> None:
@@ -58,3 +59,12 @@ def test_children_are_named_after_base_type_and_index() -> None:
 )
 def test_dns_labels_start_with_a_letter_and_fit(name: str, valid: bool) -> None:
     assert names.is_dns_label(name) is valid
+
+
+def test_loopback_addresses_stay_clear_of_the_host_s_own() -> None:
+    addresses = {names.loopback_address(f"mnist-12e8d-worker-{n}") for n in range(500)}
+    assert len(addresses) == 500
+    for address in addresses:
+        first, *rest = (int(part) for part in address.split("."))
+        assert first == 127
+        assert all(1 <= part <= 254 for part in rest)
