@@ -84,11 +84,16 @@ class HostsFiles:
 
 
 def _pod_line(host: Host) -> str:
-    if not host.subdomain:
-        return f"{host.address} {host.hostname}\n"
-    short = f"{host.hostname}.{host.subdomain}"
-    middle = f"{short}.{host.namespace}"
-    return f"{host.address} {middle}.{_DOMAIN} {host.hostname} {short} {middle}\n"
+    """The pod's names; and, for the reverse look-up only, its address as IPv6 sockets show it.
+
+    The final dot keeps that second line out of forward look-ups, which must give IPv4 addresses.
+    """
+    names = host.hostname
+    if host.subdomain:
+        short = f"{host.hostname}.{host.subdomain}"
+        middle = f"{short}.{host.namespace}"
+        names = f"{middle}.{_DOMAIN} {host.hostname} {short} {middle}"
+    return f"{host.address} {names}\n::ffff:{host.address} {host.hostname}.\n"
 
 
 def _rewrite(path: str, data: bytes) -> None:
