@@ -1,27 +1,184 @@
-"""Server-side apply."""
+"""Server-side apply: who owns which field, and what an applied configuration changes.
+
+Rules: https://kubernetes.io/docs/reference/using-api/server-side-apply/. Ownership is recorded
+from the first server-side apply of an object on (most objects here never see one, and their
+writes stay cheap); what others had written until then belongs to `before-first-apply`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from trainyard.kube.errors import Conflict
+from trainyard.local.apiserver import fieldpaths
+from trainyard.local.apiserver.fieldpaths import Path
+from trainyard.local.failures import Cause
+from trainyard.local.registry import timestamp
 
 Object = dict[str, Any]
 
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_BEFORE = "before-first-apply"
 
+
+class Manager(NamedTuple):
+    """Who writes, how (`Apply` or `Update`), and through which subresource."""
+
+    name: str
+    operation: str
+    subresource: str = ""
+
+
+Owners = dict[Manager, set[Path]]
+
+
+@dataclass(frozen=True, slots=True)
 class Apply:
     """One apply request."""
 
-    def __init__(
-        self, wanted: Object, manager: str, api_version: str, force: bool, subresource: str
-    ) -> None:
-        self._wanted = wanted
+    wanted: Object
+    manager: str
+    api_version: str
+    custom: bool
+    force: bool
+    subresource: str
 
     def created(self) -> Object:
         """The object when there is none yet."""
-        return self._wanted
+        owners = {self._me: self._paths()}
+        return _record({**self.wanted}, owners, self.api_version)
 
-    def merged(self, old: Object) -> Object:
-        """The object with what was applied."""
-        from trainyard.local.apiserver.patches import merge_patch
+    def merged(self, live: Object) -> Object:
+        """`live` (taken over) with what is applied; raises Conflict unless forced."""
+        owners = self._owners(live)
+        wanted = self._paths()
+        mine = owners.pop(self._me, set())
+        self._settle_conflicts(live, owners, wanted)
+        configuration = {key: value for key, value in self.wanted.items() if key != "status"}
+        if self.subresource:
+            configuration = self.wanted
+        merged: Object = fieldpaths.merge(live, configuration, "", self.custom)
+        owned_by_others = set().union(*owners.values())
+        for path in sorted(mine - wanted - owned_by_others, key=len):
+            fieldpaths.remove(merged, path)
+        owners[self._me] = wanted
+        return _record(merged, owners, self.api_version)
 
-        result: Object = merge_patch(old, self._wanted)
-        return result
+    @property
+    def _me(self) -> Manager:
+        return Manager(self.manager, "Apply", self.subresource)
+
+    def _paths(self) -> set[Path]:
+        return fieldpaths.field_paths(self.wanted, custom=self.custom)
+
+    def _owners(self, live: Object) -> Owners:
+        owners = recorded(live)
+        annotations = live["metadata"].get("annotations") or {}
+        if owners or _LAST_APPLIED in annotations:
+            # Fields of a client-side apply pass over to the server-side one without conflict.
+            return owners
+        fields = {key: value for key, value in live.items() if key != "status"}
+        return {Manager(_BEFORE, "Update"): fieldpaths.field_paths(fields, custom=self.custom)}
+
+    def _settle_conflicts(self, live: Object, owners: Owners, wanted: set[Path]) -> None:
+        conflicts: list[Cause] = []
+        for manager, paths in owners.items():
+            taken = {
+                path
+                for path in paths & wanted
+                if fieldpaths.lookup(live, path) != fieldpaths.lookup(self.wanted, path)
+                and not path[-1].startswith("k:")
+            }
+            if self.force:
+                paths -= taken
+            conflicts += [
+                Cause(_readable(path), f'conflict with "{manager.name}"', "FieldManagerConflict")
+                for path in sorted(taken)
+            ]
+        if conflicts and not self.force:
+            listed = ", ".join(f"{each.message}: {each.field}" for each in conflicts)
+            raise Conflict(
+                f"Apply failed with {len(conflicts)} conflict(s): {listed}",
+                code=409,
+                reason="Conflict",
+                details={"causes": [each._asdict() for each in conflicts]},
+            )
+
+
+def record_update(new: Object, old: Object, manager: str, subresource: str, custom: bool) -> Object:
+    """Give the fields that a plain write changed to its manager.
+
+    Does nothing for objects without recorded ownership, and when the write itself is about it.
+    """
+    before = old["metadata"].get("managedFields")
+    if not before:
+        return new
+    found = new["metadata"].get("managedFields")
+    if found is not None and found != before:
+        return new
+    owners = recorded(old)
+    old_paths = fieldpaths.field_paths(old, custom=custom)
+    new_paths = fieldpaths.field_paths(new, custom=custom)
+    changed = {
+        path
+        for path in new_paths
+        if path not in old_paths or fieldpaths.lookup(new, path) != fieldpaths.lookup(old, path)
+    }
+    for paths in owners.values():
+        paths -= changed
+        paths &= new_paths
+    if changed:
+        owners.setdefault(Manager(manager, "Update", subresource), set()).update(changed)
+    return _record(new, owners, str(old["apiVersion"]))
+
+
+def recorded(obj: Object) -> Owners:
+    """The owners that `obj` lists."""
+    owners: Owners = {}
+    for entry in obj["metadata"].get("managedFields") or ():
+        manager = Manager(entry["manager"], entry["operation"], entry.get("subresource", ""))
+        owners[manager] = fieldpaths.decode(entry.get("fieldsV1") or {})
+    return owners
+
+
+def _record(obj: Object, owners: Owners, api_version: str) -> Object:
+    """Write `owners` into `obj`; entries that did not change keep their time."""
+    known = {
+        Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): entry
+        for entry in obj["metadata"].get("managedFields") or ()
+    }
+    entries = []
+    for manager, paths in owners.items():
+        if not paths:
+            continue
+        fields = fieldpaths.encode(paths)
+        entry = known.get(manager)
+        if entry is None or entry.get("fieldsV1") != fields:
+            entry = {
+                "manager": manager.name,
+                "operation": manager.operation,
+                "apiVersion": api_version,
+                "time": timestamp(),
+                "fieldsType": "FieldsV1",
+                "fieldsV1": fields,
+            }
+            if manager.subresource:
+                entry["subresource"] = manager.subresource
+        entries.append(entry)
+    obj["metadata"] = {**obj["metadata"], "managedFields": entries}
+    return obj
+
+
+def _readable(path: Path) -> str:
+    """A path as kubectl shows it: `.spec.containers[name="x"].image`."""
+    text = ""
+    for name in path:
+        kind, rest = name[:2], name[2:]
+        if kind == "k:":
+            pairs = json.loads(rest).items()
+            text += f"[{','.join(f'{key}={json.dumps(value)}' for key, value in pairs)}]"
+        else:
+            text += f".{rest}" if kind == "f:" else f"[={rest}]"
+    return text

@@ -17,7 +17,7 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
-_MERGE_KEYS: Mapping[str, str] = {
+MERGE_KEYS: Mapping[str, str] = {
     "addresses": "type",
     "conditions": "type",
     "containers": "name",
@@ -39,7 +39,7 @@ _MERGE_KEYS: Mapping[str, str] = {
 }
 """List field to the key by which its items are merged (`x-kubernetes-patch-merge-key`)."""
 
-_PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
+PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
 _ORDER, _PRIMITIVES = "$setElementOrder/", "$deleteFromPrimitiveList/"
 _RETAIN, _DIRECTIVE = "$retainKeys", "$patch"
 
@@ -189,13 +189,13 @@ def _merge_field(result: dict[str, Any], key: str, value: Any) -> None:
 def _merge_key(field: str, items: Sequence[Any]) -> str | None:
     if field == "ports":
         return "containerPort" if any("containerPort" in item for item in items) else "port"
-    return _MERGE_KEYS.get(field)
+    return MERGE_KEYS.get(field)
 
 
 def _merge_lists(field: str, target: Any, patch: list[Any]) -> list[Any]:
     present = list(target) if isinstance(target, list) else []
     if not all(isinstance(item, dict) for item in patch):
-        if field in _PRIMITIVE_SETS:
+        if field in PRIMITIVE_SETS:
             return present + [item for item in patch if item not in present]
         return patch
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):

@@ -195,6 +195,7 @@ class Verbs:
     ) -> tuple[Object, list[str]]:
         warnings: list[str] = []
         status_only = target.subresource == "status"
+        applies = request.headers.get("content-type", "").startswith(APPLY_PATCH)
 
         def admitted(copy: Object) -> Object:
             old: Object = self.registry.peek(*target.place)
@@ -202,6 +203,8 @@ class Verbs:
             _check_name(target, new)
             obj, notes = self.admitter.update(target.served, new, old, validation, status_only)
             warnings.extend(notes)
+            if old["metadata"].get("managedFields") and not applies:
+                obj = self._record_manager(request, target, obj, old)
             return obj
 
         obj = await self.registry.update(
@@ -224,7 +227,12 @@ class Verbs:
         _check_kind(target, wanted)
         _place(target, wanted)
         applied = fieldmanagers.Apply(
-            wanted, manager, target.served.api_version, request.flag("force"), target.subresource
+            wanted,
+            manager,
+            target.served.api_version,
+            target.served.custom,
+            request.flag("force"),
+            target.subresource,
         )
         validation = FieldValidation.of(request, [])
         try:
@@ -238,6 +246,15 @@ class Verbs:
                 request, target.served, made, status=201, warnings=warnings
             )
         return await self._update(request, target, applied.merged, validation)
+
+    def _record_manager(self, request: Request, target: Target, obj: Object, old: Object) -> Object:
+        from trainyard.local.apiserver import fieldmanagers
+
+        agent = request.headers.get("user-agent", "unknown").partition("/")[0]
+        manager = request.query.get("fieldManager") or agent
+        return fieldmanagers.record_update(
+            obj, old, manager, target.subresource, target.served.custom
+        )
 
     def _predicate(self, request: Request, target: Target) -> selectors.Predicate | None:
         labels = selectors.label_predicate(request.query.get("labelSelector", ""))

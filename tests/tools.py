@@ -1,0 +1,62 @@
+"""System tools that tests need: found, or the test is skipped with a reason (in CI it fails)."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+
+def require(tool: str) -> str:
+    """The path of a program; without it, skip the test, or fail it where CI is set."""
+    found = shutil.which(tool)
+    if found is None:
+        missing(f"{tool} is not installed")
+    return found
+
+
+def missing(reason: str) -> None:
+    """Skip the test for `reason`, or fail it where CI is set."""
+    if os.environ.get("CI"):
+        pytest.fail(f"{reason}, and CI must run every test")
+    pytest.skip(reason)
+
+
+@cache
+def kubectls() -> dict[str, str]:
+    """Every kubectl found, oldest first: minor version (`1.27`) to path.
+
+    Looks on PATH and, beside a kubectl found there, for `kubectl.1.NN`.
+    """
+    found: dict[str, str] = {}
+    first = shutil.which("kubectl")
+    folders = {Path(first).parent, Path(first).resolve().parent} if first else set()
+    for folder in folders:
+        for path in folder.glob("kubectl.1.*"):
+            version = path.name.removeprefix("kubectl.")
+            if re.fullmatch(r"1\.\d+", version) and os.access(path, os.X_OK):
+                found[version] = str(path)
+    if first and not found:
+        found["installed"] = first
+    return dict(
+        sorted(found.items(), key=lambda item: [int(n) for n in item[0].split(".") if n.isdigit()])
+    )
+
+
+def oldest_and_newest_kubectl() -> list[str]:
+    """Names for `kubectl_path`: the oldest and the newest kubectl; one placeholder if none."""
+    versions = list(kubectls())
+    return [versions[0], versions[-1]] if len(versions) > 1 else versions or ["none"]
+
+
+def kubectl_path(version: str) -> str:
+    """The path of one of `oldest_and_newest_kubectl`; skips or fails the test without any."""
+    path = kubectls().get(version)
+    if path is None:
+        missing("kubectl is not installed")
+        raise AssertionError
+    return path
