@@ -147,7 +147,8 @@ class Launch:
         self.ready: set[str] = set()
         self.members: list[str] = []
         self.changed_at = time.monotonic()
-        self.process: subprocess.Popen[bytes] | None = None
+        self.stopping = False
+        """Whether the ranks were told to end, so that how they end means nothing."""
         self.failures: list[Failure] = []
         self.started: set[str] = set()
         self.ended: set[str] = set()
@@ -179,7 +180,7 @@ class Launch:
         elif kind == "end":
             rank, code, nanoseconds = fields[0], int(fields[1]), int(fields[2])
             self.ended.add(f"{event.host} {rank}")
-            if code and self.program.failures_count:
+            if code and self.program.failures_count and not self.stopping:
                 when = nanoseconds / 1e9 - self.links[event.host].clock_ahead
                 who = "the launch" if rank.startswith("s") else f"rank {rank}"
                 text = f"{who} on {event.host} {how_it_ended(code)}"
@@ -195,7 +196,7 @@ class Launch:
         """A replica is gone; what its peers report from now on is a consequence."""
         self.ready.discard(host)
         self.changed_at = time.monotonic()
-        if self.process is not None and host in self.members and not self.goodbyes:
+        if host in self.members and not self.stopping:
             text = f"{host} was lost: {reason}"
             self.failures.append(Failure(time.time(), LOST, text, lost=True))
 
@@ -225,11 +226,12 @@ class Launch:
     def start(self) -> subprocess.Popen[bytes]:
         """Start the real launcher in a process group of its own."""
         self.members = [host for host in self.hosts if host in self.ready]
+        self.stopping = False
         self.failures, self.started, self.ended = [], set(), set()
         argv, environment = self.program.command(self.members)
-        say(f"all of {', '.join(self.members)} answer; running {' '.join(argv)}")
+        say(f"launching on {', '.join(self.members)}: {' '.join(argv)}")
         try:
-            self.process = process = subprocess.Popen(argv, env=environment, start_new_session=True)
+            process = subprocess.Popen(argv, env=environment, start_new_session=True)
         except OSError as error:
             raise Missing(argv[0], error.strerror or "cannot be run") from error
 
@@ -257,7 +259,7 @@ class Launch:
             self.stop(process)
         else:
             self.collect_late_reports()
-        self.process = None
+        self.stopping = True
         return process.wait(STOP_SECONDS)
 
     def collect_late_reports(self) -> None:
@@ -270,6 +272,7 @@ class Launch:
 
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         """End the ranks on every replica, then the launcher itself."""
+        self.stopping = True
         seconds = self.program.grace_seconds if self.terminated else KILL_AFTER_SECONDS
         for link in self.links.values():
             link.send(f"stop {seconds}")
@@ -326,7 +329,7 @@ class Launch:
 
     def goodbye(self) -> None:
         """Tell every replica that the launch is over."""
-        self.members = []
+        self.stopping = True
         reachable = set(self.ready)
         for host in reachable:
             self.links[host].send("end")

@@ -53,6 +53,7 @@ UsePAM {pam}
 PermitRootLogin yes
 PubkeyAuthentication yes
 PasswordAuthentication no
+KbdInteractiveAuthentication no
 X11Forwarding no
 UseDNS no
 PrintMotd no
