@@ -42,8 +42,8 @@ class Cluster(Observer):
     rng: random.Random
     loop: asyncio.AbstractEventLoop
     outcome: Callable[[Obj], Outcome]
-    peers_die: bool
-    """Whether the other replicas of a job end, or hang, when one fails."""
+    peers_die: Callable[[Obj], bool]
+    """Whether the other replicas of a pod's job end, or hang, when it fails."""
     lost: set[str] = field(default_factory=set)
     doomed: set[str] = field(default_factory=set)
     """UIDs of running pods whose planned end no longer holds."""
@@ -124,7 +124,7 @@ class Cluster(Observer):
         if pod is None or _ended(pod) or (uid in self.doomed and not because_of_peer):
             return
         self._terminate(key, pod, code)
-        if code and self.peers_die:
+        if code and self.peers_die(pod):
             self._take_peers_along(pod)
 
     def _end_with_peer(self, uid: str) -> None:

@@ -60,6 +60,7 @@ class JobTruth:
     attempt: int = 0
     failures: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """Own failures per attempt that was current at that moment."""
+    completions: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     disturbances: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     vague: bool = False
     """Paused, resized or the like: what is counted then has no exact answer."""
@@ -152,7 +153,8 @@ class Monitor(Observer):
                 self._disturb(job, truth)
             elif not taken:
                 truth.own_end = _exit_code(pod)
-                job.failures[job.attempt] += 1
+                ends = job.failures if truth.own_end else job.completions
+                ends[job.attempt] += 1
 
     def _disturb(self, job: JobTruth, truth: PodTruth) -> None:
         truth.disturbed = True
@@ -237,17 +239,17 @@ class Monitor(Observer):
                 self._check_nothing_left(uid, job)
                 continue
             phase = (stored.get("status") or {}).get("phase")
-            if _is_paused(stored):
+            if phase in TERMINAL:
+                self._check_clean_up(uid, job, stored)
+            elif _is_paused(stored):
                 if phase != "Paused":
                     self.fail(f"{job.key.name}: paused, but phase {phase}")
                 if any(True for _ in self.server.owned("pods", uid)):
                     self.fail(f"{job.key.name}: paused, but has pods")
                 if any(True for _ in self.server.owned("podgroups", uid)):
                     self.fail(f"{job.key.name}: paused, but has a PodGroup")
-            elif phase not in TERMINAL:
-                self.fail(f"{job.key.name}: has not ended, phase {phase}")
             else:
-                self._check_clean_up(uid, job, stored)
+                self.fail(f"{job.key.name}: has not ended, phase {phase}")
             self._check_counts(job, stored)
 
     def _check_nothing_left(self, uid: str, job: JobTruth) -> None:
@@ -270,33 +272,36 @@ class Monitor(Observer):
     def _check_counts(self, job: JobTruth, stored: Obj) -> None:
         """Counted restarts equal those that really happened, where that can be told exactly."""
         status = stored.get("status") or {}
-        if "rules" in stored["spec"] or stored["kind"] == "GenericJob":
+        pods = list(job.pods.values())
+        if stored["kind"] == "GenericJob":
             for task in status.get("tasks") or ():
-                self._check_replica_counts(job, task)
+                of_type = [pod for pod in pods if pod.type == task["type"]]
+                counted = task.get("restartCount", 0)
+                self._compare(job, f"restarts of {task['type']}", counted, _ended_pods(of_type))
             return
         counted = status.get("backoffCount") or 0
+        if (stored["spec"].get("runPolicy") or {}).get("restartScope") == "Replica":
+            self._compare(job, "backoffCount", counted, _ended_pods(pods))
+            return
         over = range(1, job.attempt)
         least = sum(1 for a in over if job.failures[a] and not job.disturbances[a])
-        most = sum(1 for a in over if job.failures[a])
+        # Under Always a replica that completed costs one too; a failure after it, another one.
+        most = sum(bool(job.failures[a]) + job.completions[a] for a in over)
         # An incident that was counted at the very end has no pods to show for it.
-        internal = status.get("internal") or {}
-        most += max(0, internal.get("attempt", 1) - job.attempt)
-        if job.vague:
-            least = 0
-        if not least <= counted <= most:
-            self.fail(f"{job.key.name}: backoffCount {counted}, really {least} to {most}")
+        most += max(0, (status.get("internal") or {}).get("attempt", 1) - job.attempt)
+        self._compare(job, "backoffCount", counted, (least, most))
 
-    def _check_replica_counts(self, job: JobTruth, task: Obj) -> None:
-        pods = [pod for pod in job.pods.values() if pod.type == task["type"]]
-        failed = [pod for pod in pods if pod.own_end is not None and pod.replaced]
-        least = 0 if job.vague else sum(1 for pod in failed if not pod.disturbed)
-        most = sum(1 for pod in pods if pod.own_end is not None)
-        counted = task.get("restartCount", 0)
-        if not least <= counted <= most:
-            self.fail(
-                f"{job.key.name}: restartCount of {task['type']} is {counted}, "
-                f"really {least} to {most}"
-            )
+    def _compare(self, job: JobTruth, what: str, counted: int, real: tuple[int, int]) -> None:
+        least, most = real
+        if not (0 if job.vague else least) <= counted <= most:
+            self.fail(f"{job.key.name}: {what} is {counted}, really {least} to {most}")
+
+
+def _ended_pods(pods: list[PodTruth]) -> tuple[int, int]:
+    """How many pods ended by themselves and were replaced: for certain, and at most."""
+    ended = [pod for pod in pods if pod.own_end is not None]
+    least = sum(1 for pod in ended if pod.replaced and not pod.disturbed)
+    return least, len(ended)
 
 
 def _truth(pod: Obj) -> PodTruth:

@@ -22,6 +22,8 @@ from tests.simulation.server import Key, ModelServer, Refused
 from trainyard.kube.errors import Unreachable
 from trainyard.kube.transport import Request, Response, StreamResponse
 
+_BOOKMARK_SECONDS = 100.0
+
 
 class Fault(StrEnum):
     """What can happen to one request."""
@@ -227,6 +229,8 @@ class Wire:
         """A watch."""
         call = parse(request)
         fault = self.conditions.fate(call)
+        if fault in CRASHES:
+            await self._die()
         await asyncio.sleep(self.rng.uniform(0.0005, 0.004))
         if fault in (Fault.LOST_REQUEST, Fault.LOST_RESPONSE):
             raise Unreachable("the connection was lost")
@@ -264,7 +268,7 @@ class Wire:
                     yield b"".join(lines)
                 continue
             try:
-                async with asyncio.timeout(min(60.0, end - loop.time())):
+                async with asyncio.timeout(min(_BOOKMARK_SECONDS, end - loop.time())):
                     await server.movement(plural).wait()
             except TimeoutError:
                 if not server.changes(plural, version):

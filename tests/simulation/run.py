@@ -17,7 +17,7 @@ from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
 from tests.simulation.invariants import TERMINAL, Monitor, Violation
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
 from tests.simulation.scenario import FAULTS_END, Scenario, draw
-from tests.simulation.server import Key, ModelServer, Obj, Refused
+from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.virtual_time import virtual_loop
 from trainyard.api.kinds import JOB_KINDS
 from trainyard.kube.client import Client
@@ -25,8 +25,6 @@ from trainyard.operator.controller import Controller
 from trainyard.operator.settings import OperatorSettings
 
 TIME_LIMIT = 4 * 3600.0
-SETTLE_SECONDS = 700.0
-"""Longer than the force deletion of what hangs, and than any wait for a refused creation."""
 
 MakeController = Callable[[Client, OperatorSettings, WallClock, random.Random], Controller]
 
@@ -88,7 +86,7 @@ class Run:
             random.Random(scenario.seed ^ 0xC105),
             loop,
             lambda pod: scenario.outcome(self.faults_last),
-            scenario.peers_die,
+            self._peers_die,
         )
         self.monitor = Monitor(self.server, loop)
         self.server.observers += [self.monitor, self.cluster]
@@ -111,16 +109,33 @@ class Run:
         await self._sleep_until(FAULTS_END)
         self._stop_faults()
         await self._wait_for_the_end()
-        await self._sleep_until(self.loop.time() + SETTLE_SECONDS)
+        # Longer than the force deletion of what hangs, and than any wait of the controller's.
+        settle = 2 * self.scenario.settings.force_delete_seconds + 120.0
+        await self._sleep_until(self.loop.time() + settle)
         self.monitor.check_end()
         self._check()
         self._finish()
+
+    def _peers_die(self, pod: Obj) -> bool:
+        """A process group that nobody can rejoin falls apart; other replicas go on."""
+        uid = owner_uid(pod)
+        jobs = (self.server.objects.get(key) for key in self.keys)
+        job = next((job for job in jobs if job and job["metadata"]["uid"] == uid), None)
+        if job is None:
+            return False
+        scope = (job["spec"].get("runPolicy") or {}).get("restartScope", "Job")
+        return (
+            self.scenario.peers_die
+            and job["kind"] == "PyTorchTrainingJob"
+            and "torchrunConfig" not in job["spec"]
+            and scope == "Job"
+        )
 
     # Time.
     async def _sleep_until(self, moment: float) -> None:
         while self.loop.time() < moment:
             self._check()
-            await asyncio.sleep(min(5.0, moment - self.loop.time()))
+            await asyncio.sleep(min(20.0, moment - self.loop.time()))
 
     def _check(self) -> None:
         if self.monitor.violations:
