@@ -153,8 +153,10 @@ def _objects(
         what = "is required" if items is None else f"must be a list, not {describe(items)}"
         problems.append(_placed(error(("items",), what), (), parsed, file, str(kind)))
         return
-    for key in data.keys() - {"apiVersion", "kind", "metadata", "items"}:
-        problems.append(_placed(error((key,), "unknown field"), (), parsed, file, str(kind)))
+    problems.extend(
+        _placed(error((key,), "unknown field"), (), parsed, file, str(kind))
+        for key in data.keys() - {"apiVersion", "kind", "metadata", "items"}
+    )
     for index, item in enumerate(items):
         if isinstance(item, dict):
             yield _inherit(item, str(kind), data), ("items", index)

@@ -114,6 +114,9 @@ class JobStatus(OpenModel):
         default=None,
         description="Restarts spent of `backoffLimit` (PyTorchTrainingJob, DeepSpeedJob).",
     )
+    restart_count: int | None = Field(
+        default=None, description="Restarts of all replicas (ColossalAIJob, GenericJob)."
+    )
     conditions: Items[JobCondition] = Field(default=(), description="Aspects of the job's state.")
     tensorboard: DependentStatus | None = Field(
         default=None, description="State of the TensorBoard (PyTorchTrainingJob)."
