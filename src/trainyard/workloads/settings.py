@@ -26,9 +26,6 @@ class Settings:
 
     master_port: int = 29500
     ssh_port: int = 2222
-    """Where the sshd of DeepSpeedJob and ColossalAIJob pods listens; above 1023, so that images
-    without root may."""
-    ssh_port: int = 2222
     """Of the sshd in pods of DeepSpeedJob and ColossalAIJob; above 1023, so that images without
     root may listen on it."""
     gang_backend: GangBackend = GangBackend.T9K

@@ -1,0 +1,58 @@
+"""Jobs to describe, and a look at the objects that come of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainyard.api.kinds import KINDS
+from trainyard.workloads import Settings, Workload, describe
+from trainyard.workloads.workload import ReplicaKey
+
+UID = "9dcea839-3a99-4b6f-b594-620d79f8377d"
+
+
+def job(kind: str, name: str = "torch-mnist-trainingjob", **spec: Any) -> dict[str, Any]:
+    """A stored job; name and UID give the hash 7a8f5."""
+    return {
+        "apiVersion": "batch.tensorstack.dev/v1beta1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "ml", "uid": UID, "generation": 1},
+        "spec": spec,
+    }
+
+
+def replicas(
+    type_: str = "worker",
+    count: int = 1,
+    containers: list[dict[str, Any]] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    """One replica spec."""
+    containers = containers or [{"name": "pytorch", "image": "i", "args": ["train.py", "--lr=1"]}]
+    return {
+        "type": type_,
+        "replicas": count,
+        "template": {"spec": {"containers": containers}},
+        **more,
+    }
+
+
+def workload(obj: dict[str, Any], settings: Settings | None = None) -> Workload:
+    model = KINDS[obj["kind"]].model.model_validate(obj)
+    return describe(model, settings or Settings())  # type: ignore[arg-type]
+
+
+def pod(
+    described: Workload, type_: str = "worker", ordinal: int = 0, *, resumed: bool = False
+) -> dict[str, Any]:
+    return described.build_pod(ReplicaKey(type_, ordinal), 1, pod_group="group", resumed=resumed)
+
+
+def container(built: dict[str, Any], index: int = 0) -> dict[str, Any]:
+    found: dict[str, Any] = built["spec"]["containers"][index]
+    return found
+
+
+def env(built: dict[str, Any], index: int = 0) -> dict[str, str]:
+    """Variables of one container, in order."""
+    return {e["name"]: e.get("value", "") for e in container(built, index).get("env", ())}

@@ -1,0 +1,144 @@
+"""What a GenericJob turns into."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import kubernetes_validate
+import pytest
+
+from tests.unit.workloads.jobs import container, env, job, pod, replicas, workload
+from trainyard.workloads import objects
+from trainyard.workloads.substitution import Variables
+from trainyard.workloads.workload import ReplicaKey, RestartPolicy, Scope
+
+PORTS = {"ports": [{"name": "grpc", "port": 2222, "targetPort": 8080}]}
+
+
+def generic(*types: dict[str, Any], **spec: Any) -> dict[str, Any]:
+    return job("GenericJob", "tf", replicaSpecs=list(types) or [replicas(count=2)], **spec)
+
+
+VARIABLES = Variables(
+    key=ReplicaKey("worker", 1),
+    replicas={"worker": 4, "ps": 1},
+    hosts={ReplicaKey("worker", 0): "tf-worker-0", ReplicaKey("ps", 0): "tf-ps-0"},
+    ports={"grpc": 2222},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("$(type)", "worker"),
+        ("$(rank)", "1"),
+        ("--n=$(replicas[worker])/$(replicas[ps])", "--n=4/1"),
+        ("$(service.worker[0].host):$(service.port[grpc])", "tf-worker-0:2222"),
+        ("$(service.ps[0].host)", "tf-ps-0"),
+        ("$(HOME) $(service.worker[9].host)", "$(HOME) $(service.worker[9].host)"),
+        ("$(replicas[none]) $(service.port[none])", "$(replicas[none]) $(service.port[none])"),
+        ("$$(rank)", "$$(rank)"),
+        ("plain $type ${rank} $(type", "plain $type ${rank} $(type"),
+        ("", ""),
+    ],
+)
+def test_variables(text: str, expected: str) -> None:
+    assert VARIABLES.apply(text) == expected
+
+
+def test_without_services_their_variables_are_left_alone() -> None:
+    variables = Variables(ReplicaKey("worker", 0), {"worker": 1}, None, {"grpc": 1})
+    text = "$(service.worker[0].host) $(service.port[grpc])"
+    assert variables.apply(text) == text
+
+
+def test_tf_config_is_valid_json_in_every_replica() -> None:
+    tf_config = (
+        '{"cluster": {"worker": ["$(service.worker[0].host):$(service.port[grpc])", '
+        '"$(service.worker[1].host):$(service.port[grpc])"]}, '
+        '"task": {"type": "$(type)", "index": $(rank)}}'
+    )
+    containers = [
+        {
+            "name": "tf",
+            "image": "i",
+            "command": ["run", "$(rank)"],
+            "args": ["$(replicas[worker])"],
+            "env": [{"name": "TF_CONFIG", "value": tf_config}],
+        }
+    ]
+    described = workload(generic(replicas(count=2, containers=containers), service=PORTS))
+    built = pod(described, ordinal=1)
+    assert json.loads(env(built)["TF_CONFIG"]) == {
+        "cluster": {"worker": ["tf-worker-0:2222", "tf-worker-1:2222"]},
+        "task": {"type": "worker", "index": 1},
+    }
+    assert container(built)["command"] == ["run", "1"]
+    assert container(built)["args"] == ["2"]
+
+
+def test_each_replica_has_a_service_that_selects_it_alone() -> None:
+    described = workload(generic(replicas(count=2), service=PORTS))
+    services = [o for o in objects(described) if o["kind"] == "Service"]
+    assert [s["metadata"]["name"] for s in services] == [
+        described.base,
+        "tf-worker-0",
+        "tf-worker-1",
+    ]
+    for ordinal, service in enumerate(services[1:]):
+        assert "clusterIP" not in service["spec"]
+        assert service["spec"]["ports"] == PORTS["ports"]
+        labels = pod(described, ordinal=ordinal)["metadata"]["labels"]
+        selector = service["spec"]["selector"]
+        assert selector.items() <= labels.items()
+        other = pod(described, ordinal=1 - ordinal)["metadata"]["labels"]
+        assert not selector.items() <= other.items()
+
+
+def test_without_ports_there_is_only_the_headless_service() -> None:
+    services = [o for o in objects(workload(generic())) if o["kind"] == "Service"]
+    assert [s["spec"].get("clusterIP") for s in services] == ["None"]
+    assert services[0]["spec"]["publishNotReadyAddresses"] is True
+
+
+def test_generic_labels() -> None:
+    labels = pod(workload(generic()), ordinal=1)["metadata"]["labels"]
+    assert labels["genericjob"] == "tf"
+    assert labels["genericjob-replica"] == "tf-worker-1"
+    assert labels["tensorstack.dev/component"] == "genericjob"
+
+
+def test_no_framework_environment_is_added() -> None:
+    assert env(pod(workload(generic()))) == {}
+
+
+def test_rules_and_policies_are_passed_on() -> None:
+    described = workload(
+        generic(
+            replicas(restartPolicy={"policy": "Always", "limit": 7}),
+            successRules=[{"worker": [0]}],
+            failureRules=[{"worker": ["0", 1]}],
+        )
+    )
+    assert described.types[0].policy is RestartPolicy.ALWAYS
+    assert described.types[0].limit == 7
+    assert described.success_rules == ({"worker": (0,)},)
+    assert described.failure_rules == ({"worker": (0, 1)},)
+    assert described.scope is Scope.REPLICA
+    assert not described.shared_budget
+
+
+def test_objects_pass_the_official_schema() -> None:
+    obj = generic(service=PORTS, scheduler={"t9kScheduler": {"queue": "q"}})
+    for built in objects(workload(obj)):
+        if built["apiVersion"] == "v1":
+            kubernetes_validate.validate(built, "1.31", strict=True)
+
+
+def test_debug_and_resume() -> None:
+    waiting = workload(generic(runMode={"debug": {"enabled": True}}))
+    assert container(pod(waiting))["command"] == ["sleep", "inf"]
+    resume = {"pause": {"resumeSpecs": [{"type": "worker", "args": ["$(rank)"]}]}}
+    again = pod(workload(generic(runMode=resume)), ordinal=1, resumed=True)
+    assert container(again)["args"] == ["1"]

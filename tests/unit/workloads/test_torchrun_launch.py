@@ -1,0 +1,173 @@
+"""The generated torchrun launch, with the real torchrun: exit codes, and which rank's it is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from trainyard.workloads import torchrun
+
+pytest.importorskip("torch")
+
+TIMEOUT_SECONDS = 90
+BIN = Path(sys.executable).parent
+
+SCRIPT = """\
+import os, signal, sys, time
+import torch.distributed as dist
+rank, how, who = int(os.environ["RANK"]), sys.argv[1], int(sys.argv[2])
+dist.init_process_group("gloo")
+print("started", flush=True)
+if rank == who:
+    if how.startswith("signal"):
+        os.kill(os.getpid(), int(how.removeprefix("signal")))
+    sys.exit(int(how))
+dist.barrier()
+"""
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def launch(
+    tmp_path: Path,
+    *script: str,
+    nodes: int = 1,
+    processes: int = 1,
+    port: int | None = None,
+    path: str | None = None,
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The launch of one replica, as its container would start it."""
+    args = torchrun.arguments(
+        nodes=str(nodes),
+        processes=str(processes),
+        backend="c10d",
+        endpoint=f"127.0.0.1:{port or free_port()}",
+        run_id="job-12345",
+        role="worker",
+        max_restarts=None,
+        elastic=False,
+        extra=(),
+        script=script,
+    )
+    env = {**os.environ, "PATH": path or f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*torchrun.command(), *args],
+        cwd=tmp_path,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=TIMEOUT_SECONDS)
+
+
+def exit_code(process: subprocess.Popen[bytes]) -> int:
+    process.communicate(timeout=TIMEOUT_SECONDS)
+    return process.returncode
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> str:
+    (tmp_path / "train.py").write_text(SCRIPT)
+    return "train.py"
+
+
+@pytest.mark.parametrize(
+    ("how", "code"),
+    [("0", 0), ("3", 3), ("138", 138), ("signal9", 137), ("signal15", 143), ("signal2", 130)],
+)
+def test_the_launch_ends_with_the_code_of_the_rank(
+    tmp_path: Path, script: str, how: str, code: int
+) -> None:
+    with launch(tmp_path, script, how, "0") as process:
+        assert exit_code(process) == code
+
+
+def test_with_two_ranks_the_first_failure_tells(tmp_path: Path, script: str) -> None:
+    with launch(tmp_path, script, "signal9", "1", processes=2) as process:
+        assert exit_code(process) == 137
+
+
+def test_on_two_nodes_only_the_failing_one_has_the_code(tmp_path: Path, script: str) -> None:
+    """The other's ranks die along, and its code is one that ExitCode does not restart."""
+    port = free_port()
+    with ExitStack() as stack:
+        agents = [
+            stack.enter_context(launch(tmp_path, script, "138", "1", nodes=2, port=port))
+            for _ in range(2)
+        ]
+        assert sorted(exit_code(agent) for agent in agents) == [1, 138]
+
+
+def test_sigterm_of_the_launch_is_143(tmp_path: Path) -> None:
+    (tmp_path / "sleep.py").write_text("import time; print('started', flush=True); time.sleep(60)")
+    with launch(tmp_path, "sleep.py") as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if b"started" in line:
+                break
+        process.terminate()
+        assert exit_code(process) == 143
+
+
+def test_sigterm_before_torch_is_loaded_is_143(tmp_path: Path) -> None:
+    with launch(tmp_path, "-c", "pass", nodes=2) as process:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while not _handles_sigterm(process.pid) and time.monotonic() < deadline:
+            time.sleep(0.001)
+        process.terminate()
+        assert exit_code(process) == 143
+
+
+def _handles_sigterm(pid: int) -> bool:
+    status = Path(f"/proc/{pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) & (1 << (signal.SIGTERM - 1)))
+
+
+def test_python3_alone_is_enough(tmp_path: Path) -> None:
+    """No `torchrun` and no `python` in the PATH."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    wrapper = tools / "python3"
+    wrapper.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    wrapper.chmod(0o755)
+    (tmp_path / "ok.py").write_text("raise SystemExit(5)")
+    with launch(tmp_path, "ok.py", path=str(tools)) as process:
+        assert exit_code(process) == 5
+
+
+def test_an_image_without_python_is_told_and_ends_with_127(tmp_path: Path) -> None:
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    with launch(tmp_path, "ok.py", path=str(tools)) as process:
+        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+        assert process.returncode == 127
+        assert b"neither torchrun nor python" in output
+
+
+def test_the_launch_is_one_process(tmp_path: Path) -> None:
+    """No shell and no wrapper stays between the container and torchrun."""
+    (tmp_path / "parent.py").write_text("import os; print('parent', os.getppid(), flush=True)")
+    with launch(tmp_path, "parent.py") as process:
+        output, _ = process.communicate(timeout=TIMEOUT_SECONDS)
+        assert f"parent {process.pid}".encode() in output
