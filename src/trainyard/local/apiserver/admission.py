@@ -8,9 +8,11 @@ and duplicate fields, Warn drops them with a warning, Ignore drops them.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
+from trainyard.api.problems import Path, Problem
 from trainyard.local.apiserver.http import Request
 from trainyard.local.failures import Cause, bad_request, invalid
 from trainyard.local.resources import Served
@@ -20,6 +22,7 @@ Object = dict[str, Any]
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_KEY = re.compile(r"([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_UNKNOWN = "unknown field"
 _MODES = ("Strict", "Warn", "Ignore")
 
 
@@ -38,13 +41,19 @@ class FieldValidation:
             raise bad_request(f"invalid fieldValidation {mode!r}: one of {', '.join(_MODES)}")
         return cls(mode, tuple(duplicates))
 
-    def settle(self, unknown: list[str]) -> list[str]:
-        """Refuse the request, or the warnings about unknown and duplicate fields."""
+    def settle(self, unknown: Sequence[str]) -> list[str]:
+        """Refuse the request, or return the warnings about unknown and duplicate fields."""
         notes = [f'duplicate field "{path}"' for path in self.duplicates]
-        notes += [f'unknown field "{path}"' for path in unknown]
+        notes += [f"unknown field {text}" for text in unknown]
         if notes and self.mode == "Strict":
             raise bad_request(f"strict decoding error: {', '.join(notes)}")
         return notes if self.mode == "Warn" else []
+
+
+class _Verdict(NamedTuple):
+    obj: Object
+    warnings: list[str]
+    errors: Sequence[Problem]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +64,7 @@ class Admitter:
         self, served: Served, obj: Object, validation: FieldValidation
     ) -> tuple[Object, list[str]]:
         """The object as it will be stored, and warnings; raises Invalid with every problem."""
-        problems = _metadata_problems(obj)
-        if problems:
-            name = obj["metadata"].get("name") or obj["metadata"].get("generateName", "")
-            raise invalid(served.kind, served.group, str(name), problems)
-        return obj, validation.settle([])
+        return _admit(served, obj, None, validation)
 
     def update(
         self,
@@ -69,11 +74,75 @@ class Admitter:
         validation: FieldValidation,
         status_only: bool,
     ) -> tuple[Object, list[str]]:
-        """As `create`, for a new version of `old`."""
-        problems = _metadata_problems(obj)
-        if problems:
-            raise invalid(served.kind, served.group, str(obj["metadata"].get("name")), problems)
-        return obj, validation.settle([])
+        """As `create`, for a new version of `old`.
+
+        What was stored although it is invalid can still get a status and lose a finalizer.
+        """
+        if status_only or _same_content(obj, old):
+            _refuse(served, obj, _metadata_problems(obj))
+            return obj, validation.settle([])
+        return _admit(served, obj, old, validation)
+
+
+def _admit(
+    served: Served, obj: Object, old: Object | None, validation: FieldValidation
+) -> tuple[Object, list[str]]:
+    causes = _metadata_problems(obj)
+    verdict = _judge(served, obj, old)
+    unknown = [problem for problem in verdict.errors if problem.message == _UNKNOWN]
+    notes = validation.settle([_quoted(problem) for problem in unknown])
+    if unknown:
+        for problem in unknown:
+            _prune(obj, problem.path)
+        verdict = _judge(served, obj, old)
+    _refuse(served, obj, [*causes, *(_cause(problem) for problem in verdict.errors)])
+    return verdict.obj, [*notes, *verdict.warnings]
+
+
+def _judge(served: Served, obj: Object, old: Object | None) -> _Verdict:
+    from trainyard.api import admission, pod_schema, schema
+
+    if served.custom:
+        admitted = admission.admit(obj, old)
+        warnings = [problem.detail for problem in admitted.warnings]
+        return _Verdict(admitted.obj, warnings, admitted.errors)
+    if served.resource == "pods":
+        known = pod_schema.definitions("pod_template")
+        problems = schema.check(obj.get("spec"), known["PodSpec"], ("spec",), known)
+        return _Verdict(obj, [], problems)
+    if not served.group and served.kind in pod_schema.CORE_KINDS:
+        return _Verdict(obj, [], pod_schema.check_core({"kind": served.kind, **obj}))
+    return _Verdict(obj, [], ())
+
+
+def _same_content(obj: Object, old: Object) -> bool:
+    ignored = ("metadata", "status", "apiVersion", "kind")
+    return all(
+        obj.get(key) == old.get(key) for key in obj.keys() | old.keys() if key not in ignored
+    )
+
+
+def _prune(obj: Any, path: Path) -> None:
+    for part in path[:-1]:
+        obj = obj[part]
+    obj.pop(path[-1], None)
+
+
+def _quoted(problem: Problem) -> str:
+    hint = f" (did you mean {problem.suggestion}?)" if problem.suggestion else ""
+    return f'"{problem.where}"{hint}'
+
+
+def _cause(problem: Problem) -> Cause:
+    text = f"Invalid value: {problem.detail.removeprefix(problem.where + ': ')}"
+    return Cause(problem.where, text)
+
+
+def _refuse(served: Served, obj: Object, causes: Sequence[Cause]) -> None:
+    if causes:
+        metadata = obj["metadata"] if isinstance(obj.get("metadata"), dict) else {}
+        name = metadata.get("name") or metadata.get("generateName") or ""
+        raise invalid(served.kind, served.group, str(name), causes)
 
 
 def _metadata_problems(obj: Object) -> list[Cause]:

@@ -1,0 +1,122 @@
+"""Durability: what was acknowledged survives, what cannot be kept is refused with a reason."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainyard.local.registry import Registry
+from trainyard.local.store import StorageError, Store
+
+WRITER = """
+import asyncio, sys
+from pathlib import Path
+from trainyard.local.registry import Registry
+from trainyard.local.store import Store
+
+async def main():
+    registry = Registry(Store(Path(sys.argv[1])))
+    await registry.ensure_system_objects()
+
+    async def write(client):
+        for number in range(100_000):
+            name = f"c{client}-{number}"
+            made = await registry.create("configmaps", {"metadata": {"name": name}})
+            print(name, made["metadata"]["resourceVersion"], flush=True)
+
+    await asyncio.gather(*(write(client) for client in range(8)))
+
+asyncio.run(main())
+"""
+
+
+def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    acknowledged = {}
+    for line in writer.stdout:
+        name, _, version = line.strip().partition(" ")
+        if not version.isdigit() or not line.endswith("\n"):
+            break
+        acknowledged[name] = version
+        if len(acknowledged) == 500:
+            os.kill(writer.pid, signal.SIGKILL)
+    writer.wait(10)
+    writer.stdout.close()
+    assert len(acknowledged) >= 500
+
+    registry = Registry(Store(path))
+    stored = {
+        obj["metadata"]["name"]: obj["metadata"]["resourceVersion"]
+        for obj in registry.list("configmaps")
+    }
+    assert acknowledged.items() <= stored.items()
+    assert registry.revision >= max(int(version) for version in acknowledged.values())
+    asyncio.run(registry.close())
+
+
+async def test_versions_go_on_after_a_restart(tmp_path: Path) -> None:
+    first = Registry(Store(tmp_path / "state.db"))
+    await first.ensure_system_objects()
+    await first.create("configmaps", {"metadata": {"name": "gone"}})
+    await first.delete("configmaps", "default", "gone")
+    revision = first.revision
+    await first.close()
+    second = Registry(Store(tmp_path / "state.db"))
+    assert second.revision == revision
+    assert second.list("configmaps") == []
+    made = await second.create("configmaps", {"metadata": {"name": "new"}})
+    assert int(made["metadata"]["resourceVersion"]) == revision + 1
+    await second.close()
+
+
+async def test_a_full_disk_refuses_the_write_and_serves_what_there_is(tmp_path: Path) -> None:
+    registry = Registry(Store(tmp_path / "state.db"))
+    await registry.ensure_system_objects()
+    await registry.create("configmaps", {"metadata": {"name": "before"}})
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (64 << 10, limits[1]))
+    try:
+        large = {"metadata": {"name": "large"}, "data": {"x": "y" * (256 << 10)}}
+        with pytest.raises(StorageError, match=r"cannot write to .*state\.db"):
+            await registry.create("configmaps", large)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert [obj["metadata"]["name"] for obj in registry.list("configmaps")] == ["before"]
+    await registry.create("configmaps", {"metadata": {"name": "after"}})
+    await registry.close()
+    again = Registry(Store(tmp_path / "state.db"))
+    assert [obj["metadata"]["name"] for obj in again.list("configmaps")] == ["after", "before"]
+    await again.close()
+
+
+def test_a_state_folder_in_use_says_so(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state.db")
+    store.commit([], 1)
+    with pytest.raises(StorageError, match="another trainyard process is using it"):
+        Store(tmp_path / "state.db")
+    store.close()
+
+
+def test_a_state_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StorageError, match=r"cannot create the state folder .*/file/state"):
+        Store(tmp_path / "file" / "state" / "state.db")
+
+
+def test_a_damaged_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_bytes(b"not a database at all" * 100)
+    with pytest.raises(StorageError, match="the file is damaged"):
+        Store(tmp_path / "state.db")
