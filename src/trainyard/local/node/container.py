@@ -31,7 +31,7 @@ class Surroundings(NamedTuple):
     """What a container inherits from the shim."""
 
     base: str
-    rootless: bool
+    kind: str
     namespaces: tuple[tuple[int, int], ...]
     last_capability: int
     open_files: tuple[int, int]
@@ -65,7 +65,7 @@ def _isolate(spec: dict[str, Any], around: Surroundings) -> None:
     for fd, flag in around.namespaces:
         sys.setns(fd, flag)
     sys.unshare(sys.CLONE_NEWNS)
-    rootfs.enter(rootfs.Root.decode(spec["root"], around.base, around.rootless))
+    rootfs.enter(rootfs.Root.decode(spec["root"], around.base, around.kind == "rootless"))
 
 
 def execute(spec: dict[str, Any], around: Surroundings, output: int) -> NoReturn:
@@ -120,7 +120,7 @@ def _reset_process(around: Surroundings) -> None:
 
 def _become_user(spec: dict[str, Any], around: Surroundings) -> None:
     user, group = spec.get("user"), spec.get("group")
-    if not around.rootless and not spec.get("privileged"):
+    if around.kind == "root" and not spec.get("privileged"):
         keep = DEFAULT_CAPABILITIES | spec.get("capabilities", 0)
         sys.limit_capabilities(keep, around.last_capability)
     if group is not None or spec.get("groups"):

@@ -15,6 +15,8 @@ from trainyard.local.node import syscalls as sys
 from trainyard.local.node.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
 
 _POD_PREFIX, _POD_BITS = "10.244", 16
+# The shim's own, to come back to after making a pod's; without root it can return to no other.
+_CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 _NAMESPACES = (("net", sys.CLONE_NEWNET), ("uts", sys.CLONE_NEWUTS), ("ipc", sys.CLONE_NEWIPC))
 
 # A container's port 22 or 80 needs no privilege, as with the common container runtimes.
@@ -138,11 +140,11 @@ def prepare(mode: str) -> Network:
     kind = "root"
     try:
         try:
-            sys.unshare(sys.CLONE_NEWNS | sys.CLONE_NEWNET)
+            sys.unshare(_CLUSTER)
         except PermissionError:
             kind = "rootless"
             _enter_user_namespace()
-            sys.unshare(sys.CLONE_NEWNS | sys.CLONE_NEWNET)
+            sys.unshare(_CLUSTER)
         sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
         return NamespaceNetwork(kind)
     except OSError as error:

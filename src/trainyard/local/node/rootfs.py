@@ -9,6 +9,7 @@ belongs to us even where, without root, the host's directory does not.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import stat
 from typing import Any, NamedTuple
@@ -101,6 +102,7 @@ class _Builder:
         self._new = os.path.join(root.base, "root")
         self._mounts = mount_points()
         self._layers: list[str] = []
+        self._numbers = itertools.count()
         self._binds = sorted(
             (bind._replace(target=os.path.realpath(bind.target)) for bind in root.binds),
             key=lambda bind: bind.target.count("/") if bind.target != "/" else 0,
@@ -127,7 +129,7 @@ class _Builder:
 
     def _layer(self, path: str) -> bool:
         """Put an overlay of the host's directory ``path`` at its place; False if impossible."""
-        number = len(self._layers)
+        number = next(self._numbers)
         upper, work = f"{self._root.base}/u{number}", f"{self._root.base}/w{number}"
         os.mkdir(upper)
         os.mkdir(work)

@@ -289,7 +289,7 @@ class Shim:
     def _surroundings(self, pod: Pod) -> container.Surroundings:
         return container.Surroundings(
             base=self._base,
-            rootless=self._network.kind == "rootless",
+            kind=self._network.kind,
             namespaces=pod.sandbox.namespaces,
             last_capability=self._last_capability,
             open_files=self._open_files,

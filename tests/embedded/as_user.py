@@ -1,0 +1,59 @@
+"""Run a program as an unprivileged user: ``python -m tests.embedded.as_user [options] ARGV``.
+
+Needs root. Works in a mount namespace of its own, in which folders on the way to the interpreter
+that only root may enter are laid over with ones that everybody may. ``--forbid-namespaces`` makes
+any further namespace impossible, by limits that hold inside one user namespace only.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from trainyard.local.node import syscalls
+
+USER = 4242
+
+
+def _open_way(to: Path, scratch: str) -> None:
+    for number, folder in enumerate(reversed(to.parents)):
+        if not folder.stat().st_mode & 1:
+            upper, work = f"{scratch}/{number}-upper", f"{scratch}/{number}-work"
+            os.mkdir(upper)
+            os.mkdir(work)
+            os.chmod(upper, 0o755)
+            options = f"lowerdir={folder},upperdir={upper},workdir={work}"
+            syscalls.mount("overlay", str(folder), "overlay", 0, options)
+
+
+def _forbid_namespaces() -> None:
+    syscalls.prctl(syscalls.PR_SET_DUMPABLE, 1)
+    syscalls.unshare(syscalls.CLONE_NEWUSER)
+    for name, text in (
+        ("self/setgroups", "deny"),
+        ("self/gid_map", f"{USER} {USER} 1"),
+        ("self/uid_map", f"{USER} {USER} 1"),
+        ("sys/user/max_user_namespaces", "0"),
+    ):
+        Path(f"/proc/{name}").write_text(text)
+
+
+def main(arguments: list[str]) -> None:
+    forbid = "--forbid-namespaces" in arguments
+    arguments = [a for a in arguments if a != "--forbid-namespaces"]
+    syscalls.unshare(syscalls.CLONE_NEWNS)
+    syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("tmpfs", "/mnt", "tmpfs", 0, "mode=755")
+    for path in {Path(sys.executable).resolve(), Path(sys.prefix) / "bin", Path.cwd() / "src"}:
+        _open_way(path, "/mnt")
+    os.setgroups([])
+    os.setresgid(USER, USER, USER)
+    os.setresuid(USER, USER, USER)
+    if forbid:
+        _forbid_namespaces()
+    os.execvp(arguments[0], arguments)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
