@@ -1,0 +1,39 @@
+"""The embedded cluster together with its controller, in one event loop.
+
+The two are composed here and nowhere else, so that they can only meet over HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from trainyard.kube.client import Client
+from trainyard.local.cluster import Cluster, ClusterSettings, running
+from trainyard.local.node.launch import ShimHandle
+from trainyard.operator import controller
+from trainyard.operator.settings import OperatorSettings
+from trainyard.workloads.settings import Settings
+
+_READY_SECONDS = 30.0
+
+
+@asynccontextmanager
+async def embedded(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[Cluster]:
+    """A cluster whose controller has started, for as long as the block lasts."""
+    async with (
+        running(settings, shim) as cluster,
+        Client.unix(cluster.socket) as client,
+        asyncio.TaskGroup() as group,
+    ):
+        is_plain = cluster.agent.isolation == "plain"
+        operator_settings = OperatorSettings(lifecycle=Settings.local(plain_processes=is_plain))
+        ready = asyncio.Event()
+        task = group.create_task(controller.run(client, operator_settings, ready=ready))
+        try:
+            async with asyncio.timeout(_READY_SECONDS):
+                await ready.wait()
+            yield cluster
+        finally:
+            task.cancel()

@@ -1,0 +1,82 @@
+"""What `run` shows on a terminal: log lines that scroll above a live table of the replicas.
+
+Imported only on a terminal: rich costs more than a short job.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from trainyard.cli.observing import JobView
+from trainyard.cli.screens import prefix
+
+_COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")
+_PHASES = {"Running": "green", "Succeeded": "green", "Failed": "red", "Pending": "yellow"}
+_MAX_ROWS = 16
+
+
+class LiveScreen:
+    """Redraws at most a few times a second."""
+
+    def __init__(self, *, names_jobs: bool) -> None:
+        """`names_jobs`: there are several jobs, so that a replica alone does not say which."""
+        self._console = Console(highlight=False, soft_wrap=True)
+        self._names_jobs = names_jobs
+        self._jobs: dict[str, JobView] = {}
+        self._live = Live(
+            console=self._console, get_renderable=self._table, refresh_per_second=5, transient=True
+        )
+
+    def __enter__(self) -> LiveScreen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def job_changed(self, job: JobView) -> None:
+        """The table is redrawn by the clock; remember what to draw."""
+        self._jobs[job.uid] = job
+
+    def log_line(self, job: JobView, source: str, line: str) -> None:
+        """Scroll a replica's line, in the replica's colour."""
+        name = prefix(job, source, names_jobs=self._names_jobs)
+        color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
+        text = Text(f"{name} | ", style=color)
+        self._console.print(text.append(Text.from_ansi(line)), soft_wrap=True)
+
+    def warning(self, about: str, message: str) -> None:
+        """Scroll a warning."""
+        text = message if about in message else f"{about}: {message}"
+        self._console.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
+
+    def note(self, text: str) -> None:
+        """Scroll something about the run itself."""
+        self._console.print(Text(text), soft_wrap=True)
+
+    def _table(self) -> RenderableType:
+        return Group(*(self._job_table(job) for job in self._jobs.values()))
+
+    def _job_table(self, job: JobView) -> Table:
+        seconds = job.seconds or 0.0
+        title = f"{job.name}  {job.phase}  {seconds:.0f} s  restarts {job.restarts}"
+        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+        for column in ("REPLICA", "PHASE", "EXIT", "MESSAGE"):
+            table.add_column(column, no_wrap=True, overflow="ellipsis")
+        pods = job.ordered_pods()
+        for pod in pods[:_MAX_ROWS]:
+            failed = pod.failed_container
+            exit_code = "" if failed is None else str(failed.exit_code)
+            style = _PHASES.get(pod.phase, "")
+            table.add_row(pod.replica, Text(pod.phase, style=style), exit_code, pod.message)
+        if len(pods) > _MAX_ROWS:
+            table.add_row(f"… {len(pods) - _MAX_ROWS} more", "", "", "")
+        table.caption = time.strftime("%H:%M:%S")
+        table.caption_justify = "left"
+        return table

@@ -1,0 +1,123 @@
+"""Options that several commands share, and what their values mean. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_RESOURCE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterOptions:
+    """What the user said about the embedded cluster."""
+
+    volumes: dict[str, str] = field(default_factory=dict)
+    images: tuple[tuple[str, str], ...] = ()
+    resources: dict[str, str] = field(default_factory=dict)
+    """Resource to quantity, as written."""
+    is_strict: bool = False
+    isolation: str = "auto"
+
+    @property
+    def is_default(self) -> bool:
+        """Nothing was said: any cluster will do."""
+        return self == ClusterOptions()
+
+
+def cluster_options(command: F) -> F:
+    """Add the options that shape an embedded cluster; the command takes `cluster_options`."""
+    for option in reversed(
+        (
+            click.option(
+                "--volume",
+                "volumes",
+                multiple=True,
+                metavar="CLAIM=DIR",
+                callback=_volumes,
+                help="The folder that stands for a claim; it is made if missing. Repeatable.",
+            ),
+            click.option(
+                "--resource",
+                "resources",
+                multiple=True,
+                metavar="NAME=N",
+                callback=_resources,
+                help="Pretend a resource, such as nvidia.com/gpu=8. Repeatable.",
+            ),
+            click.option(
+                "--image",
+                "images",
+                multiple=True,
+                metavar="PATTERN=ENV",
+                callback=_images,
+                help="The virtual environment that stands for images. Repeatable, first wins.",
+            ),
+            click.option(
+                "--strict-scheduling",
+                "is_strict",
+                is_flag=True,
+                help="Take requests, queues, node names and selectors to the letter.",
+            ),
+            click.option(
+                "--isolation",
+                type=click.Choice(["auto", "namespaces", "plain"]),
+                default="auto",
+                show_default=True,
+                help="Separate pods by namespaces, or run them as plain processes.",
+            ),
+        )
+    ):
+        command = option(command)
+    return command
+
+
+def _pair(text: str, what: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not (separator and key and value):
+        raise click.BadParameter(f"{text!r} is not of the form {what}")
+    return key, value
+
+
+def _volumes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    volumes = {}
+    for text in values:
+        claim, folder = _pair(text, "CLAIM=DIR")
+        path = Path(folder).expanduser().absolute()
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise click.BadParameter(f"cannot use {path}: {error.strerror}") from error
+        volumes[claim] = str(path)
+    return volumes
+
+
+def _resources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    resources = {}
+    for text in values:
+        name, amount = _pair(text, "NAME=N")
+        if not _RESOURCE.match(name) or not re.fullmatch(r"\d+(\.\d+)?[a-zA-Z]{0,2}", amount):
+            raise click.BadParameter(f"{text!r} is not a resource and an amount")
+        resources[name] = amount
+    return resources
+
+
+def _images(
+    _: click.Context, __: click.Parameter, values: tuple[str, ...]
+) -> tuple[tuple[str, str], ...]:
+    images = []
+    for text in values:
+        pattern, folder = _pair(text, "PATTERN=ENV")
+        path = Path(folder).expanduser().absolute()
+        if not os.access(path / "bin" / "python", os.X_OK):
+            raise click.BadParameter(f"{path} is not a virtual environment: it has no bin/python")
+        images.append((pattern, str(path)))
+    return tuple(images)

@@ -1,0 +1,209 @@
+"""The body of `trainyard run`: submit, follow, report, and leave nothing behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from trainyard.api.reader import Document, ReadResult, read_file
+from trainyard.cli import summary
+from trainyard.cli.embedded import embedded
+from trainyard.cli.following import Follower
+from trainyard.cli.observing import JobView
+from trainyard.cli.options import ClusterOptions
+from trainyard.cli.screens import PlainScreen
+from trainyard.cli.settings import cluster_settings
+from trainyard.cli.submission import JobRef, submit
+from trainyard.kube.client import Client
+from trainyard.kube.errors import KubeError, NotFound
+from trainyard.local.node.launch import ShimFailed, ShimHandle
+from trainyard.local.state import Paths, StateError, find_cluster, state_folder
+
+INTERRUPTED = 130
+_GRACE_SECONDS = 35.0
+"""Longer than a pod's default termination grace of 30 s."""
+
+
+def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle) -> int:
+    """Run a manifest on a cluster of its own; the exit code."""
+    result = _read(file)
+    _log_to(paths.log)
+    try:
+        shim.ready()
+    except ShimFailed as error:
+        raise StateError(str(error)) from error
+    return uvloop.run(_alone(result, options, paths, shim))
+
+
+def run_on_background(file: str, *, keep: bool) -> int:
+    """Run a manifest on the cluster that is up; the exit code."""
+    return uvloop.run(_on_background(_read(file), keep=keep))
+
+
+def _read(file: str) -> ReadResult:
+    result = read_file(file).require_jobs()
+    for problem in result.warnings:
+        print(problem, file=sys.stderr)
+    return result
+
+
+def _log_to(path: Path) -> None:
+    logging.basicConfig(
+        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+
+
+async def _alone(
+    result: ReadResult, options: ClusterOptions, paths: Paths, shim: ShimHandle
+) -> int:
+    settings = cluster_settings(options, paths, is_durable=False, working_dir=str(Path.cwd()))
+    async with embedded(settings, shim) as cluster, Client.unix(cluster.socket) as client:
+        run = _Run(client, result.documents, paths, hint=f"TRAINYARD_STATE_DIR={paths.folder} ")
+        return await run.to_the_end(clean=False)
+
+
+async def _on_background(result: ReadResult, *, keep: bool) -> int:
+    paths = Paths(state_folder())
+    cluster = find_cluster(paths.folder)
+    if cluster is None:
+        raise StateError("the embedded cluster has just gone; run it again: trainyard up")
+    async with Client.unix(cluster.socket) as client:
+        return await _Run(client, result.documents, paths).to_the_end(clean=not keep)
+
+
+class _Run:
+    """One manifest's jobs from submission to the summary."""
+
+    def __init__(
+        self, client: Client, documents: Sequence[Document], paths: Paths, *, hint: str = ""
+    ) -> None:
+        self._client = client
+        self._documents = documents
+        self._paths = paths
+        self._hint = hint
+        self._started = time.monotonic()
+        self._screen = _screen(names_jobs=sum(d.is_job for d in documents) > 1)
+
+    async def to_the_end(self, *, clean: bool) -> int:
+        """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
+        jobs = await submit(self._client, self._documents)
+        follower = Follower(self._client, jobs, self._screen)
+        with self._screen:
+            self._explain_modes(jobs)
+            is_interrupted = await _until_interrupt(follower.run())
+            if is_interrupted:
+                self._screen.note("stopping; Ctrl-C again to stop at once")
+                await self._stop(jobs, graceful=True)
+        for job in follower.jobs.values():
+            self._report(job, is_interrupted=is_interrupted)
+        if clean and not is_interrupted:
+            await self._stop(jobs, graceful=False)
+        if is_interrupted:
+            return INTERRUPTED
+        is_good = all(j.phase in ("Succeeded", "Paused") for j in follower.jobs.values())
+        return 0 if is_good else 1
+
+    def _explain_modes(self, jobs: Sequence[JobRef]) -> None:
+        modes = {
+            (d.raw.get("metadata") or {}).get("name"): (d.raw.get("spec") or {}).get("runMode")
+            or {}
+            for d in self._documents
+            if d.is_job
+        }
+        for job in jobs:
+            mode = modes.get(job.name, {})
+            if (mode.get("pause") or {}).get("enabled"):
+                self._screen.note(f"{job.name} is created paused: nothing runs")
+            elif (mode.get("debug") or {}).get("enabled"):
+                self._screen.note(
+                    f"{job.name} is in debug mode: its training does not start. Open a shell in a "
+                    f"replica with\n    {self._hint}trainyard exec {job.name}\nand end it with "
+                    "Ctrl-C here"
+                )
+
+    async def _stop(self, jobs: Sequence[JobRef], *, graceful: bool) -> None:
+        """Delete the jobs and wait until their pods are gone; a second Ctrl-C ends the wait."""
+        for job in jobs:
+            with contextlib.suppress(NotFound):
+                await self._client.delete(
+                    job.resource, job.name, job.namespace, uid=job.uid, propagation="Foreground"
+                )
+        if graceful:
+            await _until_interrupt(self._wait_until_gone(jobs))
+
+    async def _wait_until_gone(self, jobs: Sequence[JobRef]) -> None:
+        with contextlib.suppress(TimeoutError, KubeError):
+            async with asyncio.timeout(_GRACE_SECONDS):
+                for job in jobs:
+                    await self._wait_for_deletion(job)
+
+    async def _wait_for_deletion(self, job: JobRef) -> None:
+        selector = f"metadata.name={job.name}"
+        items, version = await self._client.list(job.resource, job.namespace, fields=selector)
+        if not any(item["metadata"]["uid"] == job.uid for item in items):
+            return
+        watch = self._client.watch(
+            job.resource, job.namespace, resource_version=version, fields=selector
+        )
+        async with contextlib.aclosing(watch) as events:
+            async for kind, obj in events:
+                if kind == "DELETED" and obj["metadata"]["uid"] == job.uid:
+                    return
+
+    def _report(self, job: JobView, *, is_interrupted: bool) -> None:
+        seconds = time.monotonic() - self._started
+        if is_interrupted:
+            self._screen.note(f"{job.kind} {job.name}: interrupted after {seconds:.1f} s")
+            self._screen.note(f"  logs: {self._paths.pods}")
+            return
+        for line in summary.lines(job, self._paths.pods, seconds=seconds):
+            self._screen.note(line)
+
+
+def _screen(*, names_jobs: bool) -> Any:
+    if sys.stdout.isatty():
+        from trainyard.cli.live import LiveScreen
+
+        return LiveScreen(names_jobs=names_jobs)
+    return PlainScreen(names_jobs=names_jobs)
+
+
+async def _until_interrupt(work: Coroutine[Any, Any, None]) -> bool:
+    """Do the work; True when SIGINT, SIGTERM or SIGHUP came first, and the work was cancelled."""
+    task = asyncio.ensure_future(work)
+    async with _interrupts() as interrupted:
+        waiting = asyncio.ensure_future(interrupted.wait())
+        try:
+            await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            waiting.cancel()
+            task.cancel()
+            await asyncio.wait({task})
+    if task.cancelled():
+        return True
+    if error := task.exception():
+        raise error
+    return False
+
+
+@contextlib.asynccontextmanager
+async def _interrupts() -> AsyncIterator[asyncio.Event]:
+    loop = asyncio.get_running_loop()
+    interrupted = asyncio.Event()
+    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    for number in signals:
+        loop.add_signal_handler(number, interrupted.set)
+    try:
+        yield interrupted
+    finally:
+        for number in signals:
+            loop.remove_signal_handler(number)

@@ -1,0 +1,198 @@
+"""The embedded cluster in one process: store, registry, API server, scheduler and node agent.
+
+There is no controller here: it meets the cluster over HTTP, and whoever starts the cluster starts
+a controller beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from trainyard import __version__
+from trainyard.kube.errors import AlreadyExists
+from trainyard.local.housekeeping import Housekeeping
+from trainyard.local.node.agent import NodeAgent
+from trainyard.local.node.launch import ShimHandle
+from trainyard.local.node.settings import NodeSettings
+from trainyard.local.registry import Registry, timestamp
+from trainyard.local.scheduler import capacity, requests
+from trainyard.local.scheduler.capacity import Capacity
+from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
+from trainyard.local.server import ApiServer
+from trainyard.local.state import Paths, RunningCluster, node_name
+from trainyard.local.store import Store
+
+_MASTER_ADDRESS = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """How one embedded cluster behaves."""
+
+    paths: Paths
+    is_durable: bool = True
+    """Keep objects on disk; a cluster that ends with its job need not."""
+    working_dir: str = ""
+    """Where containers run whose pod does not say."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Claim name to the folder that stands for it."""
+    images: tuple[tuple[str, str], ...] = ()
+    """Image pattern and the virtual environment that stands for it."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """Resources to pretend, or to pretend less of."""
+    is_strict: bool = False
+    """Schedule to the letter of the manifest."""
+    tls_port: int | None = None
+    """Listen for kubectl on this loopback port (0: any); None: only on the Unix socket."""
+
+
+class Cluster:
+    """A cluster that runs, until `running`'s block is left."""
+
+    def __init__(self, settings: ClusterSettings, registry: Registry, agent: NodeAgent) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.agent = agent
+        self.port = 0
+
+    @property
+    def socket(self) -> Path:
+        """Where the API server listens."""
+        return self.settings.paths.api_socket
+
+
+@asynccontextmanager
+async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[Cluster]:
+    """Run a cluster for as long as the block lasts; leaving it ends every pod's processes.
+
+    (Those of a cluster that is killed go on, or not, with the shim.)
+    """
+    paths = settings.paths
+    registry = Registry(Store(paths.database) if settings.is_durable else None)
+    server: ApiServer | None = None
+    agent: NodeAgent | None = None
+    try:
+        found = capacity.detect(paths.folder, settings.resources)
+        name = node_name()
+        agent = NodeAgent(registry, shim, _node_settings(settings, name, found))
+        cluster = Cluster(settings, registry, agent)
+        await registry.ensure_system_objects()
+        await _register_node(registry, name, found)
+        server = ApiServer(registry, agent)
+        await server.serve_unix(paths.api_socket)
+        if settings.tls_port is not None:
+            cluster.port = await _serve_tls(server, paths, settings.tls_port)
+        scheduling = SchedulerSettings(name, found, settings.is_strict, _labels(name))
+        async with asyncio.TaskGroup() as group:
+            services = [
+                group.create_task(service.run())
+                for service in (Scheduler(registry, scheduling), agent, Housekeeping(registry))
+            ]
+            RunningCluster(
+                pid=os.getpid(),
+                socket=str(paths.api_socket),
+                port=cluster.port,
+                started=time.time(),
+                isolation=agent.isolation,
+            ).write(paths)
+            try:
+                yield cluster
+            finally:
+                for service in services:
+                    service.cancel()
+    finally:
+        with suppress(OSError):
+            paths.record.unlink(missing_ok=True)
+        if agent is not None:
+            await agent.shut_down()
+        if server is not None:
+            await server.close()
+        await registry.close()
+
+
+def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:
+    return NodeSettings(
+        node_name=name,
+        state_dir=str(settings.paths.folder),
+        images=settings.images,
+        volumes=settings.volumes,
+        working_dir=settings.working_dir,
+        gpus=found.gpus,
+    )
+
+
+async def _serve_tls(server: ApiServer, paths: Paths, port: int) -> int:
+    from trainyard.local.apiserver import certificates, kubeconfig
+
+    made = certificates.ensure(paths.certificates)
+    token = kubeconfig.ensure_token(paths.token)
+    chosen = await server.serve_tls(port, certificate=made.certificate, key=made.key, token=token)
+    config = kubeconfig.kubeconfig(port=chosen, authority=made.authority, token=token)
+    kubeconfig.write_kubeconfig(paths.kubeconfig, config)
+    return chosen
+
+
+def _labels(name: str) -> dict[str, str]:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": machine,
+    }
+
+
+async def _register_node(registry: Registry, name: str, found: Capacity) -> None:
+    """Create the Node, or bring the one of an earlier life up to date."""
+    node = {"metadata": {"name": name, "labels": _labels(name)}, "spec": {}}
+    status = _node_status(name, found)
+    try:
+        await registry.create("nodes", {**node, "status": status})
+    except AlreadyExists:
+
+        def change(present: dict[str, Any]) -> dict[str, Any]:
+            return {**present, "status": status}
+
+        await registry.update("nodes", "", name, change, subresource="status")
+
+
+def _node_status(name: str, found: Capacity) -> dict[str, Any]:
+    amounts = {key: requests.text(key, value) for key, value in found.amounts.items()}
+    now = timestamp()
+    return {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "addresses": [
+            {"type": "InternalIP", "address": _MASTER_ADDRESS},
+            {"type": "Hostname", "address": name},
+        ],
+        "conditions": [
+            {
+                "type": "Ready",
+                "status": "True",
+                "reason": "KubeletReady",
+                "message": "the node agent runs",
+                "lastHeartbeatTime": now,
+                "lastTransitionTime": now,
+            }
+        ],
+        "nodeInfo": {
+            "architecture": _labels(name)["kubernetes.io/arch"],
+            "kernelVersion": platform.release(),
+            "operatingSystem": "linux",
+            "osImage": "Linux",
+            "kubeletVersion": f"v1.33.0+trainyard-{__version__}",
+            "containerRuntimeVersion": f"trainyard://{__version__}",
+            "kubeProxyVersion": "",
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+        },
+    }
