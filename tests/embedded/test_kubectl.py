@@ -257,6 +257,14 @@ async def test_discovery_and_rights(cluster: Cluster) -> None:
     assert await cluster("get", "--raw", "/readyz") == "ok"
 
 
+async def test_definitions_are_there_and_explained(cluster: Cluster) -> None:
+    assert JOBS in await cluster("get", "crds", "-o", "name")
+    await cluster("wait", "--for=condition=Established", f"crd/{JOBS}", "--timeout=10s")
+    explained = await cluster("explain", "pj.spec.torchrunConfig")
+    assert "rdzvBackend" in explained
+    assert "FIELD" in explained
+
+
 async def test_dry_run_and_diff_change_nothing(cluster: Cluster) -> None:
     await cluster("apply", "-f", "-", "--dry-run=server", stdin=JOB)
     assert cluster.registry.list(JOBS) == []

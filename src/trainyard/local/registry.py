@@ -12,7 +12,7 @@ import ipaddress
 import random
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import orjson
 
@@ -113,6 +113,17 @@ class Registry:
         table = self._table(resource)
         keys = sorted(key for key in table if namespace is None or key[0] == namespace)
         return [table[key] for key in keys]
+
+    def show(self, resource: str, objects: Iterable[Object]) -> None:
+        """Make objects readable that are part of the program; they are neither stored nor watched.
+
+        For read-only resources only.
+        """
+        table = self._table(resource)
+        for obj in objects:
+            metadata = obj["metadata"]
+            entry = Entry(obj, orjson.dumps(obj), int(metadata["resourceVersion"]))
+            table[metadata.get("namespace", ""), metadata["name"]] = entry
 
     def subscribe(self, *resources: str) -> Subscription:
         """Changes of `resources`, after a synthetic ADDED for each present object."""

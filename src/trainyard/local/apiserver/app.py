@@ -73,6 +73,10 @@ class Api:
 
     async def _resource(self, request: Request, target: Target) -> Answer:
         verbs, method = self._verbs, request.method
+        if target.served.read_only:
+            from trainyard.local.apiserver import schemas
+
+            schemas.show_definitions(self._registry)
         if target.subresource not in ("", "status"):
             return await self._subresource(request, target)
         if method in ("GET", "HEAD"):

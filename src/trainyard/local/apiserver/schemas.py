@@ -1,54 +1,87 @@
-"""The CustomResourceDefinitions as the API server needs them; imported only when asked for."""
+"""The CustomResourceDefinitions as the API server needs them; read only when asked for."""
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from trainyard.local.resources import Served
+from trainyard.local.registry import Registry, timestamp
+from trainyard.local.resources import SERVED, Served
 
 Object = dict[str, Any]
 
-_DEFAULT_COLUMNS: Sequence[Object] = (
-    {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
-    {"name": "Running", "type": "integer", "jsonPath": ".status.aggregate.running"},
-    {"name": "Restarts", "type": "integer", "jsonPath": ".status.backoffCount"},
-    {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-)
-
-
-@cache
-def definitions() -> dict[str, Object]:
-    """Every CustomResourceDefinition by kind."""
-    return {}
+DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 def printer_columns(kind: str) -> Sequence[Object]:
     """The columns that `kubectl get` shows after the name."""
-    definition = definitions().get(kind)
-    if definition is None:
-        return _DEFAULT_COLUMNS
-    columns: Sequence[Object] = definition["spec"]["versions"][0].get(
-        "additionalPrinterColumns", ()
-    )
+    from trainyard.api import crds
+
+    version = crds.crd(kind)["spec"]["versions"][0]
+    columns: Sequence[Object] = version.get("additionalPrinterColumns", ())
     return columns
 
 
-def schema(kind: str) -> Object | None:
-    """The structural schema of a kind, if it has one."""
-    definition = definitions().get(kind)
-    if definition is None:
-        return None
-    found: Object = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return found
-
-
 def published(served: Served) -> Object:
-    """The schema that clients are shown: ours from the definition, else just an object."""
-    found = schema(served.kind) if served.custom else None
-    return found or {
+    """The schema that clients are shown: ours from its definition, else just an object."""
+    if served.custom:
+        from trainyard.api import crds
+
+        return crds.schema(served.kind)
+    return {
         "type": "object",
         "description": f"{served.kind} of {served.api_version}",
         "x-kubernetes-preserve-unknown-fields": True,
+    }
+
+
+@cache
+def definitions() -> tuple[Object, ...]:
+    """The definitions as if they had been created and accepted."""
+    from trainyard.api import crds
+
+    now = timestamp()
+    return tuple(_established(definition, now) for definition in crds.all_crds())
+
+
+def show_definitions(registry: Registry) -> None:
+    """Make the definitions readable in the registry; they are part of the program, not stored."""
+    if not registry.list(DEFINITIONS):
+        registry.show(DEFINITIONS, definitions())
+
+
+def _established(definition: Object, now: str) -> Object:
+    served = SERVED[DEFINITIONS]
+    name = definition["metadata"]["name"]
+    spec = definition["spec"]
+    conditions = [
+        {
+            "type": type_,
+            "status": "True",
+            "reason": reason,
+            "message": "",
+            "lastTransitionTime": now,
+        }
+        for type_, reason in (
+            ("NamesAccepted", "NoConflicts"),
+            ("Established", "InitialNamesAccepted"),
+        )
+    ]
+    return {
+        **definition,
+        "apiVersion": served.api_version,
+        "kind": served.kind,
+        "metadata": {
+            **definition["metadata"],
+            "uid": str(uuid.uuid5(uuid.NAMESPACE_DNS, name)),
+            "resourceVersion": "1",
+            "creationTimestamp": now,
+        },
+        "status": {
+            "acceptedNames": spec["names"],
+            "conditions": conditions,
+            "storedVersions": [version["name"] for version in spec["versions"]],
+        },
     }
