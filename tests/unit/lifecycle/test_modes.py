@@ -1,0 +1,223 @@
+"""Pause, resume, debug; an elastic job that changes its size."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.lifecycle.world import World, elastic, generic, pytorch, torchrun
+
+PAUSED = {"pause": {"enabled": True}}
+SCHEDULED = {"scheduler": {"t9kScheduler": {"queue": "q"}}}
+
+
+def set_paused(world: World, paused: bool = True) -> World:
+    world.job["spec"]["runMode"] = PAUSED if paused else {}
+    return world
+
+
+def kinds(world: World) -> list[str]:
+    return sorted(obj["kind"] for obj in world.owned.values())
+
+
+def resize(world: World, expected: int) -> World:
+    world.job["spec"]["elastic"]["expectedReplicas"] = expected
+    return world
+
+
+@pytest.mark.parametrize("job", [pytorch(runMode=PAUSED), generic(runMode=PAUSED)])
+def test_paused_at_creation_has_no_pods(job: dict[str, Any]) -> None:
+    world = World(job).settle()
+    assert (world.phase, world.pods) == ("Paused", {})
+    assert kinds(world) == ["Service"]
+    assert world.condition("Paused")[0] == "True"  # type: ignore[index]
+    set_paused(world, False).settle()
+    assert world.phase == "Resuming"
+    world.run().settle()
+    assert world.phase == "Running"
+    assert world.condition("Paused")[0] == "False"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("job", [pytorch(), torchrun(), generic()])
+def test_pause_deletes_pods_gracefully_and_resume_brings_them_back(job: dict[str, Any]) -> None:
+    world = World(job).running()
+    plan = set_paused(world).step()
+    assert world.phase == "Paused"
+    assert {getattr(a, "grace_seconds", 0) for a in plan.actions} == {None}
+    world.settle()
+    replicas = world.workload.replicas
+    assert (world.pods, world.aggregate) == ({}, {"deleted": replicas})
+    set_paused(world, False).settle()
+    assert (world.phase, world.aggregate) == ("Resuming", {"creating": replicas})
+    world.run().settle()
+    assert (world.phase, world.aggregate) == ("Running", {"running": replicas})
+    assert world.told("Paused")
+    assert world.told("Resumed")
+
+
+def test_pause_and_resume_cost_nothing() -> None:
+    world = World(pytorch()).running()
+    for _ in range(3):
+        set_paused(world).settle()
+        set_paused(world, False).settle().run().settle()
+    assert world.backoff == 0
+    assert world.status is not None
+    assert [a.get("reason") for a in world.status["attempts"]] == ["Paused"] * 3 + [None]
+
+
+def test_what_dies_of_the_pause_is_no_failure() -> None:
+    world = World(pytorch(policy="Never")).running()
+    set_paused(world).step()
+    for replica in "0123":
+        world.advance(1).exit(replica, 143).step()
+    assert world.phase == "Paused"
+    set_paused(world, False).step()
+    world.settle().run().settle()
+    assert (world.phase, world.backoff) == ("Running", 0)
+
+
+def test_exit_0_in_answer_to_the_pause_is_no_success() -> None:
+    world = World(pytorch(workers=1)).running()
+    set_paused(world).step()
+    world.advance(2).exit("0", 0).step()
+    assert world.phase == "Paused"
+    set_paused(world, False).settle().settle()
+    assert world.attempt_of("0") == "2"
+
+
+def test_success_before_the_pause_is_success() -> None:
+    world = World(pytorch(workers=1)).running()
+    set_paused(world.exit("0", 0)).settle()
+    assert world.phase == "Succeeded"
+
+
+def test_resume_before_the_old_pods_are_gone_waits_for_them() -> None:
+    world = World(pytorch()).running()
+    set_paused(world).step()
+    set_paused(world, False)
+    world.step()
+    world.step()
+    assert len(world.pods) == 4
+    assert all("deletionTimestamp" in pod["metadata"] for pod in world.pods.values())
+    world.settle()
+    assert {world.attempt_of(r) for r in "0123"} == {"2"}
+
+
+def test_resume_specs_hold_from_the_first_resume_on() -> None:
+    def mode(paused: bool) -> dict[str, Any]:
+        specs = [{"type": "worker", "args": ["resumed.py"]}]
+        return {"pause": {"enabled": paused, "resumeSpecs": specs}}
+
+    def args(world: World) -> list[str]:
+        found: list[str] = world.pods[world.name("0")]["spec"]["containers"][0]["args"]
+        return found
+
+    world = World(pytorch(workers=1, runMode=mode(False))).running()
+    assert args(world) == ["train.py"]
+    world.job["spec"]["runMode"] = mode(True)
+    world.settle()
+    world.job["spec"]["runMode"] = mode(False)
+    world.settle().run().settle()
+    assert args(world) == ["resumed.py"]
+    world.exit("0", 1).settle().advance(10).settle()
+    assert args(world) == ["resumed.py"], "after a restart too"
+
+
+def test_the_pod_group_goes_on_pause_only() -> None:
+    world = World(pytorch(**SCHEDULED)).running()
+    assert kinds(world) == ["PodGroup", "Service"]
+    world.exit("1", 1).settle().advance(10).settle().run().settle()
+    assert kinds(world) == ["PodGroup", "Service"]
+    set_paused(world).settle()
+    assert kinds(world) == ["Service"]
+    set_paused(world, False).settle()
+    assert kinds(world) == ["PodGroup", "Service"]
+
+
+def test_generic_replicas_that_have_ended_are_not_run_again() -> None:
+    world = World(generic()).running()
+    world.exit("0", 0).settle()
+    set_paused(world).settle()
+    assert world.aggregate == {"succeeded": 1, "deleted": 1}
+    set_paused(world, False).settle().run().settle()
+    assert sorted(world.pods) == [world.name("1")]
+    world.exit("1", 0).settle()
+    assert world.phase == "Succeeded"
+
+
+def test_pause_wins_over_debug() -> None:
+    mode = {"debug": {"enabled": True}, "pause": {"enabled": True}}
+    world = World(pytorch(runMode=mode)).settle()
+    assert (world.phase, world.pods) == ("Paused", {})
+
+
+def test_debug_runs_as_an_ordinary_job() -> None:
+    world = World(pytorch(runMode={"debug": {"enabled": True}})).running()
+    command = world.pods[world.name("0")]["spec"]["containers"][0]["command"]
+    assert command == ["sleep", "inf"]
+
+
+# Elastic.
+
+
+def test_growing_keeps_pods_and_costs_nothing() -> None:
+    world = World(elastic(1, 2, 4)).running()
+    resize(world, 4).settle()
+    assert [world.attempt_of(r) for r in "0123"] == ["1", "1", "2", "2"]
+    world.run().settle()
+    assert (world.phase, world.backoff) == ("Running", 0)
+    assert world.told("Scaled") == ["The job changes its size from 2 to 4 replicas."]
+
+
+def test_shrinking_removes_the_highest_ranks() -> None:
+    world = World(elastic(1, 4, 4)).running()
+    resize(world, 1).settle()
+    assert sorted(world.pods) == [world.name("0")]
+    assert (world.phase, world.aggregate, world.backoff) == ("Running", {"running": 1}, 0)
+
+
+@pytest.mark.parametrize("replica", ["0", "1", "2"])
+def test_failures_during_a_resize_cost_nothing(replica: str) -> None:
+    world = World(elastic(1, 2, 3)).running()
+    resize(world, 3).settle().run(replica)
+    world.exit(replica, 1).settle()
+    assert world.backoff == 0
+    world.advance(400).settle().run().settle()
+    assert world.phase == "Running"
+    world.advance(120).exit(replica, 1).settle()
+    assert world.backoff == 1, "the resize is over"
+
+
+def test_an_elastic_job_runs_with_what_fits() -> None:
+    world = World(elastic(2, 4, 4)).settle().run("0", "1").settle()
+    assert (world.phase, world.aggregate) == ("Running", {"running": 2, "creating": 2})
+
+
+@pytest.mark.parametrize("running", ["0", "123"])
+def test_below_the_minimum_or_without_rank_0_it_waits(running: str) -> None:
+    world = World(elastic(2, 4, 4)).settle().run(*running).settle()
+    assert world.phase == "Pending"
+
+
+def test_a_replica_that_comes_back_after_shrinking_and_growing_is_new() -> None:
+    world = World(elastic(1, 3, 3)).running()
+    resize(world, 1).settle()
+    resize(world, 3).settle().run().settle()
+    assert [world.attempt_of(r) for r in "012"] == ["1", "3", "3"]
+    assert (world.phase, world.backoff) == ("Running", 0)
+
+
+def test_a_size_that_changed_during_the_pause_is_taken_up() -> None:
+    world = World(elastic(1, 3, 3)).running()
+    set_paused(world).settle()
+    resize(world, 2)
+    set_paused(world, False).settle().run().settle()
+    assert (len(world.pods), world.phase) == (2, "Running")
+
+
+def test_scale_fields_are_told() -> None:
+    world = World(elastic(1, 3, 3)).running()
+    assert world.status is not None
+    assert world.status["replicas"] == 3
+    assert world.status["selector"] == f"trainyard.dev/job-uid={world.workload.uid}"

@@ -1,0 +1,245 @@
+"""What goes wrong around a job: refusals, taken names, lost nodes, stuck pods, stale views."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.unit.lifecycle.world import START, World, generic, pytorch
+from trainyard.lifecycle import plan_invalid
+from trainyard.lifecycle.actions import Create, Delete
+from trainyard.lifecycle.observed import Conflict, Refusal
+from trainyard.lifecycle.timestamps import parse, render
+from trainyard.workloads.resources import POD_GROUPS, PODS, SERVICES
+from trainyard.workloads.settings import GangBackend, Settings
+
+SCHEDULED = {"scheduler": {"t9kScheduler": {"queue": "q"}}}
+
+
+def test_a_refused_creation_leaves_the_job_pending_with_a_warning_and_is_tried_again() -> None:
+    world = World(pytorch())
+    refusal = Refusal(PODS, world.name("0"), 403, "exceeded quota", world.now, count=3)
+    world.refusals = (refusal,)
+    plan = world.step()
+    assert world.phase == "Pending"
+    assert not [a for a in plan.actions if isinstance(a, Create) and a.resource == PODS]
+    assert plan.wake_at == world.now + timedelta(seconds=4)
+    assert world.condition("Running")[:2] == ("False", "CreationRefused")  # type: ignore[index]
+    assert len(world.told("CreationRefused")) == 1
+    assert "exceeded quota" in world.told("CreationRefused")[0]
+    world.step()
+    assert len(world.told("CreationRefused")) == 1, "told once"
+    world.advance(4).step()
+    assert len(world.pods) == 4
+
+
+@pytest.mark.parametrize(("count", "seconds"), [(1, 1), (2, 2), (6, 32), (7, 60), (500, 60)])
+def test_refusals_are_tried_again_ever_more_slowly(count: int, seconds: int) -> None:
+    world = World(pytorch())
+    world.refusals = (Refusal(PODS, "x", 403, "no", world.now, count=count),)
+    assert world.step().wake_at == world.now + timedelta(seconds=seconds)
+
+
+def test_a_refused_service_does_not_hold_up_pods() -> None:
+    world = World(pytorch())
+    world.refusals = (Refusal(SERVICES, "x", 403, "no", world.now),)
+    world.step()
+    assert len(world.pods) == 4
+    assert not world.owned
+
+
+def test_a_name_held_by_somebody_else_is_told_and_not_taken() -> None:
+    world = World(generic(service={"ports": [{"port": 80}]}))
+    world.conflicts = (Conflict(SERVICES, "train-worker-0", "Service default/train-worker-0"),)
+    world.settle()
+    assert world.phase == "Pending"
+    assert world.condition("Running")[1] == "NameConflict"  # type: ignore[index]
+    assert "train-worker-0" in world.told("NameConflict")[0]
+    assert not world.pods
+    world.conflicts = ()
+    world.settle().run().settle()
+    assert world.phase == "Running"
+
+
+def test_a_pod_group_takes_its_second_name() -> None:
+    world = World(pytorch(**SCHEDULED))
+    world.conflicts = (Conflict(POD_GROUPS, "train", "PodGroup default/train"),)
+    world.settle()
+    base = world.workload.base
+    assert (POD_GROUPS, base) in world.owned
+    labels = world.pods[world.name("0")]["metadata"]["labels"]
+    assert labels["scheduler.tensorstack.dev/group-name"] == base
+    world.conflicts = ()
+    world.settle()
+    assert (POD_GROUPS, "train") not in world.owned, "the one that is there is enough"
+
+
+def test_without_a_gang_scheduler_the_job_waits_and_says_so() -> None:
+    world = World(pytorch(**SCHEDULED), Settings(gang_backend=GangBackend.NONE)).settle()
+    assert (world.phase, world.pods) == ("Pending", {})
+    assert world.condition("Running")[1] == "NoGangScheduler"  # type: ignore[index]
+    assert len(world.told("NoGangScheduler")) == 1
+
+
+def test_what_the_scheduler_says_is_in_the_condition() -> None:
+    world = World(pytorch(workers=1)).settle()
+    world.pods[world.name("0")]["status"]["conditions"] = [
+        {"type": "PodScheduled", "status": "False", "message": "needs 8 nvidia.com/gpu"}
+    ]
+    world.settle()
+    status, reason, message = world.condition("Running")  # type: ignore[misc]
+    assert (status, reason) == ("False", "Unschedulable")
+    assert message == f"Pod[{world.name('0')}] cannot be scheduled: needs 8 nvidia.com/gpu"
+
+
+def test_a_stuck_pod_is_deleted_by_force_and_replaced() -> None:
+    world = World(pytorch(workers=1)).running()
+    world.take(world.name("0"), grace=30)
+    plan = world.step()
+    assert plan.wake_at == world.now + timedelta(seconds=330)
+    world.advance(329.9)
+    assert not world.step().actions
+    world.advance(0.1)
+    forced = [a for a in world.step().actions if isinstance(a, Delete)]
+    assert [a.grace_seconds for a in forced] == [0]
+    world.settle().run().settle()
+    assert (world.phase, world.backoff, world.attempt_of("0")) == ("Running", 0, "2")
+
+
+def test_a_paused_job_gets_rid_of_stuck_pods_too() -> None:
+    world = World(pytorch(workers=1)).running()
+    world.job["spec"]["runMode"] = {"pause": {"enabled": True}}
+    world.step()
+    world.advance(330).step()
+    assert not world.pods
+
+
+@pytest.mark.parametrize("how", ["phase", "node"])
+@pytest.mark.parametrize(("replica", "phase"), [("0", "Unknown"), ("1", "Running")])
+def test_unknown_replicas(how: str, replica: str, phase: str) -> None:
+    world = World(pytorch(workers=2)).running()
+    if how == "phase":
+        world.pods[world.name(replica)]["status"]["phase"] = "Unknown"
+    else:
+        world.pods[world.name(replica)]["spec"]["nodeName"] = "lost"
+        world.lost_nodes = frozenset({"lost"})
+    world.settle()
+    assert world.phase == phase
+    assert world.aggregate == {"running": 1, "unknown": 1}
+
+
+def test_pods_of_another_owner_are_none_of_ours() -> None:
+    world = World(pytorch(workers=1)).running()
+    world.pods[world.name("0")]["metadata"]["ownerReferences"][0]["uid"] = "other"
+    plan = world.look()
+    assert not [a for a in plan.actions if isinstance(a, Delete)]
+
+
+def test_missing_services_are_created_again() -> None:
+    world = World(pytorch()).running()
+    world.owned.clear()
+    world.settle()
+    assert len(world.owned) == 1
+
+
+def test_a_spec_that_changed_behind_our_back_is_told_once() -> None:
+    world = World(pytorch()).running()
+    world.job["spec"]["runPolicy"] = {"backoffLimit": 9}
+    world.settle()
+    assert len(world.told("SpecDrift")) == 1
+
+
+def test_ignored_fields_are_told_once() -> None:
+    world = World(pytorch(elastic={"enabled": True})).settle().settle()
+    assert len(world.told("IgnoredField")) == 1
+
+
+def test_a_thousand_new_replicas_are_one_event() -> None:
+    world = World(pytorch(workers=1000)).settle()
+    assert world.told("NewReplica") == ["Create 1000 replicas."]
+
+
+def test_an_invalid_job_fails_and_says_why() -> None:
+    plan = plan_invalid("GenericJob", "x", 2, ["spec.a: no", "spec.b: never"], None, START)
+    assert plan.status is not None
+    assert (plan.status["phase"], plan.status["observedGeneration"]) == ("Failed", 2)
+    failed = next(c for c in plan.status["conditions"] if c["type"] == "Failed")
+    assert failed["reason"] == "InvalidSpec"
+    assert failed["message"] == "GenericJob x is invalid: spec.a: no; spec.b: never"
+    assert [(e.type, e.reason) for e in plan.events] == [("Warning", "InvalidSpec")]
+    again = plan_invalid("GenericJob", "x", 2, ["spec.a: no"], plan.status, START)
+    assert again.status is None
+
+
+def test_nothing_changes_without_news() -> None:
+    world = World(pytorch()).running()
+    world.advance(5)
+    plan = world.step()
+    assert (plan.status, plan.actions, plan.events) == (None, (), ())
+
+
+def test_times_of_conditions_move_with_their_status_only() -> None:
+    world = World(pytorch(workers=1)).settle()
+    before = world.status
+    world.advance(60).run().settle()
+    assert before is not None
+    assert world.status is not None
+    times = {c["type"]: c["lastTransitionTime"] for c in world.status["conditions"]}
+    assert times["Completed"] == render(START)
+    assert times["Running"] == render(START + timedelta(seconds=60))
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("2026-01-01T12:00:00Z", 0), ("2026-01-01T12:00:00.250000Z", 0.25), ("", None), (None, None)],
+)
+def test_timestamps(text: str | None, seconds: float | None) -> None:
+    moment = parse(text)
+    if seconds is None:
+        assert moment is None
+    else:
+        assert moment == START + timedelta(seconds=seconds)
+        assert render(moment) == text
+
+
+def tensorboard(phase: str | None) -> dict[str, Any]:
+    world = World(pytorch(workers=1, tensorboardSpec={"logDir": {"pvc": [{"name": "m"}]}}))
+    world.settle()
+    board = next(obj for obj in world.owned.values() if obj["kind"] == "TensorBoard")
+    if phase:
+        board["status"] = {"phase": phase}
+    world.settle()
+    assert world.status is not None
+    found: dict[str, Any] = world.status["tensorboard"]
+    return found | {"uid": board["metadata"]["uid"]}
+
+
+@pytest.mark.parametrize(
+    ("phase", "ready", "type_"),
+    [("Running", True, "Normal"), ("Failed", False, "Warning"), (None, False, "Normal")],
+)
+def test_the_tensorboard_is_told(phase: str | None, ready: bool, type_: str) -> None:
+    status = tensorboard(phase)
+    assert (status["ready"], status["type"], status["action"]) == (ready, type_, "NOP")
+    assert status["dependent"]["uid"] == status["uid"]
+    assert status["dependent"]["kind"] == "TensorBoard"
+
+
+def test_the_tensorboard_outlives_the_end() -> None:
+    job = pytorch(
+        workers=1,
+        tensorboardSpec={"logDir": {"pvc": [{"name": "m"}]}},
+        runPolicy={"cleanUpPolicy": "All"},
+    )
+    world = World(job).running()
+    world.exit("0", 0).settle()
+    assert sorted(obj["kind"] for obj in world.owned.values()) == ["Service", "TensorBoard"]
+
+
+def test_settings_are_durations_that_make_sense() -> None:
+    local = Settings.local()
+    assert local.backoff_base_seconds < Settings().backoff_base_seconds
+    assert replace(local, plain_processes=True) == Settings.local(plain_processes=True)
