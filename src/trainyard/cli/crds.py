@@ -1,0 +1,29 @@
+"""``trainyard crds``: the CustomResourceDefinitions that a cluster needs."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.option(
+    "--kind",
+    "kinds",
+    multiple=True,
+    metavar="KIND",
+    help="Only this kind; may be repeated. Defaults to all.",
+)
+def command(kinds: tuple[str, ...]) -> None:
+    """Print the CustomResourceDefinitions as YAML, for `kubectl apply --server-side -f -`."""
+    import yaml
+
+    from trainyard.api import crds
+    from trainyard.api.kinds import KINDS
+    from trainyard.api.problems import suggest
+
+    for kind in kinds:
+        if kind not in KINDS:
+            hint = suggest(kind, tuple(KINDS)) or ", ".join(KINDS)
+            raise click.BadParameter(f"unknown kind '{kind}'; did you mean {hint}?")
+    chosen = [crds.crd(kind) for kind in kinds or KINDS]
+    click.echo(yaml.dump_all(chosen, Dumper=yaml.CSafeDumper, sort_keys=False, width=100), nl=False)

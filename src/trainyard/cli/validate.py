@@ -1,0 +1,92 @@
+"""``trainyard validate``: every problem of manifests, before anything runs."""
+
+from __future__ import annotations
+
+import click
+
+from trainyard.api.errors import TrainyardError
+from trainyard.api.problems import Problem, Severity
+from trainyard.api.reader import ReadResult, read_file
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "options",
+    multiple=True,
+    metavar="FILE",
+    help="A manifest, - for standard input; may be repeated.",
+)
+@click.argument("files", nargs=-1)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="How to print the problems.",
+)
+@click.option("--strict", is_flag=True, help="Count warnings as errors.")
+def command(options: tuple[str, ...], files: tuple[str, ...], output: str, strict: bool) -> None:
+    """Report every problem of manifests with file, line, column and path.
+
+    Exits with 1 when there is an error.
+    """
+    names = (*options, *files)
+    if not names:
+        raise click.UsageError("name a manifest: trainyard validate -f FILE")
+    results: dict[str, ReadResult] = {}
+    unreadable: list[str] = []
+    for name in dict.fromkeys(names):
+        try:
+            results[name] = read_file(name)
+        except TrainyardError as reason:
+            unreadable.append(str(reason))
+    problems = [problem for result in results.values() for problem in result.problems]
+    if output == "json":
+        _print_json(problems)
+    else:
+        for problem in problems:
+            click.echo(str(problem))
+        _summarise(results)
+    for text in unreadable:
+        click.echo(f"error: {text}", err=True)
+    if unreadable or any(strict or p.severity is Severity.ERROR for p in problems):
+        raise SystemExit(1)
+
+
+def _summarise(results: dict[str, ReadResult]) -> None:
+    for name, result in results.items():
+        if result.errors:
+            click.echo(f"{name}: {_count(result)}")
+        else:
+            objects = len(result.documents)
+            what = f"{objects} object{'s' if objects != 1 else ''} valid"
+            click.echo(
+                f"{name}: {what}, {_count(result)}" if result.warnings else f"{name}: {what}"
+            )
+
+
+def _count(result: ReadResult) -> str:
+    counts = {"error": len(result.errors), "warning": len(result.warnings)}
+    return ", ".join(f"{n} {word}{'s' if n != 1 else ''}" for word, n in counts.items() if n)
+
+
+def _print_json(problems: list[Problem]) -> None:
+    import json
+
+    rows = [
+        {
+            "severity": str(problem.severity),
+            "file": problem.file,
+            "line": problem.line,
+            "column": problem.column,
+            "object": problem.object,
+            "path": problem.where,
+            "message": problem.message,
+            "suggestion": problem.suggestion,
+        }
+        for problem in problems
+    ]
+    click.echo(json.dumps(rows, indent=2))
