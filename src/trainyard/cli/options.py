@@ -11,8 +11,15 @@ from typing import Any, TypeVar
 
 import click
 
+from trainyard.local.node.launch import Isolation
+
 F = TypeVar("F", bound=Callable[..., Any])
 
+_ISOLATIONS: dict[str, Isolation] = {
+    "auto": "auto",
+    "namespaces": "namespaces",
+    "plain": "plain",
+}
 _RESOURCE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*\Z")
 
 
@@ -26,6 +33,11 @@ class ClusterOptions:
     """Resource to quantity, as written."""
     is_strict: bool = False
     isolation: str = "auto"
+
+    @property
+    def shim_isolation(self) -> Isolation:
+        """The choice in the shim's own terms."""
+        return _ISOLATIONS[self.isolation]
 
     @property
     def is_default(self) -> bool:
@@ -69,7 +81,7 @@ def cluster_options(command: F) -> F:
             ),
             click.option(
                 "--isolation",
-                type=click.Choice(["auto", "namespaces", "plain"]),
+                type=click.Choice(list(_ISOLATIONS)),
                 default="auto",
                 show_default=True,
                 help="Separate pods by namespaces, or run them as plain processes.",

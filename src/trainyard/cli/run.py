@@ -14,7 +14,7 @@ import click
 
 from trainyard.api.errors import TrainyardError
 from trainyard.cli.options import ClusterOptions, cluster_options
-from trainyard.local.node.launch import ShimHandle, start_shim
+from trainyard.local.node.launch import start_shim
 from trainyard.local.state import Paths, find_cluster, state_folder
 
 _KEPT_RUNS = 20
@@ -60,7 +60,7 @@ def command(
 
 def _run_alone(file: str, options: ClusterOptions) -> int:
     paths = _run_folder(Paths(state_folder()))
-    shim = _start(paths, options)
+    shim = start_shim(paths.folder, isolation=options.shim_isolation, die_with_parent=True)
     try:
         from trainyard.cli.running import run_alone
 
@@ -68,12 +68,6 @@ def _run_alone(file: str, options: ClusterOptions) -> int:
     finally:
         shim.kill()
         sys.stdout.flush()
-
-
-def _start(paths: Paths, options: ClusterOptions) -> ShimHandle:
-    isolation = options.isolation
-    assert isolation in ("auto", "namespaces", "plain")
-    return start_shim(paths.folder, isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
 
 
 def _run_folder(state: Paths) -> Paths:

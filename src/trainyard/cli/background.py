@@ -1,0 +1,77 @@
+"""The life of the background cluster, from its first listener to SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections.abc import Callable
+from urllib.parse import urlsplit
+
+import uvloop
+
+from trainyard.cli.embedded import embedded
+from trainyard.cli.options import ClusterOptions
+from trainyard.cli.settings import cluster_settings
+from trainyard.local.node.launch import ShimFailed, ShimHandle
+from trainyard.local.server import ServeError
+from trainyard.local.state import Paths, StateError
+
+_log = logging.getLogger(__name__)
+
+
+def serve(
+    paths: Paths,
+    options: ClusterOptions,
+    port: int,
+    shim: ShimHandle,
+    *,
+    on_ready: Callable[[], None],
+) -> None:
+    """Run the cluster until SIGTERM or SIGINT; `on_ready` is called once it answers."""
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    try:
+        shim.ready()
+    except ShimFailed as error:
+        raise StateError(str(error)) from error
+    try:
+        uvloop.run(_serve(paths, options, port or _last_port(paths), shim, on_ready))
+    except* ServeError:
+        if port or not _last_port(paths):
+            shim.kill()
+            raise
+        # The port used last is taken by now, and nobody asked for that one.
+        uvloop.run(_serve(paths, options, 0, shim, on_ready))
+
+
+async def _serve(
+    paths: Paths,
+    options: ClusterOptions,
+    port: int,
+    shim: ShimHandle,
+    on_ready: Callable[[], None],
+) -> None:
+    settings = cluster_settings(
+        options, paths, is_durable=True, working_dir=os.getcwd(), tls_port=port
+    )
+    async with embedded(settings, shim) as cluster:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        _log.info("ready: %s, port %d, %s", cluster.socket, cluster.port, cluster.agent.isolation)
+        on_ready()
+        await ended.wait()
+        _log.info("ending")
+
+
+def _last_port(paths: Paths) -> int:
+    """The port in the kubeconfig of the cluster's last life, so that kubectl goes on working."""
+    try:
+        config = json.loads(paths.kubeconfig.read_text())
+        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
+    except (OSError, ValueError, KeyError, IndexError):
+        return 0

@@ -1,0 +1,63 @@
+"""`trainyard down`: end the background cluster, and every process it started."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from contextlib import suppress
+
+import click
+
+from trainyard.api.errors import TrainyardError
+from trainyard.local.node import wire
+from trainyard.local.node.launch import SOCKET_NAME, start_shim
+from trainyard.local.state import Paths, find_cluster, state_folder
+
+_END_SECONDS = 15.0
+
+
+@click.command()
+def command() -> None:
+    """End the embedded cluster and everything that runs in it."""
+    paths = Paths(state_folder())
+    found = find_cluster(paths.folder)
+    if found is not None:
+        _end(found.pid)
+    # A cluster that was killed leaves its replicas to the shim.
+    had_shim = _end_shim(paths)
+    if found is None and not had_shim:
+        raise TrainyardError(f"no cluster is up in {paths.folder}; start one with: trainyard up")
+    click.echo("the cluster is down")
+
+
+def _end(pid: int) -> None:
+    with suppress(ProcessLookupError):
+        process = os.pidfd_open(pid)
+        try:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                signal.pidfd_send_signal(process, number)
+                if select.select([process], [], [], _END_SECONDS)[0]:
+                    return
+        finally:
+            os.close(process)
+        raise TrainyardError(f"process {pid} of the cluster does not end, even when killed")
+
+
+def _end_shim(paths: Paths) -> bool:
+    """Whether there was one; it ends with all its pods."""
+    if not (paths.folder / SOCKET_NAME).exists():
+        return False
+    shim = start_shim(paths.folder, die_with_parent=False)
+    if not shim.adopted:  # only a stale socket was there
+        shim.kill()
+        (paths.folder / SOCKET_NAME).unlink(missing_ok=True)
+        return False
+    shim.ready()
+    shim.connection.sendall(wire.encode({"id": 1, "op": "shutdown"}))
+    shim.connection.settimeout(_END_SECONDS)
+    with suppress(OSError):
+        while shim.decoder.receive(shim.connection) is not None:
+            pass  # its end of the connection closes when it is gone
+    (paths.folder / SOCKET_NAME).unlink(missing_ok=True)
+    return True

@@ -1,0 +1,119 @@
+"""`trainyard up`: the embedded cluster as a background process.
+
+The process forks before anything heavy is imported, so that the shim, forked in turn, stays small
+and the cluster is ready in a fraction of a second.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+from contextlib import suppress
+
+import click
+
+from trainyard.api.errors import TrainyardError
+from trainyard.cli.options import ClusterOptions, cluster_options
+from trainyard.local.state import Paths, RunningCluster, find_cluster, state_folder
+
+_READY = b"ready"
+
+
+class NotStarted(TrainyardError):
+    """The background cluster did not come up."""
+
+
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Loopback port for kubectl; by default the one used last, else any that is free.",
+)
+@cluster_options
+def command(
+    port: int,
+    volumes: dict[str, str],
+    resources: dict[str, str],
+    images: tuple[tuple[str, str], ...],
+    is_strict: bool,
+    isolation: str,
+) -> None:
+    """Start the embedded cluster in the background and wait until it is ready."""
+    options = ClusterOptions(volumes, images, resources, is_strict, isolation)
+    found = find_cluster()
+    if found is None:
+        found = ensure_up(options, port=port)
+        click.echo(f"the cluster is up: process {found.pid}, isolation {found.isolation}")
+    else:
+        click.echo(f"the cluster is already up: process {found.pid}")
+        if not options.is_default or port not in (0, found.port):
+            click.echo("its settings stay as they are; to change them: trainyard down", err=True)
+    click.echo(f"for kubectl: export KUBECONFIG={Paths(state_folder()).kubeconfig}")
+
+
+def ensure_up(options: ClusterOptions, *, port: int = 0) -> RunningCluster:
+    """The cluster that is up, started if need be; raises NotStarted with the reason."""
+    if (found := find_cluster()) is not None:
+        return found
+    paths = Paths(state_folder())
+    paths.prepare()
+    reader, writer = os.pipe()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not os.fork():
+        os.close(reader)
+        _become_background(paths, options, port, writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        answer = pipe.read()
+    found = find_cluster(paths.folder)
+    if answer != _READY or found is None:
+        reason = answer.decode(errors="replace") or f"it ended at once; see {paths.log}"
+        raise NotStarted(f"cannot start the cluster: {reason}")
+    return found
+
+
+def _become_background(paths: Paths, options: ClusterOptions, port: int, ready: int) -> None:
+    """The rest of the background process's life; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        _redirect(paths)
+        lock = os.open(paths.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise NotStarted("another one is just starting or ending in this folder") from error
+        from trainyard.local.node.launch import start_shim
+
+        shim = start_shim(paths.folder, isolation=options.shim_isolation, die_with_parent=False)
+        from trainyard.cli.background import serve
+
+        serve(paths, options, port, shim, on_ready=lambda: _answer(ready, _READY))
+        code = 0
+    except TrainyardError as error:
+        _answer(ready, str(error).encode())
+    except BaseException as error:
+        import traceback
+
+        traceback.print_exc()
+        _answer(ready, f"{type(error).__name__}: {error}; see {paths.log}".encode())
+    finally:
+        with suppress(OSError):
+            sys.stderr.flush()
+        os._exit(code)
+
+
+def _redirect(paths: Paths) -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    log = os.open(paths.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    for source, target in ((nothing, 0), (log, 1), (log, 2)):
+        os.dup2(source, target)
+
+
+def _answer(pipe: int, text: bytes) -> None:
+    with suppress(OSError):  # answered before, or nobody waits any more
+        os.write(pipe, text)
+        os.close(pipe)
