@@ -1,0 +1,60 @@
+"""`trainyard events`: what happened to a job and to everything that it owns."""
+
+from __future__ import annotations
+
+import contextlib
+from datetime import UTC, datetime
+from functools import partial
+
+import click
+
+from trainyard.cli.format import document
+from trainyard.cli.jobs import JOB_HELP, Found, event_time, events_of, find, is_about, snapshots
+from trainyard.cli.show import event_table
+from trainyard.cli.target import Target, Where, on_target
+from trainyard.kube.resources import EVENTS
+
+
+@click.command(help=f"List what happened to a job and its pods, oldest first.\n\n{JOB_HELP}")
+@on_target
+@click.option("-w", "--watch", is_flag=True, help="Go on with what happens from now on.")
+@click.option("--warnings", is_flag=True, help="Only warnings.")
+@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The objects as stored.")
+@click.argument("job")
+def command(where: Where, job: str, watch: bool, warnings: bool, output: str | None) -> None:
+    """List what happened to a job."""
+    where.run(partial(_events, name=job, watch=watch, only_warnings=warnings, output=output))
+
+
+async def _events(
+    target: Target, *, name: str, watch: bool, only_warnings: bool, output: str | None
+) -> None:
+    job = await find(target, name)
+    if watch:
+        await _watch(target, job, only_warnings=only_warnings)
+        return
+    events = await events_of(target.client, job)
+    if only_warnings:
+        events = [event for event in events if event.get("type") == "Warning"]
+    if output is not None:
+        click.echo(document({"apiVersion": "v1", "kind": "List", "items": events}, output))
+    elif events:
+        click.echo(event_table(job, events, datetime.now(UTC)))
+    else:
+        what = "warnings about" if only_warnings else "events of"
+        click.echo(f"There are no {what} {job} (events expire after about an hour).", err=True)
+
+
+async def _watch(target: Target, job: Found, *, only_warnings: bool) -> None:
+    shown: set[tuple[str, int]] = set()
+    states = snapshots(target.client, EVENTS, job.namespace)
+    async with contextlib.aclosing(states):
+        async for present in states:
+            for uid, event in sorted(present.items(), key=lambda item: event_time(item[1])):
+                key = (uid, event.get("count") or 1)
+                wanted = event.get("type") == "Warning" or not only_warnings
+                if key in shown or not wanted or not is_about(event, job):
+                    continue
+                shown.add(key)
+                line = event_table(job, [event], datetime.now(UTC)).splitlines()[1]
+                click.echo(line)

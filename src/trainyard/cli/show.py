@@ -1,0 +1,212 @@
+"""`trainyard show`: one job, readable: where it stands, its replicas, and what it went through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import click
+
+from trainyard.cli.format import age, document, indent, span, table
+from trainyard.cli.jobs import (
+    JOB_HELP,
+    Found,
+    Object,
+    event_time,
+    events_of,
+    find,
+    pods_of,
+    replica_of,
+)
+from trainyard.cli.list_ import phase_text, queue_of, restarts, running_text
+from trainyard.cli.target import Target, Where, on_target
+
+_WIDTH = 14
+_EVENTS = 8
+
+
+@click.command(help=f"Show one job: phase, conditions, replicas, attempts, events.\n\n{JOB_HELP}")
+@on_target
+@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The object as stored.")
+@click.argument("job")
+def command(where: Where, job: str, output: str | None) -> None:
+    """Show one job."""
+    where.run(partial(_show, name=job, output=output))
+
+
+async def _show(target: Target, *, name: str, output: str | None) -> None:
+    job = await find(target, name)
+    if output is not None:
+        click.echo(document(job.obj, output))
+        return
+    pods = await pods_of(target.client, job)
+    events = await events_of(target.client, job)
+    logs = str(target.folder / "pods" / f"{job.namespace}_{job.base}-*") if target.folder else ""
+    click.echo(describe(job, pods, events, datetime.now(UTC), logs=logs))
+
+
+def describe(
+    job: Found,
+    pods: Sequence[Object],
+    events: Sequence[Object],
+    now: datetime,
+    *,
+    logs: str = "",
+) -> str:
+    """The whole page; `logs` says where on this machine the logs are."""
+    parts = [_summary(job, now, logs)]
+    parts += [
+        f"{title}:\n  {indent(text, 2)}"
+        for title, text in (
+            ("Conditions", _conditions(job, now)),
+            ("Replicas", _replicas(job, pods, now)),
+            ("Attempts", _attempts(job, now)),
+            ("Events", event_table(job, events[-_EVENTS:], now) if events else ""),
+        )
+        if text
+    ]
+    return "\n\n".join(parts)
+
+
+def _summary(job: Found, now: datetime, logs: str) -> str:
+    lines = [
+        f"{label + ':':<{_WIDTH}}{indent(str(value), _WIDTH)}"
+        for label, value in _facts(job, now, logs)
+        if value not in ("", None)
+    ]
+    return "\n".join(lines)
+
+
+def _facts(job: Found, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
+    status, spec = job.status, job.obj.get("spec") or {}
+    yield "Name", job.name
+    yield "Namespace", job.namespace
+    yield "Kind", job.kind.kind
+    yield "Phase", phase_text(job)
+    yield "Mode", _mode(spec)
+    yield "Running", running_text(job)
+    yield "Restarts", _restarts(job, spec)
+    yield "Elastic", _elastic(spec)
+    yield "Queue", queue_of(job)
+    yield "Created", _moment(job.obj["metadata"].get("creationTimestamp"), now)
+    yield "Started", _moment(status.get("startTime"), now)
+    yield "Ended", _moment(status.get("completionTime"), now)
+    yield "Duration", span(status.get("startTime"), status.get("completionTime"), now)
+    yield "Deadline", _deadline(spec)
+    yield "TensorBoard", _tensorboard(status)
+    yield "Logs", logs
+
+
+def _moment(text: str | None, now: datetime) -> str:
+    return f"{text[:19]}Z ({age(text, now)} ago)" if text else ""
+
+
+def _mode(spec: Object) -> str:
+    mode = spec.get("runMode") or {}
+    if (mode.get("pause") or {}).get("enabled"):
+        return "pause"
+    return "debug" if (mode.get("debug") or {}).get("enabled") else ""
+
+
+def _restarts(job: Found, spec: Object) -> str:
+    limit = (spec.get("runPolicy") or {}).get("backoffLimit", 3)
+    if job.status.get("backoffCount") is None:
+        return str(restarts(job))
+    return f"{restarts(job)} of {limit}"
+
+
+def _elastic(spec: Object) -> str:
+    elastic = spec.get("elastic") or {}
+    if not elastic.get("enabled"):
+        return ""
+    expected = elastic.get("expectedReplicas", "?")
+    bounds = f"{elastic.get('minReplicas', 1)} to {elastic.get('maxReplicas', expected)}"
+    return f"{expected} replicas expected, {bounds} allowed"
+
+
+def _deadline(spec: Object) -> str:
+    seconds = (spec.get("runPolicy") or {}).get("activeDeadlineSeconds")
+    return f"{seconds} s from the start" if seconds else ""
+
+
+def _tensorboard(status: Object) -> str:
+    viewer = status.get("tensorboard") or {}
+    return str(viewer.get("note") or "")
+
+
+def _conditions(job: Found, now: datetime) -> str:
+    rows = [
+        (
+            condition["type"],
+            condition["status"],
+            condition.get("reason") or "-",
+            age(condition.get("lastTransitionTime"), now),
+            (condition.get("message") or "").splitlines()[0] if condition.get("message") else "",
+        )
+        for condition in job.status.get("conditions") or ()
+    ]
+    return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ""
+
+
+def _replicas(job: Found, pods: Sequence[Object], now: datetime) -> str:
+    by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
+    rows = [
+        _replica_row(job, replica, by_uid.get(replica.get("uid", "")), now)
+        for task in job.status.get("tasks") or ()
+        for replica in task.get("replicas") or ()
+    ]
+    headers = ("REPLICA", "PHASE", "EXIT", "REASON", "NODE", "ADDRESS", "AGE", "POD")
+    return table(headers, rows) if rows else ""
+
+
+def _replica_row(job: Found, replica: Object, pod: Object | None, now: datetime) -> list[object]:
+    codes = [c for c in replica.get("containers") or () if c.get("exitCode") is not None]
+    reasons = [c["reason"] for c in replica.get("containers") or () if c.get("reason")]
+    pod = pod or {}
+    return [
+        replica_of(replica["name"], job),
+        replica.get("phase"),
+        ",".join(str(container["exitCode"]) for container in codes),
+        replica.get("reason") or ",".join(dict.fromkeys(reasons)),
+        (pod.get("spec") or {}).get("nodeName"),
+        (pod.get("status") or {}).get("podIP"),
+        age(pod["metadata"].get("creationTimestamp"), now) if pod else "",
+        replica["name"],
+    ]
+
+
+def _attempts(job: Found, now: datetime) -> str:
+    rows = [
+        (
+            attempt.get("number"),
+            (attempt.get("startTime") or "")[:19].replace("T", " "),
+            span(attempt.get("startTime"), attempt.get("endTime"), now),
+            replica_of(attempt.get("replica") or "", job),
+            attempt.get("exitCode"),
+            attempt.get("reason") or ("" if attempt.get("endTime") else "(under way)"),
+        )
+        for attempt in job.status.get("attempts") or ()
+    ]
+    headers = ("NUMBER", "START", "DURATION", "ENDED BY", "EXIT", "REASON")
+    return table(headers, rows) if rows else ""
+
+
+def event_table(job: Found, events: Sequence[Object], now: datetime) -> str:
+    """One line per event."""
+    rows = []
+    for event in events:
+        subject = event.get("involvedObject") or {}
+        about = replica_of(subject.get("name") or "", job)
+        count = event.get("count") or 1
+        rows.append(
+            (
+                age(event_time(event), now) + (f" (x{count})" if count > 1 else ""),
+                event.get("type"),
+                event.get("reason"),
+                "job" if subject.get("uid") == job.uid else about,
+                (event.get("message") or "").strip().replace("\n", " ⏎ "),
+            )
+        )
+    return table(("AGE", "TYPE", "REASON", "ABOUT", "MESSAGE"), rows)
