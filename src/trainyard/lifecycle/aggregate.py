@@ -10,7 +10,7 @@ from typing import Any
 
 from trainyard.api.reasons import ReplicaPhase
 from trainyard.lifecycle.outcomes import State
-from trainyard.lifecycle.replicas import Entry, Replica, View, describe_container
+from trainyard.lifecycle.replicas import Entry, Replica, View
 from trainyard.workloads.workload import Workload
 
 _PHASES: Mapping[State, str] = {
@@ -22,7 +22,8 @@ _PHASES: Mapping[State, str] = {
     State.FAILED: ReplicaPhase.FAILED.value,
     State.TAKEN: ReplicaPhase.DELETED.value,
 }
-_COUNTED = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
+_COUNTED: Mapping[str, str] = {phase.value: phase.value.lower() for phase in ReplicaPhase}
+"""Field of the aggregate per phase, in the order documented."""
 _CREATING, _DELETED = ReplicaPhase.CREATING.value, ReplicaPhase.DELETED.value
 
 
@@ -41,7 +42,7 @@ def compile_tasks(
     paused, so that a pod that is not there was deleted; `keeps_ended` False: one that had ended
     before, too.
     """
-    counts = dict.fromkeys(_COUNTED, 0)
+    counts = dict.fromkeys(_COUNTED.values(), 0)
     by_type: dict[str, list[Entry]] = {t.name: [] for t in workload.types}
     for replica in view.replicas:
         if replica.name in anew:
@@ -50,8 +51,8 @@ def compile_tasks(
             entry = _removed(replica)
         else:
             entry = _entry(replica)
-        counts[entry["phase"].lower()] += 1
-        by_type[replica.key.type].append(entry)
+        counts[_COUNTED[entry["phase"]]] += 1
+        by_type[replica.type.name].append(entry)
     tasks = [
         {"type": name, "restartCount": restarts.get(name, 0), "replicas": entries}
         for name, entries in by_type.items()
@@ -81,20 +82,18 @@ def _entry(replica: Replica) -> Entry:
     phase = _PHASES[replica.state]
     if pod is None:
         return before if before is not None else _blank(replica.name, phase)
-    if before is not None and before["uid"] == pod.uid and before["phase"] == phase:
-        told = before.get("containers") or []
-        if len(told) == len(pod.containers) and all(
-            t["state"] == c.state
-            and t.get("exitCode") == c.exit_code
-            and t.get("reason", "") == c.reason
-            for t, c in zip(told, pod.containers, strict=True)
-        ):
-            return before
+    if (
+        before is not None
+        and before["uid"] == pod.uid
+        and before["phase"] == phase
+        and before["containers"] == pod.told
+    ):
+        return before
     entry: Entry = {
         "name": replica.name,
         "uid": pod.uid,
         "phase": phase,
-        "containers": [describe_container(container) for container in pod.containers],
+        "containers": pod.told,
     }
     if replica.state is State.FAILED and replica.exit is not None and replica.exit.reason:
         entry["reason"] = replica.exit.reason

@@ -22,7 +22,7 @@ from trainyard.workloads.workload import Workload
 
 def removals(view: View) -> list[Delete]:
     """Pods of attempts that are over, and of replicas that are not wanted any more."""
-    old = [replica.old for replica in view.replicas if replica.old is not None]
+    old = [replica.old for replica in view.idle if replica.old is not None]
     return delete_all([*old, *view.surplus])
 
 
@@ -35,7 +35,7 @@ def creations(
     workload: Workload, ledger: Ledger, view: View, pod_group: str, now: datetime
 ) -> tuple[list[tuple[Replica, Create]], datetime | None]:
     """Pods to create now; when the delay of others is over."""
-    missing = [r for r in view.replicas if r.pod is None and r.old is None and not r.ended]
+    missing = [r for r in view.idle if r.pod is None and r.old is None and not r.ended]
     if not missing or _waits_for_old(ledger, view):
         return [], None
     wake_at, ready = None, []
@@ -86,4 +86,4 @@ def _waits_for_old(ledger: Ledger, view: View) -> bool:
     A new process that meets an old one joins a group that is about to end.
     """
     all_anew = ledger.floor == ledger.attempt and not ledger.records
-    return all_anew and any(r.old is not None for r in view.replicas)
+    return all_anew and any(r.old is not None for r in view.idle)

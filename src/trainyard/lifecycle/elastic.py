@@ -6,13 +6,13 @@ their highest index, so that rank 0 is never removed.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trainyard.lifecycle.ledger import Ledger, ending
 from trainyard.lifecycle.outcomes import State
-from trainyard.lifecycle.replicas import Replica, View
+from trainyard.lifecycle.replicas import View
 from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import ReplicaKey, Workload
 
@@ -49,18 +49,19 @@ def goes_on(workload: Workload, view: View, lost: Collection[ReplicaKey]) -> boo
     return left >= workload.elastic.min_replicas
 
 
-def is_up(workload: Workload, replicas: Sequence[Replica]) -> bool:
+def is_up(workload: Workload, view: View) -> bool:
     """Whether the job runs: all replicas run or are done, or as many as an elastic job needs."""
     if workload.elastic is None:
-        return all(r.state is State.RUNNING or r.ended for r in replicas)
-    running = [r.key for r in replicas if r.state is State.RUNNING]
-    return len(running) >= workload.elastic.min_replicas and workload.decides in running
+        return all(r.ended for r in view.idle)
+    running = len(view.replicas) - len(view.idle)
+    without_rank0 = any(r.key == workload.decides for r in view.idle)
+    return running >= workload.elastic.min_replicas and not without_rank0
 
 
 def settles_at(
     workload: Workload,
     ledger: Ledger,
-    replicas: Sequence[Replica],
+    view: View,
     now: datetime,
     settings: Settings,
 ) -> datetime | None:
@@ -68,9 +69,9 @@ def settles_at(
 
     An elastic job may have fewer replicas than it wants for ever; it settles after a while.
     """
-    if all(r.state is State.RUNNING or r.ended for r in replicas):
+    if all(r.ended for r in view.idle):
         return now
-    if workload.elastic is None or ledger.ready_at is not None or not is_up(workload, replicas):
+    if workload.elastic is None or ledger.ready_at is not None or not is_up(workload, view):
         return None
     since = ledger.resized_at or ledger.not_before or now
     return since + timedelta(seconds=settings.resize_grace_seconds)

@@ -37,6 +37,15 @@ class Container:
     ended: datetime | None = None
     is_init: bool = False
 
+    def tell(self) -> dict[str, Any]:
+        """One element of `containers` in a job's status."""
+        told: dict[str, Any] = {"name": self.name, "state": self.state}
+        if self.exit_code is not None:
+            told["exitCode"] = self.exit_code
+        if self.reason:
+            told["reason"] = self.reason
+        return told
+
     @property
     def failed(self) -> bool:
         """Whether it ended with anything but 0."""
@@ -71,6 +80,8 @@ class Pod:
     disruption: str = ""
     """Reason of the DisruptionTarget condition: who took the pod away."""
     containers: tuple[Container, ...] = ()
+    told: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
+    """The containers as a job's status tells them: built once, compared in every pass."""
 
     def container(self, name: str) -> Container | None:
         """The status of the (non-init) container of that name."""
@@ -85,6 +96,7 @@ class Pod:
         meta, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
         label, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
+        containers = _containers(status)
         placed = conditions.get("PodScheduled", {})
         disrupted = conditions.get("DisruptionTarget", {})
         return cls(
@@ -109,7 +121,8 @@ class Pod:
             scheduled=bool(spec.get("nodeName")) or placed.get("status") == "True",
             unschedulable=placed.get("message", "") if placed.get("status") == "False" else "",
             disruption=disrupted.get("reason", "") if disrupted.get("status") == "True" else "",
-            containers=_containers(status),
+            containers=containers,
+            told=[container.tell() for container in containers],
         )
 
 

@@ -112,9 +112,7 @@ class _Pass:
         self._look_again(self._resume() | self._resize())
         if self._decided() or self._end_if(self._overdue()):
             return
-        response = restarts.respond(
-            self.workload, self.ledger, self.view.replicas, self.now, self.settings
-        )
+        response = restarts.respond(self.workload, self.ledger, self.view, self.now, self.settings)
         self._wake(response.wake_at)
         if (
             self._end_if(verdicts.removed_by_queue(self.workload, self.view))
@@ -174,8 +172,9 @@ class _Pass:
 
     def _success(self, bumped: frozenset[str] = frozenset()) -> Verdict | None:
         """`bumped`: replicas that run again, so that their exit 0 does not count yet."""
-        done = {r.key for r in self.view.replicas if r.state is State.SUCCEEDED}
-        done -= {r.key for r in self.view.replicas if r.name in bumped}
+        done = {
+            r.key for r in self.view.idle if r.state is State.SUCCEEDED and r.name not in bumped
+        }
         return verdicts.SUCCESS if rules.succeeded(self.workload, done) else None
 
     def _overdue(self) -> Verdict | None:
@@ -220,28 +219,28 @@ class _Pass:
         self._wake(wake_at)
 
     def _stop_helpers(self) -> None:
-        for replica in self.view.replicas:
+        for replica in self.view.idle:
             if replica.ended and replica.pod is not None:
                 patch = cleanup.stop_helpers(replica.pod)
                 self.actions += [patch] if patch else []
 
     def _tell_progress(self, needs: dependents.Needs, *, well: bool) -> None:
-        workload, replicas = self.workload, self.view.replicas
+        workload, view = self.workload, self.view
         self.report.unfinished()
-        if needs.complete and all(r.pod is not None or r.ended for r in replicas):
+        if needs.complete and all(r.pod is not None or r.ended for r in view.idle):
             self.report.initialized()
-        settles_at = elastic.settles_at(workload, self.ledger, replicas, self.now, self.settings)
+        settles_at = elastic.settles_at(workload, self.ledger, view, self.now, self.settings)
         if settles_at is not None and settles_at > self.now:
             self._wake(settles_at)
         elif settles_at is not None and self.ledger.ready_at is None:
             self.ledger = replace(self.ledger, ready_at=self.now)
-        if elastic.is_up(workload, replicas):
+        if elastic.is_up(workload, view):
             self.report.up(well=well and self.ledger.ready_at is not None)
             self._wake(deadline.due(workload, parse(self.report.status["startTime"])))
             return
-        trouble = troubles.find(workload, needs, self.observed.refusals, replicas)
-        unknown = self.view.rank0_is(State.UNKNOWN)
-        self.report.down(replicas, trouble, unknown=unknown)
+        trouble = troubles.find(workload, needs, self.observed.refusals, view.idle)
+        unknown = view.rank0_is(State.UNKNOWN)
+        self.report.down(view, trouble, unknown=unknown)
 
     # The end.
 
@@ -295,7 +294,7 @@ class _Pass:
         new["internal"] = self.ledger.encode()
         new["attempts"] = [dict(attempt) for attempt in self.ledger.attempts]
         new["observedGeneration"] = workload.generation
-        new["replicas"] = sum(1 for r in self.view.replicas if r.pod is not None)
+        new["replicas"] = len(self.view.replicas) - sum(1 for r in self.view.idle if r.pod is None)
         new["selector"] = labels.selector(workload.uid)
         if workload.counts_backoff:
             new["backoffCount"] = self.ledger.backoff

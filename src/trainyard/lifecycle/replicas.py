@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from trainyard.lifecycle.ledger import Ledger
-from trainyard.lifecycle.observed import Container, Observed, Pod
+from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.lifecycle.outcomes import Exit, State, exit_of
 from trainyard.workloads.workload import ReplicaKey, ReplicaType, Workload
 
@@ -34,9 +34,11 @@ class Replica(NamedTuple):
 
 
 class View(NamedTuple):
-    """The replicas by rank, and pods that belong to none of them (an elastic job shrank)."""
+    """The replicas by rank; those of them that do not run, which most policies are about; and pods
+    that belong to none of them (an elastic job shrank)."""
 
     replicas: list[Replica]
+    idle: list[Replica]
     surplus: list[Pod]
 
     def rank0_is(self, state: State) -> bool:
@@ -59,7 +61,7 @@ def look(
     """Sort pods to replicas. `entries` is what status said before."""
     pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
     records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
-    replicas = []
+    replicas, idle = [], []
     for replica_type, key, name in workload.roster:
         pod = pods.pop(name, None)
         record = records.get(name)
@@ -70,8 +72,11 @@ def look(
         if entry is not None and not entry.get("uid"):
             entry = None
         state, end = _judge(pod, entry, replica_type.main_container, lost)
-        replicas.append(Replica(key, replica_type, name, state, pod, old, end, entry))
-    return View(replicas, list(pods.values()))
+        replica = Replica(key, replica_type, name, state, pod, old, end, entry)
+        replicas.append(replica)
+        if state is not State.RUNNING:
+            idle.append(replica)
+    return View(replicas, idle, list(pods.values()))
 
 
 def _judge(
@@ -79,6 +84,8 @@ def _judge(
 ) -> tuple[State, Exit | None]:
     if pod is None:
         return _remember(entry)
+    if pod.deleting is None and pod.phase == "Running" and _all_run(pod):
+        return (State.UNKNOWN if pod.node in lost else State.RUNNING), None
     end = exit_of(pod, main)
     if end is not None:
         return (State.SUCCEEDED if end.code == 0 else State.FAILED), end
@@ -87,15 +94,17 @@ def _judge(
     if pod.phase == "Unknown" or pod.node in lost:
         return State.UNKNOWN, None
     if pod.phase == "Running":
-        return (State.RUNNING if _all_started(pod) else State.PENDING), None
+        return (State.PENDING if _any_waits(pod) else State.RUNNING), None
     return (State.PENDING if pod.scheduled else State.CREATING), None
 
 
-def _all_started(pod: Pod) -> bool:
-    for container in pod.containers:
-        if container.state == "Waiting" and not container.is_init:
-            return False
-    return True
+def _all_run(pod: Pod) -> bool:
+    """Whether nothing in the pod has ended or waits: by far the most frequent case."""
+    return all(container.state == "Running" for container in pod.containers)
+
+
+def _any_waits(pod: Pod) -> bool:
+    return any(c.state == "Waiting" and not c.is_init for c in pod.containers)
 
 
 def _taker(pod: Pod) -> str:
@@ -120,13 +129,3 @@ def _exit_in(entry: Entry) -> Exit:
         if container.get("exitCode"):
             return Exit(code=container["exitCode"], reason=container.get("reason", "Error"))
     return Exit(reason=entry.get("reason", "Error"))
-
-
-def describe_container(container: Container) -> dict[str, Any]:
-    """One element of `containers` in an entry."""
-    obj: dict[str, Any] = {"name": container.name, "state": container.state}
-    if container.exit_code is not None:
-        obj["exitCode"] = container.exit_code
-    if container.reason:
-        obj["reason"] = container.reason
-    return obj

@@ -16,8 +16,7 @@ from trainyard.lifecycle import conditions, pause, texts
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.ledger import Ledger
-from trainyard.lifecycle.outcomes import State
-from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.replicas import Replica, View
 from trainyard.lifecycle.restarts import Response
 from trainyard.lifecycle.timestamps import render
 from trainyard.lifecycle.troubles import Trouble
@@ -166,15 +165,15 @@ class Report:
         if well:
             conditions.no_replica_failure(self.conditions)
 
-    def down(self, replicas: Sequence[Replica], trouble: Trouble | None, *, unknown: bool) -> None:
+    def down(self, view: View, trouble: Trouble | None, *, unknown: bool) -> None:
         """Not all replicas run that should. `unknown`: nor can it be told whether they do."""
-        well = sum(1 for r in replicas if r.state is State.RUNNING or r.ended)
+        well = len(view.replicas) - sum(1 for r in view.idle if not r.ended)
         if trouble is not None:
             reason, text = trouble.reason, trouble.message
             if trouble.event and self._is_news(text):
                 self._event(trouble.event, text, warning=True)
         else:
-            reason, text = ConditionReason.NONE, texts.waiting(len(replicas), well)
+            reason, text = ConditionReason.NONE, texts.waiting(len(view.replicas), well)
         conditions.not_running(self.conditions, reason, text)
         if unknown:
             self.status["phase"] = Phase.UNKNOWN.value

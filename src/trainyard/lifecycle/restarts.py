@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from trainyard.lifecycle import backoff
 from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.outcomes import Exit, State
-from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.replicas import Replica, View
 from trainyard.lifecycle.timestamps import render
 from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import ReplicaType, RestartPolicy, Scope, Workload
@@ -53,18 +53,18 @@ class Response:
 def respond(
     workload: Workload,
     ledger: Ledger,
-    replicas: Sequence[Replica],
+    view: View,
     now: datetime,
     settings: Settings,
 ) -> Response:
     """Decide on everything that ended since the last pass."""
-    down = [r for r in replicas if r.state is State.FAILED or r.state is State.TAKEN]
-    again = [r for r in replicas if runs_again(workload, ledger, r)]
+    down = [r for r in view.idle if r.state is State.FAILED or r.state is State.TAKEN]
+    again = [r for r in view.idle if runs_again(workload, ledger, r)]
     if not down and not again:
         return Response(ledger)
     if workload.scope is Scope.REPLICA:
         return _each(workload, ledger, [*down, *again], now, settings)
-    response = _together(workload, ledger, replicas, down, now, settings)
+    response = _together(workload, ledger, view.replicas, down, now, settings)
     if response.bumped or response.lost or not again:
         return response
     return _each_again(workload, response, again, now, settings)

@@ -34,7 +34,7 @@ SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, reasons.FINISHED)
 
 def removed_by_queue(workload: Workload, view: View) -> Verdict | None:
     """A queue's maxDuration is the end of a job, not a disruption."""
-    for replica in view.replicas:
+    for replica in view.idle:
         if replica.state is State.TAKEN or replica.state is State.FAILED:
             pod = replica.pod
             if pod is not None and MAX_DURATION in pod.disruption:
