@@ -1,0 +1,141 @@
+"""The simulation can fail: each of these mistakes, planted into the real code, is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from tests.simulation.invariants import Violation
+from tests.simulation.run import simulate
+from trainyard.kube.errors import Conflict
+from trainyard.lifecycle import outcomes
+from trainyard.lifecycle.actions import Delete, Plan
+from trainyard.lifecycle.observed import Observed
+from trainyard.operator import controller
+from trainyard.operator.cache import Store
+from trainyard.operator.executor import Executor, Outcome
+from trainyard.operator.jobs import JobRecord
+from trainyard.operator.queue import WorkQueue
+from trainyard.workloads.settings import Settings
+from trainyard.workloads.workload import Workload
+
+SEEDS = 400
+TERMINAL = ("Succeeded", "Failed")
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def found(monkeypatch: pytest.MonkeyPatch, plant: Plant) -> str:
+    """The first violation that the planted bug leads to."""
+    plant(monkeypatch)
+    for seed in range(SEEDS):
+        try:
+            simulate(seed)
+        except Violation as violation:
+            return str(violation)
+    return ""
+
+
+def drop_the_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cache does not take in the controller's own writes."""
+    monkeypatch.setattr(Store, "wrote", lambda store, item: None)
+
+
+def delete_first(is_meant: Callable[[Plan], bool]) -> Plant:
+    """Pods are deleted before the status is written."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        execute = Executor.execute
+
+        async def hasty(self: Executor, job: JobRecord, plan: Plan) -> Outcome:
+            if plan.status is not None and is_meant(plan):
+                await self._act(job, [a for a in plan.actions if isinstance(a, Delete)])
+            return await execute(self, job, plan)
+
+        monkeypatch.setattr(Executor, "execute", hasty)
+
+    return plant
+
+
+def ends_the_job(plan: Plan) -> bool:
+    """Whether a plan writes the terminal status."""
+    return plan.status is not None and plan.status.get("phase") in TERMINAL
+
+
+def ignore_409(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A conflict on the status does not void the plan."""
+    write = Executor._write_status
+
+    async def stubborn(self: Executor, job: JobRecord, status: dict[str, Any]) -> JobRecord:
+        try:
+            return await write(self, job, status)
+        except Conflict:
+            return job
+
+    monkeypatch.setattr(Executor, "_write_status", stubborn)
+
+
+def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planner does not look at the phase first."""
+    plan = controller.plan
+
+    def amnesiac(
+        workload: Workload,
+        status: Mapping[str, Any] | None,
+        observed: Observed,
+        now: datetime,
+        settings: Settings,
+    ) -> Plan:
+        if status and status.get("phase") in TERMINAL:
+            status = {**status, "phase": "Running"}
+        return plan(workload, status, observed, now, settings)
+
+    monkeypatch.setattr(controller, "plan", amnesiac)
+
+
+def lose_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Delayed wake-ups never fire."""
+    monkeypatch.setattr(WorkQueue, "wake_at", lambda queue, key, when: None)
+
+
+def act_on_a_stale_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new list after 410 does not remove what has gone in between."""
+
+    def replace(store: Store[Any], items: Sequence[Any], resource_version: str) -> None:
+        for item in items:
+            store.upsert(item)
+
+    monkeypatch.setattr(Store, "replace", replace)
+
+
+def count_an_eviction(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that the cluster took away counts as failed by itself."""
+    monkeypatch.setattr(outcomes, "is_disruption", lambda pod: False)
+
+
+BUGS: Mapping[str, tuple[Plant, str]] = {
+    "drop the expectation": (drop_the_expectation, "is asked for again"),
+    "delete before counting": (delete_first(lambda plan: True), "before the status says why"),
+    "ignore 409": (ignore_409, ""),
+    "restart after terminal": (restart_after_terminal, ""),
+    "lose a delayed wake-up": (lose_a_wake_up, "has not ended"),
+    "act on a stale list after 410": (act_on_a_stale_list, ""),
+    "count an eviction": (count_an_eviction, "is [0-9]+, really"),
+    "clean up before the terminal write": (
+        delete_first(ends_the_job),
+        "before the status says why",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant, kind = BUGS[name]
+    violation = found(monkeypatch, plant)
+    assert violation, f"{name}: not found in {SEEDS} seeds"
+    assert re.search(kind, violation), violation
+    print(f"{name}: {violation}")
