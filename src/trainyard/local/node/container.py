@@ -1,8 +1,8 @@
 """The first process of a container: from ``clone`` to ``exec``.
 
-Everything here runs in a child of the shim, before the user's program takes its place. The shim
-learns about it through a status pipe: an ``error`` record, or the end of the pipe when ``exec``
-worked. Nothing may raise past :func:`spawn`.
+Everything here runs in children of the shim, before the user's program takes its place. The shim
+learns about it through a status pipe: an ``error`` record, or ``started``, and at the end the
+exit code. Nothing may raise past :func:`spawn`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import signal
 import termios
 from typing import Any, NamedTuple, NoReturn
 
-from trainyard.local.node import rootfs
+from trainyard.local.node import rootfs, supervisor
 from trainyard.local.node import syscalls as sys
 
 # What container runtimes grant by default (without MKNOD), and IPC_LOCK, which RDMA needs:
@@ -28,7 +28,7 @@ NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
 
 
 class Surroundings(NamedTuple):
-    """What a container inherits from the shim."""
+    """What a container inherits from the shim; ``kind`` is the isolation."""
 
     base: str
     kind: str
@@ -46,16 +46,26 @@ class StartError(Exception):
 
 
 def spawn(spec: dict[str, Any], around: Surroundings, status: int, output: int) -> int:
-    """Start a container in namespaces; returns the process id of its init."""
-    pid = sys.clone(sys.CLONE_NEWPID)
+    """Start a container; returns the process id of its supervisor."""
+    plain = around.kind == "plain"
+    pid = sys.clone(0 if plain else sys.CLONE_NEWPID)
     if pid:
         return pid
+    code = CANNOT_START
     try:
-        sys.die_with_parent()
-        _isolate(spec, around)
-        execute(spec, around, output)
+        signal.set_wakeup_fd(-1)
+        if plain:
+            sys.die_with_parent(signal.SIGTERM)
+            sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
+            os.setsid()
+        else:
+            sys.die_with_parent()
+            _isolate(spec, around)
+        code = supervisor.supervise(spec, around, status, output)
     except BaseException as error:
         report(status, error)
+    finally:
+        os._exit(code)
 
 
 def _isolate(spec: dict[str, Any], around: Surroundings) -> None:

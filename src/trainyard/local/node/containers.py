@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import signal
 import time
 from typing import Any
 
@@ -24,7 +23,6 @@ class Container:
         self, pod: str, name: str, attempt: int, pid: int, log: str, status: int, output: int
     ) -> None:
         self.pod, self.name, self.attempt, self.pid = pod, name, attempt, pid
-        self.init = pid
         self.status, self.output = status, output
         self.log = LogFile(log)
         self.identity: dict[str, Any] = {}
@@ -50,7 +48,7 @@ class Container:
             self.error = record.get("error", self.error)
             self.code = record.get("code", self.code)
             self.signal = record.get("signal", self.signal)
-            self.init = record.get("init", self.init)
+            self.started = record.get("started", self.started)
 
     def finish(self, status: int) -> None:
         """The process has been reaped with the wait status ``status``."""
@@ -62,12 +60,8 @@ class Container:
             self.signal = max(0, -code)
             self.code = code if code >= 0 else 128 - code
 
-    def kill(self) -> None:
-        """End the container at once, with everything in it.
-
-        In namespaces the death of init takes all along; the plain supervisor does it on SIGTERM.
-        """
-        number = signal.SIGKILL if self.init == self.pid else signal.SIGTERM
+    def kill(self, number: int) -> None:
+        """Signal the supervisor: SIGKILL takes a container in namespaces, END_ALL a plain one."""
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
@@ -76,7 +70,7 @@ class Container:
             "pod": self.pod,
             "name": self.name,
             "attempt": self.attempt,
-            "pid": self.init,
+            "pid": self.pid,
             "state": "exited" if self.reported else "running" if self.started else "starting",
             "startedAt": self.started_at,
             "finishedAt": self.finished_at,

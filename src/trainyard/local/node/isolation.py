@@ -170,15 +170,3 @@ def _enter_user_namespace() -> None:
 def last_capability() -> int:
     with open("/proc/sys/kernel/cap_last_cap") as file:
         return int(file.read())
-
-
-def catches(pid: int, number: int) -> bool:
-    """Whether process ``pid`` has a handler for signal ``number``."""
-    try:
-        with open(f"/proc/{pid}/status") as file:
-            for line in file:
-                if line.startswith("SigCgt:"):
-                    return bool(int(line.split()[1], 16) >> (number - 1) & 1)
-    except OSError:
-        return False
-    return False

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from trainyard.local.node import plain, shim, wire
+from trainyard.local.node import shim, supervisor, wire
 
 Isolation = Literal["auto", "namespaces", "plain"]
 SOCKET_NAME = "shim.sock"
@@ -101,7 +101,7 @@ def start_shim(
 
 def _become_daemon(folder: str, kept: set[int]) -> None:
     os.setsid()
-    plain.close_others(kept)
+    supervisor.close_others(kept)
     nothing = os.open("/dev/null", os.O_RDWR)
     flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
     log = os.open(os.path.join(folder, "shim.log"), flags, 0o600)

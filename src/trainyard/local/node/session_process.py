@@ -12,7 +12,7 @@ import signal
 import socket
 from typing import Any
 
-from trainyard.local.node import container, plain, wire
+from trainyard.local.node import container, supervisor, wire
 from trainyard.local.node import syscalls as sys
 
 _ALL = sys.CLONE_NEWNS | sys.CLONE_NEWPID | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
@@ -24,7 +24,6 @@ def spawn(
     init: int,
     attached: list[int],
     tty: bool,
-    plain_process: bool,
 ) -> int:
     """Start the command of ``spec`` beside process ``init``; returns the outer process's id."""
     pid = sys.clone(0)
@@ -35,12 +34,11 @@ def spawn(
         sys.die_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        plain.close_others(set(attached))
-        spec["env"] = _environment(init)
+        supervisor.close_others(set(attached))
         for path in spec.get("cgroups") or ():
             with contextlib.suppress(OSError), open(f"{path}/cgroup.procs", "w") as file:
                 file.write("0")
-        if not plain_process:
+        if around.kind != "plain":
             _enter(init)
         stdio = _terminal(attached[0]) if tty else (attached[0], attached[1], attached[2])
         code = _run(spec, around, stdio, tty)
@@ -52,12 +50,6 @@ def _enter(init: int) -> None:
     fd = os.pidfd_open(init)
     sys.setns(fd, _ALL)
     os.close(fd)
-
-
-def _environment(init: int) -> dict[str, str]:
-    with open(f"/proc/{init}/environ", "rb") as file:
-        entries = os.fsdecode(file.read()).split("\0")
-    return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
 def _terminal(channel: int) -> tuple[int, int, int]:

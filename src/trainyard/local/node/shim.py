@@ -18,14 +18,14 @@ import socket
 import time
 from typing import Any
 
-from trainyard.local.node import container, isolation, plain, session_process, wire
+from trainyard.local.node import container, isolation, session_process, supervisor, wire
 from trainyard.local.node import syscalls as sys
 from trainyard.local.node.containers import Container, Pod
 from trainyard.local.node.logpump import READ_BYTES
 
 _MAX_WAIT_SECONDS = 1.0
 # What a command run in a container later on shares with it.
-_IDENTITY = ("cwd", "user", "group", "groups", "capabilities", "privileged", "cgroups")
+_IDENTITY = ("cwd", "env", "user", "group", "groups", "capabilities", "privileged", "cgroups")
 
 
 class Shim:
@@ -44,6 +44,7 @@ class Shim:
         self._outgoing = bytearray()
         self._listener: socket.socket | None = None
         self._stopping = False
+        self._killer = supervisor.END_ALL if network.kind == "plain" else signal.SIGKILL
         self._base = os.path.join(state_dir, "root")
         os.makedirs(self._base, exist_ok=True)
         self._open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -138,13 +139,13 @@ class Shim:
 
     def _status(self, box: Container) -> None:
         """The container's status pipe: an error, records of the plain supervisor, or its end."""
+        was_started = box.started
         data = os.read(box.status, READ_BYTES)
         if data:
             box.take_status(data)
         else:
             self._close(box, "status")
-        if not box.error and not box.started and (not data or box.init != box.pid):
-            box.started = True
+        if box.started and not was_started:
             self._send({"event": "started", **box.describe()})
 
     def _output(self, box: Container) -> None:
@@ -274,8 +275,7 @@ class Shim:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             around = self._surroundings(owner)
-            spawn = plain.spawn if self._network.kind == "plain" else container.spawn
-            pid = spawn(spec, around, status_writer, writer)
+            pid = container.spawn(spec, around, status_writer, writer)
         finally:
             os.close(status_writer)
             os.close(writer)
@@ -307,9 +307,8 @@ class Shim:
         if box.ended or not box.started:
             raise ProcessLookupError(f"container {name} is not running")
         spec = {**box.identity, "argv": argv}
-        plain_process = self._network.kind == "plain"
         around = self._surroundings(self._pods[pod])
-        pid = session_process.spawn(spec, around, box.init, attached, tty, plain_process)
+        pid = session_process.spawn(spec, around, box.pid, attached, tty)
         self._helpers[pid] = {"session": session}
 
     def op_end_session(self, session: str) -> None:
@@ -329,14 +328,11 @@ class Shim:
             sys.mount("tmpfs", path, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
             self._pods[pod].mounts.append(path)
 
-    def op_signal(self, pod: str, name: str, number: int) -> dict[str, Any]:
-        """Signal a container's init; ``caught`` tells whether it has a handler."""
+    def op_signal(self, pod: str, name: str, number: int) -> None:
+        """Send a signal to a container's program."""
         box = self._pods[pod].containers[name]
-        if box.ended:
-            return {"caught": True}
-        caught = isolation.catches(box.init, number)
-        os.kill(box.init, number)
-        return {"caught": caught}
+        if not box.ended:
+            os.kill(box.pid, number)
 
     def op_kill(self, pod: str, name: str = "") -> None:
         """SIGKILL one container, or all of the pod, with everything in it."""
@@ -344,7 +340,7 @@ class Shim:
             return
         for box in self._pods[pod].containers.values():
             if not box.ended and name in ("", box.name):
-                box.kill()
+                box.kill(self._killer)
 
     def op_remove(self, pod: str) -> None:
         """Forget a pod, give its namespaces and its address back."""
@@ -353,7 +349,7 @@ class Shim:
             return
         for box in owner.containers.values():
             if not box.ended:
-                box.kill()
+                box.kill(self._killer)
             self._close(box, "status")
             self._close(box, "output")
         for path in owner.mounts:
@@ -370,7 +366,7 @@ class Shim:
     def _stop(self) -> None:
         self._stopping = True
         for box in self._by_pid.values():
-            box.kill()
+            box.kill(self._killer)
         for pid in self._helpers:
             os.kill(pid, signal.SIGKILL)
 

@@ -194,17 +194,16 @@ class PodWorker:
             elif self._stopping is None:
                 self._stopping = asyncio.create_task(self._stop_all())
             return self._deadline_in()
+        phase = status.phase_of(self.runs, self._restart_policy())
+        if phase in ("Succeeded", "Failed"):
+            if not any(run.active for run in self.runs):
+                await self._finish(phase)
+            elif self._stopping is None:
+                self._stopping = asyncio.create_task(self._stop_all())
+            return None
         if not self._address:
             await self._make_sandbox()
         delay = await self._run_containers()
-        phase = status.phase_of(self.runs, self._restart_policy())
-        if phase in ("Succeeded", "Failed"):
-            if any(run.active for run in self.runs):
-                if self._stopping is None:
-                    self._stopping = asyncio.create_task(self._stop_all())
-                return None
-            await self._finish(phase)
-            return None
         due = [seconds for seconds in (delay, self._deadline_in()) if seconds is not None]
         return min(due, default=None)
 
@@ -385,9 +384,7 @@ class PodWorker:
         self._wake.set()
 
     async def _stop_container(self, run: Run, grace: float) -> None:
-        """preStop, SIGTERM, and SIGKILL after ``grace`` seconds, or at once where SIGTERM is
-        not caught: the first process of a container would only ignore it.
-        """
+        """preStop, SIGTERM, and SIGKILL after ``grace`` seconds."""
         shim, until = self._node.shim, time.monotonic() + grace
         self._prober.stop(run.name)
         attempt = run.attempt
@@ -398,9 +395,8 @@ class PodWorker:
                     async with asyncio.timeout(grace):
                         await run_hook(shim, self.uid, self._address, run, hook)
             if grace > 0:
-                answer = await shim.request("signal", pod=self.uid, name=run.name, number=_SIGTERM)
-                if answer["caught"] or shim.isolation == "plain":
-                    await self._await_end(run, attempt, until)
+                await shim.request("signal", pod=self.uid, name=run.name, number=_SIGTERM)
+                await self._await_end(run, attempt, until)
             if run.active and run.attempt == attempt:
                 await shim.request("kill", pod=self.uid, name=run.name)
                 await self._await_end(run, attempt, time.monotonic() + 10)

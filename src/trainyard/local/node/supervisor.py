@@ -1,0 +1,132 @@
+"""The process above a container's program: forks it, reaps orphans, passes signals on.
+
+In namespaces it is the container's process 1, and its end ends all; without, it is a sub-reaper,
+so that processes which leave their session still are its descendants, and it kills them itself:
+when the program ends, when it is told to (SIGUSR1) and when the shim dies (SIGTERM from the
+kernel). Either way the program is an ordinary process: a signal without a handler ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from typing import Any
+
+from trainyard.local.node import container
+from trainyard.local.node import syscalls as sys
+
+END_ALL = signal.SIGUSR1
+_PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
+_CAP_KILL = 1 << 5
+
+
+def supervise(
+    spec: dict[str, Any], around: container.Surroundings, status: int, output: int
+) -> int:
+    """Run the program of ``spec`` to its end; returns the exit code for this process."""
+    watched = {signal.SIGCHLD, END_ALL, *_PASSED_ON}
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    sys.set_process_name("pod-init")
+    failure_reader, failure_writer = os.pipe2(os.O_CLOEXEC)
+    pid = sys.clone(0)
+    if not pid:
+        try:
+            sys.die_with_parent()
+            container.execute(spec, around, output)
+        except BaseException as error:
+            container.report(failure_writer, error)
+    os.close(failure_writer)
+    close_others({status, failure_reader})
+    if around.kind == "root" and not spec.get("privileged"):
+        sys.limit_capabilities(_CAP_KILL, around.last_capability)
+    failure = os.read(failure_reader, 65536)
+    if failure:
+        os.write(status, failure)
+        return container.CANNOT_START
+    _tell(status, {"started": True})
+    code = os.waitstatus_to_exitcode(_watch(pid, around.kind == "plain", watched))
+    record = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code)}
+    _tell(status, record)
+    return record["code"] & 255
+
+
+def _tell(status: int, record: dict[str, Any]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        os.write(status, json.dumps(record).encode() + b"\n")
+
+
+def _watch(program: int, plain: bool, watched: set[signal.Signals]) -> int:
+    """Wait for the program's end; returns its wait status."""
+    owner = os.getppid()
+    ended: int | None = None
+    while ended is None:
+        number = signal.sigwait(watched)
+        orphaned = plain and os.getppid() != owner
+        if number == END_ALL or orphaned:
+            _kill_descendants()
+        elif number in _PASSED_ON:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(program, number)
+        ended = _reap(program)
+    if plain:
+        _end_rest()
+    return ended
+
+
+def _kill_descendants() -> None:
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _end_rest() -> None:
+    """Kill until nothing is left; orphans of the killed become our children and go next."""
+    while True:
+        _kill_descendants()
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _reap(program: int) -> int | None:
+    """Reap what has ended; returns the wait status of ``program`` if it is among it."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == program:
+                return status
+            if not pid:
+                return None
+    return None
+
+
+def close_others(kept: set[int]) -> None:
+    """Close all descriptors but ``kept`` and the standard ones."""
+    last = 2
+    for fd in sorted(kept):
+        if fd > last:
+            os.closerange(last + 1, fd)
+            last = fd
+    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Living processes beneath ``ancestor``, by the parent field of /proc/*/stat."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+                if fields[0] != b"Z":
+                    parents[int(name)] = int(fields[1])
+    found: list[int] = []
+    for pid in parents:
+        walk = pid
+        while walk in parents and walk != ancestor:
+            walk = parents[walk]
+        if walk == ancestor and pid != ancestor:
+            found.append(pid)
+    return found

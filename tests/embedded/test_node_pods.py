@@ -1,0 +1,363 @@
+"""Pods on the node, with real processes: what a container sees, and how its end is told."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.node_cluster import Cluster, cluster, eventually, processes_with
+from trainyard.api.errors import TrainyardError
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+pytestmark = needs_root
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Cluster]:
+    (tmp_path / "work").mkdir()
+    async with cluster(tmp_path / "state", working_dir=str(tmp_path / "work")) as running:
+        yield running
+
+
+async def test_a_pod_goes_from_pending_over_running_to_succeeded(node: Cluster) -> None:
+    subscription = node.registry.subscribe("pods")
+    await node.run("job-0", ["sh", "-c", "sleep 0.2"])
+    phases = [event.object["status"]["phase"] for event in subscription.pending()]
+    assert list(dict.fromkeys(phases)) == ["Pending", "Running", "Succeeded"]
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "reason", "signal"),
+    [
+        (["true"], 0, "Completed", None),
+        (["sh", "-c", "exit 3"], 3, "Error", None),
+        (["sh", "-c", "kill -9 $$$$"], 137, "Error", 9),
+        ([sys.executable, "-c", "import signal,os; os.abort()"], 134, "Error", 6),
+        (["no-such-command"], 127, "ContainerCannotRun", None),
+        (["/etc/hostname"], 126, "ContainerCannotRun", None),
+    ],
+    ids=["zero", "three", "own-sigkill", "abort", "not-found", "not-executable"],
+)
+async def test_exit_codes_and_reasons(
+    node: Cluster, command: list[str], code: int, reason: str, signal: int | None
+) -> None:
+    pod = await node.run("job-0", command)
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (code, reason), ended
+    assert ended.get("signal") == signal
+
+
+async def test_a_command_that_is_not_found_is_named_with_the_path_searched(node: Cluster) -> None:
+    pod = await node.run("job-0", ["no-such-command"])
+    message = pod["status"]["containerStatuses"][0]["state"]["terminated"]["message"]
+    assert message.startswith("command not found: no-such-command in PATH=/")
+
+
+async def test_neither_command_nor_args_is_refused_with_the_fix(node: Cluster) -> None:
+    await node.create("job-0")
+    pod = await node.phase("job-0", "Failed")
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["reason"] == "ContainerCannotRun"
+    assert "set command or args" in ended["message"]
+
+
+async def test_args_alone_are_run(node: Cluster) -> None:
+    await node.create("job-0", container={"args": ["echo", "from args"]})
+    await node.phase("job-0", "Succeeded")
+    assert await node.log("job-0") == "from args\n"
+
+
+async def test_variables_expand_in_command_and_args(node: Cluster) -> None:
+    container = {
+        "command": ["echo", "$(A)", "$$(A)", "$(MISSING)"],
+        "env": [{"name": "A", "value": "one"}, {"name": "B", "value": "$(A)-two"}],
+        "args": ["$(B)"],
+    }
+    await node.create("job-0", container=container)
+    await node.phase("job-0", "Succeeded")
+    assert await node.log("job-0") == "one $(A) $(MISSING) one-two\n"
+
+
+async def test_pods_of_a_job_reach_each_other_by_bare_and_qualified_name(node: Cluster) -> None:
+    serve = "import socket;s=socket.create_server(('',9000));c,_=s.accept();c.sendall(b'hi')"
+    ask = (
+        "import socket,time\n"
+        "for name in ('j-0','j-0.net','j-0.net.default.svc.cluster.local'):\n"
+        "    print(name, socket.gethostbyname(name))\n"
+        "print(socket.getnameinfo(('%s',1),0)[0] % ())\n"
+        "while True:\n"
+        "    try: print(socket.create_connection(('j-0',9000)).recv(9)); break\n"
+        "    except OSError: time.sleep(0.01)\n"
+    )
+    place = {"subdomain": "net"}
+    await node.create("j-0", [sys.executable, "-c", serve], hostname="j-0", **place)
+    server = await node.phase("j-0", "Running")
+    address = server["status"]["podIP"]
+    ask = ask.replace("'%s'", repr(address)).replace(" % ()", "")
+    await node.run("j-1", [sys.executable, "-c", ask], hostname="j-1", **place)
+    lines = (await node.log("j-1")).splitlines()
+    assert lines == [
+        f"j-0 {address}",
+        f"j-0.net {address}",
+        f"j-0.net.default.svc.cluster.local {address}",
+        "j-0.net.default.svc.cluster.local",
+        "b'hi'",
+    ]
+
+
+async def test_a_running_pod_finds_a_peer_that_is_started_later(node: Cluster) -> None:
+    wait = "until getent hosts late; do sleep 0.01; done"
+    await node.create("early", ["sh", "-c", wait], subdomain="net", hostname="early")
+    await node.phase("early", "Running")
+    await node.create("late", ["sleep", "30"], subdomain="net", hostname="late")
+    await node.phase("early", "Succeeded")
+
+
+async def test_a_name_that_is_unknown_fails_at_once(node: Cluster) -> None:
+    script = (
+        "import socket,time\nt=time.monotonic()\n"
+        "try: socket.getaddrinfo('nowhere.example.org',1)\n"
+        "except OSError: print(time.monotonic()-t < 1)"
+    )
+    await node.run("job-0", [sys.executable, "-c", script])
+    assert await node.log("job-0") == "True\n"
+
+
+async def test_writes_persist_in_the_working_folder_and_nowhere_else(
+    node: Cluster, tmp_path: Path
+) -> None:
+    work = tmp_path / "work"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    script = f"""
+        echo kept > result && test "$PWD" = {work}
+        echo lost > {outside}/file && echo lost > /usr/lost && echo lost > ~/lost
+        cat {outside}/file
+    """
+    assert await node.shell("job-0", script) == "lost\n"
+    assert (work / "result").read_text() == "kept\n"
+    assert not list(outside.iterdir())
+    assert not Path("/usr/lost").exists()
+    assert not Path("~/lost").expanduser().exists()
+
+
+async def test_a_missing_working_directory_is_made_in_the_layer(node: Cluster) -> None:
+    text = await node.shell("job-0", "pwd", container={"workingDir": "/no/such/place"})
+    assert text == "/no/such/place\n"
+    assert not Path("/no").exists()
+
+
+async def test_the_annotation_names_the_working_folder(node: Cluster, tmp_path: Path) -> None:
+    annotations = {"trainyard.dev/working-dir": str(tmp_path)}
+    text = await node.shell("job-0", "pwd", metadata={"annotations": annotations})
+    assert text == f"{tmp_path}\n"
+
+
+async def test_a_pod_has_its_own_host_name_processes_shm_and_loopback(node: Cluster) -> None:
+    script = "hostname; ls /proc | grep -c '^[0-9]'; ls /dev/shm | wc -l; ls /sys/class/net | wc -l"
+    text = await node.shell("job-0", script, hostname="its-own")
+    assert text.split()[0] == "its-own"
+    assert int(text.split()[1]) < 10
+    assert text.split()[2] == "0"
+
+
+async def test_what_a_pod_may_not_change_on_the_host(node: Cluster) -> None:
+    script = """
+        echo 1 > /proc/sys/kernel/panic && echo changed
+        mount -t tmpfs tmpfs /mnt && echo mounted
+        hostname other-name && echo renamed
+        mkdir /sys/fs/cgroup/x && echo cgroup
+        true
+    """
+    assert "ed\n" not in (await node.shell("job-0", f"({script}) 2>/dev/null"))
+
+
+async def test_read_only_root_and_user(node: Cluster) -> None:
+    context = {"readOnlyRootFilesystem": True, "runAsUser": 4242, "runAsGroup": 4243}
+    script = "id -u; id -g; id -G; touch /tmp/x /var/x || echo refused; touch /v/x && echo allowed"
+    text = await node.shell(
+        "job-0",
+        script + "; stat -c %a /v",
+        container={
+            "securityContext": context,
+            "workingDir": "/",
+            "volumeMounts": [{"name": "v", "mountPath": "/v"}],
+        },
+        volumes=[{"name": "v", "emptyDir": {}}],
+        securityContext={"fsGroup": 777},
+    )
+    assert text.splitlines()[:3] == ["4242", "4243", "4243 777"]
+    assert "refused\nallowed\n" in text
+
+
+async def test_standard_output_and_error_keep_their_order(node: Cluster) -> None:
+    script = "for i in 1 2 3 4 5; do echo out $i; echo err $i >&2; done"
+    expected = "".join(f"out {i}\nerr {i}\n" for i in range(1, 6))
+    assert await node.shell("job-0", script) == expected
+
+
+async def test_logs_by_tail_limit_and_time_with_a_partial_last_line(node: Cluster) -> None:
+    await node.shell("job-0", "seq 1000; printf partial")
+    assert (await node.log("job-0", tail_lines=2)) == "1000\npartial"
+    assert (await node.log("job-0", limit_bytes=4)) == "1\n2\n"
+    stamped = (await node.log("job-0", timestamps=True, tail_lines=1)).split(" ")
+    assert stamped[1] == "partial"
+    assert stamped[0].endswith("Z")
+
+
+async def test_following_a_log_ends_with_the_container(node: Cluster) -> None:
+    await node.create("job-0", ["sh", "-c", "echo first; sleep 0.3; echo last"])
+    await node.phase("job-0", "Running")
+    assert await node.log("job-0", follow=True) == "first\nlast\n"
+
+
+async def test_the_last_lines_become_the_termination_message(node: Cluster) -> None:
+    container = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    pod = await node.run("a", ["sh", "-c", "echo reason >&2; exit 1"], container=container)
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["message"] == "reason"
+    pod = await node.run("b", ["sh", "-c", "echo written > /dev/termination-log"])
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["message"] == "written\n"
+
+
+async def test_init_containers_and_a_sidecar(node: Cluster, tmp_path: Path) -> None:
+    log = tmp_path / "work" / "order"
+    init = [
+        {"name": "first", "command": ["sh", "-c", f"echo first >> {log}"]},
+        {
+            "name": "beside",
+            "restartPolicy": "Always",
+            "command": ["sh", "-c", f"echo beside >> {log}; exec sleep 100"],
+        },
+    ]
+    pod = await node.run("job-0", ["sh", "-c", f"echo main >> {log}"], initContainers=init)
+    assert pod["status"]["phase"] == "Succeeded"
+    lines = log.read_text().split()
+    assert lines[0] == "first"
+    assert sorted(lines) == ["beside", "first", "main"]
+    states = {s["name"]: s["state"] for s in pod["status"]["initContainerStatuses"]}
+    assert "terminated" in states["beside"]
+
+
+async def test_a_failed_init_container_fails_the_pod(node: Cluster) -> None:
+    init = [{"name": "first", "command": ["sh", "-c", "exit 5"]}]
+    pod = await node.run("job-0", ["true"], initContainers=init)
+    assert pod["status"]["phase"] == "Failed"
+    assert pod["status"]["initContainerStatuses"][0]["state"]["terminated"]["exitCode"] == 5
+
+
+async def test_on_failure_restarts_and_keeps_the_previous_log(
+    node: Cluster, tmp_path: Path
+) -> None:
+    script = f"test -e {tmp_path}/work/seen && exit 0; touch {tmp_path}/work/seen; echo no; exit 9"
+    pod = await node.run("job-0", ["sh", "-c", script], restartPolicy="OnFailure")
+    status = pod["status"]["containerStatuses"][0]
+    assert (pod["status"]["phase"], status["restartCount"]) == ("Succeeded", 1)
+    assert status["lastState"]["terminated"]["exitCode"] == 9
+    assert await node.log("job-0", previous=True) == "no\n"
+
+
+async def test_deletion_lets_the_pod_end_by_itself_within_its_grace(
+    node: Cluster, tmp_path: Path
+) -> None:
+    script = f"trap 'echo bye > {tmp_path}/work/bye; exit 0' TERM; while :; do sleep 0.05; done"
+    await node.create("job-0", ["sh", "-c", script])
+    await node.phase("job-0", "Running")
+    await eventually(lambda: b"trap" in _cmdline(node))
+    await node.registry.delete("pods", "default", "job-0")
+    await node.gone("job-0")
+    assert (tmp_path / "work" / "bye").exists()
+
+
+def _cmdline(node: Cluster) -> bytes:
+    pids = processes_with("while :; do sleep 0.05")
+    return Path(f"/proc/{pids[0]}/cmdline").read_bytes() if pids else b""
+
+
+async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace(node: Cluster) -> None:
+    marker = "marker-of-the-stubborn"
+    script = f"import signal,time; signal.signal(15, lambda *_: None); time.sleep(100) # {marker}"
+    await node.create("job-0", [sys.executable, "-c", f"{script}"], terminationGracePeriodSeconds=1)
+    await node.phase("job-0", "Running")
+    await eventually(lambda: bool(processes_with(marker)))
+    await node.registry.delete("pods", "default", "job-0")
+    await node.gone("job-0")
+    assert not processes_with(marker)
+
+
+async def test_the_deadline_ends_the_pod_and_is_named(node: Cluster) -> None:
+    pod = await node.run("job-0", ["sleep", "100"], activeDeadlineSeconds=1)
+    assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
+
+
+async def test_a_deadline_set_while_running_counts(node: Cluster) -> None:
+    await node.create("job-0", ["sleep", "100"])
+    await node.phase("job-0", "Running")
+
+    def stop(pod: dict) -> dict:
+        pod["spec"]["activeDeadlineSeconds"] = 1
+        return pod
+
+    await node.registry.update("pods", "default", "job-0", stop)
+    pod = await node.phase("job-0", "Failed")
+    assert pod["status"]["reason"] == "DeadlineExceeded"
+
+
+async def test_exec_runs_in_the_container(node: Cluster) -> None:
+    await node.create("job-0", ["sleep", "100"], hostname="inside")
+    await node.phase("job-0", "Running")
+    assert await node.exec("job-0", "hostname; exit 7") == (7, "inside\n")
+    session = await node.agent.exec(
+        node.pod("job-0"), "main", ["sh", "-c", "tty; read x; echo got $x"], stdin=True, tty=True
+    )
+    await session.write(b"word\n")
+    text = b"".join([chunk.data async for chunk in session.output()])
+    assert b"/dev/pts/" in text
+    assert b"got word" in text
+    assert await session.wait() == 0
+    await session.close()
+
+
+async def test_a_port_of_the_pod_is_reached_through_the_node(node: Cluster) -> None:
+    serve = "import socket;s=socket.create_server(('',9000));c,_=s.accept();c.sendall(c.recv(9))"
+    await node.create(
+        "job-0",
+        [sys.executable, "-c", serve],
+        container={"readinessProbe": {"tcpSocket": {"port": 9999}, "periodSeconds": 1}},
+    )
+    pod = await node.phase("job-0", "Running")
+    connection = None
+    while connection is None:
+        with contextlib.suppress(TrainyardError):  # nothing listens yet
+            connection = await node.agent.connect(pod, 9000)
+    await connection.write(b"echo")
+    assert await connection.read(10) == b"echo"
+    await connection.close()
+    with pytest.raises(TrainyardError, match="cannot connect to port 9001 of pod job-0"):
+        await node.agent.connect(pod, 9001)
+    assert not node.pod("job-0")["status"]["containerStatuses"][0]["ready"]
+
+
+async def test_probes_make_ready_and_restart(node: Cluster, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    probe = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
+    live = {"exec": {"command": ["test", "!", "-e", "dead"]}, "periodSeconds": 1}
+    await node.create(
+        "job-0",
+        ["sleep", "100"],
+        container={"readinessProbe": probe, "livenessProbe": {**live, "failureThreshold": 1}},
+        restartPolicy="Always",
+    )
+    await node.phase("job-0", "Running")
+    (work / "ready").touch()
+    await node.until("job-0", lambda pod: pod["status"]["containerStatuses"][0]["ready"])
+    (work / "dead").touch()
+    await node.until(
+        "job-0", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] >= 1
+    )
