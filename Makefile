@@ -1,0 +1,75 @@
+# Every target sets up what it needs: a virtual environment in .venv with locked versions.
+# Needs nothing but Python 3.11 or newer (with venv) and make.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format generate bench soak lock clean
+
+find_python = for each in python3 python3.14 python3.13 python3.12 python3.11; do \
+	if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
+	then command -v "$$each"; break; fi; done
+PYTHON ?= $(shell $(find_python))
+BIN := .venv/bin
+LOCKS := requirements/dev.lock requirements/demo.lock requirements/torch.lock
+KEY := $(shell cat $(LOCKS) pyproject.toml | sha256sum | cut -c1-16)
+STAMP := .venv/.complete-$(KEY)
+
+help:
+	@echo "make demo    train on four replicas and show how it ends"
+	@echo "make test    all tests"
+	@echo "make check   the gate: format, lint, types, import rules, generated files"
+	@echo "make format  put the code into shape"
+	@echo "make bench   measure, print one table, and keep it in docs/benchmarks.md"
+	@echo "make soak    the tests with their full counts; hours"
+	@echo "make lock    lock the newest versions that pyproject.toml allows"
+
+setup: $(STAMP)
+
+$(STAMP):
+	@test -n "$(PYTHON)" || { echo "trainyard needs Python 3.11 or newer:" \
+		"install one, or name one with make PYTHON=/path/to/python3" >&2; exit 1; }
+	@echo "setting up .venv with $(PYTHON)"
+	test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
+	$(BIN)/python -m pip install -qq --require-hashes -r requirements/dev.lock \
+		-r requirements/demo.lock
+	$(BIN)/python -m pip install -qq -r requirements/torch.lock
+	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+	$(BIN)/python -m compileall -q src
+	rm -f .venv/.complete-*
+	touch $@
+
+demo: $(STAMP)
+	mkdir -p .cache/demo
+	$(BIN)/trainyard run -f examples/ddp-torchrun/job.yaml --volume digits=.cache/demo
+	@echo "TensorBoard events:"; find .cache/demo -name 'events.*' | sort | tail -n 1
+
+test: $(STAMP)
+	$(BIN)/pytest -n auto tests/unit tests/simulation
+	$(BIN)/pytest tests --ignore tests/unit --ignore tests/simulation
+
+check: $(STAMP)
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(STAMP)
+	$(BIN)/python -m bench
+
+soak: $(STAMP)
+	TRAINYARD_SOAK=1 $(BIN)/pytest tests
+
+lock: $(STAMP)
+	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
+		--python-version 3.11 --group dev pyproject.toml --output-file requirements/dev.lock
+	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
+		--python-version 3.11 --constraint requirements/dev.lock requirements/demo.in \
+		--output-file requirements/demo.lock
+
+clean:
+	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
