@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from trainyard.api.errors import TrainyardError
 from trainyard.local.apiserver import certificates, kubeconfig
 from trainyard.local.housekeeping import Housekeeping
 from trainyard.local.registry import Registry
+from trainyard.local.runtime import Output
 from trainyard.local.server import ApiServer
 
 JOB = """
@@ -36,11 +37,12 @@ spec:
 JOBS = "pytorchtrainingjobs.batch.tensorstack.dev"
 
 
-class WrittenLogs:
-    """A node whose containers have all written the same lines; follows until told to stop."""
+class HostRuntime:
+    """A node whose containers have all written the same lines, and share this machine."""
 
     def __init__(self) -> None:
         self.ended = asyncio.Event()
+        self.commands: list[asyncio.subprocess.Process] = []
 
     async def logs(
         self,
@@ -67,11 +69,100 @@ class WrittenLogs:
                 await self.ended.wait()
             yield b"last\n"
 
-    async def exec(self, *_: Any, **__: Any) -> Any:
-        raise TrainyardError("no commands run here")
+    async def exec(
+        self,
+        pod: dict[str, Any],
+        container: str,
+        command: Sequence[str],
+        *,
+        stdin: bool = False,
+        tty: bool = False,
+    ) -> HostCommand:
+        if command[0] == "no-such-command":
+            raise TrainyardError("no-such-command: not found in the container")
+        pipe = asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=pipe if stdin else asyncio.subprocess.DEVNULL,
+            stdout=pipe,
+            stderr=pipe,
+        )
+        self.commands.append(process)
+        return HostCommand(process)
 
-    async def connect(self, *_: Any) -> Any:
-        raise TrainyardError("no ports are open here")
+    async def connect(self, pod: dict[str, Any], port: int) -> HostConnection:
+        try:
+            return HostConnection(*await asyncio.open_connection("127.0.0.1", port))
+        except OSError as error:
+            raise TrainyardError(f"nothing listens on port {port}") from error
+
+
+class HostCommand:
+    """A process of this machine in the place of one in a container."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def output(self) -> AsyncIterator[Output]:
+        arrived: asyncio.Queue[Output | None] = asyncio.Queue()
+
+        async def read(number: int, stream: asyncio.StreamReader) -> None:
+            while data := await stream.read(1 << 16):
+                arrived.put_nowait(Output(number, data))
+            arrived.put_nowait(None)
+
+        assert self._process.stdout is not None
+        assert self._process.stderr is not None
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(read(1, self._process.stdout))
+            tasks.create_task(read(2, self._process.stderr))
+            ended = 0
+            while ended < 2:
+                item = await arrived.get()
+                if item is None:
+                    ended += 1
+                else:
+                    yield item
+
+    async def write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        await self._process.stdin.drain()
+
+    async def close_stdin(self) -> None:
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    async def resize(self, columns: int, rows: int) -> None:
+        pass
+
+    async def wait(self) -> int:
+        return await self._process.wait()
+
+    async def close(self) -> None:
+        with suppress(ProcessLookupError):
+            self._process.kill()
+        await self._process.wait()
+
+
+class HostConnection:
+    """A connection to a port of this machine in the place of one in a pod."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self, limit: int) -> bytes:
+        return await self._reader.read(limit)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def write_eof(self) -> None:
+        self._writer.write_eof()
+
+    async def close(self) -> None:
+        self._writer.close()
 
 
 @dataclass
@@ -79,7 +170,7 @@ class Cluster:
     """An API server on a port, and a kubectl that speaks to it."""
 
     registry: Registry
-    runtime: WrittenLogs
+    runtime: HostRuntime
     kubectl: str
     environment: dict[str, str]
     folder: Path
@@ -126,7 +217,7 @@ async def running_cluster(kubectl: str, tmp_path: Path) -> AsyncIterator[Cluster
     registry = Registry()
     await registry.ensure_system_objects()
     housekeeping = asyncio.create_task(Housekeeping(registry).run())
-    runtime = WrittenLogs()
+    runtime = HostRuntime()
     server = ApiServer(registry, runtime)
     made = certificates.ensure(tmp_path / "pki")
     token = kubeconfig.ensure_token(tmp_path / "token")

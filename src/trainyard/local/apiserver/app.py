@@ -13,7 +13,7 @@ from trainyard.local.apiserver.http import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
 from trainyard.local.apiserver.verbs import Verbs
-from trainyard.local.failures import internal, method_not_allowed, no_such_path
+from trainyard.local.failures import bad_request, internal, method_not_allowed, no_such_path
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
 
@@ -104,6 +104,8 @@ class Api:
         if served.resource != "pods":
             raise no_such_path()
         namespace, name = target.namespace or "", target.name
+        if kind in ("exec", "portforward") and method in ("GET", "POST"):
+            return await self._stream(request, target)
         if kind == "log" and method == "GET":
             return await self._pods.log(request, namespace, name)
         if kind == "binding" and method == "POST":
@@ -111,6 +113,20 @@ class Api:
         if kind == "eviction" and method == "POST":
             return await self._pods.evict(request, namespace, name)
         raise no_such_path()
+
+    async def _stream(self, request: Request, target: Target) -> Answer:
+        pod = self._registry.get(*target.place)
+        if self._runtime is None:
+            raise bad_request(f"no node runs pods here, so pod {target.name} cannot be reached")
+        if request.headers.get("upgrade", "").lower() not in ("websocket", "spdy/3.1"):
+            raise bad_request("Upgrade request required")
+        if target.subresource == "exec":
+            from trainyard.local.apiserver import execution
+
+            return await execution.respond(request, pod, self._runtime)
+        from trainyard.local.apiserver import forwarding
+
+        return forwarding.respond(request, pod, self._runtime)
 
     async def _scale(self, request: Request, target: Target) -> Response:
         if request.method == "GET":

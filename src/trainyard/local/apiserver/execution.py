@@ -1,0 +1,215 @@
+"""`kubectl exec`: a command's streams over SPDY or WebSocket channels.
+
+Both transports carry the same five channels; a status object on the error channel ends them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import Protocol
+
+import orjson
+
+from trainyard.api.errors import TrainyardError
+from trainyard.local.apiserver import websocket
+from trainyard.local.apiserver.http import Request, Upgrade, Wire
+from trainyard.local.apiserver.podaccess import chosen_container
+from trainyard.local.apiserver.spdy import SpdyConnection, SpdyStream
+from trainyard.local.apiserver.websocket import WebSocket
+from trainyard.local.failures import bad_request
+from trainyard.local.journal import Object
+from trainyard.local.runtime import ExecSession, PodRuntime
+
+_STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
+_NUMBERS = {
+    "stdin": _STDIN,
+    "stdout": _STDOUT,
+    "stderr": _STDERR,
+    "error": _ERROR,
+    "resize": _RESIZE,
+}
+_SPDY_PROTOCOL = "v4.channel.k8s.io"
+_WEBSOCKET_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_STREAM_SECONDS = 30.0
+
+
+class Channels(Protocol):
+    """The client's end of a command."""
+
+    async def send(self, channel: int, data: bytes) -> None:
+        """Bytes for the client."""
+
+    def incoming(self) -> AsyncIterator[tuple[int, bytes | None]]:
+        """Channel and bytes from the client (None: it closed the channel), until it is gone."""
+
+    async def finish(self) -> None:
+        """End every channel."""
+
+
+async def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
+    """Start the command that `request` asks for, then switch protocols."""
+    command = [value for key, value in request.queries if key == "command"]
+    if not command:
+        raise bad_request("you must specify at least one command for the container")
+    container = chosen_container(pod, request.query.get("container", ""))
+    socket = websocket.wanted(request)
+    protocol = _negotiated(request) if socket else _SPDY_PROTOCOL
+    tty = request.flag("tty")
+    try:
+        session = await runtime.exec(pod, container, command, stdin=request.flag("stdin"), tty=tty)
+    except TrainyardError as error:
+        raise bad_request(str(error)) from error
+    expected = {"error", *(name for name in ("stdin", "stdout") if request.flag(name))}
+    expected |= {"resize"} if tty else {"stderr"} if request.flag("stderr") else set()
+
+    async def run(wire: Wire) -> None:
+        try:
+            channels: Channels
+            if socket:
+                channels = _WebSocketChannels(WebSocket(wire))
+                await channels.open()
+            else:
+                channels = _SpdyChannels(SpdyConnection(wire))
+                await channels.open(expected)
+            await _serve(session, channels)
+        finally:
+            await session.close()
+
+    if socket:
+        return Upgrade(websocket.accept_headers(request, protocol), run)
+    headers = [
+        ("Connection", "Upgrade"),
+        ("Upgrade", "SPDY/3.1"),
+        ("X-Stream-Protocol-Version", protocol),
+    ]
+    return Upgrade(headers, run)
+
+
+def _negotiated(request: Request) -> str:
+    offers = websocket.offered(request)
+    found = next((each for each in _WEBSOCKET_PROTOCOLS if each in offers), None)
+    if found is None:
+        raise bad_request(f"none of the WebSocket protocols {offers} is spoken here")
+    return found
+
+
+async def _serve(session: ExecSession, channels: Channels) -> None:
+    feeding = asyncio.create_task(_feed(session, channels))
+    telling = asyncio.create_task(_tell(session, channels))
+    try:
+        # Whichever is over first decides: the command has ended, or its client is gone.
+        await asyncio.wait({feeding, telling}, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (feeding, telling):
+            task.cancel()
+        await asyncio.gather(feeding, telling, return_exceptions=True)
+
+
+async def _feed(session: ExecSession, channels: Channels) -> None:
+    async for channel, data in channels.incoming():
+        if channel == _STDIN:
+            await (session.close_stdin() if data is None else session.write(data))
+        elif channel == _RESIZE and data:
+            with suppress(orjson.JSONDecodeError, KeyError, TypeError):
+                size = orjson.loads(data)
+                await session.resize(int(size["Width"]), int(size["Height"]))
+
+
+async def _tell(session: ExecSession, channels: Channels) -> None:
+    async for output in session.output():
+        await channels.send(output.stream, output.data)
+    await channels.send(_ERROR, orjson.dumps(_status(await session.wait())))
+    await channels.finish()
+
+
+def _status(code: int) -> Object:
+    if code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(code)}]},
+    }
+
+
+class _WebSocketChannels:
+    """Messages whose first byte is the channel."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+
+    async def open(self) -> None:
+        """Let the client know that the streams are there: an empty message on each output."""
+        for channel in (_STDOUT, _STDERR, _ERROR):
+            await self.send(channel, b"")
+
+    async def send(self, channel: int, data: bytes) -> None:
+        await self._socket.send(bytes([channel]) + data)
+
+    async def incoming(self) -> AsyncIterator[tuple[int, bytes | None]]:
+        while message := await self._socket.receive():
+            if message[0] == _CLOSE:
+                yield (message[1] if len(message) > 1 else _STDIN), None
+            elif len(message) > 1:
+                yield message[0], message[1:]
+
+    async def finish(self) -> None:
+        await self._socket.close()
+
+
+class _SpdyChannels:
+    """One SPDY stream for each channel."""
+
+    def __init__(self, connection: SpdyConnection) -> None:
+        self._accepting = connection.accept()
+        self._streams: dict[int, SpdyStream] = {}
+
+    async def open(self, expected: set[str]) -> None:
+        """Wait until the client has opened all its streams."""
+        missing = set(expected)
+        async with asyncio.timeout(_STREAM_SECONDS):
+            while missing:
+                stream = await anext(self._accepting)
+                name = stream.headers.get("streamtype", "")
+                missing.discard(name)
+                self._streams[_NUMBERS.get(name, _ERROR)] = stream
+
+    async def send(self, channel: int, data: bytes) -> None:
+        stream = self._streams.get(channel)
+        if stream is not None:
+            await stream.write(data)
+
+    async def incoming(self) -> AsyncIterator[tuple[int, bytes | None]]:
+        arrived: asyncio.Queue[tuple[int, bytes | None] | None] = asyncio.Queue(16)
+
+        async def read(channel: int, stream: SpdyStream) -> None:
+            while data := await stream.read():
+                await arrived.put((channel, data))
+            await arrived.put((channel, None))
+
+        async def watch() -> None:
+            async for _ in self._accepting:  # reads the connection; no more streams are expected
+                pass
+            await arrived.put(None)
+
+        tasks = [asyncio.create_task(watch())]
+        tasks += [
+            asyncio.create_task(read(channel, self._streams[channel]))
+            for channel in (_STDIN, _RESIZE)
+            if channel in self._streams
+        ]
+        try:
+            while (item := await arrived.get()) is not None:
+                yield item
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def finish(self) -> None:
+        for stream in self._streams.values():
+            await stream.finish()

@@ -1,0 +1,130 @@
+"""WebSocket (RFC 6455), server side, as kubectl ≥ 1.30 and the official clients use it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import struct
+
+from trainyard.local.apiserver.http import Request
+from trainyard.local.apiserver.spdy import Duplex
+
+_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
+_FINAL, _MASKED = 0x80, 0x80
+_MAX_MESSAGE_BYTES = 4 << 20
+
+
+def wanted(request: Request) -> bool:
+    """True when the client asks to switch to WebSocket."""
+    return request.headers.get("upgrade", "").lower() == "websocket"
+
+
+def offered(request: Request) -> list[str]:
+    """The subprotocols that the client offers, in its order."""
+    header = request.headers.get("sec-websocket-protocol", "")
+    return [each.strip() for each in header.split(",") if each.strip()]
+
+
+def accept_headers(request: Request, protocol: str) -> list[tuple[str, str]]:
+    """The headers of the 101 answer."""
+    key = request.headers.get("sec-websocket-key", "").encode("latin-1")
+    digest = base64.b64encode(hashlib.sha1(key + _GUID).digest()).decode()
+    headers = [
+        ("Upgrade", "websocket"),
+        ("Connection", "Upgrade"),
+        ("Sec-WebSocket-Accept", digest),
+    ]
+    if protocol:
+        headers.append(("Sec-WebSocket-Protocol", protocol))
+    return headers
+
+
+class WebSocket:
+    """Messages over an upgraded connection."""
+
+    def __init__(self, wire: Duplex) -> None:
+        self._wire = wire
+        self._sending = asyncio.Lock()
+
+    async def receive(self) -> bytes | None:
+        """The next message; None when the client closes or is gone."""
+        parts: list[bytes] = []
+        size = 0
+        try:
+            while True:
+                final, opcode, data = await self._frame()
+                if opcode == _PING:
+                    await self._send(_PONG, data)
+                elif opcode == _CLOSE:
+                    await self._send(_CLOSE, data[:2])
+                    return None
+                elif opcode in (_TEXT, _BINARY, _CONTINUATION):
+                    parts.append(data)
+                    size += len(data)
+                    if size > _MAX_MESSAGE_BYTES:
+                        return None
+                    if final:
+                        return b"".join(parts)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def send(self, data: bytes) -> None:
+        """Send one binary message."""
+        await self._send(_BINARY, data)
+
+    async def close(self) -> None:
+        """Say good-bye (code 1000)."""
+        await self._send(_CLOSE, struct.pack(">H", 1000))
+
+    async def _send(self, opcode: int, data: bytes) -> None:
+        size = len(data)
+        if size < 126:
+            head = struct.pack(">BB", _FINAL | opcode, size)
+        elif size < 1 << 16:
+            head = struct.pack(">BBH", _FINAL | opcode, 126, size)
+        else:
+            head = struct.pack(">BBQ", _FINAL | opcode, 127, size)
+        async with self._sending:
+            await self._wire.write(head + data)
+
+    async def _frame(self) -> tuple[bool, int, bytes]:
+        first, second = await self._wire.read(2)
+        size = second & 0x7F
+        if size == 126:
+            (size,) = struct.unpack(">H", await self._wire.read(2))
+        elif size == 127:
+            (size,) = struct.unpack(">Q", await self._wire.read(8))
+        if size > _MAX_MESSAGE_BYTES:
+            raise ConnectionError("the message is too large")
+        mask = await self._wire.read(4) if second & _MASKED else b""
+        data = await self._wire.read(size) if size else b""
+        if mask and data:
+            repeated = (mask * (size // 4 + 1))[:size]
+            number = int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")
+            data = number.to_bytes(size, "big")
+        return bool(first & _FINAL), first & 0x0F, data
+
+
+class WebSocketDuplex:
+    """A byte stream carried in binary messages: how kubectl ≥ 1.31 tunnels SPDY."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self._buffer = bytearray()
+
+    async def read(self, count: int) -> bytes:
+        """Exactly `count` bytes; raises IncompleteReadError at the end."""
+        while len(self._buffer) < count:
+            message = await self._socket.receive()
+            if message is None:
+                raise asyncio.IncompleteReadError(bytes(self._buffer), count)
+            self._buffer += message
+        data = bytes(self._buffer[:count])
+        del self._buffer[:count]
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send as one message."""
+        await self._socket.send(data)
