@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from trainyard.api import labels, names
 from trainyard.api.kinds import JOB_KINDS, Kind
+from trainyard.cli.format import parse_time
 from trainyard.cli.target import CommandError, Target
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Gone, NotFound, StreamError
@@ -212,13 +214,13 @@ def is_about(event: Object, job: Found) -> bool:
     return is_job or is_group or name == job.base or name.startswith(f"{job.base}-")
 
 
-def event_time(event: Object) -> str:
-    """When an event happened last. Times of one format order as text."""
+def event_time(event: Object) -> datetime:
+    """When an event happened last."""
     metadata = event.get("metadata") or {}
     moment = (
         event.get("lastTimestamp") or event.get("eventTime") or metadata.get("creationTimestamp")
     )
-    return str(moment or "")
+    return parse_time(moment) or datetime.min.replace(tzinfo=UTC)
 
 
 async def snapshots(

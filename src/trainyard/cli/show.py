@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from trainyard.cli.format import age, document, indent, span, table
+from trainyard.cli.format import age, document, duration, indent, span, table
 from trainyard.cli.jobs import (
     JOB_HELP,
     Found,
@@ -178,14 +178,15 @@ def _replica_row(job: Found, replica: Object, pod: Object | None, now: datetime)
 
 
 def _attempts(job: Found, now: datetime) -> str:
+    over = job.status.get("completionTime")
     rows = [
         (
             attempt.get("number"),
             (attempt.get("startTime") or "")[:19].replace("T", " "),
-            span(attempt.get("startTime"), attempt.get("endTime"), now),
+            span(attempt.get("startTime"), attempt.get("endTime") or over, now),
             replica_of(attempt.get("replica") or "", job),
             attempt.get("exitCode"),
-            attempt.get("reason") or ("" if attempt.get("endTime") else "(under way)"),
+            attempt.get("reason") or ("" if attempt.get("endTime") or over else "(under way)"),
         )
         for attempt in job.status.get("attempts") or ()
     ]
@@ -202,7 +203,8 @@ def event_table(job: Found, events: Sequence[Object], now: datetime) -> str:
         count = event.get("count") or 1
         rows.append(
             (
-                age(event_time(event), now) + (f" (x{count})" if count > 1 else ""),
+                duration((now - event_time(event)).total_seconds())
+                + (f" (x{count})" if count > 1 else ""),
                 event.get("type"),
                 event.get("reason"),
                 "job" if subject.get("uid") == job.uid else about,

@@ -96,7 +96,7 @@ async def _wait(target: Target, *, name: str, goal: Goal, seconds: float | None)
         async with asyncio.timeout(seconds):
             return await _until(target, job, goal)
     except TimeoutError:
-        click.echo(f"{job} did not come to it within {seconds:g} s: waited {goal.text}", err=True)
+        click.echo(f"{job}: gave up after {seconds:g} s of waiting {goal.text}", err=True)
         return TIMED_OUT
 
 

@@ -1,0 +1,127 @@
+"""`trainyard exec`: a command, or a shell, in a replica of a job."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+import click
+
+from trainyard.cli.jobs import JOB_HELP, Found, Object, find, pods_of, replica_of
+from trainyard.cli.replicas import choose_pod, container_statuses, training_container
+from trainyard.cli.target import CommandError, Target, Where, on_target
+
+SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
+"""bash where there is one, as a login through ssh would give."""
+
+
+@click.command(
+    help="Run a command in a replica of a job; without one, a shell.\n\n"
+    "On a terminal the command gets a terminal too; else its standard streams are pipes. "
+    f"The exit code is the command's.\n\n{JOB_HELP}",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@on_target
+@click.option("--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1.")
+@click.option("-c", "--container", default="", metavar="NAME", help="Not the training container.")
+@click.option("-i/-I", "--stdin/--no-stdin", default=True, help="Pass standard input on.")
+@click.option(
+    "-t/-T", "--tty/--no-tty", default=None, help="A terminal for the command, or none for it."
+)
+@click.argument("job")
+@click.argument("words", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED)
+def command(
+    where: Where,
+    job: str,
+    words: tuple[str, ...],
+    replica: str,
+    container: str,
+    stdin: bool,
+    tty: bool | None,
+) -> int:
+    """Run a command in a replica of a job."""
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if tty and not sys.stdin.isatty():
+        raise CommandError("there is no terminal here to connect; leave out --tty")
+    is_terminal = stdin and (has_terminal if tty is None else tty)
+    return where.run(
+        partial(
+            _exec,
+            name=job,
+            words=words,
+            replica=replica,
+            container=container,
+            stdin=stdin,
+            is_terminal=is_terminal,
+        )
+    )
+
+
+async def _exec(
+    target: Target,
+    *,
+    name: str,
+    words: Sequence[str],
+    replica: str,
+    container: str,
+    stdin: bool,
+    is_terminal: bool,
+) -> int:
+    job = await find(target, name)
+    pod = choose_pod(job, await pods_of(target.client, job), replica)
+    container = container or training_container(pod)
+    check_running(job, pod, container)
+    return await connect(
+        target, pod, container, without_dashes(words), stdin=stdin, is_terminal=is_terminal
+    )
+
+
+def without_dashes(words: Sequence[str]) -> Sequence[str]:
+    """The command; a shell for none."""
+    words = words[1:] if words and words[0] == "--" else words
+    return words or SHELL
+
+
+def check_running(job: Found, pod: Object, container: str) -> None:
+    """Only a running container can be entered; CommandError otherwise."""
+    names = [entry["name"] for entry in pod["spec"]["containers"]]
+    replica = replica_of(pod["metadata"]["name"], job)
+    if container not in names:
+        raise CommandError(
+            f"replica {replica} of {job} has no container {container}; it has {', '.join(names)}"
+        )
+    for status in container_statuses(pod):
+        if status["name"] == container and "running" in (status.get("state") or {}):
+            return
+    phase = (pod.get("status") or {}).get("phase") or "Pending"
+    raise CommandError(
+        f"replica {replica} of {job} is not running ({phase}); "
+        f"`trainyard explain {job.name}` tells why"
+    )
+
+
+async def connect(
+    target: Target,
+    pod: Object,
+    container: str,
+    words: Sequence[str],
+    *,
+    stdin: bool,
+    is_terminal: bool,
+) -> int:
+    """Run the command with this process's standard streams; returns its exit code."""
+    from trainyard.cli.streams import run_in_container
+    from trainyard.cli.terminal import attach
+
+    metadata = pod["metadata"]
+    async with run_in_container(
+        target,
+        metadata["name"],
+        metadata["namespace"],
+        container,
+        words,
+        stdin=stdin,
+        tty=is_terminal,
+    ) as remote:
+        return await attach(remote, stdin=stdin, is_terminal=is_terminal)

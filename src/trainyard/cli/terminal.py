@@ -1,0 +1,117 @@
+"""The user's terminal, or pipes, connected to a command that runs elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import termios
+import tty
+from collections.abc import AsyncGenerator, Iterator
+from typing import Protocol
+
+_CHUNK = 1 << 16
+_STDOUT, _STDERR = 1, 2
+
+
+class Remote(Protocol):
+    """The command: what it writes, and how to talk to it."""
+
+    exit_code: int | None
+
+    def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
+        """Stream number (1 or 2) and bytes, until it has ended."""
+
+    async def write(self, data: bytes) -> None:
+        """Feed its standard input."""
+
+    async def close_stdin(self) -> None:
+        """Let it read end-of-file."""
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell its terminal the size."""
+
+
+async def attach(remote: Remote, *, stdin: bool, is_terminal: bool) -> int:
+    """Connect this process's standard streams to the command; returns its exit code."""
+    with _raw_mode() if is_terminal else contextlib.nullcontext():
+        async with asyncio.TaskGroup() as group:
+            helpers = []
+            if stdin:
+                helpers.append(group.create_task(_feed(remote)))
+            if is_terminal:
+                helpers.append(group.create_task(_follow_size(remote)))
+            try:
+                async with contextlib.aclosing(remote.output()) as chunks:
+                    async for stream, data in chunks:
+                        _write(_STDERR if stream == _STDERR else _STDOUT, data)
+            finally:
+                for helper in helpers:
+                    helper.cancel()
+    return remote.exit_code or 0
+
+
+def _write(fd: int, data: bytes) -> None:
+    (sys.stdout if fd == _STDOUT else sys.stderr).flush()
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+@contextlib.contextmanager
+def _raw_mode() -> Iterator[None]:
+    """Every key goes to the remote terminal as it is, Ctrl-C too."""
+    fd = sys.stdin.fileno()
+    before = termios.tcgetattr(fd)
+    try:
+        tty.setraw(fd)
+        yield
+    finally:
+        termios.tcsetattr(fd, termios.TCSADRAIN, before)
+
+
+async def _feed(remote: Remote) -> None:
+    async with contextlib.aclosing(_read_stdin()) as chunks:
+        async for chunk in chunks:
+            await remote.write(chunk)
+    await remote.close_stdin()
+
+
+async def _read_stdin() -> AsyncGenerator[bytes, None]:
+    """What arrives on standard input; files, which cannot be waited for, are read as they are."""
+    fd = sys.stdin.fileno()
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    try:
+        loop.add_reader(fd, ready.set)
+    except PermissionError:  # epoll takes no regular files
+        while chunk := await asyncio.to_thread(os.read, fd, _CHUNK):
+            yield chunk
+        return
+    try:
+        while True:
+            ready.clear()
+            await ready.wait()
+            chunk = os.read(fd, _CHUNK)
+            if not chunk:
+                return
+            yield chunk
+    finally:
+        loop.remove_reader(fd)
+
+
+async def _follow_size(remote: Remote) -> None:
+    """The size now, and whenever the window changes."""
+    loop = asyncio.get_running_loop()
+    changed = asyncio.Event()
+    changed.set()
+    loop.add_signal_handler(signal.SIGWINCH, changed.set)
+    try:
+        while True:
+            await changed.wait()
+            changed.clear()
+            size = os.get_terminal_size(sys.stdout.fileno())
+            await remote.resize(size.columns, size.lines)
+    finally:
+        loop.remove_signal_handler(signal.SIGWINCH)
