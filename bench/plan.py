@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 from trainyard.api.pytorch import PyTorchTrainingJob
@@ -33,23 +34,23 @@ class Row(NamedTuple):
 
 def measure() -> list[Row]:
     """Nothing to do, one failure, and everything to create, at both sizes."""
-    rows = []
-    for size, target in ((1_000, 5.0), (10_000, 50.0)):
-        workload = _workload(size)
-        service = Owned(SERVICES, "default", workload.base, "s", "1", workload.uid)
-        nothing = Observed(owned=(service,))
-        healthy = Observed(pods=_pods(workload), owned=(service,))
-        failed = Observed(pods=_pods(workload, failed=size // 2), owned=(service,))
-        status = plan(workload, None, healthy, NOW, SETTINGS).status
-        later = NOW + timedelta(seconds=60)
-        for what, before, observed in (
-            ("nothing to do", status, healthy),
-            ("one replica failed", status, failed),
-            ("all pods to create", None, nothing),
-        ):
-            seconds = _best(lambda b=before, o=observed: plan(workload, b, o, later, SETTINGS))
-            rows.append(Row(f"plan(), {size:,} replicas, {what}", seconds * 1e3, "ms", target))
-    return rows
+    return [*_rows(1_000, 5.0), *_rows(10_000, 50.0)]
+
+
+def _rows(size: int, target: float) -> Iterator[Row]:
+    workload = _workload(size)
+    service = Owned(SERVICES, "default", workload.base, "s", "1", workload.uid)
+    healthy = Observed(pods=_pods(workload), owned=(service,))
+    failed = Observed(pods=_pods(workload, failed=size // 2), owned=(service,))
+    status = plan(workload, None, healthy, NOW, SETTINGS).status
+    later = NOW + timedelta(seconds=60)
+    for what, before, observed in (
+        ("nothing to do", status, healthy),
+        ("one replica failed", status, failed),
+        ("all pods to create", None, Observed(owned=(service,))),
+    ):
+        seconds = _best(partial(plan, workload, before, observed, later, SETTINGS))
+        yield Row(f"plan(), {size:,} replicas, {what}", seconds * 1e3, "ms", target)
 
 
 def _workload(replicas: int) -> Workload:

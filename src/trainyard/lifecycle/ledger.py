@@ -57,7 +57,7 @@ class Record:
 class Ledger:
     """The job's account.
 
-    `attempt` is the running number; replicas without a record want a pod of attempt `floor`.
+    `attempt` is the running number; `backoff` counts restarts against the shared budget; replicas without a record want a pod of attempt `floor`.
     `ready_at` tells when all replicas of this attempt ran, `resized_at` when an elastic job
     changed its `size` last. `attempts` is the history, as in status, the current one last.
     """
@@ -84,7 +84,7 @@ class Ledger:
         return cls(
             attempt=internal.get("attempt", 1),
             floor=internal.get("floor", 1),
-            backoff=status.get("backoffCount") or 0,
+            backoff=internal.get("backoff", 0),
             failures=internal.get("failures", 0),
             size=internal.get("size"),
             ready_at=parse(internal.get("readyAt")),
@@ -112,6 +112,7 @@ class Ledger:
             "notBefore": self.not_before,
         }
         values = {
+            "backoff": self.backoff,
             "failures": self.failures,
             "resumed": self.resumed,
             "paused": self.paused,
@@ -184,8 +185,9 @@ class Ledger:
         return replace(self, attempts=(*self.attempts[:-1], {**self.attempts[-1], **ended}))
 
     def note(self, entry: Mapping[str, Any]) -> Ledger:
-        """Add the finished attempt of a single replica to the history."""
-        return replace(self, attempts=(*self.attempts, entry)[-HISTORY:])
+        """Add the finished attempt of a single replica to the history, before the job's own."""
+        *others, current = self.attempts
+        return replace(self, attempts=(*others, entry, current)[-HISTORY:])
 
     def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
         opened = {"number": self.attempt + 1, "startTime": render(start)}
@@ -196,7 +198,7 @@ def ending(
     now: datetime, reason: str, replica: str = "", end: Exit | None = None
 ) -> dict[str, Any]:
     """How an attempt ended, as `status.attempts` tells it."""
-    entry: dict[str, Any] = {"endTime": render(now), "reason": reason}
+    entry: dict[str, Any] = {"endTime": render(now), "reason": str(reason)}
     if replica:
         entry["replica"] = replica
     if end is not None and end.code is not None:

@@ -231,3 +231,21 @@ def test_attempts_tell_how_each_ended_and_only_the_last_ten_are_kept() -> None:
     assert attempts[0].keys() == {"number", "startTime", "endTime", "replica", "exitCode", "reason"}
     assert (attempts[0]["exitCode"], attempts[0]["reason"]) == (137, "OOMKilled")
     assert "endTime" not in attempts[-1]
+
+
+def test_generic_attempts_are_told_per_replica() -> None:
+    world = World(generic(workers=2, limit=3)).running()
+    world.exit("1", 5).settle().advance(10).settle().run().settle().exit("1", 6).settle()
+    assert world.status is not None
+    told = [(a["number"], a.get("replica"), a.get("exitCode")) for a in world.status["attempts"]]
+    assert told == [(1, world.name("1"), 5), (2, world.name("1"), 6), (1, None, None)]
+
+
+def test_a_budget_that_status_does_not_tell_is_kept_all_the_same() -> None:
+    """A ColossalAIJob has no backoffCount."""
+    world = World(pytorch(workers=2, run_policy={"backoffLimit": 1})).running()
+    world.exit("1").settle()
+    assert world.status is not None
+    del world.status["backoffCount"]
+    world.advance(10).settle().run().settle().exit("1").settle()
+    assert world.phase == "Failed"
