@@ -57,9 +57,10 @@ class Record:
 class Ledger:
     """The job's account.
 
-    `attempt` is the running number; `backoff` counts restarts against the shared budget; replicas without a record want a pod of attempt `floor`.
-    `ready_at` tells when all replicas of this attempt ran, `resized_at` when an elastic job
-    changed its `size` last. `attempts` is the history, as in status, the current one last.
+    `attempt` is the running number; replicas without a record want a pod of attempt `floor`.
+    `backoff` counts restarts against the shared budget. `ready_at` tells when all replicas of this
+    attempt ran, `resized_at` when an elastic job changed its `size` last. `attempts` is the
+    history, as in status, the current one last.
     """
 
     attempt: int = 1
