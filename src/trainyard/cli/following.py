@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from trainyard.api import labels
+from trainyard.api.reasons import EventReason
 from trainyard.cli.observing import JobView, PodView
 from trainyard.cli.submission import JobRef
 from trainyard.kube.client import Client
@@ -68,12 +69,6 @@ class Follower:
             job.is_over or (job.is_paused and job.phase == "Paused") for job in self.jobs.values()
         )
 
-    async def wait_until_gone(self) -> None:
-        """Until no pod of a followed job is left; to be run beside `run`."""
-        while any(job.pods for job in self.jobs.values()):
-            self._changed.clear()
-            await self._changed.wait()
-
     async def _drain(self) -> None:
         """Let logs reach their end: containers may have written more than was read."""
         if self._logs:
@@ -127,6 +122,8 @@ class Follower:
             about.get("uid") in job.pods for job in self.jobs.values()
         )
         said = (str(obj.get("reason")), str(obj.get("message")))
+        if said[0] == EventReason.FAILED:
+            return  # the summary says it
         if obj.get("type") == "Warning" and is_ours and said not in self._warned:
             self._warned.add(said)
             self._screen.warning(str(about.get("name")), said[1])

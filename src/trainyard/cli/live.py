@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -33,11 +34,11 @@ class LiveScreen:
             console=self._console, get_renderable=self._table, refresh_per_second=5, transient=True
         )
 
-    def __enter__(self) -> LiveScreen:
+    def __enter__(self) -> Self:
         self._live.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._live.stop()
 
     def job_changed(self, job: JobView) -> None:

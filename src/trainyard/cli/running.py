@@ -8,23 +8,25 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Protocol, Self
 
 import uvloop
 
 from trainyard.api.reader import Document, ReadResult, read_file
 from trainyard.cli import summary
+from trainyard.cli.commands import check_commands
 from trainyard.cli.embedded import embedded
-from trainyard.cli.following import Follower
+from trainyard.cli.following import Follower, Screen
 from trainyard.cli.observing import JobView
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.screens import PlainScreen
 from trainyard.cli.settings import cluster_settings
 from trainyard.cli.submission import JobRef, submit
 from trainyard.kube.client import Client
-from trainyard.kube.errors import KubeError, NotFound
+from trainyard.kube.errors import NotFound
+from trainyard.kube.resources import PODS
 from trainyard.local.node.launch import ShimFailed, ShimHandle
 from trainyard.local.state import Paths, StateError, find_cluster, state_folder
 
@@ -46,6 +48,7 @@ def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle
 
 def run_on_background(file: str, *, keep: bool) -> int:
     """Run a manifest on the cluster that is up; the exit code."""
+    _log_to(Paths(state_folder()).log)
     return uvloop.run(_on_background(_read(file), keep=keep))
 
 
@@ -53,6 +56,8 @@ def _read(file: str) -> ReadResult:
     result = read_file(file).require_jobs()
     for problem in result.warnings:
         print(problem, file=sys.stderr)
+    for job in result.jobs:
+        check_commands(job, file)
     return result
 
 
@@ -80,6 +85,17 @@ async def _on_background(result: ReadResult, *, keep: bool) -> int:
         return await _Run(client, result.documents, paths).to_the_end(clean=not keep)
 
 
+class RunScreen(Screen, Protocol):
+    """A screen that is shown for as long as its block lasts."""
+
+    def note(self, text: str) -> None:
+        """Something about the run itself."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
+
+
 class _Run:
     """One manifest's jobs from submission to the summary."""
 
@@ -97,20 +113,36 @@ class _Run:
         """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
         jobs = await submit(self._client, self._documents)
         follower = Follower(self._client, jobs, self._screen)
-        with self._screen:
-            self._explain_modes(jobs)
-            is_interrupted = await _until_interrupt(follower.run())
-            if is_interrupted:
-                self._screen.note("stopping; Ctrl-C again to stop at once")
-                await self._stop(jobs, graceful=True)
+        async with _interrupts() as interrupts:
+            with self._screen:
+                self._explain_modes(jobs)
+                is_interrupted = await self._follow(follower, jobs, interrupts)
         for job in follower.jobs.values():
             self._report(job, is_interrupted=is_interrupted)
         if clean and not is_interrupted:
-            await self._stop(jobs, graceful=False)
+            await self._delete(jobs)
         if is_interrupted:
             return INTERRUPTED
         is_good = all(j.phase in ("Succeeded", "Paused") for j in follower.jobs.values())
         return 0 if is_good else 1
+
+    async def _follow(
+        self, follower: Follower, jobs: Sequence[JobRef], interrupts: _Interrupts
+    ) -> bool:
+        """Until all jobs are over; whether that was because the user wished so."""
+        following = asyncio.create_task(follower.run())
+        try:
+            if await interrupts.race(following):
+                following.result()
+                return False
+            self._screen.note("stopping; Ctrl-C again to stop at once")
+            await self._delete(jobs)
+            if not await interrupts.race(following, timeout_seconds=_GRACE_SECONDS):
+                await self._kill(follower)
+            return True
+        finally:
+            following.cancel()
+            await asyncio.wait({following})
 
     def _explain_modes(self, jobs: Sequence[JobRef]) -> None:
         modes = {
@@ -130,34 +162,22 @@ class _Run:
                     "Ctrl-C here"
                 )
 
-    async def _stop(self, jobs: Sequence[JobRef], *, graceful: bool) -> None:
-        """Delete the jobs and wait until their pods are gone; a second Ctrl-C ends the wait."""
+    async def _delete(self, jobs: Sequence[JobRef]) -> None:
+        """Delete the jobs; each goes after its pods, which may take their grace period."""
         for job in jobs:
             with contextlib.suppress(NotFound):
                 await self._client.delete(
                     job.resource, job.name, job.namespace, uid=job.uid, propagation="Foreground"
                 )
-        if graceful:
-            await _until_interrupt(self._wait_until_gone(jobs))
 
-    async def _wait_until_gone(self, jobs: Sequence[JobRef]) -> None:
-        with contextlib.suppress(TimeoutError, KubeError):
-            async with asyncio.timeout(_GRACE_SECONDS):
-                for job in jobs:
-                    await self._wait_for_deletion(job)
-
-    async def _wait_for_deletion(self, job: JobRef) -> None:
-        selector = f"metadata.name={job.name}"
-        items, version = await self._client.list(job.resource, job.namespace, fields=selector)
-        if not any(item["metadata"]["uid"] == job.uid for item in items):
-            return
-        watch = self._client.watch(
-            job.resource, job.namespace, resource_version=version, fields=selector
-        )
-        async with contextlib.aclosing(watch) as events:
-            async for kind, obj in events:
-                if kind == "DELETED" and obj["metadata"]["uid"] == job.uid:
-                    return
+    async def _kill(self, follower: Follower) -> None:
+        """End the pods that are left without any grace."""
+        for job in follower.jobs.values():
+            for pod in job.pods.values():
+                with contextlib.suppress(NotFound):
+                    await self._client.delete(
+                        PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
+                    )
 
     def _report(self, job: JobView, *, is_interrupted: bool) -> None:
         seconds = time.monotonic() - self._started
@@ -169,7 +189,7 @@ class _Run:
             self._screen.note(line)
 
 
-def _screen(*, names_jobs: bool) -> Any:
+def _screen(*, names_jobs: bool) -> RunScreen:
     if sys.stdout.isatty():
         from trainyard.cli.live import LiveScreen
 
@@ -177,33 +197,39 @@ def _screen(*, names_jobs: bool) -> Any:
     return PlainScreen(names_jobs=names_jobs)
 
 
-async def _until_interrupt(work: Coroutine[Any, Any, None]) -> bool:
-    """Do the work; True when SIGINT, SIGTERM or SIGHUP came first, and the work was cancelled."""
-    task = asyncio.ensure_future(work)
-    async with _interrupts() as interrupted:
-        waiting = asyncio.ensure_future(interrupted.wait())
+class _Interrupts:
+    """SIGINT, SIGTERM and SIGHUP, each of which ends one wait."""
+
+    def __init__(self) -> None:
+        self._arrived = asyncio.Event()
+
+    def arrived(self) -> None:
+        self._arrived.set()
+
+    async def race(self, task: asyncio.Task[None], *, timeout_seconds: float | None = None) -> bool:
+        """Whether the task ended before the next signal and the timeout."""
+        signal_arrived = asyncio.create_task(self._arrived.wait())
         try:
-            await asyncio.wait({task, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(
+                {task, signal_arrived},
+                timeout=timeout_seconds,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
         finally:
-            waiting.cancel()
-            task.cancel()
-            await asyncio.wait({task})
-    if task.cancelled():
-        return True
-    if error := task.exception():
-        raise error
-    return False
+            signal_arrived.cancel()
+            self._arrived.clear()
+        return task.done()
 
 
 @contextlib.asynccontextmanager
-async def _interrupts() -> AsyncIterator[asyncio.Event]:
+async def _interrupts() -> AsyncIterator[_Interrupts]:
     loop = asyncio.get_running_loop()
-    interrupted = asyncio.Event()
+    interrupts = _Interrupts()
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     for number in signals:
-        loop.add_signal_handler(number, interrupted.set)
+        loop.add_signal_handler(number, interrupts.arrived)
     try:
-        yield interrupted
+        yield interrupts
     finally:
         for number in signals:
             loop.remove_signal_handler(number)

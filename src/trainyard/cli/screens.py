@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TextIO
+from typing import Self, TextIO
 
 from trainyard.cli.observing import JobView
 
@@ -18,10 +18,10 @@ class PlainScreen:
         self._phases: dict[str, str] = {}
         self._restarts: dict[str, int] = {}
 
-    def __enter__(self) -> PlainScreen:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._out.flush()
 
     def job_changed(self, job: JobView) -> None:
