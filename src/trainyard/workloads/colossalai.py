@@ -140,7 +140,7 @@ class _Description:
     def pod_name(self, key: ReplicaKey) -> str:
         if key.type == LAUNCHER:
             return names.launcher_name(self.identity.base)
-        return names.pod_name(self.identity.base, key.type, key.index)
+        return names.pod_name(self.identity.base, key.type, key.ordinal)
 
     def _type(self, spec: ColossalReplicaSpec, limit: int) -> ReplicaType:
         return ReplicaType(

@@ -110,7 +110,7 @@ class _Description:
         )
 
     def pod_name(self, key: ReplicaKey) -> str:
-        return names.pod_name(self.identity.base, key.type, key.index)
+        return names.pod_name(self.identity.base, key.type, key.ordinal)
 
     def workload(self) -> Workload:
         spec, policy = self.spec, self.spec.run_policy

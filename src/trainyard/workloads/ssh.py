@@ -29,6 +29,7 @@ HOSTFILE = "trainyard.dev/hostfile"
 LAUNCH_VOLUME = "trainyard-launch"
 RUN_VOLUME = "trainyard-run"
 KEYS_VOLUME = "trainyard-ssh"
+EMPTY_VOLUME = "trainyard-sshd"
 LAUNCH_PATH = "/t9k/launch"
 RUN_PATH = "/t9k/run"
 HOSTFILE_PATH = "/t9k/hostfile"
@@ -180,6 +181,7 @@ def _volumes(node: Node) -> list[dict[str, Any]]:
     return [
         {"name": LAUNCH_VOLUME, "projected": {"defaultMode": READABLE, "sources": sources}},
         {"name": RUN_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": RUN_SIZE}},
+        {"name": EMPTY_VOLUME, "emptyDir": {}},
         {
             "name": KEYS_VOLUME,
             "secret": {"secretName": secret, "defaultMode": READABLE, "items": by_hand},
@@ -192,7 +194,7 @@ def _mounts(pod: Manifest, container: Mapping[str, Any], node: Node) -> list[dic
     mounts: list[dict[str, Any]] = [
         {"name": LAUNCH_VOLUME, "mountPath": LAUNCH_PATH, "readOnly": True},
         {"name": RUN_VOLUME, "mountPath": RUN_PATH},
-        {"name": RUN_VOLUME, "mountPath": PRIVILEGE_SEPARATION_PATH, "subPath": "sshd"},
+        {"name": EMPTY_VOLUME, "mountPath": PRIVILEGE_SEPARATION_PATH},
         {"name": KEYS_VOLUME, "mountPath": node.auth_path, "readOnly": True},
     ]
     if node.hostfile is not None:

@@ -382,6 +382,9 @@ class Supervisor:
         code = self.wait()
         if not self.launch:
             self.outlive_sshd()
+        for number in handlers:
+            # From here on they would find the default handlers of an interpreter that ends.
+            signal.signal(number, signal.SIG_IGN)
         self.stop(self.sshd, signal.SIGTERM)
         self.doomed = self.training()
         self.kill_training()

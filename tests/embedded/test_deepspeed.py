@@ -1,0 +1,140 @@
+"""DeepSpeedJob with the real deepspeed, pdsh and sshd: what the ranks see, in every form."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.deepspeed_job import KIND, SHOW, TRICKY, shown, spec, worker
+from tests.embedded.launching import NAMESPACE, Jobs, require_programs, running_jobs, sshd_processes
+from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS
+
+ARGUMENTS = ["plain", "with space", "quo'te\"d", "$HOME", "%h", "", "a*b;c|d", "--x=é", "--", "\\"]
+VARIABLES = ("LITERAL", "TRICKY", "FROM_SECRET", "FROM_ENV_FROM")
+
+
+@pytest.fixture
+async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
+    require_programs("deepspeed", "pdsh", "sshd", "ssh")
+    async with running_jobs(tmp_path) as running:
+        yield running
+
+
+async def with_variables(jobs: Jobs) -> dict[str, object]:
+    """A worker's container with one variable of each origin."""
+    secret = {"metadata": {"name": "given"}, "data": {"key": encoded("from the secret")}}
+    config = {"metadata": {"name": "given"}, "data": {"FROM_ENV_FROM": "from the config map"}}
+    await jobs.client.create(SECRETS, {"apiVersion": "v1", "kind": "Secret", **secret}, NAMESPACE)
+    body = {"apiVersion": "v1", "kind": "ConfigMap", **config}
+    await jobs.client.create(CONFIG_MAPS, body, NAMESPACE)
+    reference = {"secretKeyRef": {"name": "given", "key": "key"}}
+    return {
+        "env": [
+            {"name": "LITERAL", "value": "literal"},
+            {"name": "TRICKY", "value": TRICKY},
+            {"name": "FROM_SECRET", "valueFrom": reference},
+        ],
+        "envFrom": [{"configMapRef": {"name": "given"}}],
+    }
+
+
+def encoded(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+async def test_every_rank_sees_arguments_environment_and_its_place(jobs: Jobs) -> None:
+    """Two workers with two slots: four ranks on two hosts, nothing changed on the way."""
+    jobs.script("show.py", SHOW)
+    template = worker(**await with_variables(jobs))
+    run = {"python": ["show.py", *ARGUMENTS]}
+    await jobs.submit(KIND, "dj", spec(run, slots=2, template=template))
+    await jobs.succeed(KIND, "dj")
+    ranks = await shown(jobs)
+    assert [rank["RANK"] for rank in ranks] == ["0", "1", "2", "3"]
+    assert {rank["WORLD_SIZE"] for rank in ranks} == {"4"}
+    hosts = [rank["host"] for rank in ranks]
+    assert hosts[0] == hosts[1] != hosts[2] == hosts[3]
+    for rank in ranks:
+        assert rank["argv"] == [f"--local_rank={rank['LOCAL_RANK']}", *ARGUMENTS]
+        assert [rank[name] for name in VARIABLES] == [
+            "literal",
+            TRICKY,
+            "from the secret",
+            "from the config map",
+        ]
+    await jobs.until(KIND, "dj", lambda _: not sshd_processes(jobs))
+
+
+async def test_a_module_without_local_rank_and_without_the_jobs_variables(jobs: Jobs) -> None:
+    """`localRank: false` and `disableCustomEnv`, on two workers."""
+    jobs.script("shown_module.py", SHOW)
+    template = worker(**await with_variables(jobs))
+    config = {"localRank": False}
+    run = {"module": ["shown_module", "with space"]}
+    job = spec(run, template=template, config=config, disableCustomEnv=True)
+    await jobs.submit(KIND, "dj", job)
+    await jobs.succeed(KIND, "dj")
+    ranks = await shown(jobs)
+    assert [rank["argv"] for rank in ranks] == [["with space"]] * 2
+    assert {rank[name] for rank in ranks for name in VARIABLES} == {None}
+
+
+async def test_one_worker_needs_no_pdsh_and_runs_any_program(jobs: Jobs) -> None:
+    """`exec`, arguments verbatim and the variables, launched without a remote shell."""
+    jobs.script("show.py", SHOW)
+    program = ["/usr/bin/env", "python3", "show.py", *ARGUMENTS]
+    template = worker(**await with_variables(jobs))
+    config = {"localRank": False}
+    job = spec({"exec": program}, replicas=1, slots=2, template=template, config=config)
+    await jobs.submit(KIND, "dj", job)
+    await jobs.succeed(KIND, "dj")
+    ranks = await shown(jobs)
+    assert [rank["argv"] for rank in ranks] == [ARGUMENTS] * 2
+    assert {rank["TRICKY"] for rank in ranks} == {TRICKY}
+
+
+async def test_one_worker_without_the_jobs_variables(jobs: Jobs) -> None:
+    """`disableCustomEnv` holds where the ranks are children of the launcher, too."""
+    jobs.script("show.py", SHOW)
+    template = worker(**await with_variables(jobs))
+    job = spec({"python": ["show.py"]}, replicas=1, template=template, disableCustomEnv=True)
+    await jobs.submit(KIND, "dj", job)
+    await jobs.succeed(KIND, "dj")
+    [rank] = await shown(jobs)
+    assert {rank[name] for name in VARIABLES} == {None}
+
+
+async def test_a_custom_command_launches_by_hand(jobs: Jobs) -> None:
+    """It runs in a shell, when all workers answer, with hostfile and ssh in place."""
+    jobs.script("show.py", SHOW)
+    command = (
+        "test $(wc -l </job/hostfile) = 2 && deepspeed --hostfile /t9k/hostfile \\\n show.py x"
+    )
+    job = spec(config={"customCommand": command}, template=worker(**await with_variables(jobs)))
+    await jobs.submit(KIND, "dj", job)
+    await jobs.succeed(KIND, "dj")
+    ranks = await shown(jobs)
+    assert [rank["argv"][1:] for rank in ranks] == [["x"]] * 2
+    assert {rank["TRICKY"] for rank in ranks} == {TRICKY}
+
+
+async def test_a_custom_command_ends_the_job_with_its_own_code(jobs: Jobs) -> None:
+    await jobs.submit(KIND, "dj", spec(config={"customCommand": "exit 42"}, replicas=1))
+    status = await jobs.fail(KIND, "dj")
+    assert status["tasks"][0]["replicas"][0]["containers"][0]["exitCode"] == 42
+
+
+async def test_debug_mode_is_ready_for_a_launch_by_hand(jobs: Jobs) -> None:
+    """sshd serves on every worker, hostfile and keys are in place, nothing trains."""
+    job = spec(runMode={"debug": {"enabled": True}})
+    job.pop("config")
+    await jobs.submit(KIND, "dj", job)
+    await jobs.until(KIND, "dj", lambda job: job.get("status", {}).get("phase") == "Running")
+    await jobs.until(KIND, "dj", lambda _: len(sshd_processes(jobs)) == 2)
+    first, second = sorted(await jobs.pods())
+    pod = await jobs.client.get(PODS, first, NAMESPACE)
+    output = await jobs.shell(pod, f"ssh {second} hostname; cat /t9k/hostfile")
+    assert output.splitlines() == [second, f"{first} slots=1", f"{second} slots=1"]
