@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -47,13 +48,13 @@ class Cluster:
 
     async def until(self, name: str, holds: Callable[[Object], bool]) -> Object:
         """Wait until the pod is as wanted; shows the pod when that takes too long."""
-        async with asyncio.timeout(PATIENCE):
-            try:
-                while not holds(self.pod(name)):
-                    await asyncio.sleep(0.005)
-            except TimeoutError:
-                raise AssertionError(f"still not so: {self.pod(name)['status']}") from None
-        return self.pod(name)
+        patience = time.monotonic() + PATIENCE
+        while True:
+            pod = self.pod(name)
+            if holds(pod):
+                return pod
+            assert time.monotonic() < patience, f"still not so: {pod['status']}"
+            await asyncio.sleep(0.005)
 
     async def phase(self, name: str, *phases: str) -> Object:
         return await self.until(name, lambda pod: pod["status"].get("phase") in phases)
@@ -116,8 +117,7 @@ async def cluster(
             await task
         if shut_down:
             await agent.shut_down()
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(handle.pid, 0)
+            await asyncio.to_thread(handle.kill)
 
 
 def is_alive(pid: int) -> bool:
@@ -143,6 +143,9 @@ def processes_with(marker: str) -> list[int]:
 
 
 async def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():
-            await asyncio.sleep(0.01)
+    patience = time.monotonic() + seconds
+    while True:
+        if holds():
+            return
+        assert time.monotonic() < patience, "still not so"
+        await asyncio.sleep(0.01)

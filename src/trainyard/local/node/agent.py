@@ -68,6 +68,11 @@ class NodeAgent:
         """``root``, ``rootless`` or ``plain``: how pods are separated on this machine."""
         return self._client.isolation
 
+    @property
+    def isolation_reason(self) -> str:
+        """Why pods are not better separated; "" when they are in namespaces."""
+        return str(self._client.hello["reason"])
+
     async def run(self) -> None:
         """Run pods until cancelled. The pods themselves go on, or not, with the shim."""
         subscription = self._registry.subscribe("pods", "services")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -127,7 +128,7 @@ def start_request(
         **_security(pod, container, isolation, warn),
     }
     if isolation == "plain":
-        _plain_checks(binds, cwd, warn)
+        request |= _without_mounts(request, container, binds, warn)
         request["root"] = {}
         return request
     own = [
@@ -241,18 +242,38 @@ def _security(
     return result
 
 
-def _plain_checks(binds: list[Bind], cwd: str, warn: Warn) -> None:
-    """Without namespaces a mount path only works where it is the folder itself."""
-    wrong = [bind for bind in binds if os.path.realpath(bind.target) != bind.source]
-    if wrong:
-        places = ", ".join(bind.target for bind in wrong)
-        warn(
-            "VolumeNotMounted",
-            f"namespaces are not permitted here, so volumes cannot be mounted at {places}; "
-            "use paths of the host, or run as root",
-        )
-    if not os.path.isdir(cwd):
+def _without_mounts(
+    request: dict[str, Any], container: Mapping[str, Any], binds: list[Bind], warn: Warn
+) -> dict[str, Any]:
+    """Put the volumes' own folders where command, arguments and variables name mount paths."""
+    if not os.path.isdir(request["cwd"]):
         raise CannotStart(
-            f"working directory {cwd} does not exist, and without namespaces it cannot be made "
-            "for the pod alone: create it, or leave workingDir out"
+            f"working directory {request['cwd']} does not exist, and without namespaces it cannot "
+            "be made for the pod alone: create it, or leave workingDir out"
         )
+    moved = {b.target: b.source for b in binds if os.path.realpath(b.target) != b.source}
+    if not moved:
+        return {}
+    for source in moved.values():
+        if not os.path.exists(source):
+            os.makedirs(source)
+    warn(
+        "VolumeNotMounted",
+        "namespaces are not permitted here, so volumes cannot be mounted; in command, args and "
+        "env their mount paths stand for the folders themselves: "
+        + ", ".join(f"{target} is {source}" for target, source in moved.items()),
+    )
+    longest_first = sorted(moved, key=len, reverse=True)
+    pattern = re.compile(
+        r"(?<![\w./-])(" + "|".join(map(re.escape, longest_first)) + r")(?![\w.-])"
+    )
+
+    def replace(text: str) -> str:
+        return pattern.sub(lambda match: moved[match[1]], text)
+
+    own = {entry["name"] for entry in container.get("env", ())}
+    env = request["env"]
+    return {
+        "argv": [replace(word) for word in request["argv"]],
+        "env": {name: replace(value) if name in own else value for name, value in env.items()},
+    }

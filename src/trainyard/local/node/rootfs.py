@@ -30,12 +30,11 @@ _READ_ONLY_PROC = ("sys", "sysrq-trigger", "irq", "bus")
 
 
 class Bind(NamedTuple):
-    """Something mounted into the pod: a host path, or (``size`` not None) a tmpfs of that size."""
+    """A path of the host that is mounted into the pod; made as a folder where it is missing."""
 
     target: str
-    source: str = ""
+    source: str
     read_only: bool = False
-    size: int | None = None
 
 
 class Root(NamedTuple):
@@ -200,10 +199,8 @@ class _Builder:
     def _bind(self, bind: Bind) -> None:
         place = self._new + bind.target
         self._make(bind.target, directory=_is_directory(bind))
-        if bind.size is not None:
-            options = f"mode=1777,size={bind.size}" if bind.size else "mode=1777"
-            sys.mount("tmpfs", place, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
-            return
+        if not os.path.lexists(bind.source):  # a subPath that nobody has made yet
+            os.makedirs(bind.source)
         sys.mount(bind.source, place, "", sys.MS_BIND | sys.MS_REC)
         if bind.read_only:
             _set_read_only(place)
@@ -259,7 +256,7 @@ class _Builder:
 
 
 def _is_directory(bind: Bind) -> bool:
-    return bind.size is not None or os.path.isdir(bind.source)
+    return os.path.isdir(bind.source) or not os.path.exists(bind.source)
 
 
 def _escape(path: str) -> str:

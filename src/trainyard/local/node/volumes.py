@@ -61,7 +61,7 @@ class Volumes:
                 self.sources[volume["name"]] = self._make(volume)
 
     def binds(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[Bind]:
-        """What to mount for ``container``; makes the folders of its subPaths."""
+        """What to mount for ``container``."""
         binds = []
         for mount in container.get("volumeMounts", ()):
             source = self.sources.get(mount["name"])
@@ -74,8 +74,6 @@ class Volumes:
             path = source.path
             if inner:
                 path = _inside(source.path, inner, mount["name"])
-                if not os.path.lexists(path):
-                    os.makedirs(path, exist_ok=True)
             binds.append(Bind(target, path, read_only))
         return binds
 

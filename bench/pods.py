@@ -1,0 +1,144 @@
+"""Pods on the node agent: from bound in the registry to the first instruction of the program.
+
+`measure()` gives rows (what, value, unit, target); run as a program it prints them. The program
+is one that writes the time, so that fork, namespaces, mounts and exec are all counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from trainyard.local.node.agent import NodeAgent
+from trainyard.local.node.launch import ShimHandle, start_shim
+from trainyard.local.node.settings import NodeSettings
+from trainyard.local.registry import Registry
+
+ALONE, TOGETHER, ROUNDS, MANY = 60, 8, 12, 100
+_TELL_TIME = ["/bin/date", "+%s.%N"]
+
+
+class Row(NamedTuple):
+    """One measurement; `target` is an upper limit, None where there is none."""
+
+    what: str
+    value: float
+    unit: str
+    target: float | None
+
+
+def measure() -> list[Row]:
+    """Pods one after the other, eight at once, and a hundred that stay."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        shim = start_shim(folder, die_with_parent=True)
+        try:
+            return asyncio.run(_measure(shim, folder))
+        finally:
+            shim.kill()
+
+
+async def _measure(shim: ShimHandle, folder: str) -> list[Row]:
+    registry = Registry()
+    await registry.ensure_system_objects()
+    agent = NodeAgent(registry, shim, NodeSettings("bench", folder, working_dir=folder))
+    task = asyncio.create_task(agent.run())
+    bench = _Bench(registry, agent, shim)
+    rows = [*await bench.alone(), *await bench.together(), *await bench.many()]
+    task.cancel()
+    await asyncio.wait([task])
+    await agent.shut_down()
+    return rows
+
+
+class _Bench:
+    def __init__(self, registry: Registry, agent: NodeAgent, shim: ShimHandle) -> None:
+        self._registry, self._agent, self._shim = registry, agent, shim
+        self._number = 0
+
+    async def alone(self) -> list[Row]:
+        times = [await self._start() for _ in range(ALONE)]
+        kind = self._agent.isolation
+        return [Row(f"pod start, alone, {kind}: p50", statistics.median(times), "ms", 10.0)]
+
+    async def together(self) -> list[Row]:
+        times: list[float] = []
+        for _ in range(ROUNDS):
+            times += await asyncio.gather(*(self._start() for _ in range(TOGETHER)))
+        text = f"pod start, {TOGETHER} at once: "
+        return [
+            Row(text + "p50", statistics.median(times), "ms", 60.0),
+            Row(text + "p95", statistics.quantiles(times, n=20)[-1], "ms", None),
+        ]
+
+    async def many(self) -> list[Row]:
+        before = _private_kib(self._shim.pid)
+        started = time.perf_counter()
+        names = [await self._create(["sleep", "1000"]) for _ in range(MANY)]
+        for name in names:
+            await self._until(name, "Running")
+        rate = MANY / (time.perf_counter() - started)
+        pids = _children(self._shim.pid)
+        each = statistics.mean(_private_kib(pid) for pid in pids)
+        shim = _private_kib(self._shim.pid)
+        started = time.perf_counter()
+        for name in names:
+            await self._registry.delete("pods", "default", name, grace_seconds=0)
+        while True:
+            await asyncio.sleep(0.002)
+            if not _children(self._shim.pid):
+                break
+        killed = (time.perf_counter() - started) * 1e3
+        return [
+            Row(f"{MANY} pods started, pods/s", rate, "/s", None),
+            Row("shim, own memory", before / 1024, "MiB", None),
+            Row(f"shim, own memory with {MANY} pods", shim / 1024, "MiB", None),
+            Row("a pod's supervisor, own memory", each / 1024, "MiB", None),
+            Row(f"{MANY} pods killed and reaped", killed, "ms", None),
+        ]
+
+    async def _create(self, command: list[str]) -> str:
+        self._number += 1
+        name = f"pod-{self._number}"
+        container = {"name": "main", "image": "none", "command": command}
+        spec: dict[str, Any] = {"nodeName": "bench", "restartPolicy": "Never"}
+        pod = {"metadata": {"name": name}, "spec": {**spec, "containers": [container]}}
+        await self._registry.create("pods", pod)
+        return name
+
+    async def _until(self, name: str, phase: str) -> dict[str, Any]:
+        while True:
+            pod = self._registry.get("pods", "default", name)
+            if pod["status"].get("phase") == phase:
+                return pod
+            await asyncio.sleep(0.001)
+
+    async def _start(self) -> float:
+        """Milliseconds from the bound pod's creation to the program's first instruction."""
+        before = time.time()
+        pod = await self._until(await self._create(_TELL_TIME), "Succeeded")
+        text = b"".join([chunk async for chunk in self._agent.logs(pod, "main")])
+        return (float(text) - before) * 1e3
+
+
+def _children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def _private_kib(pid: int) -> int:
+    """Memory of a process that it shares with no other."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        sys.stderr.write("without root: rootless pods\n")
+    for row in measure():
+        limit = "" if row.target is None else f"  (at most {row.target:g})"
+        sys.stdout.write(f"{row.what}: {row.value:.2f} {row.unit}{limit}\n")
