@@ -49,7 +49,7 @@ class LiveScreen:
         """Scroll a replica's line, in the replica's colour."""
         name = prefix(job, source, names_jobs=self._names_jobs)
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
-        text = Text(f"{name} | ", style=color)
+        text = Text(f"[{name}] ", style=color)
         self._console.print(text.append(Text.from_ansi(line)), soft_wrap=True)
 
     def warning(self, about: str, message: str) -> None:

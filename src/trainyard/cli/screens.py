@@ -36,7 +36,7 @@ class PlainScreen:
 
     def log_line(self, job: JobView, source: str, line: str) -> None:
         """Print a replica's line."""
-        self._print(f"{prefix(job, source, names_jobs=self._names_jobs)} | {line}")
+        self._print(f"[{prefix(job, source, names_jobs=self._names_jobs)}] {line}")
 
     def warning(self, about: str, message: str) -> None:
         """Print a warning."""
