@@ -105,7 +105,7 @@ def check(obj: Any, old: dict[str, Any] | None = None) -> Checked:
     if model is not None:
         known = {problem.path for problem in found}
         found += [p for p in rules_for(obj["kind"])(model) if not _covered(p.path, known)]
-        if any(p.severity is Severity.ERROR for p in found):
+        if any(p.severity is Severity.ERROR for p in (*normalised.problems, *found)):
             model = None
     moved = [_moved(problem, normalised) for problem in found]
     return Checked(normalised.obj, model, (*normalised.problems, *moved))
@@ -173,9 +173,9 @@ def _changes(new: dict[str, Any], old: dict[str, Any], kind: Kind) -> Iterator[P
     for path in _differences(before, after, ()):
         if path not in _MUTABLE:
             yield error(path, _IMMUTABLE)
-    elastic = after.get("spec", {}).get("elastic") or {}
     count = ("spec", "elastic", "expectedReplicas")
-    if not elastic.get("enabled") and _value(before, count) != _value(after, count):
+    is_elastic = _value(after, ("spec", "elastic", "enabled"))
+    if not is_elastic and _value(before, count) != _value(after, count):
         yield error(count, "cannot be used: the job is not elastic")
 
 

@@ -45,6 +45,7 @@ def convert(text: str, file: str = "") -> Converted:
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 10_000
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
     _keep_indentation(yaml, text)
     documents = list(yaml.load_all(text))
     if not sum(_convert(obj) for document in documents for obj in _objects(document)):

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainyard.api import legacy
 from trainyard.api.kinds import KINDS, Kind
+from trainyard.api.names import MAX_LABEL
 from trainyard.api.schema import INT64
 
 Schema = dict[str, Any]
@@ -264,6 +265,7 @@ def _add_rules(kind: str, spec: Schema) -> None:
             "x-kubernetes-list-type": "map",
             "x-kubernetes-list-map-keys": ["type"],
         }
+        parent[key]["items"]["properties"]["type"]["maxLength"] = MAX_LABEL
     if "elastic" in properties:
         properties["elastic"]["x-kubernetes-validations"] = [*_ELASTIC_RULES]
     if kind == "DeepSpeedJob":
@@ -308,10 +310,13 @@ def _presence(kind: str, spec: Schema) -> list[dict[str, str]]:
         old = text.replace("self", "oldSelf")
         rules.append({"rule": f"{text} == {old}", "message": f"{what} {_FIXED['message']}"})
     if "replicaSpecs" in parts:
-        same = "self.replicaSpecs.size() == oldSelf.replicaSpecs.size()"
+        same = (
+            "self.replicaSpecs.size() == oldSelf.replicaSpecs.size() && self.replicaSpecs.all("
+            "new, oldSelf.replicaSpecs.exists(old, old.type == new.type))"
+        )
         rules.append(
             {
-                "rule": f"!has(self.replicaSpecs) || !has(oldSelf.replicaSpecs) || {same}",
+                "rule": f"!has(self.replicaSpecs) || !has(oldSelf.replicaSpecs) || ({same})",
                 "message": f"replicaSpecs {_FIXED['message']}",
             }
         )

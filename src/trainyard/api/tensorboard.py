@@ -61,7 +61,9 @@ class QueueOnly(Model):
     """The Queue of the TensorBoard's pod."""
 
     queue: str | None = Field(
-        default=None, description="The Queue to wait in. Defaults to `default`."
+        default=None,
+        description="The Queue to wait in. Defaults to `default`.",
+        examples=["default"],
     )
 
 
@@ -69,7 +71,10 @@ class TensorBoardScheduler(Model):
     """The scheduler of the TensorBoard's pod."""
 
     t9k_scheduler: QueueOnly | None = Field(
-        default=None, alias="t9kScheduler", description="Use the T9k scheduler."
+        default=None,
+        alias="t9kScheduler",
+        description="Use the T9k scheduler.",
+        examples=[{"queue": "default"}],
     )
 
 

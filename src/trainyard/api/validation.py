@@ -46,7 +46,13 @@ def validate(obj: dict[str, Any], model: type[Model]) -> tuple[Model | None, lis
     if not problems:
         return found, []
     trimmed = _without(obj, [problem.path for problem in problems])
-    return (_own(trimmed, model)[0] if trimmed is not None else None), problems
+    if trimmed is None:
+        return None, problems
+    for path in _templates(trimmed.get("spec"), ("spec",)):
+        # What is left of a template may lack what the rules rely on.
+        if pod_schema.check_template(_at(trimmed, path), path):
+            trimmed = _removed(trimmed, path)
+    return _own(trimmed, model)[0], problems
 
 
 def _own(obj: Mapping[str, Any], model: type[Model]) -> tuple[Model | None, list[Problem]]:
@@ -157,9 +163,11 @@ def _inner(annotation: Any) -> Any:
 
 
 def _without(obj: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any] | None:
-    """``obj`` without these places; None when that would take away a list's entry or the whole."""
+    """``obj`` without these places; None when that would take away an entry of our own lists."""
     out: dict[str, Any] = obj
     for path in paths:
+        while path and isinstance(path[-1], int) and "template" in path:
+            path = path[:-1]
         if not path or isinstance(path[-1], int):
             return None
         out = _removed(out, path)

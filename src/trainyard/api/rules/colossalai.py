@@ -54,7 +54,8 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
         elif replica.replicas != 1:
             message = f"there is exactly one launcher, not {replica.replicas}"
             yield error((*here, "replicas"), message)
-    if spec.replica_specs and spec.replica(WORKER) is None:
+    types = {replica.type for replica in spec.replica_specs}
+    if types and types <= {LAUNCHER}:
         yield error(_REPLICAS, "needs a replica type 'worker'")
 
 
