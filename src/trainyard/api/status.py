@@ -32,6 +32,9 @@ class ReplicaStatus(OpenModel):
     phase: str = Field(
         default="", description="Phase of the pod, or Creating or Deleted when there is none."
     )
+    reason: str | None = Field(
+        default=None, description="Why it failed, e.g. OOMKilled or Evicted."
+    )
     containers: Items[ContainerStatus] = Field(default=(), description="State of its containers.")
 
 
