@@ -19,8 +19,7 @@ SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec 
 @click.command(
     help="Run a command in a replica of a job; without one, a shell.\n\n"
     "On a terminal the command gets a terminal too; else its standard streams are pipes. "
-    f"The exit code is the command's.\n\n{JOB_HELP}",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    f"The exit code is the command's.\n\n{JOB_HELP}"
 )
 @on_target
 @click.option("--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1.")
@@ -73,14 +72,8 @@ async def _exec(
     container = container or training_container(pod)
     check_running(job, pod, container)
     return await connect(
-        target, pod, container, without_dashes(words), stdin=stdin, is_terminal=is_terminal
+        target, pod, container, words or SHELL, stdin=stdin, is_terminal=is_terminal
     )
-
-
-def without_dashes(words: Sequence[str]) -> Sequence[str]:
-    """The command; a shell for none."""
-    words = words[1:] if words and words[0] == "--" else words
-    return words or SHELL
 
 
 def check_running(job: Found, pod: Object, container: str) -> None:

@@ -98,9 +98,8 @@ def new_queue(
     max_duration: str | None = None,
     closed: bool = False,
 ) -> Object:
-    """A Queue from what the user said; InvalidManifest when it breaks a rule."""
+    """A Queue from what the user said; CommandError when it breaks a rule."""
     from trainyard.api.admission import admit
-    from trainyard.api.errors import InvalidManifest
 
     spec: dict[str, Any] = {}
     if quota:
@@ -120,7 +119,8 @@ def new_queue(
         }
     )
     if admission.errors:
-        raise InvalidManifest(admission.errors)
+        problems = "; ".join(problem.detail for problem in admission.errors)
+        raise CommandError(f"cannot create queue {name}: {problems}")
     return admission.obj
 
 

@@ -42,9 +42,10 @@ class ExecStream:
             if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
                 continue
             channel, data = message.data[0], message.data[1:]
+            if not data:
+                continue  # servers begin with an empty message on each channel
             if channel in (STDOUT, STDERR):
-                if data:
-                    yield channel, data
+                yield channel, data
             elif channel == OUTCOME:
                 self.exit_code = exit_code(json.loads(data), self._what)
                 return
