@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -76,33 +77,34 @@ def owners(marker: str) -> Iterator[list[Owner]]:
         os.kill(pid, signal.SIGKILL)
 
 
-def namespaces() -> set[str]:
-    """Network, mount and process namespaces of all living processes."""
+def namespaces(pids: Iterable[int]) -> set[str]:
+    """Network, mount and process namespaces of these processes."""
     found = set()
-    for name in os.listdir("/proc"):
-        if name.isdigit() and is_alive(int(name)):
-            for kind in ("net", "mnt", "pid"):
-                try:
-                    found.add(os.readlink(f"/proc/{name}/ns/{kind}"))
-                except OSError:
-                    continue
+    for pid in pids:
+        for kind in ("net", "mnt", "pid"):
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(f"/proc/{pid}/ns/{kind}"))
     return found
+
+
+def all_processes() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit() and is_alive(int(name))]
 
 
 @pytest.mark.parametrize("isolation", ["namespaces", "plain"])
 async def test_killing_the_owner_of_a_run_leaves_nothing_within_two_seconds(
     tmp_path: Path, marker: str, owners: list[Owner], isolation: str
 ) -> None:
-    before, mounts = namespaces(), Path("/proc/self/mountinfo").read_text()
+    mounts = Path("/proc/self/mountinfo").read_text()
     owner = Owner(tmp_path / "state", "run", isolation, marker)
     owners.append(owner)
     owner.start({f"job-{i}": ["sh", "-c", ESCAPES] for i in range(4)})
     assert len(processes_with(marker)) >= 4 * 3
+    theirs = namespaces(processes_with(marker)) - namespaces([os.getpid()])
+    assert len(theirs) == (0 if isolation == "plain" else 2 + 4 * 3)  # the shim's and the pods'
     owner.kill()
-    started = time.monotonic()
     await eventually(lambda: not processes_with(marker), 2)
-    assert time.monotonic() - started < 2
-    assert namespaces() <= before
+    assert not theirs & namespaces(all_processes())
     assert Path("/proc/self/mountinfo").read_text() == mounts
     assert not Path("/sys/class/net/trainyard0").exists()
 

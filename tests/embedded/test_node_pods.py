@@ -12,6 +12,7 @@ import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually, processes_with
 from trainyard.api.errors import TrainyardError
+from trainyard.local.node import cgroups
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 pytestmark = needs_root
@@ -361,3 +362,60 @@ async def test_probes_make_ready_and_restart(node: Cluster, tmp_path: Path) -> N
     await node.until(
         "job-0", lambda pod: pod["status"]["containerStatuses"][0]["restartCount"] >= 1
     )
+
+
+async def test_a_service_forwards_to_the_pod_behind_it_also_to_another_port(
+    node: Cluster,
+) -> None:
+    service = {
+        "metadata": {"name": "front"},
+        "spec": {
+            "selector": {"app": "x"},
+            "ports": [{"port": 80, "targetPort": "web"}, {"name": "b", "port": 81}],
+            "publishNotReadyAddresses": True,
+        },
+    }
+    await node.registry.create("services", service)
+    # Reads to the end before it answers, so that half-closing must come through.
+    serve = (
+        "import socket\n"
+        "s=socket.create_server(('',8080))\n"
+        "while True:\n"
+        "    c,_=s.accept(); data=b''\n"
+        "    while chunk:=c.recv(65536): data+=chunk\n"
+        "    c.sendall(str(len(data)).encode()); c.close()\n"
+    )
+    ask = (
+        "import socket\n"
+        "c=socket.create_connection(('front.default.svc.cluster.local',80))\n"
+        "c.sendall(b'x'*3000000); c.shutdown(1); print(c.recv(99))\n"
+    )
+    await node.create("client", [sys.executable, "-c", ask])  # starts first, on purpose
+    ports = [{"name": "web", "containerPort": 8080}]
+    metadata = {"labels": {"app": "x"}}
+    for generation in (1, 2):
+        name = f"server-{generation}"
+        await node.create(
+            name, [sys.executable, "-c", serve], container={"ports": ports}, metadata=metadata
+        )
+        await node.phase("client", "Succeeded")
+        assert await node.log("client") == "b'3000000'\n"
+        await node.registry.delete("pods", "default", name)
+        await node.registry.delete("pods", "default", "client")
+        await node.gone("client")
+        await node.gone(name)
+        if generation == 1:
+            await node.create("client", [sys.executable, "-c", ask])
+
+
+async def test_a_container_beyond_its_memory_limit_is_oom_killed(node: Cluster) -> None:
+    probe = cgroups.create("probe", cgroups.Limits(1 << 30, 0))
+    cgroups.remove(probe)
+    if not probe:
+        pytest.skip("control groups cannot be written here")
+    script = "x = bytearray(200 << 20); print(len(x))"
+    limits = {"resources": {"limits": {"memory": "64Mi"}}}
+    pod = await node.run("job-0", [sys.executable, "-c", script], container=limits)
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
+    assert not list(Path("/sys/fs/cgroup").glob(f"**/trainyard/{pod['metadata']['uid']}*"))

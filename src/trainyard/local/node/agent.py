@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.api.errors import TrainyardError
+from trainyard.local.node import cgroups, gpus, services
 from trainyard.local.node.client import ShimClient
 from trainyard.local.node.events import EventWriter
 from trainyard.local.node.execs import Session
@@ -59,9 +60,13 @@ class NodeAgent:
         self._settings = settings
         hosts = HostsFiles(os.path.join(settings.state_dir, "hosts"))
         self._events = EventWriter(registry, settings.node_name)
-        self._node = Node(registry, self._client, settings, hosts, self._events)
+        self._node = Node(
+            registry, self._client, settings, hosts, self._events, gpus.Pool(settings.gpus)
+        )
         self._workers: dict[str, PodWorker] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._services_changed = asyncio.Event()
+        self._has_services = False
+        cgroups.remove_stale()
 
     @property
     def isolation(self) -> str:
@@ -81,12 +86,15 @@ class NodeAgent:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._events.run())
                 group.create_task(self._follow_shim())
+                group.create_task(self._forward_services())
                 self._drop_unknown(group, known)
                 async for event in subscription:
                     if event.resource == "services":
                         self._service(event.type, event.object)
                     else:
                         self._pod(group, event.type, event.object, known)
+                    if self._has_services:
+                        self._services_changed.set()
         finally:
             self._registry.unsubscribe(subscription)
 
@@ -139,10 +147,27 @@ class NodeAgent:
                 worker.container_event(event)
         raise TrainyardError("the node's shim process is gone, and all pods with it")
 
+    async def _forward_services(self) -> None:
+        """Keep the relay's table current; changes that come together are told once."""
+        told: list[services.Forward] = []
+        while True:
+            await self._services_changed.wait()
+            self._services_changed.clear()
+            wanted = services.forwards(
+                self._registry.list("services"),
+                self._registry.list("pods"),
+                plain=self.isolation == "plain",
+            )
+            if wanted != told:
+                told = wanted
+                await self._client.request("forward", forwards=wanted)
+
     def _service(self, kind: str, service: dict[str, Any]) -> None:
         metadata, address = service["metadata"], service["spec"].get("clusterIP", "")
         if kind == "DELETED" or address in ("", "None"):
             address = ""
+        if address:
+            self._has_services = True
         self._node.hosts.set_service(metadata["namespace"], metadata["name"], address)
 
     # -- PodRuntime -----------------------------------------------------------------------------

@@ -77,6 +77,7 @@ class Container:
             "code": self.code,
             "signal": self.signal,
             "error": self.error,
+            "gpus": self.identity.get("gpus", []),
         }
 
     def record(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard.api.errors import TrainyardError
+from trainyard.local.node import gpus
 from trainyard.local.node.environment import container_environment
 from trainyard.local.node.expansion import expand
 from trainyard.local.node.fields import Addresses, Objects
@@ -110,11 +111,12 @@ def start_request(
     pod_folder: str,
     hosts: tuple[str, str],
     isolation: str,
+    devices: list[int],
     warn: Warn,
 ) -> dict[str, Any]:
     """The arguments of the shim's ``start``; raises NotReady or CannotStart.
 
-    ``hosts`` are the files for /etc/hosts and /etc/resolv.conf.
+    ``devices`` are the container's GPUs, ``hosts`` the files for /etc/hosts and /etc/resolv.conf.
     """
     env = container_environment(pod, container, addresses, objects, settings)
     argv = _argv(container, env)
@@ -125,9 +127,12 @@ def start_request(
         "argv": argv,
         "env": env,
         "cwd": cwd,
+        "gpus": devices,
         **_security(pod, container, isolation, warn),
     }
     if isolation == "plain":
+        if settings.gpus and "CUDA_VISIBLE_DEVICES" not in env:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
         request |= _without_mounts(request, container, binds, warn)
         request["root"] = {}
         return request
@@ -142,7 +147,7 @@ def start_request(
     context = container.get("securityContext", {})
     request["root"] = {
         "binds": _merge(own, binds),
-        "devices": _devices(container, settings),
+        "devices": [*gpus.device_nodes(devices), *_devices(container)],
         "readOnly": bool(context.get("readOnlyRootFilesystem")),
         "privileged": request["privileged"],
         "work": cwd,
@@ -203,7 +208,7 @@ def _merge(own: list[Bind], volumes: list[Bind]) -> list[Bind]:
     return [bind for bind in own if bind.target not in taken] + volumes
 
 
-def _devices(container: Mapping[str, Any], settings: NodeSettings) -> list[str]:
+def _devices(container: Mapping[str, Any]) -> list[str]:
     devices = ["/dev/infiniband"] if os.path.isdir("/dev/infiniband") else []
     if container.get("securityContext", {}).get("privileged"):
         devices += ["/dev/fuse", "/dev/net/tun"]

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trainyard.local.node.gpus import detect
+
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
@@ -28,5 +30,5 @@ class NodeSettings:
     restart_delay_limit: float = 300.0
     deadline_grace: float = 0.5
     """How long a pod may go on after its activeDeadlineSeconds, which SIGTERM has announced."""
-    gpus: tuple[str, ...] = ()
-    """UUIDs or indexes of the machine's GPUs; pretended devices are none."""
+    gpus: tuple[int, ...] = field(default_factory=detect)
+    """Minor numbers of the GPUs to hand out; pretended devices are none."""

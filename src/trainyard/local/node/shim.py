@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
 import resource
 import select
@@ -18,14 +19,31 @@ import socket
 import time
 from typing import Any
 
-from trainyard.local.node import container, isolation, session_process, supervisor, wire
+from trainyard.local.node import (
+    container,
+    isolation,
+    relay,
+    session_process,
+    supervisor,
+    wire,
+)
 from trainyard.local.node import syscalls as sys
 from trainyard.local.node.containers import Container, Pod
 from trainyard.local.node.logpump import READ_BYTES
 
 _MAX_WAIT_SECONDS = 1.0
 # What a command run in a container later on shares with it.
-_IDENTITY = ("cwd", "env", "user", "group", "groups", "capabilities", "privileged", "cgroups")
+_IDENTITY = (
+    "gpus",
+    "cwd",
+    "env",
+    "user",
+    "group",
+    "groups",
+    "capabilities",
+    "privileged",
+    "cgroups",
+)
 
 
 class Shim:
@@ -44,6 +62,7 @@ class Shim:
         self._outgoing = bytearray()
         self._listener: socket.socket | None = None
         self._stopping = False
+        self._relay = 0
         self._killer = supervisor.END_ALL if network.kind == "plain" else signal.SIGKILL
         self._base = os.path.join(state_dir, "root")
         os.makedirs(self._base, exist_ok=True)
@@ -359,6 +378,17 @@ class Shim:
     def op_socket(self, pod: str) -> dict[str, Any]:
         """A TCP socket inside the pod's network, for probes and port forwarding."""
         return {"descriptors": [self._network.open_socket(self._pods[pod].sandbox)]}
+
+    def op_forward(self, forwards: list[Any]) -> None:
+        """Replace the connections that the relay forwards; see ``relay.Forward``."""
+        if not self._relay:
+            if not forwards:
+                return
+            pid, self._relay = relay.spawn(self._network.kind != "plain")
+            self._helpers[pid] = {"session": "relay"}
+        data = json.dumps(forwards, separators=(",", ":")).encode() + b"\n"
+        while data:
+            data = data[os.write(self._relay, data) :]
 
     def op_shutdown(self) -> None:
         self._stop()

@@ -36,6 +36,7 @@ class Run:
     ready: bool = False
     retry_at: float = 0.0
     delay: float = 0.0
+    cgroups: list[str] = field(default_factory=list)
 
     @property
     def name(self) -> str:

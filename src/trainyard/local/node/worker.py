@@ -19,7 +19,7 @@ from typing import Any
 from trainyard.api import names
 from trainyard.api.errors import TrainyardError
 from trainyard.kube.errors import NotFound
-from trainyard.local.node import launching, logs, status
+from trainyard.local.node import cgroups, gpus, launching, logs, status
 from trainyard.local.node.client import ShimClient, ShimError
 from trainyard.local.node.environment import host_name
 from trainyard.local.node.events import EventWriter
@@ -46,6 +46,7 @@ class Node:
     settings: NodeSettings
     hosts: HostsFiles
     events: EventWriter
+    gpus: gpus.Pool
 
     def folder(self, pod: dict[str, Any]) -> str:
         """Where a pod's logs and own volumes are kept."""
@@ -135,7 +136,9 @@ class PodWorker:
         if event["error"]:
             self._event("Warning", "Failed", f"container {run.name}: {event['error']}")
             return "ContainerCannotRun", event["error"]
-        reason = "OOMKilled" if event.get("oom") else ""
+        reason = ""
+        if run.code and cgroups.was_out_of_memory(run.cgroups):
+            reason = "OOMKilled"
         path = os.path.join(self._folder, run.name, "termination-log")
         with contextlib.suppress(OSError), open(path, errors="replace") as file:
             if text := file.read(4096):
@@ -349,8 +352,12 @@ class PodWorker:
             pod_folder=self._folder,
             hosts=(hosts, node.hosts.resolver_path(metadata["namespace"])),
             isolation=node.shim.isolation,
+            devices=node.gpus.take(self.uid, run.name, gpus.requested(run.spec)),
             warn=self._warn,
         )
+        cgroups.remove(run.cgroups)
+        group = f"{self.uid}-{run.name}-{run.attempt}"
+        run.cgroups = request["cgroups"] = cgroups.create(group, cgroups.Limits.of(run.spec))
         run.phase, run.reason, run.message = "starting", "", ""
         log = self.log_path(run.name, run.attempt)
         try:
@@ -415,11 +422,13 @@ class PodWorker:
     async def _release(self) -> None:
         """Give back what a pod holds while it runs; its logs stay."""
         self._node.hosts.remove_pod(self.uid)
+        self._node.gpus.give_back(self.uid)
         with contextlib.suppress(ShimError):
             await self._node.shim.request("remove", pod=self.uid)
         if self._volumes is not None:
             self._volumes.remove()
         for run in self.runs:
+            cgroups.remove(run.cgroups)
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._folder, run.name, "termination-log"))
 
@@ -501,6 +510,7 @@ class PodWorker:
                 continue
             run.attempt = found["attempt"]
             run.phase = "starting"
+            self._node.gpus.restore(self.uid, run.name, found["gpus"])
             self.container_event(found)
         if self._known is not None:
             self._address = self._known["address"]
