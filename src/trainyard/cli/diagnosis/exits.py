@@ -1,0 +1,117 @@
+"""What the end of a process says about its cause: exit codes, signals and last words."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass
+
+NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
+RESTART_CODES = (130, 137, 138, 143)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What probably happened, and what to do about it."""
+
+    what: str
+    advice: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """A pattern in the last lines of a log, and what it means."""
+
+    pattern: re.Pattern[str]
+    what: str
+    advice: str
+
+
+_SAID = (
+    _Words(
+        re.compile(r"CUDA out of memory|CUDA error: out of memory", re.IGNORECASE),
+        "the GPU's memory did not suffice",
+        "use a smaller batch or model, or more GPUs",
+    ),
+    _Words(
+        re.compile(r"can't open file ['\"]?([^'\":]+)"),
+        "the script {0} does not exist where the replica runs",
+        "check the path, `workingDir` (by default the manifest's folder) and the volume mounts",
+    ),
+    _Words(
+        re.compile(r"No module named ['\"]?([\w.]+)"),
+        "the Python package {0} is not there",
+        "install it in the environment that stands for the image "
+        "(--image PATTERN=ENV), or use another image",
+    ),
+    _Words(
+        re.compile(r"Address already in use|EADDRINUSE", re.IGNORECASE),
+        "a port was in use already",
+        "let another port be used, or keep the jobs apart by namespaces (see `trainyard status`)",
+    ),
+    _Words(
+        re.compile(r"No space left on device", re.IGNORECASE),
+        "a volume or the disk is full",
+        "make room, or raise the volume's sizeLimit",
+    ),
+    _Words(
+        re.compile(r"NCCL (?:error|WARN)|ncclSystemError|ncclInternalError"),
+        "NCCL could not connect the replicas or their GPUs",
+        "set NCCL_DEBUG=INFO and look at the logs of all replicas",
+    ),
+    _Words(
+        re.compile(r"command not found: (\S+)|(\S+): (?:command )?not found"),
+        "the command {0} does not exist where the replica runs",
+        "check its spelling and PATH, and which environment stands for the image "
+        "(--image PATTERN=ENV)",
+    ),
+    _Words(
+        re.compile(r"No such file or directory: ['\"]?([^'\"]+)|([^\s:]+): No such file or dir"),
+        "the file {0} does not exist where the replica runs",
+        "check the path, `workingDir` (by default the manifest's folder) and the volume mounts",
+    ),
+)
+
+
+def read(code: int | None, reason: str = "", message: str = "") -> Reading:
+    """The meaning of an exit code, the container's reason and its last lines."""
+    if reason == "OOMKilled":
+        return Reading(
+            "it used more memory than it may",
+            ("raise resources.limits.memory of the container, or use less memory",),
+        )
+    if reason == "Evicted":
+        return Reading("its node was short of memory or disk", ("request what it needs",))
+    for words in _SAID:
+        if found := words.pattern.search(message):
+            subject = next((group for group in found.groups() if group), "")
+            return Reading(words.what.format(subject), (words.advice,))
+    if code == NOT_FOUND:
+        return Reading(
+            "its command was not found",
+            ("check the command's spelling, and that the image (or --image PATTERN=ENV) has it",),
+        )
+    if code == NOT_EXECUTABLE:
+        return Reading("its command is no program", ("make the file executable (chmod +x)",))
+    if code is not None and code > SIGNAL_BASE:
+        return _of_signal(code - SIGNAL_BASE)
+    return Reading("its program ended with an error")
+
+
+def _of_signal(number: int) -> Reading:
+    try:
+        name = signal.Signals(number).name
+    except ValueError:
+        return Reading("its program ended with an error")
+    if number == signal.SIGKILL:
+        return Reading(
+            "it was killed (SIGKILL), by the kernel for want of memory or by somebody",
+            ("look for `Out of memory` in the kernel's log (dmesg)",),
+        )
+    if number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT):
+        hint = "native code crashed; set PYTHONFAULTHANDLER=1 to see where"
+        advice = [hint]
+        if number == signal.SIGBUS:
+            advice.insert(0, "/dev/shm may be full: mount an emptyDir with medium Memory there")
+        return Reading(f"it crashed ({name})", tuple(advice))
+    return Reading(f"it was ended by {name}")
