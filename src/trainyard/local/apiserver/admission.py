@@ -88,31 +88,48 @@ def _admit(
     served: Served, obj: Object, old: Object | None, validation: FieldValidation
 ) -> tuple[Object, list[str]]:
     causes = _metadata_problems(obj)
-    verdict = _judge(served, obj, old)
-    unknown = [problem for problem in verdict.errors if problem.message == _UNKNOWN]
+    if served.custom:
+        verdict, unknown = _judge_custom(served, obj, old)
+    else:
+        verdict, unknown = _judge_core(served, obj)
     notes = validation.settle([_quoted(problem) for problem in unknown])
-    if unknown:
-        for problem in unknown:
-            _prune(obj, problem.path)
-        verdict = _judge(served, obj, old)
     _refuse(served, obj, [*causes, *(_cause(problem) for problem in verdict.errors)])
     return verdict.obj, [*notes, *verdict.warnings]
 
 
-def _judge(served: Served, obj: Object, old: Object | None) -> _Verdict:
-    from trainyard.api import admission, pod_schema, schema
+def _judge_custom(
+    served: Served, obj: Object, old: Object | None
+) -> tuple[_Verdict, Sequence[Problem]]:
+    """Prune by the definition's schema, then apply the rules of the kind.
 
-    if served.custom:
-        admitted = admission.admit(obj, old)
-        warnings = [problem.detail for problem in admitted.warnings]
-        return _Verdict(admitted.obj, warnings, admitted.errors)
+    The rules also see into pod templates, where nothing is pruned: what is unknown there is
+    refused, because a command that was silently left out would run something else.
+    """
+    from trainyard.api import admission, structural
+
+    obj.setdefault("kind", served.kind)
+    obj.setdefault("apiVersion", served.api_version)
+    pruned = structural.prune(obj)
+    admitted = admission.admit(pruned.obj, old)
+    warnings = [problem.detail for problem in admitted.warnings]
+    return _Verdict(admitted.obj, warnings, admitted.errors), pruned.unknown
+
+
+def _judge_core(served: Served, obj: Object) -> tuple[_Verdict, Sequence[Problem]]:
+    """Check against the official schema; unknown fields are dropped."""
+    from trainyard.api import pod_schema, schema
+
+    problems: Sequence[Problem] = ()
     if served.resource == "pods":
         known = pod_schema.definitions("pod_template")
         problems = schema.check(obj.get("spec"), known["PodSpec"], ("spec",), known)
-        return _Verdict(obj, [], problems)
-    if not served.group and served.kind in pod_schema.CORE_KINDS:
-        return _Verdict(obj, [], pod_schema.check_core({"kind": served.kind, **obj}))
-    return _Verdict(obj, [], ())
+    elif not served.group and served.kind in pod_schema.CORE_KINDS:
+        problems = pod_schema.check_core({"kind": served.kind, **obj})
+    unknown = [problem for problem in problems if problem.message == _UNKNOWN]
+    for problem in unknown:
+        _prune(obj, problem.path)
+    errors = [problem for problem in problems if problem.message != _UNKNOWN]
+    return _Verdict(obj, [], errors), unknown
 
 
 def _same_content(obj: Object, old: Object) -> bool:
