@@ -70,15 +70,18 @@ class Admission:
         return not self.errors
 
 
-def admit(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Admission:
+def admit(
+    obj: dict[str, Any], old: dict[str, Any] | None = None, *, open_templates: bool = False
+) -> Admission:
     """The verdict on creating ``obj``, or on replacing ``old`` by it; neither is changed.
 
-    Objects of kinds that are not ours are admitted as they are.
+    Objects of kinds that are not ours are admitted as they are. ``open_templates`` leaves fields
+    unknown to the bundled pod schema to the cluster, which may be newer.
     """
     kind = KINDS.get(obj.get("kind", "")) if isinstance(obj.get("kind"), str) else None
     if kind is None:
         return Admission(obj, (), (), None)
-    checked = check(obj, old)
+    checked = check(obj, old, open_templates=open_templates)
     result, problems = checked.obj, list(checked.problems)
     if kind.elastic:
         result = _fill_elastic(result, old, checked.model)
@@ -92,8 +95,11 @@ def admit(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Admission:
     return Admission(result, warnings, errors, model)
 
 
-def check(obj: Any, old: dict[str, Any] | None = None) -> Checked:
-    """Today's spelling, model and problems of one object; paths are those that the user wrote."""
+def check(obj: Any, old: dict[str, Any] | None = None, *, open_templates: bool = False) -> Checked:
+    """Today's spelling, model and problems of one object; paths are those that the user wrote.
+
+    See ``admit`` for ``old`` and ``open_templates``.
+    """
     if not isinstance(obj, dict):
         return Checked({}, None, (error((), f"must be a mapping, not {describe(obj)}"),))
     if problem := _kind_problem(obj):
@@ -101,7 +107,7 @@ def check(obj: Any, old: dict[str, Any] | None = None) -> Checked:
     if obj["kind"] not in KINDS:
         return Checked(obj, None, tuple(pod_schema.check_core(obj)))
     normalised = legacy.normalise(obj, old)
-    model, found = validate(normalised.obj, KINDS[obj["kind"]].model)
+    model, found = validate(normalised.obj, KINDS[obj["kind"]].model, open_templates=open_templates)
     if model is not None:
         known = {problem.path for problem in found}
         found += [p for p in rules_for(obj["kind"])(model) if not _covered(p.path, known)]

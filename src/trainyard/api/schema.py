@@ -21,6 +21,8 @@ from trainyard.api.problems import Path, Problem, error, suggest
 Schema = Mapping[str, Any]
 
 INT64 = 2**63
+UNKNOWN_FIELD = "unknown field"
+"""The message about a field that does not exist."""
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -136,7 +138,7 @@ def _object(
 
 def unknown_field(path: Path, known: Sequence[str]) -> Problem:
     """The problem of a field that does not exist; ``path`` ends with it."""
-    return error(path, "unknown field", suggest(str(path[-1]), known))
+    return error(path, UNKNOWN_FIELD, suggest(str(path[-1]), known))
 
 
 def _array(

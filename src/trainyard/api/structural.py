@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.api import crds
 from trainyard.api import schema as walker
-from trainyard.api.problems import Path, Problem, error, suggest
+from trainyard.api.problems import Path, Problem, error
 
 if TYPE_CHECKING:
     import cel
@@ -85,7 +85,7 @@ def _pruned_object(
         elif is_open:
             kept[key] = child
         else:
-            out.append(error(here, "unknown field", suggest(key, tuple(properties))))
+            out.append(walker.unknown_field(here, tuple(properties)))
     return kept
 
 

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ValidationError
 from trainyard.api import pod_schema
 from trainyard.api.model import Model
 from trainyard.api.problems import Path, Problem, error, suggest
-from trainyard.api.schema import describe, wrong_type
+from trainyard.api.schema import UNKNOWN_FIELD, describe, wrong_type
 
 _TYPE_ERRORS = {
     "int_type": "integer",
@@ -28,18 +28,21 @@ _OPEN = frozenset(("metadata", "status", "template", "resources", "nodeSelector"
 """Fields whose nulls mean what they mean to Kubernetes, or that are not checked here."""
 
 
-def validate(obj: dict[str, Any], model: type[Model]) -> tuple[Model | None, list[Problem]]:
+def validate(
+    obj: dict[str, Any], model: type[Model], *, open_templates: bool = False
+) -> tuple[Model | None, list[Problem]]:
     """The model of ``obj`` and every structural problem.
 
     A model is returned beside problems when it could be had by leaving the faulty places out, so
-    that further rules can be checked in the same pass.
+    that further rules can be checked in the same pass. With ``open_templates`` fields that the
+    bundled pod schema does not know pass: the cluster may be newer, and decides on them.
     """
     problems = [
         *_nulls(obj, ()),
         *(pod_schema.check_metadata(obj["metadata"], ("metadata",)) if "metadata" in obj else ()),
     ]
     for path in _templates(obj.get("spec"), ("spec",)):
-        problems += pod_schema.check_template(_at(obj, path), path)
+        problems += _template_problems(obj, path, open_templates)
     found, broken = _own(obj, model)
     known = {problem.path for problem in problems}
     problems += [problem for problem in broken if problem.path not in known]
@@ -50,7 +53,7 @@ def validate(obj: dict[str, Any], model: type[Model]) -> tuple[Model | None, lis
         return None, problems
     for path in _templates(trimmed.get("spec"), ("spec",)):
         # What is left of a template may lack what the rules rely on.
-        if pod_schema.check_template(_at(trimmed, path), path):
+        if _template_problems(trimmed, path, open_templates):
             trimmed = _removed(trimmed, path)
     return _own(trimmed, model)[0], problems
 
@@ -64,6 +67,11 @@ def _own(obj: Mapping[str, Any], model: type[Model]) -> tuple[Model | None, list
             problem = _problem(item, obj, model)
             problems.setdefault(problem.path, problem)
         return None, list(problems.values())
+
+
+def _template_problems(obj: Any, path: Path, is_open: bool) -> list[Problem]:
+    found = pod_schema.check_template(_at(obj, path), path)
+    return [p for p in found if p.message != UNKNOWN_FIELD] if is_open else found
 
 
 def _at(obj: Any, path: Path) -> Any:
@@ -103,7 +111,7 @@ def _problem(item: Mapping[str, Any], obj: Mapping[str, Any], model: type[Model]
     path, value = _existing(item["loc"], obj)
     kind, context = item["type"], item.get("ctx", {})
     if kind == "extra_forbidden":
-        return error(path, "unknown field", suggest(str(path[-1]), _fields(model, path[:-1])))
+        return error(path, UNKNOWN_FIELD, suggest(str(path[-1]), _fields(model, path[:-1])))
     if kind == "missing":
         return error((*path, item["loc"][-1]), "is required")
     if kind == "literal_error":
