@@ -43,7 +43,7 @@ async def _explain(target: Target, *, name: str, output: str | None) -> None:
     if output == "json":
         told = {"job": situation.title, "phase": situation.phase}
         listed = [asdict(cause) for cause in found]
-        told_warnings = diagnosis.warnings(situation)
+        told_warnings = diagnosis.warnings(situation, found)
         click.echo(json.dumps({**told, "causes": listed, "warnings": told_warnings}, indent=2))
         return
     click.echo(render(situation, found))
@@ -56,7 +56,7 @@ def render(situation: Situation, found: Sequence[Cause]) -> str:
         lines += _details(found[0])
     for cause in found[1:]:
         lines += ["", f"Also: {cause.what}", *_details(cause)]
-    if said := diagnosis.warnings(situation):
+    if said := diagnosis.warnings(situation, found):
         lines += ["", "Warnings:", *(f"  - {text}" for text in said[-_MOST_WARNINGS:])]
     return "\n".join(lines)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from trainyard.cli.format import age, document, duration, indent, span, table
+from trainyard.cli.format import age, document, duration, indent, parse_time, span, table
 from trainyard.cli.jobs import (
     JOB_HELP,
     Found,
@@ -186,12 +186,19 @@ def _attempts(job: Found, now: datetime) -> str:
             span(attempt.get("startTime"), attempt.get("endTime") or over, now),
             replica_of(attempt.get("replica") or "", job),
             attempt.get("exitCode"),
-            attempt.get("reason") or ("" if attempt.get("endTime") or over else "(under way)"),
+            attempt.get("reason") or _state(attempt, over, now),
         )
         for attempt in job.status.get("attempts") or ()
     ]
     headers = ("NUMBER", "START", "DURATION", "ENDED BY", "EXIT", "REASON")
     return table(headers, rows) if rows else ""
+
+
+def _state(attempt: Object, over: str | None, now: datetime) -> str:
+    if attempt.get("endTime") or over:
+        return ""
+    start = parse_time(attempt.get("startTime"))
+    return "(not yet)" if start is not None and start > now else "(under way)"
 
 
 def event_table(job: Found, events: Sequence[Object], now: datetime) -> str:

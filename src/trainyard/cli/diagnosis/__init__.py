@@ -27,10 +27,14 @@ _RULES: tuple[_Rule, ...] = (
     waiting.in_debug,
     pods.awaited,
     waiting.degraded,
+    pods.starting,
 )
 """Gravest first: what a later rule finds may follow from what an earlier one found."""
 _CONCLUSIVE = frozenset({waiting.being_deleted, ended.succeeded, ended.failed, waiting.paused})
 """Rules that leave nothing to add once they apply."""
+
+_FALLBACKS = frozenset({waiting.resuming, pods.starting})
+"""Rules that say no more than the phase; for want of something better."""
 
 _TOLD = frozenset({"FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff"})
 """Reasons of warnings that the causes tell in other words."""
@@ -40,9 +44,11 @@ def causes(situation: Situation) -> list[Cause]:
     """Every cause that applies, the gravest first; none for a job that simply runs."""
     found: list[Cause] = []
     for rule in _RULES:
-        causes = list(rule(situation))
-        found += [cause for cause in causes if cause.what not in {c.what for c in found}]
-        if causes and rule in _CONCLUSIVE:
+        if rule in _FALLBACKS and found:
+            continue
+        more = list(rule(situation))
+        found += more
+        if more and rule in _CONCLUSIVE:
             break
     return found
 
@@ -59,11 +65,14 @@ def headline(situation: Situation, found: list[Cause]) -> str:
     return f"{situation.title} is {state}, and nothing is wrong with it that can be seen.{running}"
 
 
-def warnings(situation: Situation) -> list[str]:
+def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
     """What else the cluster warned of, each once, newest last."""
+    told = "\n".join("\n".join((cause.what, *cause.evidence)) for cause in found)
     texts = [
-        f"{event.get('reason')}: {(event.get('message') or '').strip()}"
+        f"{event.get('reason')}: {message}"
         for event in situation.events
-        if event.get("type") == "Warning" and event.get("reason") not in _TOLD
+        if event.get("type") == "Warning"
+        and event.get("reason") not in _TOLD
+        and (message := (event.get("message") or "").strip()) not in told
     ]
     return list(dict.fromkeys(texts))

@@ -70,27 +70,25 @@ def _overdue(situation: Situation, condition: Object) -> Cause:
 
 def _by_a_replica(situation: Situation, condition: Object) -> Cause:
     failure = situation.last_failure
-    said = str(situation.condition("ReplicaFailure").get("message") or "")
+    words = situation.last_words
     code = failure.get("exitCode")
-    reading = exits.read(code, str(failure.get("reason") or ""), said)
+    reading = exits.read(code, str(failure.get("reason") or ""), words)
     if not failure:
         return Cause(
             "a replica failed for good",
-            (*lines_of(condition.get("message")), *lines_of(said)),
+            (*lines_of(condition.get("message")), *_quoted(words)),
             _look(situation),
         )
     replica = situation.replica(str(failure["replica"]))
     ending = f"exit code {code}" if code is not None else str(failure.get("reason") or "no exit")
     return Cause(
         f"{replica} failed ({ending}): {reading.what}",
-        (*lines_of(condition.get("message")), *_last_words(said), *_budget(situation, condition)),
+        (*lines_of(condition.get("message")), *_quoted(words), *_budget(situation, condition)),
         (*reading.advice, *_policy(situation, condition, code), *_look(situation, replica)),
     )
 
 
-def _last_words(said: str) -> tuple[str, ...]:
-    """The last lines of the replica's log that its condition carries."""
-    _, _, words = said.partition(": ")
+def _quoted(words: str) -> tuple[str, ...]:
     return tuple(f"| {line}" for line in lines_of(words))
 
 

@@ -15,6 +15,7 @@ _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNever
 _NORMAL_WAITS = ("", "ContainerCreating", "PodInitializing")
 _VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "VolumeWarning")
 _PREFIX = re.compile(r"\Acannot schedule \S+: ")
+_MISSING = ("Creating", "Pending")
 _SSH_KINDS = ("DeepSpeedJob", "ColossalAIJob")
 
 
@@ -66,10 +67,8 @@ def _placement(situation: Situation, text: str) -> tuple[str, tuple[str, ...]]:
         )
     if found := re.search(r"start the cluster with (--resource \S+(?: --resource \S+)*)", text):
         return text.partition(";")[0], (
-            (
-                f"`trainyard down`, then `trainyard up {found[1]}` pretends the devices; or ask for "
-                "fewer"
-            ),
+            f"`trainyard down`, then `trainyard up {found[1]}` pretends the devices",
+            "ask for fewer",
         )
     if "waiting for other pods to end" in text:
         return text.partition(";")[0], (
@@ -176,10 +175,7 @@ def lost(situation: Situation) -> Iterator[Cause]:
                 f"{situation.replica(pod)} is lost with its node {node}",
                 (str(text),),
                 (
-                    (
-                        "after a grace of some minutes the pod is deleted by force and replaced, at "
-                        "no cost of restarts"
-                    ),
+                    "after some minutes the pod is deleted by force and replaced, at no cost",
                     f"`kubectl describe node {node}` tells more",
                 ),
             )
@@ -221,17 +217,10 @@ def awaited(situation: Situation) -> Iterator[Cause]:
     """Some replicas run and wait for others, which are not there yet."""
     if situation.is_over or situation.is_on("debug"):
         return
-    states = [
-        (situation.replica(replica["name"]), str(replica.get("phase") or "Creating"))
-        for task in situation.status.get("tasks") or ()
-        for replica in task.get("replicas") or ()
-    ]
+    states = _replica_phases(situation)
     running = [name for name, phase in states if phase == "Running"]
-    missing = [f"{name} ({phase})" for name, phase in states if phase in ("Creating", "Pending")]
-    if not missing:
-        return
-    if not running:
-        yield Cause(f"its replicas are being started: {listed(missing)}")
+    missing = [f"{name} ({phase})" for name, phase in states if phase in _MISSING]
+    if not running or not missing:
         return
     purpose = "their peers at the rendezvous"
     if situation.kind in _SSH_KINDS:
@@ -241,6 +230,23 @@ def awaited(situation: Situation) -> Iterator[Cause]:
         (f"not running yet: {listed(missing)}",),
         ("what holds up the others is told above, if it can be seen",),
     )
+
+
+def starting(situation: Situation) -> Iterator[Cause]:
+    """Nothing is wrong: replicas just take their time."""
+    if situation.is_over:
+        return
+    missing = [f"{name} ({phase})" for name, phase in _replica_phases(situation)]
+    if missing and situation.phase == "Pending":
+        yield Cause(f"its replicas are being started: {listed(missing)}")
+
+
+def _replica_phases(situation: Situation) -> list[tuple[str, str]]:
+    return [
+        (situation.replica(replica["name"]), str(replica.get("phase") or "Creating"))
+        for task in situation.status.get("tasks") or ()
+        for replica in task.get("replicas") or ()
+    ]
 
 
 def _statuses(pod: Object) -> list[Object]:

@@ -122,6 +122,11 @@ class Situation:
                 yield event
 
     @property
+    def last_words(self) -> str:
+        """The last lines of the log of the replica that failed last, as its condition has them."""
+        return str(self.condition("ReplicaFailure").get("message") or "").partition(": ")[2]
+
+    @property
     def attempts(self) -> Sequence[Object]:
         """The history, oldest first."""
         return self.status.get("attempts") or ()

@@ -111,8 +111,7 @@ def restarting(situation: Situation) -> Iterator[Cause]:
     if situation.is_over or not failure or _all_run(situation):
         return
     code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
-    said = str(situation.condition("ReplicaFailure").get("message") or "")
-    reading = exits.read(code, reason, said)
+    reading = exits.read(code, reason, situation.last_words)
     replica = situation.replica(str(failure["replica"]))
     ending = f"exit code {code}" if code is not None else reason or "taken away"
     evidence = [
@@ -120,7 +119,7 @@ def restarting(situation: Situation) -> Iterator[Cause]:
             f"attempt {failure.get('number', '?')} was ended by {replica} ({ending}) "
             f"{duration(situation.ago(failure['endTime']))} ago: {reading.what}"
         ),
-        *(f"| {line}" for line in lines_of(said.partition(": ")[2])),
+        *(f"| {line}" for line in lines_of(situation.last_words)),
         *_spent(situation),
     ]
     wait = _until_next(situation)
