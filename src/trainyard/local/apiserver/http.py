@@ -8,14 +8,18 @@ takes it over by answering with an `Upgrade`.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import parse_qsl, unquote
 
 import httptools
+
+_log = logging.getLogger(__name__)
 
 MAX_BODY_BYTES = 3 << 20
 """As kube-apiserver: no object may be larger."""
@@ -59,7 +63,7 @@ class Response:
 class Stream:
     """An answer without a known end; an empty chunk is not sent."""
 
-    chunks: AsyncIterator[bytes]
+    chunks: AsyncGenerator[bytes]
     content_type: str = "application/json"
     headers: list[tuple[str, str]] = field(default_factory=list)
 
@@ -203,6 +207,10 @@ class Connection(asyncio.Protocol):
                     self.close()
         except (ConnectionError, TimeoutError):
             self.abort()
+        except Exception:
+            # The head of the answer has been sent: all that can be said is that it broke off.
+            _log.exception("an answer broke off")
+            self.abort()
         finally:
             self._task = None
 
@@ -221,10 +229,11 @@ class Connection(asyncio.Protocol):
         head += b"\r\n" if keep_alive else b"Connection: close\r\n\r\n"
         assert self._transport is not None
         self._transport.write(head)
-        async for chunk in stream.chunks:
-            if chunk:
-                self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
-                await self.drain()
+        async with aclosing(stream.chunks) as chunks:
+            async for chunk in chunks:
+                if chunk:
+                    self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                    await self.drain()
         self._transport.write(b"0\r\n\r\n")
 
     async def _hand_over(self, upgrade: Upgrade) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -14,6 +15,8 @@ from trainyard.local.failures import bad_request
 from trainyard.local.journal import Object
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
+
+_REFUSAL_SECONDS = 0.2
 
 
 def container_names(pod: Object) -> list[str]:
@@ -65,13 +68,13 @@ class PodAccess:
             timestamps=request.flag("timestamps"),
             limit_bytes=_count(request, "limitBytes"),
         )
-        try:
-            first = await anext(aiter(chunks))
-        except StopAsyncIteration:
-            return Response(200, b"", "text/plain")
-        except TrainyardError as error:
+        first = asyncio.ensure_future(_first(chunks))
+        # Refusals come before the first byte; a log that is silent so far must not hold up
+        # the head of the answer.
+        await asyncio.wait({first}, timeout=_REFUSAL_SECONDS)
+        if first.done() and isinstance(error := first.exception(), TrainyardError):
             raise bad_request(str(error)) from error
-        return Stream(_rest(first, chunks), "text/plain")
+        return Stream(_joined(first, chunks), "text/plain")
 
     def _check_started(self, pod: Object, container: str, request: Request) -> None:
         status = pod.get("status") or {}
@@ -125,10 +128,19 @@ class PodAccess:
         return formats.json_response(201, status)
 
 
-async def _rest(first: bytes, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for chunk in chunks:
-        yield chunk
+async def _first(chunks: AsyncIterator[bytes]) -> bytes:
+    return await anext(chunks, b"")
+
+
+async def _joined(
+    first: asyncio.Future[bytes], chunks: AsyncIterator[bytes]
+) -> AsyncGenerator[bytes]:
+    try:
+        yield await first
+        async for chunk in chunks:
+            yield chunk
+    finally:
+        first.cancel()
 
 
 def _count(request: Request, name: str) -> int | None:

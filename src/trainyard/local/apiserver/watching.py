@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,7 @@ def _timeout_seconds(request: Request) -> float:
 
 async def _stream(
     watch: Watch, request: Request, encoder: _Encoder, seconds: float
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     loop = asyncio.get_running_loop()
     end = loop.time() + seconds
     bookmarks = request.flag("allowWatchBookmarks")

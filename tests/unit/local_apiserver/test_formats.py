@@ -1,0 +1,196 @@
+"""Tables, protobuf bodies, managed fields: how objects look on the wire."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainyard.kube.errors import ApiError
+from trainyard.local.apiserver import fieldpaths, tables
+from trainyard.local.apiserver.protobuf import decode
+from trainyard.local.apiserver.spdy import DICTIONARY
+from trainyard.local.resources import SERVED
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-5, "<invalid>"),
+        (0, "0s"),
+        (119, "119s"),
+        (120, "2m"),
+        (125, "2m5s"),
+        (600, "10m"),
+        (10_799, "179m"),
+        (10_800, "3h"),
+        (11_000, "3h3m"),
+        (86_400, "24h"),
+        (180_000, "2d2h"),
+        (8 * 86_400, "8d"),
+        (800 * 86_400, "2y70d"),
+        (3000 * 86_400, "8y"),
+    ],
+)
+def test_ages_are_written_as_kubectl_writes_them(seconds: int, text: str) -> None:
+    assert tables.duration(seconds) == text
+
+
+def container(state: dict[str, Any], **extra: Any) -> dict[str, Any]:
+    return {"name": "c", "state": state, **extra}
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        ({"phase": "Pending"}, "Pending"),
+        (
+            {
+                "phase": "Pending",
+                "containerStatuses": [container({"waiting": {"reason": "ContainerCreating"}})],
+            },
+            "ContainerCreating",
+        ),
+        (
+            {"phase": "Running", "containerStatuses": [container({"running": {}}, ready=True)]},
+            "Running",
+        ),
+        (
+            {
+                "phase": "Succeeded",
+                "containerStatuses": [container({"terminated": {"reason": "Completed"}})],
+            },
+            "Completed",
+        ),
+        (
+            {
+                "phase": "Failed",
+                "containerStatuses": [container({"terminated": {"exitCode": 137, "signal": 9}})],
+            },
+            "Signal:9",
+        ),
+        (
+            {
+                "phase": "Failed",
+                "containerStatuses": [container({"terminated": {"reason": "OOMKilled"}})],
+            },
+            "OOMKilled",
+        ),
+        ({"phase": "Failed", "reason": "Evicted"}, "Evicted"),
+        (
+            {"phase": "Pending", "initContainerStatuses": [container({"running": {}})]},
+            "Init:0/1",
+        ),
+        (
+            {
+                "phase": "Failed",
+                "initContainerStatuses": [
+                    container({"terminated": {"exitCode": 1, "reason": "Error"}})
+                ],
+            },
+            "Init:Error",
+        ),
+    ],
+)
+def test_the_word_for_a_pod_is_the_most_telling_one(status: dict[str, Any], word: str) -> None:
+    pod = {"metadata": {"name": "p"}, "spec": {"containers": [{}]}, "status": status}
+    row = tables.render(SERVED["pods"], [pod], {})["rows"][0]
+    assert row["cells"][2] == word
+    leaving = {**pod, "metadata": {"name": "p", "deletionTimestamp": "x"}}
+    assert tables.render(SERVED["pods"], [leaving], {})["rows"][0]["cells"][2] == "Terminating"
+
+
+@pytest.mark.parametrize("resource", sorted(SERVED))
+def test_every_kind_prints_an_object_that_has_only_a_name(resource: str) -> None:
+    served = SERVED[resource]
+    obj = {"metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
+    table = tables.render(served, [obj], {})
+    assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"])
+    assert "n" in table["rows"][0]["cells"]
+
+
+def field(number: int, data: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(data)]) + data
+
+
+def body(api_version: str, kind: str, message: bytes) -> bytes:
+    envelope = field(1, field(1, api_version.encode()) + field(2, kind.encode()))
+    return b"k8s\0" + envelope + field(2, message)
+
+
+def test_protobuf_of_a_config_map() -> None:
+    metadata = field(1, b"settings") + field(3, b"") + field(11, field(1, b"a") + field(2, b"b"))
+    message = field(1, metadata) + field(2, field(1, b"k") + field(2, b"v"))
+    assert decode(body("v1", "ConfigMap", message)) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "settings", "labels": {"a": "b"}},
+        "data": {"k": "v"},
+    }
+
+
+def test_protobuf_keeps_a_grace_period_of_zero() -> None:
+    assert decode(body("v1", "DeleteOptions", b"\x08\x00"))["gracePeriodSeconds"] == 0
+
+
+def test_protobuf_of_another_kind_is_refused_as_a_format() -> None:
+    with pytest.raises(ApiError, match="protobuf of a Pod") as refused:
+        decode(body("v1", "Pod", b""))
+    assert refused.value.code == 415
+
+
+@given(st.binary(max_size=60))
+def test_any_bytes_are_an_object_or_a_refusal(data: bytes) -> None:
+    try:
+        decode(body("v1", "Secret", data[:50]))
+        decode(b"k8s\0" + data)
+    except ApiError:
+        return
+
+
+def test_the_dictionary_of_spdy_is_the_published_one() -> None:
+    import zlib
+
+    assert zlib.adler32(DICTIONARY) == 0xE3C6A7C2
+    assert DICTIONARY.startswith(struct.pack(">I", 7) + b"options")
+
+
+POD = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "p", "labels": {"a": "b"}, "finalizers": ["x/y"]},
+    "spec": {
+        "containers": [{"name": "c", "image": "i", "args": ["1"]}],
+        "tolerations": [{"key": "k"}],
+    },
+}
+
+
+def test_the_fields_of_a_pod() -> None:
+    paths = fieldpaths.field_paths(POD, custom=False)
+    item = ("f:spec", "f:containers", 'k:{"name":"c"}')
+    assert paths == {
+        ("f:metadata", "f:labels", "f:a"),
+        ("f:metadata", "f:finalizers", 'v:"x/y"'),
+        item,
+        (*item, "f:name"),
+        (*item, "f:image"),
+        (*item, "f:args"),
+        ("f:spec", "f:tolerations"),
+    }
+    assert fieldpaths.decode(fieldpaths.encode(paths)) == paths
+    assert fieldpaths.lookup(POD, (*item, "f:image")) == "i"
+
+
+def test_lists_of_custom_kinds_are_owned_as_a_whole() -> None:
+    paths = fieldpaths.field_paths({"spec": POD["spec"]}, custom=True)
+    assert paths == {("f:spec", "f:containers"), ("f:spec", "f:tolerations")}
+
+
+def test_removing_an_item_removes_the_list_that_is_empty_without_it() -> None:
+    obj = {"spec": {"containers": [{"name": "c"}]}, "data": {"a": 1}}
+    fieldpaths.remove(obj, ("f:spec", "f:containers", 'k:{"name":"c"}'))
+    assert obj == {"data": {"a": 1}}

@@ -1,0 +1,80 @@
+"""Label and field selectors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainyard.kube.errors import Invalid
+from trainyard.local.apiserver.selectors import field_predicate, label_predicate, selected_name
+
+
+def obj(**labels: str) -> dict[str, Any]:
+    return {"metadata": {"name": "n", "labels": labels}}
+
+
+@pytest.mark.parametrize(
+    ("selector", "labels", "selected"),
+    [
+        ("a=b", {"a": "b"}, True),
+        ("a==b", {"a": "c"}, False),
+        ("a!=b", {}, True),
+        ("a", {"a": ""}, True),
+        ("!a", {"a": ""}, False),
+        ("a in (b,c)", {"a": "c"}, True),
+        ("a in (b,c)", {}, False),
+        ("a notin (b, c)", {"a": "c"}, False),
+        ("a notin (b,c)", {}, True),
+        ("a=b,c in (d,e),!f", {"a": "b", "c": "e"}, True),
+        ("a=b,c in (d,e),!f", {"a": "b", "c": "e", "f": ""}, False),
+        ("example.com/a=", {"example.com/a": ""}, True),
+        ("n>3", {"n": "4"}, True),
+        ("n<3", {"n": "many"}, False),
+    ],
+)
+def test_labels(selector: str, labels: dict[str, str], selected: bool) -> None:
+    predicate = label_predicate(selector)
+    assert predicate is not None
+    assert predicate(obj(**labels)) is selected
+
+
+@pytest.mark.parametrize("selector", ["a===b", "a in b", "-a", "a=b c", "a in (b", "a=ü"])
+def test_a_selector_that_makes_no_sense_is_refused(selector: str) -> None:
+    with pytest.raises(Invalid, match="unable to parse"):
+        label_predicate(selector)
+
+
+def test_an_empty_selector_selects_everything() -> None:
+    assert label_predicate("") is None
+    assert field_predicate("", "pods") is None
+
+
+@pytest.mark.parametrize(
+    ("selector", "selected"),
+    [
+        ("metadata.name=p", True),
+        ("spec.nodeName=here,status.phase!=Running", True),
+        ("spec.nodeName!=here", False),
+        ("status.podIP=", True),
+    ],
+)
+def test_fields(selector: str, selected: bool) -> None:
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "here"},
+        "status": {"phase": "Pending"},
+    }
+    predicate = field_predicate(selector, "pods")
+    assert predicate is not None
+    assert predicate(pod) is selected
+
+
+def test_an_unknown_field_is_refused() -> None:
+    with pytest.raises(Invalid, match=r"field label not supported: spec\.image"):
+        field_predicate("spec.image=x", "pods")
+
+
+def test_the_one_name_asked_for() -> None:
+    assert selected_name("metadata.name=x,status.phase=Running") == "x"
+    assert selected_name("metadata.name!=x") is None
