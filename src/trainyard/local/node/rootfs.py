@@ -61,13 +61,25 @@ class Root(NamedTuple):
         )
 
 
-def enter(root: Root) -> None:
-    """Build ``root`` and make it this process's root directory."""
+def enter(root: Root) -> int:
+    """Build ``root`` and make it this process's root directory.
+
+    Returns a descriptor of the old one, which no path leads to any more; :func:`leave` ends it.
+    """
+    old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     _Builder(root).build()
     os.chdir(os.path.join(root.base, "root"))
     sys.pivot_root(".", ".")
+    os.chdir("/")
+    return old
+
+
+def leave(old: int) -> None:
+    """Unmount the old root. This waits for the kernel: not to be done before the program runs."""
+    os.fchdir(old)
     sys.umount(".")
     os.chdir("/")
+    os.close(old)
 
 
 def _beneath(path: str, folder: str) -> bool:

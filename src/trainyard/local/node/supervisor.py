@@ -14,7 +14,7 @@ import os
 import signal
 from typing import Any
 
-from trainyard.local.node import container
+from trainyard.local.node import container, rootfs
 from trainyard.local.node import syscalls as sys
 
 END_ALL = signal.SIGUSR1
@@ -23,12 +23,34 @@ _CAP_KILL = 1 << 5
 
 
 def supervise(
-    spec: dict[str, Any], around: container.Surroundings, status: int, output: int
+    spec: dict[str, Any], around: container.Surroundings, status: int, output: int, old_root: int
 ) -> int:
-    """Run the program of ``spec`` to its end; returns the exit code for this process."""
+    """Run the program of ``spec`` to its end; returns the exit code for this process.
+
+    ``old_root`` is what ``rootfs.enter`` returned, or -1 where the root is still the host's.
+    """
     watched = {signal.SIGCHLD, END_ALL, *_PASSED_ON}
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     sys.set_process_name("pod-init")
+    if around.kind == "plain" or container.changes_user(spec):
+        pid = _fork_program(spec, around, output)
+    else:
+        container.prepare(spec, around)
+        pid = container.spawn_program(spec, output)
+    if old_root >= 0:
+        rootfs.leave(old_root)
+    close_others({status})
+    if around.kind == "root" and not spec.get("privileged"):
+        sys.limit_capabilities(_CAP_KILL)
+    _tell(status, {"started": True})
+    code = os.waitstatus_to_exitcode(_watch(pid, around.kind == "plain", watched))
+    record = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code)}
+    _tell(status, record)
+    return record["code"] & 255
+
+
+def _fork_program(spec: dict[str, Any], around: container.Surroundings, output: int) -> int:
+    """Start the program from a copy of this process, which can change its user."""
     failure_reader, failure_writer = os.pipe2(os.O_CLOEXEC)
     pid = sys.clone(0)
     if not pid:
@@ -38,18 +60,12 @@ def supervise(
         except BaseException as error:
             container.report(failure_writer, error)
     os.close(failure_writer)
-    close_others({status, failure_reader})
-    if around.kind == "root" and not spec.get("privileged"):
-        sys.limit_capabilities(_CAP_KILL, around.last_capability)
-    failure = os.read(failure_reader, 65536)
+    with os.fdopen(failure_reader, "rb") as reader:
+        failure = reader.read()
     if failure:
-        os.write(status, failure)
-        return container.CANNOT_START
-    _tell(status, {"started": True})
-    code = os.waitstatus_to_exitcode(_watch(pid, around.kind == "plain", watched))
-    record = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code)}
-    _tell(status, record)
-    return record["code"] & 255
+        record = json.loads(failure)
+        raise container.StartError(record["error"], record["code"])
+    return pid
 
 
 def _tell(status: int, record: dict[str, Any]) -> None:

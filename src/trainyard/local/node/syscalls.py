@@ -155,11 +155,15 @@ def die_with_parent(number: int = signal.SIGKILL) -> None:
     prctl(PR_SET_PDEATHSIG, number)
 
 
-def limit_capabilities(keep: int, last: int) -> None:
-    """Reduce bounding, permitted and effective capabilities to the bits of ``keep``."""
+def bound_capabilities(keep: int, last: int) -> None:
+    """What programs started from now on can have at most: the bits of ``keep``."""
     for number in range(last + 1):
         if not keep >> number & 1:
             prctl(PR_CAPBSET_DROP, number)
+
+
+def limit_capabilities(keep: int) -> None:
+    """Give up this process's own capabilities but the bits of ``keep``."""
     header = _CapHeader(version=0x20080522, pid=0)
     data = (_CapData * 2)()
     _check(_libc.capget(ctypes.byref(header), data), "capget")
