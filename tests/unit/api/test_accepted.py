@@ -117,7 +117,13 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "deepspeed other args": m.deepspeed(
         config={
             "run": {"module": ["train"]},
-            "otherArgs": ["--master_port", "12346", "--launcher=pdsh", "--elastic_training"],
+            "otherArgs": [
+                "--master_port",
+                "12346",
+                "--launcher=pdsh",
+                "--elastic_training",
+                "--no_ssh_check",
+            ],
         }
     ),
 }

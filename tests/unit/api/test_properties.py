@@ -137,7 +137,7 @@ def jobs(draw: DrawFn) -> dict[str, Any]:
     return m.job(kind, {**spec, **draw(maybe(optional))}, draw(names))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 def test_a_valid_job_survives_yaml_model_json_model(obj: dict[str, Any]) -> None:
     result = read(yaml.safe_dump(obj, allow_unicode=True), "job.yaml")
@@ -150,7 +150,7 @@ def test_a_valid_job_survives_yaml_model_json_model(obj: dict[str, Any]) -> None
     assert full == document.model
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 def test_reading_twice_is_reading_once_and_storing_again_is_no_change(obj: dict[str, Any]) -> None:
     once = check(obj)

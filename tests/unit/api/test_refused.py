@@ -149,6 +149,8 @@ DEEPSPEED: dict[str, Row] = {
     "hostfile=": (other("--hostfile=/h"), "spec.config.otherArgs[0]", "hostfile"),
     "-H": (other("--x=1", "-H", "/h"), "spec.config.otherArgs[1]", "hostfile"),
     "-H glued": (other("-H/h"), "spec.config.otherArgs[0]", "hostfile"),
+    "abbreviated": (other("--hostf=/h"), "spec.config.otherArgs[0]", "--hostfile is not allowed"),
+    "abbreviated no_local_rank": (other("--no_local"), "spec.config.otherArgs[0]", "localRank"),
     "no_ssh": (other("--no_ssh"), "spec.config.otherArgs[0]", "ssh"),
     "ssh_port": (other("--ssh_port=22"), "spec.config.otherArgs[0]", "port"),
     "launcher": (other("--launcher", "openmpi"), "spec.config.otherArgs[0]", "pdsh"),
@@ -164,7 +166,14 @@ DEEPSPEED: dict[str, Row] = {
             "spec.worker.template.spec.containers[0].volumeMounts[0].mountPath",
             "belongs to the controller",
         )
-        for path in ("/root/.ssh", "/root/.ssh/", "/t9k/hostfile", "/root/.deepspeed_env")
+        for path in (
+            "/root/.ssh",
+            "/root/.ssh/",
+            "/root/.ssh/config",
+            "/root/x/../.ssh",
+            "/t9k/hostfile",
+            "/root/.deepspeed_env",
+        )
     },
     "no worker": (m.changed(m.deepspeed(), "spec.worker", None), "spec.worker", "is required"),
     "no replicas": (
@@ -324,6 +333,18 @@ COLOSSALAI: dict[str, Row] = {
         m.colossalai(torchConfig={"script": ["-m"]}),
         "spec.torchConfig.script[0]",
         "needs a module",
+    ),
+    "mount on the keys": (
+        m.changed(
+            m.colossalai(ssh={"authMountPath": "/keys"}),
+            "spec.replicaSpecs.1.template",
+            m.template(
+                m.container("worker", volumeMounts=[{"name": "v", "mountPath": "/keys"}]),
+                volumes=[{"name": "v", "emptyDir": {}}],
+            ),
+        ),
+        "spec.replicaSpecs[1].template.spec.containers[0].volumeMounts[0].mountPath",
+        "belongs to the controller",
     ),
     "relative sshd": (m.colossalai(ssh={"sshdPath": "sshd"}), "spec.ssh.sshdPath", "absolute"),
     "old script": (

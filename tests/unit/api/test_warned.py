@@ -82,6 +82,11 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.config.otherArgs",
         "customCommand",
     ),
+    "useless under pdsh": (
+        m.deepspeed(config={"run": {"python": ["a"]}, "otherArgs": ["--save_pid"]}),
+        "spec.config.otherArgs[0]",
+        "no effect",
+    ),
     "command under torchrun": (
         m.changed(
             m.pytorch(torchrunConfig={"enabled": True}),

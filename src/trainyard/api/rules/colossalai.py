@@ -9,6 +9,8 @@ from trainyard.api.colossalai import LAUNCHER, WORKER, ColossalAIJob, ColossalAI
 from trainyard.api.problems import Path, Problem, error, suggest, warning
 from trainyard.api.rules import jobs, pods
 
+HOSTFILE = "/t9k/hostfile"
+"""Where the controller mounts the hostfile."""
 _SHELL = re.compile(r"[\s;&|<>$`\\\"'*?()\[\]{}!#~]")
 _REPLICAS: Path = ("spec", "replicaSpecs")
 
@@ -42,6 +44,8 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
             yield error((*here, "type"), message, suggest(replica.type, (LAUNCHER, WORKER)))
             continue
         is_worker = replica.type == WORKER
+        reserved = (spec.ssh.auth_mount_path.rstrip("/"), HOSTFILE)
+        yield from pods.check_mounts(replica.template, reserved, (*here, "template"))
         yield from pods.check_template(
             replica.template, (*here, "template"), needs_container=is_worker
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.api.deepspeed import REPLICA_TYPE, DeepSpeedConfig, DeepSpeedJob, DeepSpeedJobSpec
-from trainyard.api.problems import Path, Problem, error
+from trainyard.api.problems import Path, Problem, error, warning
 from trainyard.api.rules import jobs, pods
 
 LEGACY_MASTER = "master"
@@ -23,6 +23,8 @@ _FORBIDDEN = {
     "--no_ssh": "the workers are reached over ssh",
     "--ssh_port": "the port is set by the controller",
 }
+_USELESS = ("--save_pid", "--enable_each_rank_log", "--bind_cores_to_rank", "--bind_core_list")
+"""Options of deepspeed without effect when it launches over pdsh."""
 _PATH: Path = ("spec", "config")
 
 
@@ -38,7 +40,7 @@ def check(job: DeepSpeedJob) -> list[Problem]:
         *jobs.check_elastic(spec.elastic, bounds),
         *pods.check_template(spec.worker.template, template),
         *_launch(spec),
-        *_mounts(spec, template),
+        *pods.check_mounts(spec.worker.template, RESERVED_MOUNTS, template),
     ]
     if not spec.elastic.enabled:
         problems += jobs.check_rank0(spec.worker.replicas, ("spec", "worker"))
@@ -87,26 +89,24 @@ def _other_args(config: DeepSpeedConfig) -> Iterator[Problem]:
     for index, arg in enumerate(args):
         path = (*_PATH, "otherArgs", index)
         flag, _, value = arg.partition("=")
-        if arg.startswith("-H"):
-            flag = "-H"
-        if flag in _FORBIDDEN:
-            yield error(path, f"{flag} is not allowed here; {_FORBIDDEN[flag]}")
+        if forbidden := _forbidden(flag):
+            yield error(path, f"{forbidden} is not allowed here; {_FORBIDDEN[forbidden]}")
         elif flag == "--launcher":
             launcher = value or next(iter(args[index + 1 : index + 2]), "")
             if launcher != "pdsh":
                 yield error(path, f"only --launcher=pdsh is supported, not '{launcher[:40]}'")
         elif flag == "--elastic_training" and not config.local_rank:
             yield error(path, "--elastic_training cannot be used with localRank: false")
+        elif flag in _USELESS:
+            yield warning(path, f"{flag} has no effect: the workers are reached through pdsh")
 
 
-def _mounts(spec: DeepSpeedJobSpec, template: Path) -> Iterator[Problem]:
-    pod = spec.worker.template.get("spec") or {}
-    for key in ("containers", "initContainers"):
-        for index, container in enumerate(pod.get(key) or ()):
-            for number, mount in enumerate(container.get("volumeMounts") or ()):
-                path = mount["mountPath"].rstrip("/")
-                if path in RESERVED_MOUNTS:
-                    yield error(
-                        (*template, "spec", key, index, "volumeMounts", number, "mountPath"),
-                        f"{path} belongs to the controller; mount elsewhere",
-                    )
+def _forbidden(flag: str) -> str | None:
+    """The forbidden option that a word stands for: argparse takes any unambiguous beginning."""
+    if flag in _FORBIDDEN:
+        return flag
+    if flag.startswith("-H"):
+        return "-H"
+    if len(flag) > len("--no_") and flag.startswith("--"):
+        return next((name for name in _FORBIDDEN if name.startswith(flag)), None)
+    return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from posixpath import normpath
 from typing import Any
 
 from trainyard.api import quantity
@@ -68,6 +69,22 @@ def check_template(
                 error((*where, index, "name"), f"'{container['name']}' is an init container's name")
             )
     return problems
+
+
+def check_mounts(
+    template: Mapping[str, Any], reserved: Iterable[str], path: Path
+) -> Iterator[Problem]:
+    """Refuses mounts on, or below, paths that belong to the controller."""
+    pod = template.get("spec") or {}
+    for key in ("containers", "initContainers"):
+        for index, container in enumerate(pod.get(key) or ()):
+            for number, mount in enumerate(container.get("volumeMounts") or ()):
+                place = normpath(mount["mountPath"])
+                if any(place == name or place.startswith(f"{name}/") for name in reserved):
+                    yield error(
+                        (*path, "spec", key, index, "volumeMounts", number, "mountPath"),
+                        f"{place} belongs to the controller; mount elsewhere",
+                    )
 
 
 def _names(names: Iterable[str], path: Path, what: str) -> Iterator[Problem]:
