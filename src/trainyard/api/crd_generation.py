@@ -9,7 +9,7 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainyard.api import legacy
@@ -209,10 +209,22 @@ def _format_integer(out: Schema) -> None:
             out.pop(key, None)
 
 
+def _extend(node: Schema, rules: Iterable[dict[str, str]]) -> None:
+    node["x-kubernetes-validations"] = [*node.get("x-kubernetes-validations", ()), *rules]
+
+
 def _place(root: Schema, path: tuple[str, ...]) -> Schema:
     for part in path:
         root = root["properties"][part]
     return root
+
+
+def _one_spelling(old: str, new: str, kind: str) -> dict[str, str]:
+    """Old and new spelling must not contradict each other; lists are too costly to compare."""
+    rule = f"!has(self.{old}) || !has(self.{new})"
+    if kind != "array":
+        rule += f" || self.{old} == self.{new}"
+    return {"rule": rule, "message": f"{old} contradicts {new}; write {new} only"}
 
 
 def _add_legacy(kind: str, root: Schema) -> None:
@@ -224,6 +236,8 @@ def _add_legacy(kind: str, root: Schema) -> None:
                 **parent[rename.new],
                 "description": f"Deprecated: write `{rename.new}`.",
             }
+            rule = _one_spelling(rename.old, rename.new, parent[rename.old]["type"])
+            _extend(_place(root, rename.parent), (rule,))
     if kind != "ColossalAIJob":
         return
     spec = _place(root, ("spec",))
@@ -267,11 +281,10 @@ def _add_rules(kind: str, spec: Schema) -> None:
         }
         parent[key]["items"]["properties"]["type"]["maxLength"] = MAX_LABEL
     if "elastic" in properties:
-        properties["elastic"]["x-kubernetes-validations"] = [*_ELASTIC_RULES]
+        _extend(properties["elastic"], _ELASTIC_RULES)
     if kind == "DeepSpeedJob":
-        run = properties["config"]["properties"]["run"]
-        run["x-kubernetes-validations"] = [_ONE_RUN]
-    spec["x-kubernetes-validations"] = [*_presence(kind, spec)]
+        _extend(properties["config"]["properties"]["run"], (_ONE_RUN,))
+    _extend(spec, _presence(kind, spec))
 
 
 def _typed_lists(spec: Schema) -> list[tuple[dict[str, Schema], str]]:

@@ -177,3 +177,12 @@ def test_a_server_without_us_lets_pause_and_size_change() -> None:
 def test_two_runs_break_a_rule() -> None:
     obj = m.deepspeed(config={"run": {"python": ["a"], "module": ["b"]}})
     assert [p.where for p in structural.evaluate(obj)] == ["spec.config.run"]
+
+
+def test_a_server_without_us_refuses_contradicting_spellings() -> None:
+    """It could not tell which of the two is newer, nor could the controller."""
+    stored = m.pytorch(runMode={"pause": {"enable": True}})
+    both = m.changed(stored, "spec.runMode.pause.enabled", False)
+    assert [p.where for p in structural.evaluate(both, stored)] == ["spec.runMode.pause"]
+    same = m.changed(stored, "spec.runMode.pause.enabled", True)
+    assert structural.evaluate(same, stored) == []
