@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ class HostRuntime:
         lines = text.splitlines(keepends=True)
         if since_time is not None:
             lines = lines[-1:]
-        shown = lines[-tail_lines:] if tail_lines is not None else lines
+        shown = lines[len(lines) - tail_lines :] if tail_lines is not None else lines
         for line in shown:
             yield (f"2026-01-01T00:00:00Z {line}" if timestamps else line).encode()
         if follow:
@@ -174,6 +174,7 @@ class Cluster:
     kubectl: str
     environment: dict[str, str]
     folder: Path
+    started: list[asyncio.subprocess.Process] = field(default_factory=list)
 
     async def start(self, *arguments: str, stdin: bytes = b"") -> asyncio.subprocess.Process:
         process = await asyncio.create_subprocess_exec(
@@ -188,7 +189,15 @@ class Cluster:
         assert process.stdin is not None
         process.stdin.write(stdin)
         process.stdin.write_eof()
+        self.started.append(process)
         return process
+
+    async def close(self) -> None:
+        """End what a failed test has left running."""
+        for process in self.started:
+            if process.returncode is None:
+                process.kill()
+                await process.communicate()
 
     async def __call__(self, *arguments: str, stdin: str = "", fails: bool = False) -> str:
         """What kubectl prints; stderr instead when it is to fail."""
@@ -230,7 +239,9 @@ async def running_cluster(kubectl: str, tmp_path: Path) -> AsyncIterator[Cluster
         "TMPDIR": str(tmp_path),
         "KUBECONFIG": str(tmp_path / "kubeconfig"),
     }
-    yield Cluster(registry, runtime, kubectl, environment, tmp_path)
+    cluster = Cluster(registry, runtime, kubectl, environment, tmp_path)
+    yield cluster
+    await cluster.close()
     await server.close()
     await registry.close()
     async with asyncio.timeout(5):

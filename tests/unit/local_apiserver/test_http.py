@@ -15,6 +15,7 @@ from typing import Any
 import orjson
 import pytest
 
+from trainyard.api.errors import TrainyardError
 from trainyard.kube.transport import Request
 from trainyard.kube.unix import UnixTransport
 from trainyard.local.registry import Registry
@@ -333,3 +334,51 @@ async def test_binding_and_eviction(api: Api) -> None:
     assert api.registry.get("pods", "default", "p")["spec"]["nodeName"] == "n"
     await api("POST", f"{pods}/p/eviction", {"deleteOptions": {"gracePeriodSeconds": 0}})
     assert api.registry.list("pods") == []
+
+
+class SilentRuntime:
+    """A node whose containers have not written anything yet."""
+
+    def __init__(self) -> None:
+        self.written = asyncio.Event()
+
+    async def logs(self, pod: dict[str, Any], container: str, **_: Any) -> AsyncIterator[bytes]:
+        async with asyncio.timeout(10):
+            await self.written.wait()
+        yield b"at last\n"
+
+    async def exec(self, *_: Any, **__: Any) -> Any:
+        raise TrainyardError("no commands run here")
+
+    async def connect(self, *_: Any) -> Any:
+        raise TrainyardError("no ports are open here")
+
+
+async def test_a_silent_log_is_answered_before_it_has_a_line(tmp_path: Path) -> None:
+    registry, runtime = Registry(), SilentRuntime()
+    await registry.ensure_system_objects()
+    server = ApiServer(registry, runtime)
+    await server.serve_unix(tmp_path / "api.sock")
+    pod = {
+        "metadata": {"name": "p"},
+        "spec": {"nodeName": "here", "containers": [{"name": "c", "image": "i"}]},
+    }
+    await registry.create("pods", pod)
+    states = [{"name": "c", "state": {"running": {}}}]
+    await registry.update(
+        "pods",
+        "default",
+        "p",
+        lambda copy: {**copy, "status": {"phase": "Running", "containerStatuses": states}},
+        subresource="status",
+    )
+    transport = UnixTransport(tmp_path / "api.sock")
+    request = Request("GET", "/api/v1/namespaces/default/pods/p/log?follow=true")
+    async with transport.stream(request, 5) as response:
+        assert response.status == 200
+        runtime.written.set()
+        async with asyncio.timeout(5):
+            assert b"".join([chunk async for chunk in response.chunks]) == b"at last\n"
+    await transport.aclose()
+    await server.close()
+    await registry.close()
