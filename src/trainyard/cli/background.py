@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from trainyard.cli.boundary import expected_error
 from trainyard.cli.embedded import embedded
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.settings import cluster_settings
 from trainyard.local.node.launch import ShimFailed, ShimHandle
-from trainyard.local.server import ServeError
 from trainyard.local.state import Paths, StateError
 
 _log = logging.getLogger(__name__)
@@ -39,13 +39,12 @@ def serve(
     except ShimFailed as error:
         raise StateError(str(error)) from error
     try:
-        uvloop.run(_serve(paths, options, port or _last_port(paths), shim, on_ready))
-    except* ServeError:
-        if port or not _last_port(paths):
-            shim.kill()
-            raise
-        # The port used last is taken by now, and nobody asked for that one.
-        uvloop.run(_serve(paths, options, 0, shim, on_ready))
+        uvloop.run(_serve(paths, options, port, shim, on_ready))
+    except BaseExceptionGroup as group:
+        expected = expected_error(group)
+        raise (expected or group) from None
+    finally:
+        shim.kill()
 
 
 async def _serve(
@@ -56,7 +55,12 @@ async def _serve(
     on_ready: Callable[[], None],
 ) -> None:
     settings = cluster_settings(
-        options, paths, is_durable=True, working_dir=os.getcwd(), tls_port=port
+        options,
+        paths,
+        is_durable=True,
+        working_dir=os.getcwd(),
+        tls_port=port,
+        preferred_port=_last_port(paths),
     )
     async with embedded(settings, shim) as cluster:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()

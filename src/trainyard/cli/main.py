@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import NoReturn
 
 import click
 
 from trainyard import __version__
 from trainyard.api.errors import TrainyardError
+from trainyard.cli.boundary import expected_error, message
 
 _COMMANDS = {
     "run": ("run", "Run a manifest's jobs to their end on this machine."),
@@ -82,35 +82,19 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except TrainyardError as error:
-        _fail(error)
-    except BaseExceptionGroup as group:
-        # Task groups wrap whatever ends them; with several errors the first is the cause.
-        first = _first_error(group)
-        if first is None:
-            raise
-        _fail(first)
     except BrokenPipeError:
         # The reader of a pipe has seen enough; nothing may be flushed into it at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except KeyboardInterrupt:
         sys.exit(130)
+    except (TrainyardError, BaseExceptionGroup) as error:
+        expected = expected_error(error)
+        if expected is None:
+            raise
+        click.echo(message(expected), err=True)
+        sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _fail(error: TrainyardError) -> NoReturn:
-    click.echo(f"error: {error}", err=True)
-    sys.exit(1)
-
-
-def _first_error(group: BaseExceptionGroup[BaseException]) -> TrainyardError | None:
-    """The first error for the user in a group that holds nothing but such errors."""
-    expected, rest = group.split(TrainyardError)
-    found: BaseException | None = expected
-    while isinstance(found, BaseExceptionGroup):
-        found = found.exceptions[0]
-    return found if rest is None and isinstance(found, TrainyardError) else None
 
 
 if __name__ == "__main__":

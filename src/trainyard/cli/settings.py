@@ -15,6 +15,7 @@ def cluster_settings(
     is_durable: bool,
     working_dir: str,
     tls_port: int | None = None,
+    preferred_port: int = 0,
 ) -> ClusterSettings:
     """Settings for a cluster whose files are in `paths`."""
     return ClusterSettings(
@@ -26,4 +27,5 @@ def cluster_settings(
         resources={name: amount(name, text) for name, text in options.resources.items()},
         is_strict=options.is_strict,
         tls_port=tls_port,
+        preferred_port=preferred_port,
     )

@@ -14,6 +14,7 @@ from contextlib import suppress
 import click
 
 from trainyard.api.errors import TrainyardError
+from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import ClusterOptions, cluster_options
 from trainyard.local.state import Paths, RunningCluster, find_cluster, state_folder
 
@@ -93,13 +94,14 @@ def _become_background(paths: Paths, options: ClusterOptions, port: int, ready: 
 
         serve(paths, options, port, shim, on_ready=lambda: _answer(ready, _READY))
         code = 0
-    except TrainyardError as error:
-        _answer(ready, str(error).encode())
     except BaseException as error:
-        import traceback
+        expected = expected_error(error)
+        if expected is None:
+            import traceback
 
-        traceback.print_exc()
-        _answer(ready, f"{type(error).__name__}: {error}; see {paths.log}".encode())
+            traceback.print_exc()
+        text = str(expected or f"{type(error).__name__}: {error}; see {paths.log}")
+        _answer(ready, text.encode())
     finally:
         with suppress(OSError):
             sys.stderr.flush()

@@ -13,6 +13,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from trainyard.local.registry import Registry, timestamp
 from trainyard.local.scheduler import capacity, requests
 from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
-from trainyard.local.server import ApiServer
+from trainyard.local.server import ApiServer, ServeError
 from trainyard.local.state import Paths, RunningCluster, node_name
 from trainyard.local.store import Store
 
@@ -52,6 +53,8 @@ class ClusterSettings:
     """Schedule to the letter of the manifest."""
     tls_port: int | None = None
     """Listen for kubectl on this loopback port (0: any); None: only on the Unix socket."""
+    preferred_port: int = 0
+    """Where `tls_port` is 0: try this one first."""
 
 
 class Cluster:
@@ -89,7 +92,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         server = ApiServer(registry, agent)
         await server.serve_unix(paths.api_socket)
         if settings.tls_port is not None:
-            cluster.port = await _serve_tls(server, paths, settings.tls_port)
+            cluster.port = await _serve_tls(server, settings)
         scheduling = SchedulerSettings(name, found, settings.is_strict, _labels(name))
         async with asyncio.TaskGroup() as group:
             services = [
@@ -129,12 +132,19 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
     )
 
 
-async def _serve_tls(server: ApiServer, paths: Paths, port: int) -> int:
+async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
     from trainyard.local.apiserver import certificates, kubeconfig
 
+    paths = settings.paths
     made = certificates.ensure(paths.certificates)
     token = kubeconfig.ensure_token(paths.token)
-    chosen = await server.serve_tls(port, certificate=made.certificate, key=made.key, token=token)
+    serve = partial(server.serve_tls, certificate=made.certificate, key=made.key, token=token)
+    try:
+        chosen = await serve(settings.tls_port or settings.preferred_port)
+    except ServeError:
+        if settings.tls_port or not settings.preferred_port:
+            raise
+        chosen = await serve(0)
     config = kubeconfig.kubeconfig(port=chosen, authority=made.authority, token=token)
     kubeconfig.write_kubeconfig(paths.kubeconfig, config)
     return chosen

@@ -8,27 +8,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainyard.local.node.gpus import detect as gpus_found
 from trainyard.local.scheduler.requests import CPU, MEMORY, PODS, STORAGE, Amounts
 
 GPU = "nvidia.com/gpu"
 MAX_PODS = 1000
 """A Linux bridge takes 1,023 ports; some are left for the cluster's own."""
-_NVIDIA = Path("/proc/driver/nvidia/gpus")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """`amounts` includes pretended resources; `gpus` are the UUIDs of the real ones."""
+    """`amounts` includes pretended resources; `gpus` are the minor numbers of the real ones."""
 
     amounts: Amounts
-    gpus: tuple[str, ...] = ()
-    pretended: frozenset[str] = frozenset()
+    gpus: tuple[int, ...] = ()
 
 
 def detect(folder: Path, pretended: Mapping[str, int]) -> Capacity:
     """Look at the machine; `folder` is where pods write, `pretended` wins over what is there."""
-    gpus = _nvidia_gpus()
+    gpus = gpus_found()
     found: Amounts = {
         CPU: _cpu_milli(),
         MEMORY: _memory_bytes(),
@@ -38,7 +37,7 @@ def detect(folder: Path, pretended: Mapping[str, int]) -> Capacity:
     if gpus:
         found[GPU] = len(gpus)
     real = () if GPU in pretended else gpus
-    return Capacity({**found, **pretended}, real, frozenset(pretended))
+    return Capacity({**found, **pretended}, real)
 
 
 def _cpu_milli() -> int:
@@ -59,17 +58,6 @@ def _disk_bytes(folder: Path) -> int:
     while not folder.exists():
         folder = folder.parent
     return shutil.disk_usage(folder).total
-
-
-def _nvidia_gpus() -> tuple[str, ...]:
-    """UUIDs in the order of the device numbers."""
-    found = []
-    for information in _NVIDIA.glob("*/information"):
-        lines = (line.partition(":") for line in _read(information).splitlines())
-        fields = {key.strip(): value.strip() for key, _, value in lines}
-        minor = fields.get("Device Minor", "")
-        found.append((int(minor) if minor.isdigit() else 0, fields.get("GPU UUID", "")))
-    return tuple(uuid for _, uuid in sorted(found))
 
 
 def _read(path: Path) -> str:

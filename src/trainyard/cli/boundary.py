@@ -1,0 +1,24 @@
+"""What a user is told of an error, wherever it came from. Imports nothing heavy."""
+
+from __future__ import annotations
+
+from trainyard.api.errors import InvalidManifest, TrainyardError
+
+
+def expected_error(error: BaseException) -> TrainyardError | None:
+    """The error meant for the user in `error`, which may be a task group's; None for a defect.
+
+    With several errors in a group the first is the cause.
+    """
+    if not isinstance(error, BaseExceptionGroup):
+        return error if isinstance(error, TrainyardError) else None
+    expected, rest = error.split(TrainyardError)
+    found: BaseException | None = expected
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found if rest is None and isinstance(found, TrainyardError) else None
+
+
+def message(error: TrainyardError) -> str:
+    """The text for the terminal; problems of a manifest say themselves what they are."""
+    return str(error) if isinstance(error, InvalidManifest) else f"error: {error}"

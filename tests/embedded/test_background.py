@@ -1,0 +1,162 @@
+"""`trainyard up` and `down`: the cluster in the background, also when it is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.command_line import CommandLine, job, shell, until
+from tests.tools import kubectl_path, oldest_and_newest_kubectl
+
+
+@pytest.fixture
+def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.run("down", code=None)
+    line.kill_everything()
+
+
+def _pid(trainyard: CommandLine) -> int:
+    return int(json.loads((trainyard.state / "cluster.json").read_text())["pid"])
+
+
+def test_up_is_ready_when_it_returns_and_a_second_up_says_so(trainyard: CommandLine) -> None:
+    assert "the cluster is up" in trainyard.run("up")
+    assert "the cluster is already up" in trainyard.run("up")
+    assert "jobs: none" in trainyard.run("status")
+    assert trainyard.run("kubeconfig").strip() == str(trainyard.state / "kubeconfig")
+
+
+def test_down_ends_everything(trainyard: CommandLine) -> None:
+    file = trainyard.manifest("m.yaml", job("long", shell("setsid sleep 3600"), replicas=2))
+    trainyard.run("up")
+    trainyard.run("submit", "-f", file)
+    until(lambda: len(trainyard.processes("sleep 3600")) >= 2, "both replicas run")
+    assert "the cluster is down" in trainyard.run("down")
+    assert not trainyard.processes()
+
+
+def test_jobs_survive_down_and_up(trainyard: CommandLine) -> None:
+    """Objects are durable; only processes end with the cluster."""
+    file = trainyard.manifest("m.yaml", job("done", ["/bin/true"]))
+    trainyard.run("up")
+    trainyard.run("submit", "-f", file)
+    trainyard.run("wait", "done")
+    trainyard.run("down")
+    trainyard.run("up")
+    assert "Succeeded" in trainyard.run("list")
+
+
+def test_the_kubeconfig_of_an_earlier_life_goes_on_working(trainyard: CommandLine) -> None:
+    trainyard.run("up")
+    before = (trainyard.state / "kubeconfig").read_text()
+    trainyard.run("down")
+    trainyard.run("up")
+    assert (trainyard.state / "kubeconfig").read_text() == before
+
+
+def test_kill_9_of_the_cluster_leaves_replicas_training_and_the_next_up_finds_them(
+    trainyard: CommandLine,
+) -> None:
+    steps = "for i in $(seq 30); do echo step $i; sleep 0.1; done; echo trained"
+    file = trainyard.manifest("m.yaml", job("survivor", shell(steps), replicas=2))
+    trainyard.run("up")
+    trainyard.run("submit", "-f", file)
+    until(lambda: len(trainyard.processes("echo step")) >= 2, "both replicas run")
+    replicas = set(trainyard.processes("echo step"))
+    os.kill(_pid(trainyard), signal.SIGKILL)
+    until(lambda: "no cluster is up" in trainyard.run("status", code=None), "it is gone")
+    assert replicas <= set(trainyard.processes("echo step"))
+    trainyard.run("up")
+    assert replicas <= set(trainyard.processes("echo step"))
+    trainyard.run("wait", "survivor")
+    shown = trainyard.run("list")
+    assert "Succeeded" in shown
+    logs = trainyard.run("logs", "survivor")
+    for rank in range(2):
+        lines = [line for line in logs.splitlines() if line.startswith(f"[worker-{rank}]")]
+        assert len(lines) == 31
+        assert lines[-1].endswith("trained")
+
+
+def test_a_replica_that_ended_while_no_cluster_ran_is_counted_exactly(
+    trainyard: CommandLine,
+) -> None:
+    release = trainyard.folder / "go"
+    script = f"while ! test -e {release}; do sleep 0.05; done; exit 5"
+    file = trainyard.manifest("m.yaml", job("lost", shell(script)))
+    trainyard.run("up")
+    trainyard.run("submit", "-f", file)
+    until(lambda: trainyard.processes("exit 5"), "the replica runs")
+    os.kill(_pid(trainyard), signal.SIGKILL)
+    until(lambda: "no cluster is up" in trainyard.run("status", code=None), "it is gone")
+    release.touch()
+    until(lambda: not trainyard.processes("exit 5"), "the replica has ended")
+    trainyard.run("up")
+    until(lambda: "Failed" in trainyard.run("list"), "the job has failed")
+    assert "exit code 5" in trainyard.run("show", "lost")
+
+
+def test_down_after_kill_9_ends_the_replicas_too(trainyard: CommandLine) -> None:
+    file = trainyard.manifest("m.yaml", job("orphan", ["sleep", "3600"]))
+    trainyard.run("up")
+    trainyard.run("submit", "-f", file)
+    until(lambda: trainyard.processes("sleep 3600"), "the replica runs")
+    os.kill(_pid(trainyard), signal.SIGKILL)
+    until(lambda: "no cluster is up" in trainyard.run("status", code=None), "it is gone")
+    trainyard.run("down")
+    assert not trainyard.processes()
+
+
+@pytest.mark.parametrize("version", oldest_and_newest_kubectl())
+def test_kubectl_follows_a_job_from_submission_to_deletion(
+    trainyard: CommandLine, version: str
+) -> None:
+    kubectl = kubectl_path(version)
+    trainyard.run("up")
+    environment = {**trainyard.environment, "KUBECONFIG": str(trainyard.state / "kubeconfig")}
+
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [kubectl, *arguments],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    script = shell("echo started; sleep 1; echo finished")
+    run("apply", "-f", trainyard.manifest("m.yaml", job("watched", script, replicas=2)))
+    until(lambda: "Running" in run("get", "pj"), "kubectl sees it run")
+    header = run("get", "pj").splitlines()[0].split()
+    assert {"NAME", "PHASE", "RUNNING", "RESTARTS", "AGE"} <= set(header)
+    pod = run("get", "pods", "-o", "name").splitlines()[0]
+    assert run("logs", "-f", pod).splitlines() == ["started", "finished"]
+    run("wait", "pj/watched", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=30s")
+    described = run("describe", "pj", "watched")
+    assert "NewReplica" in described
+    assert "The job has been initialized successfully." in described
+    run("delete", "pj", "watched")
+    until(lambda: not run("get", "pods", "-o", "name"), "its pods are gone", seconds=10)
+    assert "watched" not in run("get", "services", "-o", "name")
+    assert not trainyard.processes("echo started")
+
+
+def test_200_one_pod_jobs_all_end(trainyard: CommandLine) -> None:
+    jobs = [job(f"small-{number}", ["/bin/true"]) for number in range(200)]
+    trainyard.run("up")
+    started = time.monotonic()
+    trainyard.run("submit", "-f", trainyard.manifest("m.yaml", *jobs))
+    until(lambda: "200 Succeeded" in trainyard.run("status"), "all succeeded")
+    assert time.monotonic() - started < 60
