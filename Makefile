@@ -11,9 +11,12 @@ find_python = for each in python3 python3.14 python3.13 python3.12 python3.11; d
 	then command -v "$$each"; break; fi; done
 PYTHON ?= $(shell $(find_python))
 BIN := .venv/bin
-LOCKS := requirements/dev.lock requirements/demo.lock requirements/torch.lock
+LOCKS := $(wildcard requirements/*.lock)
 KEY := $(shell cat $(LOCKS) pyproject.toml | sha256sum | cut -c1-16)
 STAMP := .venv/.complete-$(KEY)
+# Beside it, for the tests of DeepSpeedJob and ColossalAIJob.
+LAUNCHERS := .venv/.launchers-$(KEY)
+PIP := $(BIN)/python -m pip install -qq
 
 help:
 	@echo "make demo    train on four replicas and show how it ends"
@@ -31,12 +34,18 @@ $(STAMP):
 		"install one, or name one with make PYTHON=/path/to/python3" >&2; exit 1; }
 	@echo "setting up .venv with $(PYTHON)"
 	test -x $(BIN)/python || "$(PYTHON)" -m venv .venv
-	$(BIN)/python -m pip install -qq --require-hashes -r requirements/dev.lock \
-		-r requirements/demo.lock
-	$(BIN)/python -m pip install -qq -r requirements/torch.lock
-	$(BIN)/python -m pip install -qq --no-deps --no-build-isolation --editable .
+	$(PIP) --require-hashes -r requirements/dev.lock -r requirements/demo.lock
+	$(PIP) -r requirements/torch.lock
+	$(PIP) --no-deps --no-build-isolation --editable .
 	$(BIN)/python -m compileall -q src
 	rm -f .venv/.complete-*
+	touch $@
+
+$(LAUNCHERS): $(STAMP)
+	@echo "adding deepspeed and colossalai, which have to be built"
+	$(PIP) --require-hashes -r requirements/launchers-needs.lock
+	$(PIP) --no-deps --no-build-isolation -r requirements/launchers.lock
+	rm -f .venv/.launchers-*
 	touch $@
 
 demo: $(STAMP)
@@ -44,7 +53,7 @@ demo: $(STAMP)
 	$(BIN)/trainyard run -f examples/ddp-torchrun/job.yaml --volume digits=.cache/demo
 	@echo "TensorBoard events:"; find .cache/demo -name 'events.*' | sort | tail -n 1
 
-test: $(STAMP)
+test: $(LAUNCHERS)
 	$(BIN)/pytest -n auto tests/unit tests/simulation
 	$(BIN)/pytest tests --ignore tests/unit --ignore tests/simulation
 
@@ -61,7 +70,7 @@ format: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m bench
 
-soak: $(STAMP)
+soak: $(LAUNCHERS)
 	TRAINYARD_SOAK=1 $(BIN)/pytest tests
 
 lock: $(STAMP)
@@ -70,6 +79,10 @@ lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
 		--python-version 3.11 --constraint requirements/dev.lock requirements/demo.in \
 		--output-file requirements/demo.lock
+	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
+		--python-version 3.11 --constraint requirements/dev.lock \
+		--constraint requirements/demo.lock requirements/launchers-needs.in \
+		--output-file requirements/launchers-needs.lock
 
 clean:
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
