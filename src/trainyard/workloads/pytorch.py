@@ -91,6 +91,15 @@ class _Description:
     def endpoint(self) -> network.Endpoint:
         return network.endpoint(self.pod_name(self.rank0), self.identity.uid, self.settings)
 
+    @property
+    def survivors_stay(self) -> bool:
+        """Whether agents that live on take in those that come anew, as torchrun does where it
+        may restart its workers."""
+        config = self.spec.torchrun_config
+        scope = self.spec.run_policy.restart_scope
+        may_restart = self.elastic is not None or bool(config.max_restarts)
+        return config.enabled and scope is None and may_restart
+
     @cached_property
     def gang(self) -> Gang | None:
         scheduler = self.spec.scheduler.t9k_scheduler if self.spec.scheduler else None
@@ -128,9 +137,7 @@ class _Description:
             dependents=self._dependents(),
             decides=self.rank0,
             scope=Scope.REPLICA if policy.restart_scope == "Replica" else Scope.JOB,
-            survivors_stay=under_torchrun
-            and policy.restart_scope is None
-            and (self.elastic is not None or bool(spec.torchrun_config.max_restarts)),
+            survivors_stay=self.survivors_stay,
             clean_up=CleanUpPolicy(policy.clean_up_policy),
             active_deadline_seconds=policy.active_deadline_seconds,
             ttl_seconds_after_finished=policy.ttl_seconds_after_finished,
@@ -191,6 +198,8 @@ class _Description:
         under_torchrun = self.spec.torchrun_config.enabled
         if not under_torchrun:
             pods.put_env_first(pod, self._plain_env(key))
+        elif self.survivors_stay:
+            pods.put_env_first(pod, torchrun.REJOIN_ENV)
         if debug:
             if under_torchrun:
                 pods.put_env_first(pod, self._master_env())

@@ -50,8 +50,12 @@ exec $run -c '{PROGRAM}' "$@"
 
 ELASTIC_MAX_RESTARTS = 100
 """torchrun counts a changed membership as a restart, and allows none by default."""
-ELASTIC_LAST_CALL_SECONDS = 5
-"""Each rendezvous below the maximum waits this long for more nodes; torch's default is 30."""
+ELASTIC_RENDEZVOUS = {"last_call_timeout": 5, "keep_alive_interval": 2}
+"""Seconds. Each rendezvous below the maximum waits for a last call, 30 s by torch's default. A
+node that left is missed after three intervals, 5 s each by default; until then nobody goes on."""
+REJOIN_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""With a shared store, agents that were there before do not tell newcomers where it is: their
+rendezvous hangs for a minute and then fails (torch 2.13, `DynamicRendezvousHandler.next_rendezvous`)."""
 
 
 def command() -> list[str]:
@@ -88,19 +92,20 @@ def arguments(
         max_restarts = ELASTIC_MAX_RESTARTS
     if max_restarts is not None:
         options += ["--max_restarts", str(max_restarts)]
-    return [*options, *(_with_last_call(extra) if elastic else extra), *script]
+    return [*options, *(_with_rendezvous(extra) if elastic else extra), *script]
 
 
-def _with_last_call(extra: Sequence[str]) -> list[str]:
-    """The extra options with a last-call timeout, unless they hold one."""
-    ours = f"last_call_timeout={ELASTIC_LAST_CALL_SECONDS}"
+def _with_rendezvous(extra: Sequence[str]) -> list[str]:
+    """The extra options with our rendezvous settings, except those that they set themselves."""
     options = list(extra)
     for i, option in enumerate(options):
         name, equals, _ = option.replace("-", "_").partition("=")
-        if name != "__rdzv_conf":
-            continue
         at = i if equals else i + 1
-        if at < len(options) and "last_call_timeout" not in options[at]:
-            options[at] += f",{ours}"
-        return options
-    return ["--rdzv_conf", ours, *options]
+        if name == "__rdzv_conf" and at < len(options):
+            options[at] = ",".join([options[at], *_rendezvous_settings(options[at])])
+            return options
+    return ["--rdzv_conf", ",".join(_rendezvous_settings("")), *options]
+
+
+def _rendezvous_settings(given: str) -> list[str]:
+    return [f"{key}={value}" for key, value in ELASTIC_RENDEZVOUS.items() if key not in given]

@@ -131,11 +131,15 @@ def test_torchrun_options_are_visible_in_the_pod() -> None:
         *("train.py", "--lr=1"),
     ]
     assert container(built)["command"][-1] == "torchrun"
-    assert env(built) == {}, "a PET_ or RANK variable would mislead torchrun"
+    assert list(env(built)) == ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"], (
+        "a PET_ or RANK variable would mislead torchrun"
+    )
 
 
 def test_max_restarts_is_left_to_torchrun_unless_given() -> None:
-    assert "--max_restarts" not in options(pod(workload(under_torchrun())))
+    built = pod(workload(under_torchrun()))
+    assert "--max_restarts" not in options(built)
+    assert env(built) == {}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +177,8 @@ def test_elastic_passes_the_range_and_survives_leavers() -> None:
     text = " ".join(options(pod(described)))
     assert "--nnodes 2:6" in text
     assert "--max_restarts 100" in text
-    assert "--rdzv_conf last_call_timeout=5" in text
+    assert "--rdzv_conf last_call_timeout=5,keep_alive_interval=2" in text
+    assert env(pod(described)) == {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
     assert described.replicas == 3
     assert described.survivors_stay
 
@@ -181,9 +186,22 @@ def test_elastic_passes_the_range_and_survives_leavers() -> None:
 @pytest.mark.parametrize(
     ("extra", "expected"),
     [
-        (["--rdzv_conf", "last_call_timeout=9"], ["--rdzv_conf", "last_call_timeout=9"]),
-        (["--rdzv-conf=timeout=9"], ["--rdzv-conf=timeout=9,last_call_timeout=5"]),
-        (["--rdzv_conf", "timeout=9"], ["--rdzv_conf", "timeout=9,last_call_timeout=5"]),
+        (
+            ["--rdzv_conf", "last_call_timeout=9"],
+            ["--rdzv_conf", "last_call_timeout=9,keep_alive_interval=2"],
+        ),
+        (
+            ["--rdzv-conf=timeout=9"],
+            ["--rdzv-conf=timeout=9,last_call_timeout=5,keep_alive_interval=2"],
+        ),
+        (
+            ["--rdzv_conf", "keep_alive_interval=9,last_call_timeout=9"],
+            ["--rdzv_conf", "keep_alive_interval=9,last_call_timeout=9"],
+        ),
+        (
+            ["--rdzv_conf"],
+            ["--rdzv_conf", "last_call_timeout=5,keep_alive_interval=2", "--rdzv_conf"],
+        ),
     ],
 )
 def test_the_users_rendezvous_options_win(extra: list[str], expected: list[str]) -> None:
