@@ -54,8 +54,8 @@ ELASTIC_RENDEZVOUS = {"last_call_timeout": 5, "keep_alive_interval": 2}
 """Seconds. Each rendezvous below the maximum waits for a last call, 30 s by torch's default. A
 node that left is missed after three intervals, 5 s each by default; until then nobody goes on."""
 REJOIN_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
-"""With a shared store, agents that were there before do not tell newcomers where it is: their
-rendezvous hangs for a minute and then fails (torch 2.13, `DynamicRendezvousHandler.next_rendezvous`)."""
+"""With a shared store, agents that were there before do not tell newcomers where it is, whose
+rendezvous then hangs for a minute and fails (`DynamicRendezvousHandler` of torch 2.13)."""
 
 
 def command() -> list[str]:
