@@ -86,7 +86,10 @@ def admit(
     if kind.elastic:
         result = _fill_elastic(result, old, checked.model)
     if old is not None and kind.is_job:
-        problems += _changes(result, old, kind)
+        changes = list(_changes(result, old, kind))
+        if changes:
+            normalised = legacy.normalise(obj, old)
+            problems += [_moved(change, normalised) for change in changes]
     errors = tuple(p for p in problems if p.severity is Severity.ERROR)
     warnings = tuple(p for p in problems if p.severity is Severity.WARNING)
     model = None if errors else checked.model

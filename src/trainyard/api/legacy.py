@@ -111,27 +111,37 @@ def _rename(result: Normalised, rename: Rename, old: dict[str, Any] | None) -> N
         return
     path = (*rename.parent, rename.old)
     result.problems.append(warning(path, f"is an old spelling; write '{rename.new}'"))
-    value = parent[rename.old]
-    if rename.new in parent and parent[rename.new] != value:
-        stored = _get(old, rename.parent) if old is not None else None
-        stored = stored if isinstance(stored, dict) else {}
-        missing = object()
-        old_changed = stored.get(rename.old, missing) != value
-        new_changed = stored.get(rename.new, missing) != parent[rename.new]
-        if old is None or (old_changed and new_changed):
-            result.problems.append(
-                error(path, f"contradicts '{rename.new}'; remove '{rename.old}'")
-            )
-        if not old_changed or old is None:
-            value = parent[rename.new]
+    stored = _get(old, rename.parent) if old is not None else None
+    if old is not None and not isinstance(stored, dict):
+        stored = {}
+    chosen, is_contradiction = _chosen(parent, rename, stored)
+    if is_contradiction:
+        message = f"contradicts '{rename.new}'; remove '{rename.old}'"
+        result.problems.append(error(path, message))
     # Keep the place of the key, so that a dump reads like the user's file.
-    renamed = {
-        rename.new if k == rename.old else k: v for k, v in parent.items() if k != rename.new
-    }
-    renamed[rename.new] = value
+    rest = {key: value for key, value in parent.items() if key != rename.new}
+    renamed = {rename.new if key == rename.old else key: value for key, value in rest.items()}
+    renamed[rename.new] = parent[chosen]
     _own(result, rename.parent[:-1])[rename.parent[-1]] = renamed
-    if rename.new not in parent:
+    if chosen == rename.old:
         result.moves[(*rename.parent, rename.new)] = path
+
+
+def _chosen(
+    parent: dict[str, Any], rename: Rename, stored: dict[str, Any] | None
+) -> tuple[str, bool]:
+    """The key whose value counts, and whether the two contradict each other.
+
+    ``stored`` is the mapping as it was before an update, None for a new object.
+    """
+    if rename.new not in parent or parent[rename.new] == parent[rename.old]:
+        return rename.old, False
+    if stored is None:
+        return rename.new, True
+    missing = object()
+    old_changed = stored.get(rename.old, missing) != parent[rename.old]
+    new_changed = stored.get(rename.new, missing) != parent[rename.new]
+    return (rename.old if old_changed else rename.new), old_changed and new_changed
 
 
 def _drop_min_nodes(result: Normalised) -> None:

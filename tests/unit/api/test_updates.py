@@ -81,7 +81,7 @@ def test_the_old_colossalai_layout_cannot_change_the_job() -> None:
     old = m.colossalai_old()
     stored = admit(old).obj
     bigger = merged(stored, {"spec": m.colossalai_old(replicas=3)["spec"]})
-    assert [p.where for p in admit(bigger, stored).errors] == ["spec.replicaSpecs[1].replicas"]
+    assert [p.where for p in admit(bigger, stored).errors] == ["spec.worker.replicas"]
 
 
 def test_the_size_of_an_elastic_job_may_change_within_its_bounds() -> None:
@@ -128,7 +128,7 @@ FIXED: dict[str, tuple[str, Any, str]] = {
     ),
     "policy": ("spec.runPolicy.backoffLimit", 9, "spec.runPolicy.backoffLimit"),
     "queue": ("spec.scheduler.t9kScheduler.queue", "q", "spec.scheduler"),
-    "old spelling": ("spec.torchrunConfig.enable", False, "spec.torchrunConfig.enabled"),
+    "old spelling": ("spec.torchrunConfig.enable", False, "spec.torchrunConfig.enable"),
 }
 
 
