@@ -298,6 +298,8 @@ class _Pass:
         new["selector"] = labels.selector(workload.uid)
         if workload.counts_backoff:
             new["backoffCount"] = self.ledger.backoff
+        else:
+            new["restartCount"] = sum(self.ledger.restarts.values())
         if viewer := viewers.dependent_status(workload, self.observed):
             new["tensorboard"] = viewer
         changed = new if new != self.before else None

@@ -204,6 +204,7 @@ def test_generic_replicas_restart_one_by_one_within_their_own_limit() -> None:
     assert [world.attempt_of(r) for r in "01"] == ["2", "2"]
     assert world.status is not None
     assert world.status["tasks"][0]["restartCount"] == 2
+    assert world.status["restartCount"] == 2
     assert "backoffCount" not in world.status
     world.exit("0").settle()
     assert world.phase == "Failed"

@@ -5,6 +5,7 @@ Pods are stored as JSON objects, as an API server would give them, and decoded a
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 from collections.abc import Callable, Mapping
@@ -93,7 +94,7 @@ class World:
     """One job and everything that it owns."""
 
     def __init__(self, job: dict[str, Any], settings: Settings = SETTINGS) -> None:
-        self.job = job
+        self.job = copy.deepcopy(job)
         self.settings = settings
         self.now = START
         self.pods: dict[str, dict[str, Any]] = {}
