@@ -27,6 +27,7 @@ class _Words:
     advice: str
 
 
+_PATHS = "check the path, `workingDir` (by default the manifest's folder) and the volume mounts"
 _SAID = (
     _Words(
         re.compile(r"CUDA out of memory|CUDA error: out of memory", re.IGNORECASE),
@@ -36,7 +37,7 @@ _SAID = (
     _Words(
         re.compile(r"can't open file ['\"]?([^'\":]+)"),
         "the script {0} does not exist where the replica runs",
-        "check the path, `workingDir` (by default the manifest's folder) and the volume mounts",
+        _PATHS,
     ),
     _Words(
         re.compile(r"No module named ['\"]?([\w.]+)"),
@@ -66,9 +67,14 @@ _SAID = (
         "(--image PATTERN=ENV)",
     ),
     _Words(
-        re.compile(r"No such file or directory: ['\"]?([^'\"]+)|([^\s:]+): No such file or dir"),
+        re.compile(r"No such file or directory: ['\"]([^'\"]+)"),
         "the file {0} does not exist where the replica runs",
-        "check the path, `workingDir` (by default the manifest's folder) and the volume mounts",
+        _PATHS,
+    ),
+    _Words(
+        re.compile(r"([^\s:'\"]+)['\"]?: No such file or directory"),
+        "the file {0} does not exist where the replica runs",
+        _PATHS,
     ),
 )
 

@@ -1,0 +1,68 @@
+"""Tables, times and documents as commands print them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.unit.cli.objects import NOW, ago
+from trainyard.cli.format import age, document, indent, parse_time, span, table
+
+
+def test_columns_are_as_wide_as_their_widest_cell() -> None:
+    text = table(("NAME", "N"), [("a", 1), ("longer", 22)])
+    assert text == "NAME     N\na        1\nlonger   22"
+
+
+def test_an_empty_cell_is_shown_as_a_dash_and_zero_as_zero() -> None:
+    assert table(("A", "B", "C"), [(None, "", 0)]).splitlines()[1].split() == ["-", "-", "0"]
+
+
+def test_a_line_ends_with_its_last_word() -> None:
+    assert all(line == line.rstrip() for line in table(("A", "B"), [("x", "y")]).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (119, "119s"), (303, "5m3s"), (7200, "120m"), (90000, "25h")]
+)
+def test_an_age_reads_as_in_kubectl(seconds: float, text: str) -> None:
+    assert age(ago(seconds), NOW) == text
+
+
+def test_an_absent_time_has_no_age() -> None:
+    assert age(None, NOW) == "<unknown>"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [
+        (ago(10), ago(9.5), "0.5s"),
+        (ago(100), ago(40), "60s"),
+        (ago(30), None, "30s"),
+        (None, None, ""),
+        (ago(-5), None, "0.0s"),
+    ],
+)
+def test_a_span_lasts_until_its_end_or_now(start: str | None, end: str | None, text: str) -> None:
+    assert span(start, end, NOW) == text
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert parse_time("2026-08-02T12:00:00") == NOW
+
+
+def test_only_the_lines_after_the_first_are_indented() -> None:
+    assert indent("a\nb\nc", 2) == "a\n  b\n  c"
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_a_document_is_whole_but_for_managed_fields(output: str) -> None:
+    obj = {"kind": "X", "metadata": {"name": "ü", "managedFields": [1]}, "spec": {"a": [1]}}
+    several = {"kind": "List", "items": [obj]}
+    load = json.loads if output == "json" else yaml.safe_load
+    wanted = {"kind": "X", "metadata": {"name": "ü"}, "spec": {"a": [1]}}
+    assert load(document(obj, output)) == wanted
+    assert load(document(several, output))["items"] == [wanted]
+    assert "ü" in document(obj, output)
