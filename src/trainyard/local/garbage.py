@@ -15,7 +15,8 @@ from typing import Any
 from trainyard.kube.errors import Conflict, Forbidden, NotFound
 from trainyard.local.committer import Key
 from trainyard.local.journal import Event, Object
-from trainyard.local.registry import FOREGROUND, ORPHAN, Registry
+from trainyard.local.metadata import FOREGROUND, ORPHAN
+from trainyard.local.registry import Registry
 from trainyard.local.resources import SERVED
 
 _BY_KIND = {(row.api_version, row.kind): row for row in SERVED.values() if not row.view_of}

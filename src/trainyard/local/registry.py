@@ -9,40 +9,30 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
-import random
-import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import orjson
 
 from trainyard.kube.errors import NotFound
-from trainyard.local import strategies
+from trainyard.local import metadata, strategies
 from trainyard.local.committer import Change, Committer, Key
 from trainyard.local.failures import (
     already_exists,
-    bad_request,
     conflict,
     forbidden,
     method_not_allowed,
     not_found,
 )
 from trainyard.local.journal import Entry, Event, Journal, Object, Subscription
+from trainyard.local.metadata import timestamp
 from trainyard.local.resources import SERVED, Served
 from trainyard.local.store import Store
 
+__all__ = ["SYSTEM_NAMESPACES", "Registry", "timestamp"]
+
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-_NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-FOREGROUND = "foregroundDeletion"
-ORPHAN = "orphan"
-_RETAINED_METADATA = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 Mutation = Callable[[Object], Object | None]
-
-
-def timestamp(seconds: float | None = None) -> str:
-    """A time (default: now) as Kubernetes writes it: UTC, whole seconds."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 class Registry:
@@ -121,9 +111,9 @@ class Registry:
         """
         table = self._table(resource)
         for obj in objects:
-            metadata = obj["metadata"]
-            entry = Entry(obj, orjson.dumps(obj), int(metadata["resourceVersion"]))
-            table[metadata.get("namespace", ""), metadata["name"]] = entry
+            meta = obj["metadata"]
+            entry = Entry(obj, orjson.dumps(obj), int(meta["resourceVersion"]))
+            table[meta.get("namespace", ""), meta["name"]] = entry
 
     def subscribe(self, *resources: str) -> Subscription:
         """Changes of `resources`, after a synthetic ADDED for each present object."""
@@ -162,7 +152,7 @@ class Registry:
     async def create(self, resource: str, obj: Object, *, dry_run: bool = False) -> Object:
         """Store a new object (taken over, do not touch it again); returns it completed."""
         served = self._served(resource)
-        key = self._complete(served, obj)
+        key = metadata.complete(served, obj)
         current = self._current(key)
         if current is not None:
             raise already_exists(resource, key.name)
@@ -199,21 +189,21 @@ class Registry:
         if new is None:
             return current.object
         old = current.object
-        self._check_preconditions(key, new, old)
+        metadata.check_preconditions(key, new, old)
         if subresource == "status":
             new = {**orjson.loads(current.raw), "status": new.get("status", {})}
         elif served.status and not subresource:
-            _keep(new, old, "status")
-        self._retain(served, new, old)
+            metadata.keep(new, old, "status")
+        metadata.retain(served, new, old)
         if not subresource:
             strategies.prepare_update(resource, new, old)
         if new == old:
             return old
-        if served.generation and _spec_differs(new, old):
+        if served.generation and metadata.spec_differs(new, old):
             new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
         if dry_run:
             return new
-        if _is_released(served, new):
+        if metadata.is_released(served, new):
             return await self._write(key, "DELETED", new, old)
         return await self._write(key, "MODIFIED", new, old)
 
@@ -241,23 +231,23 @@ class Registry:
         if current is None:
             raise not_found(resource, name)
         old = current.object
-        metadata = old["metadata"]
-        if uid is not None and uid != metadata["uid"]:
+        present = old["metadata"]
+        if uid is not None and uid != present["uid"]:
             raise conflict(
                 resource,
                 name,
                 f"Precondition failed: UID in precondition: {uid}, "
-                f"UID in object meta: {metadata['uid']}",
+                f"UID in object meta: {present['uid']}",
             )
-        if resource_version is not None and resource_version != metadata["resourceVersion"]:
+        if resource_version is not None and resource_version != present["resourceVersion"]:
             raise conflict(resource, name)
         if resource == "namespaces" and name in SYSTEM_NAMESPACES:
             raise forbidden(resource, name, "this namespace may not be deleted")
         new: Object = orjson.loads(current.raw)
-        self._mark_deleted(served, new, grace_seconds, propagation)
+        metadata.mark_deleted(served, new, grace_seconds, propagation)
         if dry_run or new == old:
             return new
-        if _is_released(served, new):
+        if metadata.is_released(served, new):
             return await self._write(key, "DELETED", new, old)
         return await self._write(key, "MODIFIED", new, old)
 
@@ -283,31 +273,6 @@ class Registry:
             return staged.entry
         return self._table(key.resource).get((key.namespace, key.name))
 
-    def _complete(self, served: Served, obj: Object) -> Key:
-        obj["apiVersion"], obj["kind"] = served.api_version, served.kind
-        metadata = obj.setdefault("metadata", {})
-        namespace = ""
-        if served.namespaced:
-            namespace = metadata.setdefault("namespace", "default")
-        else:
-            metadata.pop("namespace", None)
-        name = metadata.get("name")
-        if not name:
-            prefix = metadata.get("generateName")
-            if not prefix:
-                raise bad_request("resource name may not be empty: set metadata.name")
-            suffix = "".join(random.choices(_NAME_ALPHABET, k=5))
-            name = metadata["name"] = prefix[:58] + suffix
-        if metadata.get("resourceVersion"):
-            raise bad_request("resourceVersion should not be set on objects to be created")
-        for field in (*_RETAINED_METADATA, "resourceVersion", "generation", "selfLink"):
-            metadata.pop(field, None)
-        metadata["uid"] = str(uuid.uuid4())
-        metadata["creationTimestamp"] = timestamp()
-        if served.generation:
-            metadata["generation"] = 1
-        return Key(served.resource, namespace, name)
-
     def _check_namespace(self, key: Key) -> None:
         if not key.namespace:
             return
@@ -321,63 +286,6 @@ class Registry:
                 f"unable to create new content in namespace {key.namespace} "
                 "because it is being terminated",
             )
-
-    def _check_preconditions(self, key: Key, new: Object, old: Object) -> None:
-        wanted, present = new["metadata"], old["metadata"]
-        if wanted.get("uid") not in (None, present["uid"]):
-            raise conflict(
-                key.resource,
-                key.name,
-                f"Precondition failed: UID in precondition: {wanted['uid']}, "
-                f"UID in object meta: {present['uid']}",
-            )
-        if wanted.get("resourceVersion") not in (None, "", present["resourceVersion"]):
-            raise conflict(key.resource, key.name)
-
-    def _retain(self, served: Served, new: Object, old: Object) -> None:
-        """Put back what no writer may change."""
-        new["apiVersion"], new["kind"] = served.api_version, served.kind
-        wanted, present = new["metadata"], old["metadata"]
-        wanted["resourceVersion"] = present["resourceVersion"]
-        for field in (*_RETAINED_METADATA, "name", "namespace", "generation"):
-            _keep(wanted, present, field)
-        for field in ("finalizers", "labels", "annotations", "ownerReferences"):
-            if not wanted.get(field):
-                wanted.pop(field, None)
-        if present.get("deletionTimestamp"):
-            added = set(wanted.get("finalizers", ())) - set(present.get("finalizers", ()))
-            if added:
-                raise forbidden(
-                    served.resource,
-                    wanted["name"],
-                    f"no new finalizers can be added while it is being deleted: {sorted(added)}",
-                )
-
-    def _mark_deleted(
-        self, served: Served, obj: Object, grace: int | None, propagation: str | None
-    ) -> None:
-        metadata = obj["metadata"]
-        seconds = strategies.grace_seconds(obj, grace) if served.resource == "pods" else 0
-        if "deletionTimestamp" in metadata:
-            seconds = min(seconds, metadata.get("deletionGracePeriodSeconds", 0))
-        elif served.generation:
-            metadata["generation"] = metadata.get("generation", 1) + 1
-        if metadata.get("deletionGracePeriodSeconds") != seconds:
-            metadata["deletionTimestamp"] = timestamp(time.time() + seconds)
-            metadata["deletionGracePeriodSeconds"] = seconds
-        if propagation is not None:
-            finalizers = [
-                each for each in metadata.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)
-            ]
-            if propagation == "Foreground":
-                finalizers.append(FOREGROUND)
-            elif propagation == "Orphan":
-                finalizers.append(ORPHAN)
-            metadata["finalizers"] = finalizers
-            if not finalizers:
-                del metadata["finalizers"]
-        if served.resource == "namespaces":
-            obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
 
     def _assign_cluster_address(self, service: Object) -> None:
         spec = service["spec"]
@@ -446,29 +354,3 @@ class Registry:
             self._table(resource)
         self._journal.listen(resources, subscription)
         return subscription
-
-
-def _keep(new: Object, old: Object, field: str) -> None:
-    if field in old:
-        new[field] = old[field]
-    else:
-        new.pop(field, None)
-
-
-def _spec_differs(new: Object, old: Object) -> bool:
-    ignored = ("metadata", "status", "apiVersion", "kind")
-    return any(
-        new.get(field) != old.get(field)
-        for field in new.keys() | old.keys()
-        if field not in ignored
-    )
-
-
-def _is_released(served: Served, obj: Object) -> bool:
-    """True when an object marked for deletion has nothing left that holds it."""
-    metadata = obj["metadata"]
-    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
-        return False
-    if served.resource == "namespaces" and (obj.get("spec") or {}).get("finalizers"):
-        return False
-    return not metadata.get("deletionGracePeriodSeconds")

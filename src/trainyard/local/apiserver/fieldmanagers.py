@@ -15,7 +15,7 @@ from trainyard.kube.errors import Conflict
 from trainyard.local.apiserver import fieldpaths
 from trainyard.local.apiserver.fieldpaths import Path
 from trainyard.local.failures import Cause
-from trainyard.local.registry import timestamp
+from trainyard.local.metadata import timestamp
 
 Object = dict[str, Any]
 

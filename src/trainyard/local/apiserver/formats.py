@@ -8,7 +8,6 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import tables
 from trainyard.local.apiserver.http import Request, Response, media_types
 from trainyard.local.failures import bad_request, status_of, unsupported_media_type
 from trainyard.local.journal import Entry
@@ -68,6 +67,8 @@ def object_response(
     """One object, or the Table with its row."""
     if table_parameters(request) is None:
         return json_response(status, obj, warnings)
+    from trainyard.local.apiserver import tables
+
     metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
     table = tables.render(served, [obj], metadata, include=include_objects(request))
     return json_response(status, table, warnings)
@@ -78,6 +79,8 @@ def list_response(
 ) -> Response:
     """A collection; plain ones are put together from the stored JSON, without encoding."""
     if table_parameters(request) is not None:
+        from trainyard.local.apiserver import tables
+
         objects = [entry.object for entry in entries]
         table = tables.render(served, objects, metadata, include=include_objects(request))
         return json_response(200, table)

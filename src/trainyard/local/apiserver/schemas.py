@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from trainyard.local.registry import Registry, timestamp
+from trainyard.local.metadata import timestamp
+from trainyard.local.registry import Registry
 from trainyard.local.resources import SERVED, Served
 
 Object = dict[str, Any]

@@ -1,314 +1,25 @@
 """What `kubectl get` prints: the server renders each list as a Table (meta.k8s.io/v1).
 
-Columns of built-in kinds are those of kube-apiserver's printers; custom kinds print the
-`additionalPrinterColumns` of their CustomResourceDefinition.
+Custom kinds print the `additionalPrinterColumns` of their CustomResourceDefinition.
 """
 
 from __future__ import annotations
 
 import re
-import time
-from calendar import timegm
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
+from trainyard.local.apiserver.columns import AGE, COLUMNS, NAME, Cell, Column, age
 from trainyard.local.resources import Served
 
 Object = dict[str, Any]
-Cell = Callable[[Object], Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """One column; `priority` above 0 shows only with `-o wide`."""
-
-    name: str
-    cell: Cell
-    type: str = "string"
-    priority: int = 0
-    format: str = ""
-    description: str = ""
-
-
-def _path(path: str, default: Any = "<none>") -> Cell:
-    keys = path.split(".")
-
-    def cell(obj: Object) -> Any:
-        value: Any = obj
-        for key in keys:
-            value = value.get(key) if isinstance(value, dict) else None
-        return default if value is None or value == "" else value
-
-    return cell
-
-
-def age(stamp: str | None) -> str:
-    """How long ago `stamp` was, as kubectl writes durations (`5m3s`, `2d4h`)."""
-    if not stamp:
-        return "<unknown>"
-    then = timegm(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S"))
-    return duration(time.time() - then)
-
-
-def duration(elapsed: float) -> str:
-    """As `duration.HumanDuration` of apimachinery."""
-    seconds = int(elapsed)
-    if seconds < -1:
-        return "<invalid>"
-    if seconds < 0:
-        return "0s"
-    if seconds < 120:
-        return f"{seconds}s"
-    minutes = seconds // 60
-    if minutes < 10:
-        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    hours = minutes // 60
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    days = hours // 24
-    if days < 8:
-        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
-    if days < 730:
-        return f"{days}d"
-    years = days // 365
-    rest = days % 365
-    return f"{years}y{rest}d" if years < 8 and rest else f"{years}y"
-
-
-def _age(obj: Object) -> str:
-    return age(obj["metadata"].get("creationTimestamp"))
-
-
-_NAME = Column("Name", lambda obj: obj["metadata"]["name"], format="name")
-_AGE = Column("Age", _age)
-
-
-def _containers(pod: Object) -> Sequence[Object]:
-    statuses: Sequence[Object] = pod.get("status", {}).get("containerStatuses") or ()
-    return statuses
-
-
-def _ready(pod: Object) -> str:
-    total = len(pod.get("spec", {}).get("containers") or ())
-    return f"{sum(bool(status.get('ready')) for status in _containers(pod))}/{total}"
-
-
-def _pod_status(pod: Object) -> str:
-    """The word of `printPod`: the most telling container reason, else the phase."""
-    status = pod.get("status", {})
-    word = status.get("reason") or status.get("phase") or "Unknown"
-    initial = _initial_word(pod)
-    if initial is not None:
-        word = initial
-    else:
-        for container in reversed(_containers(pod)):
-            state = container.get("state") or {}
-            if reason := (state.get("waiting") or {}).get("reason"):
-                word = reason
-            elif "terminated" in state:
-                word = _terminated_word(state["terminated"])
-        if word == "Completed" and any(each.get("ready") for each in _containers(pod)):
-            word = "Running"
-    if pod["metadata"].get("deletionTimestamp"):
-        return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
-    return str(word)
-
-
-def _initial_word(pod: Object) -> str | None:
-    statuses = pod.get("status", {}).get("initContainerStatuses") or ()
-    for number, container in enumerate(statuses):
-        state = container.get("state") or {}
-        terminated = state.get("terminated")
-        if (terminated and terminated.get("exitCode") == 0) or container.get("started"):
-            continue
-        if terminated:
-            return f"Init:{_terminated_word(terminated)}"
-        reason = (state.get("waiting") or {}).get("reason")
-        if reason and reason != "PodInitializing":
-            return f"Init:{reason}"
-        return f"Init:{number}/{len(statuses)}"
-    return None
-
-
-def _terminated_word(terminated: Object) -> str:
-    if reason := terminated.get("reason"):
-        return str(reason)
-    if signal := terminated.get("signal"):
-        return f"Signal:{signal}"
-    return f"ExitCode:{terminated.get('exitCode', 0)}"
-
-
-def _restarts(pod: Object) -> str:
-    return str(sum(int(status.get("restartCount", 0)) for status in _containers(pod)))
-
-
-def _service_ports(service: Object) -> str:
-    ports = service.get("spec", {}).get("ports") or ()
-    texts = [f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports]
-    return ",".join(texts) or "<none>"
-
-
-def _selector(service: Object) -> str:
-    pairs = (service.get("spec", {}).get("selector") or {}).items()
-    return ",".join(f"{key}={value}" for key, value in pairs) or "<none>"
-
-
-def _node_status(node: Object) -> str:
-    conditions = node.get("status", {}).get("conditions") or ()
-    ready = {each["status"] for each in conditions if each.get("type") == "Ready"}
-    words = ["Ready" if "True" in ready else "NotReady" if ready else "Unknown"]
-    if node.get("spec", {}).get("unschedulable"):
-        words.append("SchedulingDisabled")
-    return ",".join(words)
-
-
-def _node_roles(node: Object) -> str:
-    prefix = "node-role.kubernetes.io/"
-    labels = node["metadata"].get("labels") or {}
-    roles = [label[len(prefix) :] for label in labels if label.startswith(prefix)]
-    return ",".join(sorted(roles)) or "<none>"
-
-
-def _node_address(node: Object) -> str:
-    addresses = node.get("status", {}).get("addresses") or ()
-    internal = [each["address"] for each in addresses if each.get("type") == "InternalIP"]
-    return internal[0] if internal else "<none>"
-
-
-def _event_object(event: Object) -> str:
-    about = event.get("involvedObject") or event.get("regarding") or {}
-    return f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}"
-
-
-def _event_age(event: Object) -> str:
-    last = (
-        (event.get("series") or {}).get("lastObservedTime")
-        or event.get("lastTimestamp")
-        or event.get("deprecatedLastTimestamp")
-        or event.get("eventTime")
-        or event["metadata"].get("creationTimestamp")
-    )
-    return age(last)
-
-
-def _event_source(event: Object) -> str:
-    source = event.get("source") or event.get("deprecatedSource") or {}
-    return str(source.get("component") or event.get("reportingComponent") or "")
-
-
-def _claim_modes(claim: Object) -> str:
-    short = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX"}
-    modes = claim.get("status", {}).get("accessModes") or claim["spec"].get("accessModes") or ()
-    return ",".join(short.get(mode, mode) for mode in modes)
-
-
-def _endpoints(obj: Object) -> str:
-    pairs = [
-        f"{address.get('ip')}:{port.get('port')}"
-        for subset in obj.get("subsets") or ()
-        for address in subset.get("addresses") or ()
-        for port in subset.get("ports") or ()
-    ]
-    return ",".join(pairs) or "<none>"
-
-
-_EVENT_COLUMNS = (
-    Column("Last Seen", _event_age),
-    Column("Type", _path("type", "")),
-    Column("Reason", _path("reason", "")),
-    Column("Object", _event_object),
-    Column("Subobject", _path("involvedObject.fieldPath", ""), priority=1),
-    Column("Source", _event_source, priority=1),
-    Column("Message", lambda event: str(event.get("message") or event.get("note") or "").strip()),
-    Column("Count", _path("count", 1), priority=1, type="integer"),
-    Column("Name", _NAME.cell, format="name", priority=1),
-)
-
-_COLUMNS: Mapping[str, tuple[Column, ...]] = {
-    "pods": (
-        _NAME,
-        Column("Ready", _ready),
-        Column("Status", _pod_status),
-        Column("Restarts", _restarts),
-        _AGE,
-        Column("IP", _path("status.podIP"), priority=1),
-        Column("Node", _path("spec.nodeName"), priority=1),
-        Column("Nominated Node", _path("status.nominatedNodeName"), priority=1),
-        Column("Readiness Gates", lambda _: "<none>", priority=1),
-    ),
-    "services": (
-        _NAME,
-        Column("Type", _path("spec.type", "ClusterIP")),
-        Column("Cluster-IP", _path("spec.clusterIP")),
-        Column("External-IP", lambda _: "<none>"),
-        Column("Port(s)", _service_ports),
-        _AGE,
-        Column("Selector", _selector, priority=1),
-    ),
-    "nodes": (
-        _NAME,
-        Column("Status", _node_status),
-        Column("Roles", _node_roles),
-        _AGE,
-        Column("Version", _path("status.nodeInfo.kubeletVersion", "")),
-        Column("Internal-IP", _node_address, priority=1),
-        Column("OS-Image", _path("status.nodeInfo.osImage", "<unknown>"), priority=1),
-        Column("Kernel-Version", _path("status.nodeInfo.kernelVersion", "<unknown>"), priority=1),
-    ),
-    "namespaces": (_NAME, Column("Status", _path("status.phase", "")), _AGE),
-    "endpoints": (_NAME, Column("Endpoints", _endpoints), _AGE),
-    "secrets": (
-        _NAME,
-        Column("Type", _path("type", "Opaque")),
-        Column("Data", lambda obj: len(obj.get("data") or ()), type="integer"),
-        _AGE,
-    ),
-    "configmaps": (
-        _NAME,
-        Column(
-            "Data",
-            lambda obj: len(obj.get("data") or ()) + len(obj.get("binaryData") or ()),
-            type="integer",
-        ),
-        _AGE,
-    ),
-    "events": _EVENT_COLUMNS,
-    "events.events.k8s.io": _EVENT_COLUMNS,
-    "persistentvolumeclaims": (
-        _NAME,
-        Column("Status", _path("status.phase", "")),
-        Column("Volume", _path("spec.volumeName", "")),
-        Column("Capacity", _path("status.capacity.storage", "")),
-        Column("Access Modes", _claim_modes),
-        Column("StorageClass", _path("spec.storageClassName", "")),
-        _AGE,
-        Column("VolumeMode", _path("spec.volumeMode", ""), priority=1),
-    ),
-    "serviceaccounts": (
-        _NAME,
-        Column("Secrets", lambda obj: len(obj.get("secrets") or ()), type="integer"),
-        _AGE,
-    ),
-    "leases.coordination.k8s.io": (_NAME, Column("Holder", _path("spec.holderIdentity", "")), _AGE),
-    "customresourcedefinitions.apiextensions.k8s.io": (
-        _NAME,
-        Column("Created At", _path("metadata.creationTimestamp")),
-    ),
-}
 
 
 def columns(served: Served) -> tuple[Column, ...]:
     """The columns of a resource."""
     return (
-        _custom_columns(served.kind)
-        if served.custom
-        else _COLUMNS.get(served.resource, (_NAME, _AGE))
+        _custom_columns(served.kind) if served.custom else COLUMNS.get(served.resource, (NAME, AGE))
     )
 
 
@@ -326,7 +37,7 @@ def _custom_columns(kind: str) -> tuple[Column, ...]:
         )
         for column in printer_columns(kind)
     )
-    return (_NAME, *custom) if custom else (_NAME, _AGE)
+    return (NAME, *custom) if custom else (NAME, AGE)
 
 
 def _json_path(path: str, type_: str) -> Cell:

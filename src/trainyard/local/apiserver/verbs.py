@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +12,11 @@ from trainyard.kube.errors import NotFound
 from trainyard.local.apiserver import formats, patches, scale, selectors, views
 from trainyard.local.apiserver.admission import Admitter, FieldValidation
 from trainyard.local.apiserver.http import Request, Response, Stream
+from trainyard.local.apiserver.options import DeleteOptions, is_dry_run
+from trainyard.local.apiserver.paging import list_revision, page
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch, watch_response
-from trainyard.local.failures import bad_request, expired, unsupported_media_type
+from trainyard.local.failures import bad_request, unsupported_media_type
 from trainyard.local.journal import Entry, Object
 from trainyard.local.registry import Registry
 
@@ -44,14 +45,14 @@ class Verbs:
 
     def collection(self, request: Request, target: Target) -> Response:
         """A collection, by selectors, in pages if asked."""
-        revision = _list_revision(request, self.registry)
+        revision = list_revision(request, self.registry)
         predicate = self._predicate(request, target)
         name = selectors.selected_name(request.query.get("fieldSelector", ""))
         entries = self._entries(target, name)
         if predicate is not None:
             entries = [entry for entry in entries if predicate(entry.object)]
         metadata: Object = {"resourceVersion": str(revision)}
-        entries = _page(request, entries, metadata, self.registry)
+        entries = page(request, entries, metadata, self.registry)
         if target.served.view_of:
             shown = [self._shown(target, entry.object) for entry in entries]
             entries = [Entry(obj, orjson.dumps(obj), 0) for obj in shown]
@@ -75,7 +76,7 @@ class Verbs:
             obj = views.from_events_v1(obj)
         validation = FieldValidation.of(request, duplicates)
         obj, warnings = self.admitter.create(target.served, obj, validation)
-        made = await self.registry.create(target.storage, obj, dry_run=_dry_run(request))
+        made = await self.registry.create(target.storage, obj, dry_run=is_dry_run(request))
         return formats.object_response(
             request, target.served, self._shown(target, made), status=201, warnings=warnings
         )
@@ -117,7 +118,7 @@ class Verbs:
 
     async def delete(self, request: Request, target: Target) -> Response:
         """Delete one object."""
-        options = _DeleteOptions.of(request)
+        options = DeleteOptions.of(request)
         obj = await self._delete(target.place, options)
         try:
             present = self.registry.get(*target.place)
@@ -130,7 +131,7 @@ class Verbs:
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
         """Delete all objects that the selectors choose."""
-        options = _DeleteOptions.of(request)
+        options = DeleteOptions.of(request)
         predicate = self._predicate(request, target)
         gone = []
         for entry in self._entries(target, None):
@@ -172,7 +173,7 @@ class Verbs:
         obj = await self.registry.update(*target.place, change, subresource="finalize")
         return formats.object_response(request, target.served, obj)
 
-    async def _delete(self, place: tuple[str, str, str], options: _DeleteOptions) -> Object:
+    async def _delete(self, place: tuple[str, str, str], options: DeleteOptions) -> Object:
         return await self.registry.delete(
             *place,
             grace_seconds=options.grace_seconds,
@@ -211,7 +212,7 @@ class Verbs:
             *target.place,
             admitted,
             subresource=target.subresource,
-            dry_run=_dry_run(request),
+            dry_run=is_dry_run(request),
         )
         return obj, warnings
 
@@ -241,7 +242,7 @@ class Verbs:
             if target.subresource:
                 raise
             obj, warnings = self.admitter.create(target.served, applied.created(), validation)
-            made = await self.registry.create(target.storage, obj, dry_run=_dry_run(request))
+            made = await self.registry.create(target.storage, obj, dry_run=is_dry_run(request))
             return formats.object_response(
                 request, target.served, made, status=201, warnings=warnings
             )
@@ -282,45 +283,6 @@ class Verbs:
         return views.to_events_v1(obj) if target.served.view_of else obj
 
 
-@dataclass(frozen=True, slots=True)
-class _DeleteOptions:
-    grace_seconds: int | None
-    uid: str | None
-    resource_version: str | None
-    propagation: str | None
-    dry_run: bool
-
-    @classmethod
-    def of(cls, request: Request) -> _DeleteOptions:
-        body = formats.body_object(request)[0] if request.body else {}
-        query = request.query
-        grace = body.get("gracePeriodSeconds")
-        if grace is None and query.get("gracePeriodSeconds", "").isdigit():
-            grace = int(query["gracePeriodSeconds"])
-        propagation = body.get("propagationPolicy") or query.get("propagationPolicy")
-        if propagation is None and (
-            body.get("orphanDependents") or request.flag("orphanDependents")
-        ):
-            propagation = "Orphan"
-        if propagation not in (None, "Background", "Foreground", "Orphan"):
-            raise bad_request(f"invalid propagationPolicy {propagation!r}")
-        wanted = body.get("preconditions") or {}
-        return cls(
-            grace,
-            wanted.get("uid"),
-            wanted.get("resourceVersion"),
-            propagation,
-            bool(body.get("dryRun")) or _dry_run(request),
-        )
-
-
-def _dry_run(request: Request) -> bool:
-    value = request.query.get("dryRun", "")
-    if value not in ("", "All"):
-        raise bad_request(f"invalid dryRun {value!r}: only All is supported")
-    return value == "All"
-
-
 def _check_kind(target: Target, obj: Object) -> None:
     served = target.served
     kind, version = obj.get("kind", served.kind), obj.get("apiVersion", served.api_version)
@@ -355,54 +317,3 @@ def _check_name(target: Target, obj: Object) -> None:
         raise bad_request(
             f"the name of the object ({found}) does not match the name on the URL ({target.name})"
         )
-
-
-def _list_revision(request: Request, registry: Registry) -> int:
-    asked, match = (
-        request.query.get("resourceVersion", ""),
-        request.query.get("resourceVersionMatch", ""),
-    )
-    if asked and not asked.isdigit():
-        raise bad_request(f"invalid resource version {asked!r}")
-    if match == "Exact" and int(asked or 0) != registry.revision:
-        raise expired(int(asked or 0), registry.revision)
-    return registry.revision
-
-
-def _page(
-    request: Request, entries: Sequence[Entry], metadata: Object, registry: Registry
-) -> Sequence[Entry]:
-    """One page of a list.
-
-    Later pages are of the present, but carry the first page's resourceVersion: a watch from
-    there replays what changed in between, so that nothing is missed.
-    """
-    limit, token = request.query.get("limit", ""), request.query.get("continue", "")
-    if token:
-        after, revision = _decode_continue(token)
-        metadata["resourceVersion"] = str(revision)
-        entries = [entry for entry in entries if _sort_key(entry) > after]
-    if not limit.isdigit() or limit == "0" or len(entries) <= int(limit):
-        return entries
-    page = entries[: int(limit)]
-    metadata["continue"] = _encode_continue(_sort_key(page[-1]), int(metadata["resourceVersion"]))
-    if not request.query.get("labelSelector") and not request.query.get("fieldSelector"):
-        metadata["remainingItemCount"] = len(entries) - len(page)
-    return page
-
-
-def _sort_key(entry: Entry) -> tuple[str, str]:
-    metadata = entry.object["metadata"]
-    return metadata.get("namespace", ""), metadata["name"]
-
-
-def _encode_continue(after: tuple[str, str], revision: int) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([*after, revision])).decode()
-
-
-def _decode_continue(token: str) -> tuple[tuple[str, str], int]:
-    try:
-        namespace, name, revision = orjson.loads(base64.urlsafe_b64decode(token))
-        return (str(namespace), str(name)), int(revision)
-    except (ValueError, TypeError) as error:
-        raise bad_request("the continue token is not one of this server's") from error

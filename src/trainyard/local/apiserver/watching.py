@@ -11,7 +11,6 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import tables
 from trainyard.local.apiserver.formats import include_objects, table_parameters
 from trainyard.local.apiserver.http import Request, Stream
 from trainyard.local.apiserver.selectors import Predicate
@@ -143,6 +142,8 @@ class _Encoder:
             metadata["annotations"] = {_INITIAL_END: "true"}
         obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
         if self._table is not None:
+            from trainyard.local.apiserver import tables
+
             obj = tables.render(served, [], metadata, header=False)
         return _line(b"BOOKMARK", orjson.dumps(obj))
 
@@ -162,6 +163,8 @@ class _Encoder:
         return _line(type_.encode(), raw)
 
     def _row(self, type_: str, obj: Object) -> bytes:
+        from trainyard.local.apiserver import tables
+
         watch = self._watch
         metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
         shown = obj if watch.view is None else watch.view(obj)

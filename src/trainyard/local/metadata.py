@@ -1,0 +1,133 @@
+"""What the API server does to an object's metadata on every write: complete, keep, mark."""
+
+from __future__ import annotations
+
+import random
+import time
+import uuid
+
+from trainyard.local import strategies
+from trainyard.local.committer import Key
+from trainyard.local.failures import bad_request, conflict, forbidden
+from trainyard.local.journal import Object
+from trainyard.local.resources import Served
+
+FOREGROUND = "foregroundDeletion"
+ORPHAN = "orphan"
+_NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_RETAINED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
+
+
+def timestamp(seconds: float | None = None) -> str:
+    """A time (default: now) as Kubernetes writes it: UTC, whole seconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def complete(served: Served, obj: Object) -> Key:
+    obj["apiVersion"], obj["kind"] = served.api_version, served.kind
+    metadata = obj.setdefault("metadata", {})
+    namespace = ""
+    if served.namespaced:
+        namespace = metadata.setdefault("namespace", "default")
+    else:
+        metadata.pop("namespace", None)
+    name = metadata.get("name")
+    if not name:
+        prefix = metadata.get("generateName")
+        if not prefix:
+            raise bad_request("resource name may not be empty: set metadata.name")
+        suffix = "".join(random.choices(_NAME_ALPHABET, k=5))
+        name = metadata["name"] = prefix[:58] + suffix
+    if metadata.get("resourceVersion"):
+        raise bad_request("resourceVersion should not be set on objects to be created")
+    for field in (*_RETAINED, "resourceVersion", "generation", "selfLink"):
+        metadata.pop(field, None)
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = timestamp()
+    if served.generation:
+        metadata["generation"] = 1
+    return Key(served.resource, namespace, name)
+
+
+def check_preconditions(key: Key, new: Object, old: Object) -> None:
+    wanted, present = new["metadata"], old["metadata"]
+    if wanted.get("uid") not in (None, present["uid"]):
+        raise conflict(
+            key.resource,
+            key.name,
+            f"Precondition failed: UID in precondition: {wanted['uid']}, "
+            f"UID in object meta: {present['uid']}",
+        )
+    if wanted.get("resourceVersion") not in (None, "", present["resourceVersion"]):
+        raise conflict(key.resource, key.name)
+
+
+def retain(served: Served, new: Object, old: Object) -> None:
+    """Put back what no writer may change."""
+    new["apiVersion"], new["kind"] = served.api_version, served.kind
+    wanted, present = new["metadata"], old["metadata"]
+    wanted["resourceVersion"] = present["resourceVersion"]
+    for field in (*_RETAINED, "name", "namespace", "generation"):
+        keep(wanted, present, field)
+    for field in ("finalizers", "labels", "annotations", "ownerReferences"):
+        if not wanted.get(field):
+            wanted.pop(field, None)
+    if present.get("deletionTimestamp"):
+        added = set(wanted.get("finalizers", ())) - set(present.get("finalizers", ()))
+        if added:
+            raise forbidden(
+                served.resource,
+                wanted["name"],
+                f"no new finalizers can be added while it is being deleted: {sorted(added)}",
+            )
+
+
+def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: str | None) -> None:
+    metadata = obj["metadata"]
+    seconds = strategies.grace_seconds(obj, grace) if served.resource == "pods" else 0
+    if "deletionTimestamp" in metadata:
+        seconds = min(seconds, metadata.get("deletionGracePeriodSeconds", 0))
+    elif served.generation:
+        metadata["generation"] = metadata.get("generation", 1) + 1
+    if metadata.get("deletionGracePeriodSeconds") != seconds:
+        metadata["deletionTimestamp"] = timestamp(time.time() + seconds)
+        metadata["deletionGracePeriodSeconds"] = seconds
+    if propagation is not None:
+        finalizers = [
+            each for each in metadata.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)
+        ]
+        if propagation == "Foreground":
+            finalizers.append(FOREGROUND)
+        elif propagation == "Orphan":
+            finalizers.append(ORPHAN)
+        metadata["finalizers"] = finalizers
+        if not finalizers:
+            del metadata["finalizers"]
+    if served.resource == "namespaces":
+        obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+
+
+def keep(new: Object, old: Object, field: str) -> None:
+    if field in old:
+        new[field] = old[field]
+    else:
+        new.pop(field, None)
+
+
+def spec_differs(new: Object, old: Object) -> bool:
+    ignored = ("metadata", "status", "apiVersion", "kind")
+    return any(
+        new.get(field) != old.get(field)
+        for field in new.keys() | old.keys()
+        if field not in ignored
+    )
+
+
+def is_released(served: Served, obj: Object) -> bool:
+    """True when an object marked for deletion has nothing left that holds it."""
+    metadata = obj["metadata"]
+    if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
+        return False
+    if served.resource == "namespaces" and (obj.get("spec") or {}).get("finalizers"):
+        return False
+    return not metadata.get("deletionGracePeriodSeconds")
