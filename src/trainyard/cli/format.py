@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from trainyard.local.apiserver.tables import duration
+from trainyard.local.apiserver.columns import duration
 
 __all__ = ["age", "document", "duration", "indent", "parse_time", "span", "table"]
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.unit.cli.objects import NOW, ago, condition, event, found, job, pod, pod_name, task
 from trainyard.cli.show import describe, event_table
 
 
-def page(**more: object) -> str:
+def page(**more: Any) -> str:
     replicas = task("Running", "Failed", restartCount=1)
     replicas["replicas"][1] |= {
         "containers": [{"name": "pytorch", "exitCode": 137, "reason": "OOMKilled"}]
