@@ -1,0 +1,52 @@
+"""Run `trainyard` for the measurements, with a state folder that vanishes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+TRAINYARD = (sys.executable, "-m", "trainyard.cli.main")
+
+
+@contextmanager
+def state() -> Iterator[Path]:
+    """A state folder; the cluster in it is ended with the block."""
+    with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder:
+        os.environ["TRAINYARD_STATE_DIR"] = folder
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run([*TRAINYARD, "down"], capture_output=True, check=False)
+            del os.environ["TRAINYARD_STATE_DIR"]
+
+
+def seconds(*arguments: str) -> float:
+    """Wall-clock time of one command, which must succeed."""
+    started = time.perf_counter()
+    done = subprocess.run([*TRAINYARD, *arguments], capture_output=True, text=True, check=False)
+    took = time.perf_counter() - started
+    if done.returncode:
+        raise RuntimeError(f"trainyard {' '.join(arguments)}: {done.stdout}{done.stderr}")
+    return took
+
+
+def manifest(name: str, command: str) -> str:
+    """A PyTorchTrainingJob of one replica."""
+    return f"""
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: PyTorchTrainingJob
+metadata: {{name: "{name}"}}
+spec:
+  replicaSpecs:
+    - type: worker
+      template:
+        spec:
+          containers:
+            - {{name: main, image: busybox, command: ["{command}"]}}
+"""

@@ -1,0 +1,45 @@
+"""Two hundred jobs of one replica each, submitted at once to a durable cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from bench.commands import manifest, seconds, state
+from trainyard.cli.submission import resource_of
+from trainyard.kube.client import Client
+from trainyard.local.state import find_cluster
+
+Row = tuple[str, float, str, float | None]
+JOBS = 200
+_PATIENCE_SECONDS = 120.0
+
+
+def measure() -> list[Row]:
+    """From the start of `submit` to the last job's end."""
+    with state() as folder:
+        seconds("up")
+        file = folder / "jobs.yaml"
+        file.write_text("---".join(manifest(f"job-{n}", "/bin/true") for n in range(JOBS)))
+        started = time.perf_counter()
+        submitted = seconds("submit", "-f", str(file))
+        asyncio.run(_all_succeeded())
+        took = time.perf_counter() - started
+    return [
+        (f"{JOBS} one-pod jobs, submission included", JOBS / took, "jobs/s", 30.0),
+        ("of which `trainyard submit`", submitted, "s", None),
+    ]
+
+
+async def _all_succeeded() -> None:
+    cluster = find_cluster()
+    if cluster is None:
+        raise RuntimeError("the cluster is gone")
+    resource = resource_of("PyTorchTrainingJob")
+    async with Client.unix(cluster.socket) as client, asyncio.timeout(_PATIENCE_SECONDS):
+        while True:
+            jobs, _ = await client.list(resource, "default")
+            phases = [(job.get("status") or {}).get("phase") for job in jobs]
+            if phases.count("Succeeded") == JOBS:
+                return
+            await asyncio.sleep(0.05)

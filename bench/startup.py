@@ -1,0 +1,39 @@
+"""How soon the embedded cluster is ready, what it weighs, and how long the shortest job takes."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+
+from bench.commands import manifest, seconds, state
+
+Row = tuple[str, float, str, float | None]
+ROUNDS = 7
+
+
+def measure() -> list[Row]:
+    """Medians of cold processes; files are in the page cache."""
+    ready, resident = [], 0.0
+    for _ in range(ROUNDS):
+        with state() as folder:
+            ready.append(seconds("up"))
+            pid = json.loads((folder / "cluster.json").read_text())["pid"]
+            resident = _resident_mib(pid)
+    with state() as folder:
+        file = folder / "true.yaml"
+        file.write_text(manifest("shortest", "/bin/true"))
+        whole = [seconds("run", "-f", str(file)) for _ in range(ROUNDS)]
+    return [
+        ("`trainyard up`: process start to a ready cluster", statistics.median(ready), "s", 0.4),
+        ("the cluster's resident memory", resident, "MiB", 100.0),
+        ("`trainyard run` of /bin/true, in all", statistics.median(whole), "s", 0.6),
+    ]
+
+
+def _resident_mib(pid: int) -> float:
+    """The process and what it shares, as ps counts it."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise RuntimeError(f"process {pid} is gone")
