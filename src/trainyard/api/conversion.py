@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -32,9 +32,9 @@ class Converted:
 def convert(text: str, file: str = "") -> Converted:
     """The manifest in today's spelling; raises InvalidManifest when the text is no YAML."""
     broken = [
-        Problem(error((), "").severity, (), m.message, "", file, m.line, m.column)
+        replace(error((), mistake.message), file=file, line=mistake.line, column=mistake.column)
         for parsed in yaml_text.parse(text)
-        for m in parsed.mistakes
+        for mistake in parsed.mistakes
     ]
     if broken:
         raise InvalidManifest(broken)

@@ -6,6 +6,7 @@ kinds and the core kinds that jobs need beside them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
@@ -88,8 +89,6 @@ class ReadResult:
 def read_file(name: str) -> ReadResult:
     """Reads a file, or standard input for ``-``; raises TrainyardError when it cannot be read."""
     if name == STANDARD_INPUT:
-        import sys
-
         data, shown = sys.stdin.buffer.read(), "<stdin>"
     else:
         try:
@@ -186,7 +185,7 @@ def _document(raw: dict[str, Any], prefix: Path, parsed: Parsed, file: str) -> D
     name = object_name(raw)
     problems = tuple(_placed(p, prefix, parsed, file, name) for p in checked.problems)
     kind = raw.get("kind")
-    line, _ = parsed.locate(prefix) if prefix else (parsed.locate(())[0], 0)
+    line, _ = parsed.locate(prefix)
     return Document(
         checked.obj, kind if isinstance(kind, str) else "", checked.model, problems, file, line
     )

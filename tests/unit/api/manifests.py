@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import yaml
+
 API = "batch.tensorstack.dev/v1beta1"
 
 
@@ -103,3 +105,17 @@ def changed(obj: dict[str, Any], path: str, value: Any) -> dict[str, Any]:
     else:
         here[last] = value
     return out
+
+
+class _Quoting(yaml.SafeDumper):
+    """Quotes every text: PyYAML leaves some plain that Kubernetes reads as numbers (``1E0``)."""
+
+
+_Quoting.add_representer(
+    str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"')
+)
+
+
+def dump(obj: Any) -> str:
+    """YAML that means the same to every reader."""
+    return yaml.dump(obj, Dumper=_Quoting, allow_unicode=True, sort_keys=False)

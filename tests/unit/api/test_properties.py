@@ -11,7 +11,6 @@ import random
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
@@ -23,6 +22,7 @@ from trainyard.api.kinds import KINDS
 from trainyard.api.reader import read
 
 COUNT = 100_000 if os.environ.get("TRAINYARD_SOAK") else 10_000
+EXAMPLES = 1_500 if os.environ.get("TRAINYARD_SOAK") else 150
 SHARDS = 10
 
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
@@ -137,10 +137,10 @@ def jobs(draw: DrawFn) -> dict[str, Any]:
     return m.job(kind, {**spec, **draw(maybe(optional))}, draw(names))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 def test_a_valid_job_survives_yaml_model_json_model(obj: dict[str, Any]) -> None:
-    result = read(yaml.safe_dump(obj, allow_unicode=True), "job.yaml")
+    result = read(m.dump(obj), "job.yaml")
     assert result.errors == ()
     (document,) = result.documents
     assert document.model is not None
@@ -150,7 +150,7 @@ def test_a_valid_job_survives_yaml_model_json_model(obj: dict[str, Any]) -> None
     assert full == document.model
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(jobs())
 def test_reading_twice_is_reading_once_and_storing_again_is_no_change(obj: dict[str, Any]) -> None:
     once = check(obj)
