@@ -28,6 +28,7 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.worker import Node, PodWorker
 from trainyard.local.registry import Registry
 
+_TELL_PASSES, _TELL_SECONDS = 100, 0.02
 _log = logging.getLogger(__name__)
 
 
@@ -145,6 +146,12 @@ class NodeAgent:
             worker = self._workers.get(event.get("pod", ""))
             if worker is not None:
                 worker.container_event(event)
+        for worker in self._workers.values():
+            worker.shim_lost()
+        for _ in range(_TELL_PASSES):
+            if all(worker.is_told for worker in self._workers.values()):
+                break
+            await asyncio.sleep(_TELL_SECONDS)
         raise TrainyardError("the node's shim process is gone, and all pods with it")
 
     async def _forward_services(self) -> None:

@@ -45,7 +45,8 @@ class Network:
         self._used: set[str] = set()
 
     def add_pod(self, hostname: str, address: str = "") -> Sandbox:
-        return Sandbox(self._allocate(address))
+        """Make a pod's sandbox; a wanted ``address`` may be shared with a pod that is ending."""
+        return Sandbox(address or self._allocate())
 
     def remove_pod(self, sandbox: Sandbox) -> None:
         self._used.discard(sandbox.address)
@@ -55,9 +56,9 @@ class Network:
     def open_socket(self, sandbox: Sandbox) -> int:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach()
 
-    def _allocate(self, wanted: str) -> str:
+    def _allocate(self) -> str:
         """An address that was not in use for as long as possible; caches of it are then gone."""
-        address = wanted
+        address = ""
         while not address or address in self._used:
             address = f"{self._prefix}.{self._next >> 8}.{self._next & 255}"
             self._next = 2 + (self._next - 1) % (2**16 - 4)
@@ -83,7 +84,7 @@ class NamespaceNetwork(Network):
         self._netlink.add_address(self.gateway, _POD_BITS, self._bridge)
 
     def add_pod(self, hostname: str, address: str = "") -> Sandbox:
-        address = self._allocate(address)
+        address = self._allocate()
         self._count += 1
         opened: tuple[tuple[int, int], ...] = ()
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import socket
 import sys
 import traceback
@@ -16,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from trainyard.api.errors import TrainyardError
 from trainyard.local.node import shim, supervisor, wire
 
 Isolation = Literal["auto", "namespaces", "plain"]
@@ -23,7 +23,7 @@ SOCKET_NAME = "shim.sock"
 _READY_SECONDS = 10.0
 
 
-class ShimFailed(Exception):
+class ShimFailed(TrainyardError):
     """The shim could not do what was asked for, such as namespaces where none are permitted."""
 
 
@@ -57,12 +57,13 @@ class ShimHandle:
 
     def kill(self) -> None:
         """End the shim and with it every pod, at once; for an owner that has no event loop."""
-        self.connection.close()
+        with contextlib.suppress(OSError):
+            self.connection.setblocking(True)
+            self.connection.sendall(wire.encode({"id": 0, "op": "shutdown"}))
         if not self.adopted:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
+        self.connection.close()
 
 
 def start_shim(
@@ -75,7 +76,11 @@ def start_shim(
     What isolation was possible is known once the agent has connected.
     """
     folder = os.path.abspath(os.fspath(state_dir))
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        text = f"cannot use the state folder {folder}: {error.strerror}; set TRAINYARD_STATE_DIR"
+        raise ShimFailed(text) from None
     if not die_with_parent and (found := _find(folder)) is not None:
         return ShimHandle(folder, found, pid=0, adopted=True)
     listener = None if die_with_parent else _listen(folder)

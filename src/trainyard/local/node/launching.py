@@ -65,7 +65,7 @@ _CAPABILITIES = {
         ]
     )
 }
-# Folders that a working directory must not open to the pod's writes as a whole.
+# Never opened to a pod's writes as a whole, even as the manifest's folder …
 _SYSTEM_FOLDERS = frozenset(
     [
         "/",
@@ -73,26 +73,21 @@ _SYSTEM_FOLDERS = frozenset(
         "/boot",
         "/dev",
         "/etc",
-        "/home",
         "/lib",
         "/lib64",
-        "/media",
-        "/mnt",
         "/opt",
         "/proc",
-        "/root",
         "/run",
         "/sbin",
-        "/srv",
         "/sys",
-        "/tmp",
         "/usr",
         "/usr/local",
         "/var",
-        "/var/tmp",
-        "/var/lib",
-        "/workspace",
     ]
+)
+# … and these not just because an image of a cluster works there.
+_SHARED_FOLDERS = frozenset(
+    ["/home", "/media", "/mnt", "/root", "/srv", "/tmp", "/var/tmp", "/workspace"]
 )
 
 
@@ -140,7 +135,7 @@ def start_request(
         Bind("/etc/hosts", hosts[0], True),
         Bind("/etc/resolv.conf", hosts[1], True),
         *_temporary(pod_folder, [home, cwd, settings.state_dir], settings),
-        *_persistent([home, cwd]),
+        *_persistent(home, cwd),
     ]
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
     own.append(Bind(message_path, termination_file(pod_folder, container["name"])))
@@ -184,7 +179,7 @@ def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> l
     """A /tmp of the pod's own, unless something that it needs lies beneath the host's."""
     needed = [*folders, settings.python_prefix, settings.environment.get("VIRTUAL_ENV", "")]
     needed += [folder for _, folder in settings.images]
-    if any(os.path.realpath(path).startswith("/tmp/") for path in needed if path):
+    if any((os.path.realpath(path) + "/").startswith("/tmp/") for path in needed if path):
         return []
     path = os.path.join(pod_folder, "tmp")
     os.makedirs(path, exist_ok=True)
@@ -192,20 +187,18 @@ def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> l
     return [Bind("/tmp", path)]
 
 
-def _persistent(folders: list[str]) -> list[Bind]:
+def _persistent(home: str, cwd: str) -> list[Bind]:
     """The working folders that exist on the host: what is written there stays."""
-    chosen = {os.path.realpath(folder) for folder in folders}
-    return [
-        Bind(folder, folder)
-        for folder in sorted(chosen)
-        if os.path.isdir(folder) and folder not in _SYSTEM_FOLDERS
-    ]
+    chosen = {os.path.realpath(home)} - _SYSTEM_FOLDERS
+    chosen |= {os.path.realpath(cwd)} - _SYSTEM_FOLDERS - _SHARED_FOLDERS
+    return [Bind(folder, folder) for folder in sorted(chosen) if os.path.isdir(folder)]
 
 
 def _merge(own: list[Bind], volumes: list[Bind]) -> list[Bind]:
-    """A volume at one of our places (the termination log, /tmp) wins."""
-    taken = {bind.target.rstrip("/") for bind in volumes}
-    return [bind for bind in own if bind.target not in taken] + volumes
+    """A volume wins over ours (the termination log, /tmp, the working folder) within it."""
+    tops = [bind.target.rstrip("/") + "/" for bind in volumes]
+    kept = [b for b in own if not any((b.target + "/").startswith(top) for top in tops)]
+    return kept + volumes
 
 
 def _devices(container: Mapping[str, Any]) -> list[str]:

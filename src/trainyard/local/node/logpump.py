@@ -7,6 +7,7 @@ share one pipe, which keeps them in the order in which they were written.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -29,7 +30,6 @@ class LogFile:
         self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._rest = b""
         self._rest_since = 0.0
-        self.failed = ""
 
     def write(self, data: bytes) -> None:
         data = self._rest + data
@@ -59,8 +59,6 @@ class LogFile:
         os.close(self._fd)
 
     def _append(self, data: bytes) -> None:
-        try:
+        with contextlib.suppress(OSError):  # a full disk must not end the pod, nor the shim
             while data:
                 data = data[os.write(self._fd, data) :]
-        except OSError as error:  # a full disk must not end the pod, nor the shim
-            self.failed = error.strerror or str(error)

@@ -13,13 +13,12 @@ import logging
 import os
 import time
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from trainyard.api import names
 from trainyard.api.errors import TrainyardError
 from trainyard.kube.errors import NotFound
-from trainyard.local.node import cgroups, gpus, launching, logs, status
+from trainyard.local.node import cgroups, gpus, launching, logs, recovery, status
 from trainyard.local.node.client import ShimClient, ShimError
 from trainyard.local.node.environment import host_name
 from trainyard.local.node.events import EventWriter
@@ -28,13 +27,12 @@ from trainyard.local.node.hosts import Host, HostsFiles
 from trainyard.local.node.probes import Prober, run_hook
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
+from trainyard.local.node.stopping import Stopper
 from trainyard.local.node.volumes import Volumes
 from trainyard.local.registry import Registry
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
-_SIGTERM, _SIGKILL = 15, 9
-_LOST = "the container was lost with the node's shim process; its exit code is unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +67,12 @@ class PodWorker:
         self._folder = node.folder(pod)
         self._address = ""
         self._wake = asyncio.Event()
-        self._gone = False
+        self._gone = self._is_removed = False
         self._over = ""
         self._reason = self._message = ""
         self._stopping: asyncio.Task[None] | None = None
         self._prober = Prober(node.shim, self._probed)
+        self._stopper = Stopper(node.shim, self.uid, self._prober, self._is_cut_short)
         self._warned: set[tuple[str, str]] = set()
         self._started_at = time.time_ns()
         self._sandbox_delay = _RETRY_SECONDS
@@ -81,6 +80,11 @@ class PodWorker:
         self._recover(pod.get("status", {}))
 
     # -- news ---------------------------------------------------------------------------------
+
+    @property
+    def is_told(self) -> bool:
+        """Whether the pod's end has been written to the registry."""
+        return bool(self._over) and not self._wake.is_set()
 
     @property
     def uid(self) -> str:
@@ -160,24 +164,20 @@ class PodWorker:
         if outcome == "failed":
             text = f"Container {run.name} failed a probe, will be restarted"
             self._event("Normal", "Killing", text)
-            self._prober.spawn(self._stop_container(run, self._grace_seconds()))
+            self._prober.spawn(self._stop_one(run))
         self._wake.set()
 
     # -- the loop -----------------------------------------------------------------------------
 
     async def run(self) -> None:
         try:
+            if self._over and self._known is not None:
+                await self._release()  # it ended just before the earlier agent did
             while not self._gone:
                 self._wake.clear()
-                try:
-                    delay = await self._step()
-                    await self._publish()
-                    if self._over and self._is_deleted():
-                        await self._remove()
-                        return
-                except (TrainyardError, OSError) as error:
-                    self._warn("NodeError", f"{error}")
-                    delay = _RETRY_SECONDS
+                delay = await self._pass()
+                if self._is_removed:
+                    return
                 if not self._wake.is_set():
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(self._wake.wait(), delay)
@@ -185,7 +185,24 @@ class PodWorker:
             await self._prober.close()
             if self._stopping is not None:
                 self._stopping.cancel()
-        await self._clean_up()
+        if not self._over:
+            await self._release()  # the object is gone, by force: nothing of it may go on
+
+    async def _pass(self) -> float | None:
+        """One step, and its outcome written down; a failure is told and tried again."""
+        try:
+            delay = await self._step()
+            await self._publish()
+            if self._over and self._is_deleted():
+                await self._remove()
+                self._is_removed = True
+            return delay
+        except (TrainyardError, OSError) as error:
+            self._warn("NodeError", f"{error}")
+        except Exception:
+            name = self.pod["metadata"]["name"]
+            _log.exception("pod %s: a defect of the node agent; trying again", name)
+        return _RETRY_SECONDS
 
     async def _step(self) -> float | None:
         """Do what is due; returns the seconds after which to look again at the latest."""
@@ -372,48 +389,23 @@ class PodWorker:
         problem = await run_hook(self._node.shim, self.uid, self._address, run, hook)
         if problem:
             self._event("Warning", "FailedPostStartHook", problem)
-            await self._stop_container(run, self._grace_seconds())
+            await self._stop_one(run)
 
     # -- stopping -----------------------------------------------------------------------------
 
     async def _stop_all(self) -> None:
-        """Main containers first, then sidecars, all within the pod's grace period."""
-        until = time.monotonic() + self._grace_seconds()
-        names_of = ", ".join(run.name for run in self.runs if run.active)
-        self._event("Normal", "Killing", f"Stopping container {names_of}")
-        for sidecars in (False, True):
-            async with asyncio.TaskGroup() as group:
-                for run in self.runs:
-                    if run.active and run.sidecar == sidecars:
-                        left = max(0.0, until - time.monotonic())
-                        group.create_task(self._stop_container(run, left))
+        active = ", ".join(run.name for run in self.runs if run.active)
+        self._event("Normal", "Killing", f"Stopping container {active}")
+        await self._stopper.stop_all(self.runs, self._address, self._grace_seconds())
         self._stopping = None
         self._wake.set()
 
-    async def _stop_container(self, run: Run, grace: float) -> None:
-        """preStop, SIGTERM, and SIGKILL after ``grace`` seconds."""
-        shim, until = self._node.shim, time.monotonic() + grace
-        self._prober.stop(run.name)
-        attempt = run.attempt
-        with contextlib.suppress(ShimError):
-            hook = run.spec.get("lifecycle", {}).get("preStop")
-            if hook and grace > 0:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(grace):
-                        await run_hook(shim, self.uid, self._address, run, hook)
-            if grace > 0:
-                await shim.request("signal", pod=self.uid, name=run.name, number=_SIGTERM)
-                await self._await_end(run, attempt, until)
-            if run.active and run.attempt == attempt:
-                await shim.request("kill", pod=self.uid, name=run.name)
-                await self._await_end(run, attempt, time.monotonic() + 10)
+    async def _stop_one(self, run: Run) -> None:
+        await self._stopper.stop(run, self._address, self._grace_seconds())
 
-    async def _await_end(self, run: Run, attempt: int, until: float) -> None:
-        while run.active and run.attempt == attempt and time.monotonic() < until:
-            # A shortened grace period (a second delete) counts at once.
-            if self._is_deleted() and self.pod["metadata"]["deletionGracePeriodSeconds"] == 0:
-                return
-            await asyncio.sleep(0.01)
+    def _is_cut_short(self) -> bool:
+        """A second delete may shorten the grace period to nothing."""
+        return self._gone or self.pod["metadata"].get("deletionGracePeriodSeconds") == 0
 
     async def _finish(self, phase: str) -> None:
         self._over = phase
@@ -431,11 +423,6 @@ class PodWorker:
             cgroups.remove(run.cgroups)
             with contextlib.suppress(OSError):
                 os.unlink(os.path.join(self._folder, run.name, "termination-log"))
-
-    async def _clean_up(self) -> None:
-        """The pod object is gone, perhaps by force: nothing of it may go on."""
-        if not self._over:
-            await self._release()
 
     async def _remove(self) -> None:
         metadata = self.pod["metadata"]
@@ -496,14 +483,14 @@ class PodWorker:
         """Go on where an earlier agent stopped, from the pod's status and what the shim has."""
         if not old.get("startTime"):
             return
-        self._started_at = int(datetime.fromisoformat(old["startTime"]).timestamp() * 1e9)
+        self._started_at = recovery.nanoseconds(old["startTime"])
         if old.get("phase") in ("Succeeded", "Failed"):
             self._over = old["phase"]
         self._reason, self._message = old.get("reason", ""), old.get("message", "")
         statuses = [*old.get("initContainerStatuses", ()), *old.get("containerStatuses", ())]
         for run in self.runs:
             if seen := next((s for s in statuses if s["name"] == run.name), None):
-                _restore(run, seen)
+                recovery.restore(run, seen)
         for found in (self._known or {}).get("containers", ()):
             run = next(r for r in self.runs if r.name == found["name"])
             if found["attempt"] < run.attempt:
@@ -530,26 +517,12 @@ class PodWorker:
         record = logs.exit_record(self.log_path(run.name, run.attempt))
         if record is not None:
             self._exited(run, record)
-            return
-        run.phase, run.reason, run.message = "terminated", "ContainerStatusUnknown", _LOST
-        run.code, run.signal, run.finished_at = 137, _SIGKILL, time.time_ns()
+        else:
+            recovery.lose(run)
 
-
-def _restore(run: Run, seen: dict[str, Any]) -> None:
-    run.attempt = seen.get("restartCount", 0)
-    run.previous = seen.get("lastState", {}).get("terminated", {})
-    state = seen.get("state", {})
-    if "running" in state:
-        run.phase = "running"
-        run.started_at = _nanoseconds(state["running"]["startedAt"])
-        run.ready, run.started = seen.get("ready", False), bool(seen.get("started"))
-    elif ended := state.get("terminated"):
-        run.phase = "terminated"
-        run.code, run.signal = ended["exitCode"], ended.get("signal", 0)
-        run.reason, run.message = ended.get("reason", ""), ended.get("message", "")
-        run.started_at = _nanoseconds(ended.get("startedAt", ended["finishedAt"]))
-        run.finished_at = _nanoseconds(ended["finishedAt"])
-
-
-def _nanoseconds(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1e9)
+    def shim_lost(self) -> None:
+        """The shim is dead, and every container with it."""
+        for run in self.runs:
+            if run.active:
+                self._lose(run)
+        self._wake.set()

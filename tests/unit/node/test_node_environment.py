@@ -1,0 +1,39 @@
+"""The environment a container starts with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from trainyard.local.node.environment import host_name, image_environment
+from trainyard.local.node.settings import NodeSettings
+
+
+def settings(tmp_path: Path, **environment: str) -> NodeSettings:
+    return NodeSettings("n", str(tmp_path), environment=environment, python_prefix="/py", gpus=())
+
+
+def test_the_callers_virtual_environment_comes_first_in_the_path(tmp_path: Path) -> None:
+    (tmp_path / "pyvenv.cfg").touch()
+    env = image_environment("any", settings(tmp_path, PATH="/bin", VIRTUAL_ENV=str(tmp_path)))
+    assert env["PATH"] == f"{tmp_path}/bin:/bin"
+    assert env["VIRTUAL_ENV"] == str(tmp_path)
+
+
+def test_without_one_the_interpreter_of_the_cluster_comes_first(tmp_path: Path) -> None:
+    assert image_environment("any", settings(tmp_path, PATH="/bin"))["PATH"] == "/py/bin:/bin"
+
+
+@pytest.mark.parametrize(
+    "name", ["MASTER_ADDR", "RANK", "WORLD_SIZE", "PET_NNODES", "TORCHELASTIC_RUN_ID", "HOSTNAME"]
+)
+def test_another_jobs_variables_are_not_inherited(tmp_path: Path, name: str) -> None:
+    env = image_environment("any", settings(tmp_path, **{name: "x", "KEPT": "y"}))
+    assert name not in env
+    assert env["KEPT"] == "y"
+
+
+def test_a_long_host_name_is_cut_as_kubernetes_does() -> None:
+    pod = {"metadata": {"name": "a" * 62 + "-b"}, "spec": {}}
+    assert host_name(pod) == "a" * 62

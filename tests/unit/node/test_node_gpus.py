@@ -1,0 +1,33 @@
+"""GPUs are handed out once, kept over restarts of a container, and given back."""
+
+from __future__ import annotations
+
+from trainyard.local.node.gpus import Pool, device_nodes, requested
+
+
+def test_no_gpu_is_given_twice() -> None:
+    pool = Pool([0, 1, 2, 3])
+    assert pool.take("a", "main", 2) == [0, 1]
+    assert pool.take("b", "main", 2) == [2, 3]
+    assert pool.take("a", "main", 2) == [0, 1]
+    assert pool.take("c", "main", 1) == []
+
+
+def test_what_a_pod_had_is_free_again_after_it() -> None:
+    pool = Pool([0, 1])
+    pool.take("a", "main", 2)
+    pool.give_back("a")
+    assert pool.take("b", "main", 1) == [0]
+
+
+def test_what_a_running_pod_has_is_not_free_after_a_restart_of_the_agent() -> None:
+    pool = Pool([0, 1])
+    pool.restore("a", "main", [0])
+    assert pool.take("b", "main", 1) == [1]
+
+
+def test_requests_and_device_nodes() -> None:
+    assert requested({"resources": {"limits": {"nvidia.com/gpu": "2"}}}) == 2
+    assert requested({}) == 0
+    assert device_nodes([]) == []
+    assert device_nodes([3])[:2] == ["/dev/nvidia3", "/dev/nvidiactl"]

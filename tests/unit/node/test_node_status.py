@@ -1,0 +1,71 @@
+"""The pod's status, from what its containers have been through."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainyard.local.node.status import Run, conditions, phase_of, pod_status, rfc3339
+
+
+def run(phase: str, code: int = 0, *, init: bool = False, **spec: object) -> Run:
+    return Run({"name": "c", **spec}, init=init, phase=phase, code=code, finished_at=10**18)
+
+
+@pytest.mark.parametrize(
+    ("runs", "policy", "phase"),
+    [
+        ([run("waiting")], "Never", "Pending"),
+        ([run("starting")], "Never", "Pending"),
+        ([run("running")], "Never", "Running"),
+        ([run("terminated")], "Never", "Succeeded"),
+        ([run("terminated", 1)], "Never", "Failed"),
+        ([run("terminated", 1)], "OnFailure", "Running"),
+        ([run("terminated")], "OnFailure", "Succeeded"),
+        ([run("terminated")], "Always", "Running"),
+        ([run("terminated"), run("running")], "Never", "Running"),
+        ([run("terminated"), run("terminated", 2)], "Never", "Failed"),
+        ([run("running", init=True), run("waiting")], "Never", "Pending"),
+        ([run("terminated", 1, init=True), run("waiting")], "Never", "Failed"),
+        ([run("terminated", 1, init=True), run("waiting")], "OnFailure", "Pending"),
+        (
+            [run("running", init=True, restartPolicy="Always"), run("terminated")],
+            "Never",
+            "Succeeded",
+        ),
+    ],
+)
+def test_phase(runs: list[Run], policy: str, phase: str) -> None:
+    assert phase_of(runs, policy) == phase
+
+
+def test_a_condition_keeps_its_time_until_it_changes() -> None:
+    ready = run("running")
+    first = conditions([ready], "Running", 1, [])
+    ready.ready = True
+    second = conditions([ready], "Running", 10**9, first)
+    changed = {c["type"] for c in second if c["lastTransitionTime"] == rfc3339(10**9)}
+    assert changed == {"Ready", "ContainersReady"}
+
+
+def test_conditions_of_others_are_kept() -> None:
+    scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "x"}
+    assert scheduled in conditions([run("running")], "Running", 1, [scheduled])
+
+
+def test_times_keep_microseconds_to_order_failures() -> None:
+    assert rfc3339(1_500_000_000_123_456_789) == "2017-07-14T02:40:00.123456Z"
+
+
+def test_a_status_that_is_computed_again_is_the_same() -> None:
+    runs = [run("terminated", 3)]
+    arguments = {
+        "phase": "Failed",
+        "reason": "",
+        "message": "",
+        "addresses": ("10.0.0.2", "127.0.0.1"),
+        "start_time": 5,
+    }
+    first = pod_status(runs, old={}, now=1, **arguments)
+    assert pod_status(runs, old=first, now=2 * 10**9, **arguments) == first
+    ended = first["containerStatuses"][0]["state"]["terminated"]
+    assert (ended["exitCode"], ended["reason"]) == (3, "Error")
