@@ -263,6 +263,8 @@ async def test_definitions_are_there_and_explained(cluster: Cluster) -> None:
     explained = await cluster("explain", "pj.spec.torchrunConfig")
     assert "rdzvBackend" in explained
     assert "FIELD" in explained
+    assert "terminationGracePeriodSeconds" in await cluster("explain", "pod.spec")
+    assert "mountPath" in await cluster("explain", "pods.spec.containers.volumeMounts")
 
 
 async def test_dry_run_and_diff_change_nothing(cluster: Cluster) -> None:

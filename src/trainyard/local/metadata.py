@@ -24,6 +24,7 @@ def timestamp(seconds: float | None = None) -> str:
 
 
 def complete(served: Served, obj: Object) -> Key:
+    """Give a new object its name, UID and times; returns where it will be stored."""
     obj["apiVersion"], obj["kind"] = served.api_version, served.kind
     metadata = obj.setdefault("metadata", {})
     namespace = ""
@@ -50,6 +51,7 @@ def complete(served: Served, obj: Object) -> Key:
 
 
 def check_preconditions(key: Key, new: Object, old: Object) -> None:
+    """Raise Conflict when `new` was made from another version or another object than `old`."""
     wanted, present = new["metadata"], old["metadata"]
     if wanted.get("uid") not in (None, present["uid"]):
         raise conflict(
@@ -83,6 +85,7 @@ def retain(served: Served, new: Object, old: Object) -> None:
 
 
 def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: str | None) -> None:
+    """Mark `obj` as being deleted, with its grace period and the finalizer of its propagation."""
     metadata = obj["metadata"]
     seconds = strategies.grace_seconds(obj, grace) if served.resource == "pods" else 0
     if "deletionTimestamp" in metadata:
@@ -108,6 +111,7 @@ def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: st
 
 
 def keep(new: Object, old: Object, field: str) -> None:
+    """Put the old value of `field` back, or take the field out where the old object has none."""
     if field in old:
         new[field] = old[field]
     else:
@@ -115,6 +119,7 @@ def keep(new: Object, old: Object, field: str) -> None:
 
 
 def spec_differs(new: Object, old: Object) -> bool:
+    """True when anything but metadata and status changed: what `generation` counts."""
     ignored = ("metadata", "status", "apiVersion", "kind")
     return any(
         new.get(field) != old.get(field)

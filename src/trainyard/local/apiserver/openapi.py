@@ -57,7 +57,7 @@ def _document(path: str) -> bytes:
     import orjson
 
     rows = [row for row in SERVED.values() if _path(row) == path]
-    components: Object = {}
+    components: Object = schemas.core_components() if path == "api/v1" else {}
     paths: Object = {}
     for row in rows:
         name = _component_name(row)

@@ -26,16 +26,45 @@ def printer_columns(kind: str) -> Sequence[Object]:
 
 
 def published(served: Served) -> Object:
-    """The schema that clients are shown: ours from its definition, else just an object."""
-    if served.custom:
-        from trainyard.api import crds
+    """The schema that clients are shown: ours from its definition, else the official one."""
+    from trainyard.api import crds, pod_schema
 
+    if served.custom:
         return crds.schema(served.kind)
+    described = {"type": "object", "description": f"{served.kind} of {served.api_version}"}
+    if served.resource == "pods":
+        names = {"metadata": "ObjectMeta", "spec": "PodSpec"}
+        return {**described, "properties": {key: _reference(name) for key, name in names.items()}}
+    if not served.group and served.kind in pod_schema.CORE_KINDS:
+        return {**_translated(pod_schema.definitions("core")[served.kind]), **described}
+    return {**described, "x-kubernetes-preserve-unknown-fields": True}
+
+
+def core_components() -> Object:
+    """The official schemas that those of pods and the core kinds refer to."""
+    from trainyard.api import pod_schema
+
+    known = {**pod_schema.definitions("core"), **pod_schema.definitions("pod_template")}
     return {
-        "type": "object",
-        "description": f"{served.kind} of {served.api_version}",
-        "x-kubernetes-preserve-unknown-fields": True,
+        name: _translated(schema)
+        for name, schema in known.items()
+        if not isinstance(schema, str) and name not in pod_schema.CORE_KINDS
     }
+
+
+def _reference(name: str) -> Object:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _translated(schema: Any) -> Any:
+    """A schema of the API's own dialect in that of OpenAPI: references are spelt out."""
+    if isinstance(schema, list):
+        return [_translated(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if isinstance(schema.get("$ref"), str):
+        return _reference(schema["$ref"])
+    return {key: _translated(value) for key, value in schema.items()}
 
 
 @cache
