@@ -28,6 +28,7 @@ class Cluster:
         self.registry = registry
         self.agent = agent
         self.state_dir = state_dir
+        self.task = asyncio.create_task(agent.run())
 
     async def create(self, name: str, command: list[str] | None = None, **spec: Any) -> Object:
         """A pod with one container ``main``; ``spec`` may replace anything, also ``metadata``."""
@@ -108,13 +109,13 @@ async def cluster(
         await registry.ensure_system_objects()
     settings.setdefault("working_dir", str(state_dir.parent))
     agent = NodeAgent(registry, handle, NodeSettings(NODE, str(state_dir), **settings))
-    task = asyncio.create_task(agent.run())
+    running = Cluster(registry, agent, state_dir)
     try:
-        yield Cluster(registry, agent, state_dir)
+        yield running
     finally:
-        task.cancel()
+        running.task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await task
+            await running.task
         if shut_down:
             await agent.shut_down()
             await asyncio.to_thread(handle.kill)

@@ -22,6 +22,7 @@ from tests.embedded.node_cluster import (
     is_alive,
     processes_with,
 )
+from trainyard.api.errors import TrainyardError
 from trainyard.local.node.launch import start_shim
 from trainyard.local.registry import Registry
 from trainyard.local.store import Store
@@ -209,3 +210,20 @@ async def test_two_hundred_pods_are_killed_promptly(tmp_path: Path, marker: str)
 async def _delete(node: Cluster, name: str) -> None:
     await node.registry.delete("pods", "default", name)
     await node.gone(name)
+
+
+async def test_when_the_shim_dies_its_pods_are_reported_lost(tmp_path: Path, marker: str) -> None:
+    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    failure = pytest.raises(ExceptionGroup, match="unhandled errors")
+    with failure as raised:
+        async with cluster(tmp_path / "state", handle=handle) as node:
+            env = [{"name": "MARKER", "value": marker}]
+            await node.create("job-0", ["sh", "-c", ESCAPES], container={"env": env})
+            await node.phase("job-0", "Running")
+            os.kill(handle.pid, signal.SIGKILL)
+            pod = await node.phase("job-0", "Failed")
+            ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+            assert ended["reason"] == "ContainerStatusUnknown"
+            assert not processes_with(marker)
+            await eventually(lambda: node.task.done())
+    assert raised.group_contains(TrainyardError, match="shim process is gone")

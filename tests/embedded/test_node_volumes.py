@@ -171,11 +171,11 @@ async def test_environment_from_every_source(node: Cluster) -> None:
         container={
             "env": env,
             "envFrom": [{"prefix": "P_", "configMapRef": {"name": "c"}}],
-            "resources": {"limits": {"memory": "1Mi"}},
+            "resources": {"limits": {"memory": "64Mi"}},
         },
     )
     address = pod["status"]["podIP"]
-    assert await node.log("job-0") == f"job-0 {address} b a unset 1048576 job-0-a\n"
+    assert await node.log("job-0") == f"job-0 {address} b a unset 67108864 job-0-a\n"
 
 
 async def test_a_missing_secret_key_is_named(node: Cluster) -> None:
