@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +25,8 @@ from trainyard.kube.resources import (
 WORKING_DIR = "trainyard.dev/working-dir"
 """Annotation: the folder of the manifest, where containers without a workingDir start."""
 
+_AT_ONCE = 32
+"""Jobs that are created in parallel."""
 _CORE = {
     resource.kind: resource
     for resource in (NAMESPACES, SECRETS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SERVICES)
@@ -70,15 +73,17 @@ async def submit(
     `namespace` is for objects that name none. Of jobs that exist already, none is touched.
     """
     ordered = sorted(documents, key=lambda document: _rank(document.kind))
-    created = []
+    prepared = []
     for document in ordered:
         resource = resource_of(document.kind)
-        body = _prepared(document, resource, namespace or client.namespace)
-        if document.kind not in JOB_KINDS:
-            await _apply(client, resource, body)
-            continue
-        metadata = (await _create(client, resource, body))["metadata"]
-        created.append(JobRef(resource, metadata["namespace"], metadata["name"], metadata["uid"]))
+        prepared.append((resource, _prepared(document, resource, namespace or client.namespace)))
+    jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
+    for resource, body in prepared[: len(prepared) - len(jobs)]:
+        await _apply(client, resource, body)
+    created = []
+    for start in range(0, len(jobs), _AT_ONCE):
+        some = jobs[start : start + _AT_ONCE]
+        created += await asyncio.gather(*(_create(client, *each) for each in some))
     return created
 
 
@@ -101,9 +106,10 @@ def _prepared(document: Document, resource: Resource, namespace: str) -> dict[st
     return body
 
 
-async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> dict[str, Any]:
+async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> JobRef:
     try:
-        return await client.create(resource, body)
+        metadata = (await client.create(resource, body))["metadata"]
+        return JobRef(resource, metadata["namespace"], metadata["name"], metadata["uid"])
     except AlreadyExists as error:
         metadata = body["metadata"]
         name = metadata["name"]

@@ -26,6 +26,7 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.registry import Registry, timestamp
 from trainyard.local.scheduler import capacity, requests
 from trainyard.local.scheduler.capacity import Capacity
+from trainyard.local.scheduler.keeper import Keeper
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
 from trainyard.local.state import Paths, RunningCluster, node_name
@@ -97,7 +98,12 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         async with asyncio.TaskGroup() as group:
             services = [
                 group.create_task(service.run())
-                for service in (Scheduler(registry, scheduling), agent, Housekeeping(registry))
+                for service in (
+                    Scheduler(registry, scheduling),
+                    agent,
+                    Housekeeping(registry),
+                    Keeper(registry),
+                )
             ]
             RunningCluster(
                 pid=os.getpid(),

@@ -1,0 +1,267 @@
+"""The scheduler on a registry: what is bound, what waits, and what is said about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from trainyard.api import labels
+from trainyard.local.registry import Registry
+from trainyard.local.scheduler.capacity import Capacity
+from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
+
+NODE = "this-machine"
+QUEUES = "queues.scheduler.tensorstack.dev"
+GROUPS = "podgroups.scheduler.tensorstack.dev"
+CAPACITY = {"cpu": 2000, "memory": 4 << 30, "nvidia.com/gpu": 4, "pods": 100}
+Object = dict[str, Any]
+
+
+class Cluster:
+    """A registry with a scheduler."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+
+    async def pod(
+        self,
+        name: str,
+        *,
+        job: str = "",
+        requests: Object | None = None,
+        group: str = "",
+        queue: str = "",
+        **spec: Any,
+    ) -> None:
+        """Create a pod of a job."""
+        marks = {labels.JOB_UID: job or name}
+        if group:
+            marks[labels.GROUP_NAME] = group
+        if queue:
+            marks[labels.QUEUE] = queue
+        container = {"name": "main", "resources": {"requests": requests or {}}}
+        await self.registry.create(
+            "pods",
+            {
+                "metadata": {"name": name, "namespace": "default", "labels": marks},
+                "spec": {"containers": [container], **spec},
+            },
+        )
+
+    async def group(self, name: str, least: int, *, priority: int = 0, queue: str = "") -> None:
+        """Create a PodGroup."""
+        spec: Object = {"minMember": least, "priority": priority}
+        if queue:
+            spec["queue"] = queue
+        metadata = {"name": name, "namespace": "default"}
+        await self.registry.create(GROUPS, {"metadata": metadata, "spec": spec})
+
+    async def queue(self, name: str, **spec: Any) -> None:
+        """Create a Queue."""
+        await self.registry.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
+
+    async def end(self, name: str) -> None:
+        """The pod succeeds."""
+
+        def change(pod: Object) -> Object:
+            return {**pod, "status": {**pod["status"], "phase": "Succeeded"}}
+
+        await self.registry.update("pods", "default", name, change, subresource="status")
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        """Wait for a condition, which is looked at after every change."""
+        changes = self.registry.subscribe("pods", "events")
+        try:
+            async with asyncio.timeout(5):
+                while not holds():
+                    await changes.batch()
+        finally:
+            self.registry.unsubscribe(changes)
+
+    async def until_bound(self, name: str) -> None:
+        """Wait for one pod."""
+        await self.until(lambda: self.is_bound(name))
+
+    def is_bound(self, name: str) -> bool:
+        return bool(self.registry.get("pods", "default", name)["spec"].get("nodeName") == NODE)
+
+    async def bound(self, *names: str) -> None:
+        """Exactly these pods are bound, once the scheduler has judged every pod."""
+        await self.until(lambda: all(self.verdict(pod) for pod in self.pods()))
+        present = [pod["metadata"]["name"] for pod in self.pods()]
+        assert {name for name in present if self.is_bound(name)} == set(names)
+
+    def pods(self) -> list[Object]:
+        return self.registry.list("pods")
+
+    def verdict(self, pod: Object) -> Object:
+        """The PodScheduled condition; empty before there is one."""
+        for condition in pod["status"].get("conditions", ()):
+            if condition["type"] == "PodScheduled":
+                return dict(condition)
+        return {}
+
+    def message(self, name: str) -> str:
+        """Why a pod waits."""
+        return str(self.verdict(self.registry.get("pods", "default", name)).get("message", ""))
+
+    def warnings(self) -> list[str]:
+        """Messages of the warnings about jobs and pods."""
+        return [event["message"] for event in self.registry.list("events")]
+
+
+@asynccontextmanager
+async def running(**settings: Any) -> AsyncIterator[Cluster]:
+    registry = Registry()
+    await registry.ensure_system_objects()
+    scheduler = Scheduler(registry, SchedulerSettings(NODE, Capacity(dict(CAPACITY)), **settings))
+    task = asyncio.create_task(scheduler.run())
+    try:
+        yield Cluster(registry)
+    finally:
+        task.cancel()
+        await registry.close()
+
+
+async def test_a_pod_that_fits_is_bound() -> None:
+    async with running() as cluster:
+        await cluster.pod("small", requests={"cpu": "1", "memory": "1Gi"})
+        await cluster.bound("small")
+
+
+async def test_a_job_waits_for_another_to_end() -> None:
+    async with running() as cluster:
+        await cluster.pod("first", requests={"cpu": "2"})
+        await cluster.bound("first")
+        await cluster.pod("second", requests={"cpu": "1"})
+        await cluster.bound("first")
+        assert "needs 1 cpu, 0 are free; waiting for other pods to end" in cluster.message("second")
+        await cluster.end("first")
+        await cluster.until(
+            lambda: (
+                cluster.registry.get("pods", "default", "second")["spec"].get("nodeName") == NODE
+            )
+        )
+
+
+async def test_requests_beyond_the_machine_are_clamped_with_one_warning() -> None:
+    async with running() as cluster:
+        for index in range(4):
+            await cluster.pod(f"big-{index}", job="big", requests={"cpu": "32"})
+        await cluster.bound("big-0", "big-1", "big-2", "big-3")
+        await cluster.until(lambda: bool(cluster.warnings()))
+        assert len([w for w in cluster.warnings() if "more than this machine has" in w]) == 1
+
+
+async def test_strict_scheduling_clamps_nothing() -> None:
+    async with running(is_strict=True) as cluster:
+        await cluster.pod("big", requests={"cpu": "32"})
+        await cluster.bound()
+        assert "needs 32 cpu, this machine has 2" in cluster.message("big")
+
+
+async def test_absent_devices_are_named_with_the_option_that_pretends_them() -> None:
+    async with running() as cluster:
+        await cluster.pod("greedy", requests={"nvidia.com/gpu": 8})
+        await cluster.bound()
+        assert "needs 8 nvidia.com/gpu, this machine has 4" in cluster.message("greedy")
+        assert "--resource nvidia.com/gpu=8" in cluster.message("greedy")
+
+
+async def test_devices_are_never_handed_out_twice() -> None:
+    async with running() as cluster:
+        for index in range(3):
+            await cluster.pod(f"p{index}", job="one", requests={"nvidia.com/gpu": 2})
+        await cluster.bound("p0", "p1")
+
+
+async def test_a_pod_of_another_node_runs_here_with_a_warning() -> None:
+    async with running() as cluster:
+        await cluster.pod("pinned", nodeName="gpu-7", nodeSelector={"zone": "a"})
+        await cluster.until(lambda: len(cluster.warnings()) == 2)
+        await cluster.bound("pinned")
+        assert any("nodeName gpu-7" in warning for warning in cluster.warnings())
+
+
+async def test_a_node_selector_counts_under_strict_scheduling() -> None:
+    async with running(is_strict=True, node_labels={"zone": "b"}) as cluster:
+        await cluster.pod("right", nodeSelector={"zone": "b"})
+        await cluster.pod("wrong", nodeSelector={"zone": "a"})
+        await cluster.bound("right")
+        assert "zone" in cluster.message("wrong")
+
+
+async def test_a_group_starts_only_when_all_its_pods_exist_and_fit() -> None:
+    async with running() as cluster:
+        await cluster.group("gang", 3)
+        gpus = {"nvidia.com/gpu": 1}
+        for index in range(2):
+            await cluster.pod(f"g{index}", job="j", group="gang", queue="default", requests=gpus)
+        await cluster.bound()
+        assert "pod group gang has 2 of 3 pods" in cluster.message("g0")
+        await cluster.pod("g2", job="j", group="gang", queue="default", requests=gpus)
+        await cluster.until(lambda: all(cluster.is_bound(f"g{index}") for index in range(3)))
+
+
+async def test_a_group_that_does_not_fit_together_binds_none() -> None:
+    async with running() as cluster:
+        await cluster.group("gang", 3)
+        for index in range(3):
+            await cluster.pod(
+                f"g{index}", job="j", group="gang", queue="default", requests={"nvidia.com/gpu": 2}
+            )
+        await cluster.until(lambda: "3 pods that start together" in cluster.message("g2"))
+        await cluster.bound()
+
+
+async def test_an_absent_queue_is_created_without_limits_and_said_so() -> None:
+    async with running() as cluster:
+        await cluster.group("gang", 1, queue="research")
+        await cluster.pod("g0", group="gang", queue="research")
+        await cluster.bound("g0")
+        assert cluster.registry.get(QUEUES, "", "research")["spec"] == {}
+        assert any("queue research did not exist" in warning for warning in cluster.warnings())
+
+
+async def test_a_queues_quota_holds() -> None:
+    async with running() as cluster:
+        await cluster.queue("small", quota={"requests": {"nvidia.com/gpu": 1}})
+        for name in ("a", "b"):
+            await cluster.group(name, 1, queue="small")
+            await cluster.pod(name, group=name, queue="small", requests={"nvidia.com/gpu": 1})
+        await cluster.bound("a")
+        assert "queue small allows 1 nvidia.com/gpu" in cluster.message("b")
+
+
+async def test_a_closed_queue_starts_nothing_until_it_is_opened() -> None:
+    async with running() as cluster:
+        await cluster.queue("shut", closed=True)
+        await cluster.group("a", 1, queue="shut")
+        await cluster.pod("a", group="a", queue="shut")
+        await cluster.bound()
+        assert "queue shut is closed" in cluster.message("a")
+
+        def open_it(queue: Object) -> Object:
+            return {**queue, "spec": {"closed": False}}
+
+        await cluster.registry.update(QUEUES, "", "shut", open_it)
+        await cluster.until_bound("a")
+
+
+@pytest.mark.parametrize("by", ["queue", "group"])
+async def test_the_higher_priority_goes_first(by: str) -> None:
+    async with running() as cluster:
+        await cluster.pod("blocker", requests={"nvidia.com/gpu": 4})
+        await cluster.bound("blocker")
+        for name, priority in (("low", 1), ("high", 9)):
+            await cluster.queue(name, priority=priority if by == "queue" else 0)
+            await cluster.group(name, 1, priority=priority if by == "group" else 0, queue=name)
+            await cluster.pod(name, group=name, queue=name, requests={"nvidia.com/gpu": 4})
+        await cluster.until(lambda: "waiting" in cluster.message("high"))
+        await cluster.end("blocker")
+        await cluster.until(lambda: bool(not cluster.message("high")))
+        assert cluster.message("low")
