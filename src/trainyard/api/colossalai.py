@@ -96,7 +96,12 @@ class ColossalAIJobSpec(Model):
     )
     replica_specs: Items[ColossalReplicaSpec] = Field(
         description="The launcher (supplied when missing) and the workers.",
-        examples=[[{"type": "launcher", "template": {}}, {"type": "worker", "replicas": 2}]],
+        examples=[
+            [
+                {"type": "launcher", "template": {}},
+                {"type": "worker", "template": {"spec": {"containers": [{"name": "worker"}]}}},
+            ]
+        ],
     )
     run_mode: RunMode = Field(
         default_factory=RunMode, description="Immediate, debug or pause mode."

@@ -30,11 +30,9 @@ class RunType(Model):
         examples=[["train.py", "--fp16"]],
     )
     module: Items[str] | None = Field(
-        default=None, description="A Python module and its arguments.", examples=[["my.train"]]
+        default=None, description="A Python module and its arguments."
     )
-    exec: Items[str] | None = Field(
-        default=None, description="A program and its arguments.", examples=[["./train.sh"]]
-    )
+    exec: Items[str] | None = Field(default=None, description="A program and its arguments.")
 
 
 class DeepSpeedConfig(Model):
@@ -44,7 +42,6 @@ class DeepSpeedConfig(Model):
         default=None,
         description="Shell command that replaces the generated launch; all other options but "
         "`slotsPerWorker` are then ignored.",
-        examples=["deepspeed --hostfile /t9k/hostfile train.py"],
     )
     slots_per_worker: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = Field(
         default=None,
@@ -111,7 +108,7 @@ class DeepSpeedJobSpec(Model):
     )
     worker: Worker = Field(
         description="The workers.",
-        examples=[{"replicas": 2, "template": {"spec": {"containers": []}}}],
+        examples=[{"replicas": 2, "template": {"spec": {"containers": [{"name": "worker"}]}}}],
     )
     run_mode: RunMode = Field(
         default_factory=RunMode, description="Immediate, debug or pause mode."

@@ -123,7 +123,15 @@ class GenericJobSpec(Model):
     )
     replica_specs: Items[GenericReplicaSpec] = Field(
         description="The replicas, by type; at least one type.",
-        examples=[[{"type": "worker", "replicas": 2, "template": {"spec": {"containers": []}}}]],
+        examples=[
+            [
+                {
+                    "type": "worker",
+                    "replicas": 2,
+                    "template": {"spec": {"containers": [{"name": "main"}]}},
+                }
+            ]
+        ],
     )
 
 

@@ -66,7 +66,7 @@ class TorchrunConfig(Model):
         default="1",
         description="Processes per replica: a number as a string, or `gpu` for the replica's "
         "number of GPUs. Defaults to '1'.",
-        examples=["gpu"],
+        examples=["2"],
     )
     rdzv_backend: Literal["c10d", "etcd", "etcd-v2"] = Field(
         default="c10d",
@@ -87,12 +87,22 @@ class PyTorchTrainingJobSpec(Model):
 
     replica_specs: Items[PyTorchReplicaSpec] = Field(
         description="The replicas, by type; at least one type.",
-        examples=[[{"type": "worker", "replicas": 4, "template": {"spec": {"containers": []}}}]],
+        examples=[
+            [
+                {
+                    "type": "worker",
+                    "replicas": 4,
+                    "template": {
+                        "spec": {"containers": [{"name": "pytorch", "args": ["train.py"]}]}
+                    },
+                }
+            ]
+        ],
     )
     torchrun_config: TorchrunConfig = Field(
         default_factory=TorchrunConfig,
         description="Launch with torchrun.",
-        examples=[{"enabled": True, "procPerNode": "gpu"}],
+        examples=[{"enabled": True, "procPerNode": "2"}],
     )
     tensorboard_spec: TensorBoardSpec | None = Field(
         default=None,

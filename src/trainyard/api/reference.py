@@ -123,12 +123,13 @@ def _section(group: Group, node: dict[str, Any]) -> list[str]:
         lines.append(f"| `{alias}` | {kind} | {default_text(field)} | {text} |")
     example = example_of(group)
     if example and not group.path.startswith("status"):
-        body = yaml.safe_dump(_wrapped(group.path, example), sort_keys=False, width=90)
+        body = yaml.safe_dump(wrapped(group.path, example), sort_keys=False, width=90)
         lines += ["", "```yaml", body.rstrip(), "```"]
     return [*lines, ""]
 
 
-def _wrapped(path: str, value: Any) -> Any:
+def wrapped(path: str, value: Any) -> Any:
+    """``value`` at a path such as ``spec.replicaSpecs[].template``."""
     for part in reversed(path.split(".")):
         name = part.removesuffix("[]")
         value = {name: [value] if part.endswith("[]") else value}

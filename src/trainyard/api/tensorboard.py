@@ -30,7 +30,8 @@ class S3Logs(Model):
     """Logs in an object store."""
 
     secret_ref: SecretReference = Field(
-        description="Secret with the address and credentials of the store."
+        description="Secret with the address and credentials of the store.",
+        examples=[{"name": "s3-env"}],
     )
     uri: Items[str] = Field(
         default=(),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+from typing import Any
 
+import pytest
+from tests.unit.api import manifests as m
+
+from trainyard.api.admission import check
 from trainyard.api.kinds import JOB_KINDS, KINDS
-from trainyard.api.reference import example_of, groups, page, undocumented
+from trainyard.api.reference import example_of, groups, page, undocumented, wrapped
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -30,3 +34,28 @@ def test_the_page_names_every_field(kind: str) -> None:
         assert f"## `{group.path}`" in text
         for name, field in group.model.model_fields.items():
             assert f"| `{field.alias or name}` |" in text
+
+
+def merged(base: Any, extra: Any) -> Any:
+    """``extra`` laid over ``base``; a list is replaced, or its first entry completed."""
+    if isinstance(base, list) and isinstance(extra, list) and base and "type" not in extra[0]:
+        return [merged(base[0], extra[0]), *base[1:]]
+    if isinstance(base, dict) and isinstance(extra, dict):
+        return {key: merged(base.get(key), extra.get(key, base.get(key))) for key in base | extra}
+    return base if extra is None else extra
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS)
+def test_every_example_is_valid(kind: str) -> None:
+    bases = {
+        "PyTorchTrainingJob": m.pytorch(
+            torchrunConfig={"enabled": True},
+            tensorboardSpec={"trainingLogFilesets": ["t9k://pvc/a"]},
+        ),
+        "GenericJob": m.generic(successRules=[], failureRules=[]),
+    }
+    base = bases.get(kind) or m.BUILDERS[kind]()
+    for group in groups(KINDS[kind]):
+        if group.path.startswith("spec"):
+            checked = check(merged(base, wrapped(group.path, example_of(group))))
+            assert [p.detail for p in checked.problems] == [], group.path
