@@ -100,9 +100,10 @@ class Jobs:
         items, _ = await self.client.list(PODS, NAMESPACE)
         return {pod["metadata"]["name"]: pod for pod in items}
 
-    async def log(self, pod: str) -> str:
+    async def log(self, pod: str, *, timestamps: bool = False) -> str:
         """A pod's log so far."""
-        chunks = [chunk async for chunk in self.client.logs(pod, NAMESPACE)]
+        lines = self.client.logs(pod, NAMESPACE, timestamps=timestamps)
+        chunks = [chunk async for chunk in lines]
         return b"".join(chunks).decode(errors="replace")
 
     async def logs(self) -> str:

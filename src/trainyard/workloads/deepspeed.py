@@ -193,6 +193,7 @@ class _Description:
             hostfile=self.hostfile if leads else None,
             disable_custom_env=self.spec.disable_custom_env,
             elastic=self._elastic() if self.elastic else None,
+            workers_stay=self.elastic is not None or self.spec.run_policy.restart_scope is not None,
             debug=(debug.command or DEBUG_COMMAND) if debug else None,
         )
 

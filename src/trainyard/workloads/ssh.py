@@ -109,6 +109,8 @@ class Node:
     report_sessions: bool = False
     disable_custom_env: bool = False
     elastic: Mapping[str, Any] | None = None
+    workers_stay: bool = False
+    """Whether a launch that fails may be started again while the other replicas go on."""
     debug: Sequence[str] | None = None
 
 
@@ -156,6 +158,7 @@ def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> dic
         found["debug"] = list(node.debug)
     elif node.launch is not None:
         found |= {"hosts": list(node.hosts), "launch": dict(node.launch)}
+        found["workersStay"] = node.workers_stay
         if node.elastic is not None:
             found["elastic"] = dict(node.elastic)
     return found

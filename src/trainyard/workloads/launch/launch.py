@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING or __package__:
-    from trainyard.workloads.launch.programs import Missing, Program, program
+    from trainyard.workloads.launch.programs import Missing, Program, program, require
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
-    from programs import Missing, Program, program
+    from programs import Missing, Program, program, require
 
 BANNER_SECONDS = 2.0
 RETRY_SECONDS = 0.2
@@ -339,6 +339,7 @@ class Launch:
 
     def main(self) -> int:
         """Launch until the training has ended; return the pod's exit code."""
+        require("ssh", "install openssh-client in the image")
         for link in self.links.values():
             link.start()
         while True:
@@ -372,18 +373,20 @@ def how_it_ended(code: int) -> str:
 
 
 def main() -> int:
-    """Read the launch, run it, and say good-bye whatever happens."""
+    """Read the launch, run it, and let the other replicas go if it was the last."""
     spec, run = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
     launch = Launch(spec, run)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: launch.events.put(Event("signal", detail=str(got))))
     try:
-        return launch.main()
+        code = launch.main()
     except Missing as missing:
         say(f"{spec['pod']}: {missing}")
-        return NOT_FOUND
-    finally:
+        code = NOT_FOUND
+    # A pod that is only replaced, or started again alone, needs the others where they are.
+    if not launch.terminated and (code == 0 or not spec.get("workersStay")):
         launch.goodbye()
+    return code
 
 
 if __name__ == "__main__":

@@ -27,6 +27,14 @@ def forget(reports: Path) -> None:
         path.unlink()
 
 
+def is_minder(pid: int) -> bool:
+    """Whether the process is a minder still."""
+    try:
+        return b"/minder.py\0" in Path("/proc", str(pid), "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
 class Minder:
     """Relays between the connection on standard input and output and the supervisor."""
 
@@ -34,6 +42,20 @@ class Minder:
         self.run, self.supervisor = run, supervisor
         self.reports = run / "reports"
         self.told: set[str] = set()
+
+    def claim(self) -> None:
+        """Take over from the minder of a launch that is gone, and end what it left.
+
+        Its connection may look alive for a minute after its pod has vanished.
+        """
+        owner = self.run / "minder"
+        if owner.exists():
+            former = int(owner.read_text())
+            if is_minder(former):
+                os.kill(former, signal.SIGKILL)
+            self.stop(GRACE_SECONDS)
+            forget(self.reports)
+        owner.write_text(str(os.getpid()))
 
     def stop(self, seconds: str) -> None:
         """Let the supervisor end the ranks."""
@@ -79,6 +101,7 @@ class Minder:
 def main() -> None:
     """Relay; then, since the launch is gone, let the ranks go too."""
     minder = Minder(Path(sys.argv[1]), int(sys.argv[2]))
+    minder.claim()
     try:
         minder.relay()
     except OSError as error:

@@ -129,7 +129,6 @@ class DeepSpeed(Program):
         """The ``deepspeed`` line."""
         launch = self.spec["launch"]
         deepspeed = require("deepspeed", "install deepspeed in the image")
-        require("ssh", "install openssh-client in the image")
         if len(members) > 1:
             require("pdsh", "install pdsh in the image; deepspeed uses it with several workers")
         options = ["--hostfile", str(self.hostfile(members)), "--master_addr", members[0]]
