@@ -10,14 +10,11 @@ from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from trainyard.lifecycle.ledger import Ledger, ending
+from trainyard.lifecycle.ledger import RESIZED, Ledger, ending
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.replicas import View
 from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import ReplicaKey, Workload
-
-RESIZED = "Resized"
-"""Reason of the end of an attempt."""
 
 
 def resize(

@@ -18,6 +18,8 @@ from trainyard.lifecycle.timestamps import parse, render
 
 HISTORY = 10
 """Attempts kept in `status.attempts`."""
+RESIZED = "Resized"
+"""Reason of the end of an attempt: an elastic job changed its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,14 @@ class Ledger:
         """The attempt whose pod the replica with this pod name should have."""
         record = self.records.get(name)
         return record.attempt if record else self.floor
+
+    def is_newcomer(self, name: str) -> bool:
+        """Whether the replica came with the attempt under way, because the job grew."""
+        return (
+            len(self.attempts) > 1
+            and self.attempts[-2].get("reason") == RESIZED
+            and self.wanted(name) == self.attempt
+        )
 
     def restart_all(self, ended: Mapping[str, Any], start: datetime) -> Ledger:
         """A new attempt of every replica, which starts at `start`."""

@@ -90,7 +90,7 @@ class Report:
         for replica in replicas:
             attempt = ledger.wanted(replica.name)
             text = reasons.new_replica(replica.name)
-            if attempt > 1:
+            if attempt > 1 and not ledger.is_newcomer(replica.name):
                 text = reasons.recreated_replica(replica.name, attempt)
             self._event(EventReason.NEW_REPLICA, text)
 

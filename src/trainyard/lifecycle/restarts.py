@@ -146,10 +146,11 @@ def _split(
     Until all replicas run again, a survivor's failure belongs to it; and so do all failures
     shortly after an elastic job changed its size.
     """
-    if ledger.ready_at is not None or not workload.survivors_stay:
-        return [], list(down)
     grace = timedelta(seconds=settings.resize_grace_seconds)
     resizing = ledger.resized_at is not None and now - ledger.resized_at < grace
+    under_way = ledger.ready_at is None or resizing
+    if not (workload.survivors_stay and under_way):
+        return [], list(down)
     same: list[Replica] = []
     fresh: list[Replica] = []
     for replica in down:

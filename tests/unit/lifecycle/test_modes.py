@@ -167,6 +167,7 @@ def test_growing_keeps_pods_and_costs_nothing() -> None:
     assert [world.attempt_of(r) for r in "0123"] == ["1", "1", "2", "2"]
     world.run().settle()
     assert (world.phase, world.backoff) == ("Running", 0)
+    assert all(text.endswith("for the first time.") for text in world.told("NewReplica"))
     assert world.told("Scaled") == ["The job changes its size from 2 to 4 replicas."]
 
 
@@ -187,6 +188,15 @@ def test_failures_during_a_resize_cost_nothing(replica: str) -> None:
     assert world.phase == "Running"
     world.advance(120).exit(replica, 1).settle()
     assert world.backoff == 1, "the resize is over"
+
+
+def test_a_survivor_that_fails_shortly_after_shrinking_costs_nothing() -> None:
+    world = World(elastic(1, 3, 3)).running()
+    resize(world, 2).settle().advance(5)
+    world.exit("0", 1).settle()
+    assert world.backoff == 0
+    world.run().settle().advance(120).exit("1", 1).settle()
+    assert world.backoff == 1
 
 
 def test_an_elastic_job_runs_with_what_fits() -> None:
