@@ -14,17 +14,20 @@ from typing import Any
 
 import yaml
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
 Object = dict[str, Any]
 
 
 class CommandLine:
     """Runs `trainyard` in a folder; every process that it starts carries a mark."""
 
-    def __init__(self, folder: Path, *, wrapper: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, folder: Path, *, wrapper: tuple[str, ...] = (), start_in: Path | None = None
+    ) -> None:
         self.folder = folder
+        self._start_in = start_in or folder
         self.state = folder / "state"
-        self._wrapper = wrapper
+        self.wrapper = wrapper
         self.environment = {
             **os.environ,
             "TRAINYARD_STATE_DIR": str(self.state),
@@ -40,8 +43,8 @@ class CommandLine:
     def start(self, *arguments: str) -> subprocess.Popen[str]:
         """Start a command; its output is piped, errors included."""
         return subprocess.Popen(
-            [*self._wrapper, sys.executable, "-m", "trainyard.cli.main", *arguments],
-            cwd=self.folder,
+            [*self.wrapper, sys.executable, "-m", "trainyard.cli.main", *arguments],
+            cwd=self._start_in,
             env=self.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
