@@ -100,6 +100,13 @@ class Jobs:
         items, _ = await self.client.list(PODS, NAMESPACE)
         return {pod["metadata"]["name"]: pod for pod in items}
 
+    async def until_pods(self, holds: Callable[[dict[str, Object]], bool]) -> None:
+        """Wait until the pods, by name, are as wanted."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not holds(pods := await self.pods()):
+            assert time.monotonic() < deadline, sorted(pods)
+            await asyncio.sleep(POLL_SECONDS)
+
     async def log(self, pod: str, *, timestamps: bool = False) -> str:
         """A pod's log so far."""
         lines = self.client.logs(pod, NAMESPACE, timestamps=timestamps)
