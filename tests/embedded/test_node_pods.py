@@ -419,3 +419,8 @@ async def test_a_container_beyond_its_memory_limit_is_oom_killed(node: Cluster) 
     ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (137, "OOMKilled")
     assert not list(Path("/sys/fs/cgroup").glob(f"**/trainyard/{pod['metadata']['uid']}*"))
+
+
+async def test_what_is_not_honoured_is_told(node: Cluster) -> None:
+    await node.run("job-0", ["true"], hostNetwork=True)
+    assert node.events("NotHonoured") == ["hostNetwork: pods on this machine have their own"]

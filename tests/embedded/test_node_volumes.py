@@ -199,3 +199,17 @@ async def test_an_image_pattern_stands_for_a_virtual_environment(tmp_path: Path)
         container = {"image": "registry.example/torch:2"}
         text = await node.shell("job-0", "tool", container=container)
     assert text == f"the tool of {venv}\n"
+
+
+async def test_a_working_folder_inside_a_volume_is_the_volumes(
+    node: Cluster, tmp_path: Path
+) -> None:
+    """Also when the host has a folder of that name: the volume's content is what counts."""
+    (tmp_path / "data" / "inner").mkdir()
+    host = tmp_path / "host" / "inner"
+    host.mkdir(parents=True)
+    spec = mounting({"persistentVolumeClaim": {"claimName": "data"}}, str(host.parent))
+    spec["container"]["workingDir"] = str(host)
+    await node.shell("job-0", "echo x > file", **spec)
+    assert (tmp_path / "data" / "inner" / "file").exists()
+    assert not list(host.iterdir())

@@ -23,9 +23,10 @@ from trainyard.local.node.execs import Session
 from trainyard.local.node.hosts import HostsFiles
 from trainyard.local.node.launch import ShimHandle
 from trainyard.local.node.logs import LogOptions, read_log
+from trainyard.local.node.place import Node
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.worker import Node, PodWorker
+from trainyard.local.node.worker import PodWorker
 from trainyard.local.registry import Registry
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02

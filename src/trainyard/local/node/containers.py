@@ -77,7 +77,8 @@ class Container:
             "code": self.code,
             "signal": self.signal,
             "error": self.error,
-            "gpus": self.identity.get("gpus", []),
+            "gpus": self.identity.get("gpus") or [],
+            "cgroups": self.identity.get("cgroups") or [],
         }
 
     def record(self) -> None:

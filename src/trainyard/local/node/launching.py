@@ -150,9 +150,33 @@ def start_request(
     return request
 
 
+def not_honoured(pod: Mapping[str, Any]) -> list[str]:
+    """What the pod asks for and does not get here, each in a sentence."""
+    spec = pod["spec"]
+    found = [
+        f"{field}: pods on this machine have their own"
+        for field in ("hostNetwork", "hostPID", "hostIPC")
+        if spec.get(field)
+    ]
+    if spec.get("shareProcessNamespace"):
+        found.append("shareProcessNamespace: each container sees its own processes only")
+    if spec.get("hostAliases"):
+        found.append("hostAliases: /etc/hosts is shared by the pods of the job")
+    found += [
+        f"volumeDevices of container {container['name']}: there are no block volumes here"
+        for container in spec["containers"]
+        if container.get("volumeDevices")
+    ]
+    return found
+
+
+def termination_path(pod_folder: str, container: str) -> str:
+    return os.path.join(pod_folder, container, "termination-log")
+
+
 def termination_file(pod_folder: str, container: str) -> str:
     """The host's file behind a container's terminationMessagePath; made empty here."""
-    path = os.path.join(pod_folder, container, "termination-log")
+    path = termination_path(pod_folder, container)
     os.makedirs(os.path.dirname(path), exist_ok=True)
     with open(path, "w"):
         pass

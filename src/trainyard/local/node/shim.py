@@ -290,6 +290,9 @@ class Shim:
     def op_start(self, pod: str, name: str, attempt: int, log: str, **spec: Any) -> None:
         """Start a container; ``started`` or ``exited`` follows as an event."""
         owner = self._pods[pod]
+        before = owner.containers.get(name)
+        if before is not None and not before.ended:
+            raise FileExistsError(f"container {name} is running")
         status_reader, status_writer = os.pipe2(os.O_CLOEXEC)
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:

@@ -42,10 +42,11 @@ def supervise(
     close_others({status})
     if around.kind == "root" and not spec.get("privileged"):
         sys.limit_capabilities(_CAP_KILL)
-    _tell(status, {"started": True})
+    _tell(status, {"started": True})  # fails, and so ends all, if the shim has died meanwhile
     code = os.waitstatus_to_exitcode(_watch(pid, around.kind == "plain", watched))
     record = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code)}
-    _tell(status, record)
+    with contextlib.suppress(BrokenPipeError):
+        _tell(status, record)
     return record["code"] & 255
 
 
@@ -69,8 +70,7 @@ def _fork_program(spec: dict[str, Any], around: container.Surroundings, output: 
 
 
 def _tell(status: int, record: dict[str, Any]) -> None:
-    with contextlib.suppress(BrokenPipeError):
-        os.write(status, json.dumps(record).encode() + b"\n")
+    os.write(status, json.dumps(record).encode() + b"\n")
 
 
 def _watch(program: int, plain: bool, watched: set[signal.Signals]) -> int:

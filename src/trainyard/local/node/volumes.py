@@ -77,10 +77,11 @@ class Volumes:
             binds.append(Bind(target, path, read_only))
         return binds
 
-    def remove(self) -> None:
-        """Delete what belongs to the pod alone."""
+    @staticmethod
+    def remove(folder: str) -> None:
+        """Delete what belonged to the pod whose folder this is, and to no other."""
         for name in ("volumes", "tmp"):
-            shutil.rmtree(os.path.join(self.folder, name), ignore_errors=True)
+            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
     def _make(self, volume: Mapping[str, Any]) -> Source:
         for kind, make in (

@@ -10,47 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import time
-from dataclasses import dataclass
 from typing import Any
 
-from trainyard.api import names
 from trainyard.api.errors import TrainyardError
 from trainyard.kube.errors import NotFound
-from trainyard.local.node import cgroups, gpus, launching, logs, recovery, status
-from trainyard.local.node.client import ShimClient, ShimError
-from trainyard.local.node.environment import host_name
-from trainyard.local.node.events import EventWriter
-from trainyard.local.node.fields import Addresses, NotReady
-from trainyard.local.node.hosts import Host, HostsFiles
+from trainyard.local.node import cgroups, launching, logs, recovery, status
+from trainyard.local.node.fields import NotReady
+from trainyard.local.node.place import Node, Place
 from trainyard.local.node.probes import Prober, run_hook
-from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
 from trainyard.local.node.stopping import Stopper
-from trainyard.local.node.volumes import Volumes
-from trainyard.local.registry import Registry
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Node:
-    """What all workers of a node share."""
-
-    registry: Registry
-    shim: ShimClient
-    settings: NodeSettings
-    hosts: HostsFiles
-    events: EventWriter
-    gpus: gpus.Pool
-
-    def folder(self, pod: dict[str, Any]) -> str:
-        """Where a pod's logs and own volumes are kept."""
-        metadata = pod["metadata"]
-        name = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
-        return os.path.join(self.settings.state_dir, "pods", name)
 
 
 class PodWorker:
@@ -64,8 +37,7 @@ class PodWorker:
         spec = pod["spec"]
         self.runs = [Run(c, init=True) for c in spec.get("initContainers", ())]
         self.runs += [Run(c) for c in spec["containers"]]
-        self._folder = node.folder(pod)
-        self._address = ""
+        self._place = Place(node, pod, self._warn)
         self._wake = asyncio.Event()
         self._gone = self._is_removed = False
         self._over = ""
@@ -75,8 +47,6 @@ class PodWorker:
         self._stopper = Stopper(node.shim, self.uid, self._prober, self._is_cut_short)
         self._warned: set[tuple[str, str]] = set()
         self._started_at = time.time_ns()
-        self._sandbox_delay = _RETRY_SECONDS
-        self._volumes: Volumes | None = None
         self._recover(pod.get("status", {}))
 
     # -- news ---------------------------------------------------------------------------------
@@ -103,7 +73,7 @@ class PodWorker:
         return self._gone or not any(r.active for r in self.runs if r.name == container)
 
     def log_path(self, container: str, attempt: int) -> str:
-        return os.path.join(self._folder, container, f"{attempt}.log")
+        return self._place.log_path(container, attempt)
 
     def container_event(self, event: dict[str, Any]) -> None:
         """``started`` or ``exited`` from the shim."""
@@ -124,7 +94,7 @@ class PodWorker:
         self._event("Normal", "Started", f"Started container {run.name}")
         if self._over:
             return
-        self._prober.start(self.uid, self._address, run)
+        self._prober.start(self.uid, self._place.address, run)
         if hook := run.spec.get("lifecycle", {}).get("postStart"):
             self._prober.spawn(self._post_start(run, hook))
 
@@ -143,10 +113,8 @@ class PodWorker:
         reason = ""
         if run.code and cgroups.was_out_of_memory(run.cgroups):
             reason = "OOMKilled"
-        path = os.path.join(self._folder, run.name, "termination-log")
-        with contextlib.suppress(OSError), open(path, errors="replace") as file:
-            if text := file.read(4096):
-                return reason, text
+        if text := self._place.termination_message(run.name):
+            return reason, text
         policy = run.spec.get("terminationMessagePolicy", "File")
         if run.code and policy == "FallbackToLogsOnError":
             return reason, logs.last_lines(self.log_path(run.name, run.attempt))
@@ -172,7 +140,7 @@ class PodWorker:
     async def run(self) -> None:
         try:
             if self._over and self._known is not None:
-                await self._release()  # it ended just before the earlier agent did
+                await self._place.release(self.runs)  # it ended just before the earlier agent did
             while not self._gone:
                 self._wake.clear()
                 delay = await self._pass()
@@ -186,7 +154,9 @@ class PodWorker:
             if self._stopping is not None:
                 self._stopping.cancel()
         if not self._over:
-            await self._release()  # the object is gone, by force: nothing of it may go on
+            await self._place.release(
+                self.runs
+            )  # the object is gone, by force: nothing of it may go on
 
     async def _pass(self) -> float | None:
         """One step, and its outcome written down; a failure is told and tried again."""
@@ -221,8 +191,8 @@ class PodWorker:
             elif self._stopping is None:
                 self._stopping = asyncio.create_task(self._stop_all())
             return None
-        if not self._address:
-            await self._make_sandbox()
+        if not self._place.address:
+            await self._place.take()
         delay = await self._run_containers()
         due = [seconds for seconds in (delay, self._deadline_in()) if seconds is not None]
         return min(due, default=None)
@@ -258,36 +228,6 @@ class PodWorker:
 
     # -- starting -----------------------------------------------------------------------------
 
-    async def _make_sandbox(self) -> None:
-        pod, node = self.pod, self._node
-        os.makedirs(self._folder, exist_ok=True)
-        wanted = ""
-        if node.shim.isolation == "plain":
-            wanted = names.loopback_address(pod["metadata"]["name"])
-        answer = await node.shim.request(
-            "pod", pod=self.uid, hostname=host_name(pod), address=wanted
-        )
-        self._address = answer["address"]
-        metadata = pod["metadata"]
-        subdomain = pod["spec"].get("subdomain", "")
-        host = Host(metadata["namespace"], subdomain, host_name(pod), self._address)
-        node.hosts.set_pod(self.uid, host)
-
-    def _volumes_of_pod(self) -> Volumes:
-        if self._volumes is None:
-            self._volumes = Volumes(
-                self.pod,
-                self._folder,
-                self._node.registry,
-                self._node.settings,
-                self._addresses(),
-                self._warn,
-            )
-        return self._volumes
-
-    def _addresses(self) -> Addresses:
-        return Addresses(self._address, self._node.settings.host_ip)
-
     async def _run_containers(self) -> float | None:
         """Start and restart what is due, init containers one after the other."""
         delays = []
@@ -314,7 +254,7 @@ class PodWorker:
         if run.retry_at > now:
             return run.retry_at - now
         try:
-            await self._start(run)
+            await self._place.start(run)
         except NotReady as error:
             run.phase, run.reason, run.message = "waiting", error.reason, str(error)
             self._warn(error.reason, str(error))
@@ -350,43 +290,8 @@ class PodWorker:
         self._warn("Failed", message)
         self._wake.set()
 
-    async def _start(self, run: Run) -> None:
-        node = self._node
-        volumes = self._volumes_of_pod()
-        volumes.prepare()
-        while volumes.in_memory:
-            path, size = volumes.in_memory.pop()
-            await node.shim.request("tmpfs", pod=self.uid, path=path, size=size)
-        metadata = self.pod["metadata"]
-        hosts = node.hosts.path(metadata["namespace"], self.pod["spec"].get("subdomain", ""))
-        request = launching.start_request(
-            self.pod,
-            run.spec,
-            objects=node.registry,
-            settings=node.settings,
-            volumes=volumes,
-            addresses=self._addresses(),
-            pod_folder=self._folder,
-            hosts=(hosts, node.hosts.resolver_path(metadata["namespace"])),
-            isolation=node.shim.isolation,
-            devices=node.gpus.take(self.uid, run.name, gpus.requested(run.spec)),
-            warn=self._warn,
-        )
-        cgroups.remove(run.cgroups)
-        group = f"{self.uid}-{run.name}-{run.attempt}"
-        run.cgroups = request["cgroups"] = cgroups.create(group, cgroups.Limits.of(run.spec))
-        run.phase, run.reason, run.message = "starting", "", ""
-        log = self.log_path(run.name, run.attempt)
-        try:
-            await node.shim.request(
-                "start", pod=self.uid, name=run.name, attempt=run.attempt, log=log, **request
-            )
-        except ShimError as error:
-            run.phase = "waiting"
-            raise NotReady("RunContainerError", str(error)) from None
-
     async def _post_start(self, run: Run, hook: dict[str, Any]) -> None:
-        problem = await run_hook(self._node.shim, self.uid, self._address, run, hook)
+        problem = await run_hook(self._node.shim, self.uid, self._place.address, run, hook)
         if problem:
             self._event("Warning", "FailedPostStartHook", problem)
             await self._stop_one(run)
@@ -396,12 +301,12 @@ class PodWorker:
     async def _stop_all(self) -> None:
         active = ", ".join(run.name for run in self.runs if run.active)
         self._event("Normal", "Killing", f"Stopping container {active}")
-        await self._stopper.stop_all(self.runs, self._address, self._grace_seconds())
+        await self._stopper.stop_all(self.runs, self._place.address, self._grace_seconds())
         self._stopping = None
         self._wake.set()
 
     async def _stop_one(self, run: Run) -> None:
-        await self._stopper.stop(run, self._address, self._grace_seconds())
+        await self._stopper.stop(run, self._place.address, self._grace_seconds())
 
     def _is_cut_short(self) -> bool:
         """A second delete may shorten the grace period to nothing."""
@@ -409,20 +314,7 @@ class PodWorker:
 
     async def _finish(self, phase: str) -> None:
         self._over = phase
-        await self._release()
-
-    async def _release(self) -> None:
-        """Give back what a pod holds while it runs; its logs stay."""
-        self._node.hosts.remove_pod(self.uid)
-        self._node.gpus.give_back(self.uid)
-        with contextlib.suppress(ShimError):
-            await self._node.shim.request("remove", pod=self.uid)
-        if self._volumes is not None:
-            self._volumes.remove()
-        for run in self.runs:
-            cgroups.remove(run.cgroups)
-            with contextlib.suppress(OSError):
-                os.unlink(os.path.join(self._folder, run.name, "termination-log"))
+        await self._place.release(self.runs)
 
     async def _remove(self) -> None:
         metadata = self.pod["metadata"]
@@ -454,7 +346,7 @@ class PodWorker:
                 phase=phase,
                 reason=self._reason,
                 message=self._message,
-                addresses=(self._address, self._node.settings.host_ip),
+                addresses=(self._place.address, self._node.settings.host_ip),
                 start_time=self._started_at,
                 now=now,
             )
@@ -481,9 +373,8 @@ class PodWorker:
 
     def _recover(self, old: dict[str, Any]) -> None:
         """Go on where an earlier agent stopped, from the pod's status and what the shim has."""
-        if not old.get("startTime"):
-            return
-        self._started_at = recovery.nanoseconds(old["startTime"])
+        if old.get("startTime"):
+            self._started_at = recovery.nanoseconds(old["startTime"])
         if old.get("phase") in ("Succeeded", "Failed"):
             self._over = old["phase"]
         self._reason, self._message = old.get("reason", ""), old.get("message", "")
@@ -491,19 +382,14 @@ class PodWorker:
         for run in self.runs:
             if seen := next((s for s in statuses if s["name"] == run.name), None):
                 recovery.restore(run, seen)
+        if self._known is not None:
+            self._place.adopt(self._known["address"])
         for found in (self._known or {}).get("containers", ()):
             run = next(r for r in self.runs if r.name == found["name"])
-            if found["attempt"] < run.attempt:
-                continue
-            run.attempt = found["attempt"]
-            run.phase = "starting"
-            self._node.gpus.restore(self.uid, run.name, found["gpus"])
-            self.container_event(found)
-        if self._known is not None:
-            self._address = self._known["address"]
-            metadata, subdomain = self.pod["metadata"], self.pod["spec"].get("subdomain", "")
-            host = Host(metadata["namespace"], subdomain, host_name(self.pod), self._address)
-            self._node.hosts.set_pod(self.uid, host)
+            if found["attempt"] >= run.attempt:
+                run.attempt, run.phase = found["attempt"], "starting"
+                self._place.restore(run, found)
+                self.container_event(found)
         for run in self.runs:
             if run.active and not self._is_known(run):
                 self._lose(run)
