@@ -185,11 +185,18 @@ class _Description:
             key=key,
             replicas=self.counts,
             hosts=self.hosts,
-            ports={port["name"]: port["port"] for port in self.ports if "name" in port},
+            ports={port["name"]: self._number(port) for port in self.ports if "name" in port},
         )
         for field in ("initContainers", "containers"):
             if field in pod["spec"]:
                 pod["spec"][field] = [variables.in_container(c) for c in pod["spec"][field]]
+
+    def _number(self, port: dict[str, Any]) -> int:
+        """The port that peers connect to: the Service's, or the pod's where no Service stands
+        between them."""
+        target = port.get("targetPort")
+        direct = self.settings.plain_processes and isinstance(target, int)
+        return int(target if direct else port["port"])
 
 
 def _rule(rule: FinishRule) -> Rule:

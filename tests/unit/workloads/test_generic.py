@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 
 from tests.unit.workloads.jobs import container, env, job, pod, replicas, workload
-from trainyard.workloads import objects
+from trainyard.workloads import Settings, objects
 from trainyard.workloads.substitution import Variables
 from trainyard.workloads.workload import ReplicaKey, RestartPolicy, Scope
 
@@ -76,6 +76,19 @@ def test_tf_config_is_valid_json_in_every_replica() -> None:
     }
     assert container(built)["command"] == ["run", "1"]
     assert container(built)["args"] == ["2"]
+
+
+@pytest.mark.parametrize(("plain", "expected"), [(False, "tf-worker-0:2222"), (True, ":8080")])
+def test_without_names_peers_connect_to_the_pod_itself(plain: bool, expected: str) -> None:
+    text = "$(service.worker[0].host):$(service.port[grpc])"
+    containers = [{"name": "m", "image": "i", "args": [text]}]
+    described = workload(
+        generic(replicas(containers=containers), service=PORTS),
+        Settings.local(plain_processes=plain),
+    )
+    (address,) = container(pod(described))["args"]
+    assert address.endswith(expected)
+    assert address.startswith("127." if plain else "tf-")
 
 
 def test_each_replica_has_a_service_that_selects_it_alone() -> None:
