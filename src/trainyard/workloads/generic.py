@@ -195,8 +195,9 @@ class _Description:
         """The port that peers connect to: the Service's, or the pod's where no Service stands
         between them."""
         target = port.get("targetPort")
-        direct = self.settings.plain_processes and isinstance(target, int)
-        return int(target if direct else port["port"])
+        if self.settings.plain_processes and isinstance(target, int):
+            return target
+        return int(port["port"])
 
 
 def _rule(rule: FinishRule) -> Rule:
