@@ -163,6 +163,8 @@ class HostConnection:
 
     async def close(self) -> None:
         self._writer.close()
+        with suppress(ConnectionError):
+            await self._writer.wait_closed()
 
 
 @dataclass
@@ -249,7 +251,12 @@ async def running_cluster(kubectl: str, tmp_path: Path) -> AsyncIterator[Cluster
 
 
 async def running_pod(cluster: Cluster, name: str = "p", *containers: str) -> None:
-    names = containers or ("main",)
+    """A pod that a node runs, with one container unless named."""
+    await add_running_pod(cluster.registry, name, *(containers or ("main",)))
+
+
+async def add_running_pod(registry: Registry, name: str, *names: str) -> None:
+    """A pod that a node runs, with these containers."""
     pod = {
         "metadata": {"name": name, "labels": {"app": "x"}},
         "spec": {
@@ -257,10 +264,12 @@ async def running_pod(cluster: Cluster, name: str = "p", *containers: str) -> No
             "containers": [{"name": each, "image": "python"} for each in names],
         },
     }
-    await cluster.registry.create("pods", pod)
+    await registry.create("pods", pod)
     states = [
         {
             "name": each,
+            "image": "python",
+            "imageID": "",
             "ready": True,
             "restartCount": 1,
             "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}},
@@ -269,7 +278,7 @@ async def running_pod(cluster: Cluster, name: str = "p", *containers: str) -> No
         for each in names
     ]
     status = {"phase": "Running", "podIP": "10.0.0.7", "containerStatuses": states}
-    await cluster.registry.update(
+    await registry.update(
         "pods", "default", name, lambda copy: {**copy, "status": status}, subresource="status"
     )
 

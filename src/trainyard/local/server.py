@@ -79,13 +79,14 @@ class ApiServer:
         """Stop listening and end every connection."""
         for server in self._servers:
             server.close()
-        for connection in tuple(self._connections):
-            connection.abort()
+        answers = [connection.abort() for connection in tuple(self._connections)]
         for server in self._servers:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CLOSE_SECONDS):
                     await server.wait_closed()
         self._servers.clear()
+        if under_way := [task for task in answers if task is not None]:
+            await asyncio.wait(under_way, timeout=_CLOSE_SECONDS)
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
 

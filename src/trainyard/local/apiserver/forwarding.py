@@ -15,6 +15,7 @@ from trainyard.local.runtime import Connection, PodRuntime
 
 _PROTOCOL = "portforward.k8s.io"
 _TUNNEL = f"SPDY/3.1+{_PROTOCOL}"
+_CHANNELS = "v4.channel.k8s.io"
 _CHUNK = 32 << 10
 _CONNECT_SECONDS = 10.0
 
@@ -25,8 +26,16 @@ def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
     if (pod.get("status") or {}).get("phase") != "Running":
         raise bad_request(f"unable to forward port because pod {name} is not running")
     tunnelled = websocket.wanted(request)
-    if tunnelled and _TUNNEL not in websocket.offered(request):
-        raise bad_request(f"port-forward over WebSocket is spoken as {_TUNNEL} only")
+    offers = websocket.offered(request)
+    if tunnelled and _TUNNEL not in offers:
+        if _CHANNELS not in offers:
+            raise bad_request(f"none of the WebSocket protocols {offers} is spoken here")
+        from trainyard.local.apiserver import forwarding_channels
+
+        return Upgrade(
+            websocket.accept_headers(request, _CHANNELS),
+            forwarding_channels.server(forwarding_channels.ports(request), pod, runtime),
+        )
 
     async def run(wire: Wire) -> None:
         duplex: Duplex = WebSocketDuplex(WebSocket(wire)) if tunnelled else wire

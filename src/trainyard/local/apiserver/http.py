@@ -27,6 +27,8 @@ _MAX_HEAD_BYTES = 64 << 10
 _DRAIN_SECONDS = 60.0
 """A client that reads nothing for so long is cut off."""
 
+_CLEAN_UP_SECONDS = 5.0
+"""After its client is gone, what runs on a wire has so long to end by itself."""
 _HIGH_WATER_BYTES = 2 << 20
 
 _REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
@@ -96,6 +98,7 @@ class Connection(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._wire: Wire | None = None
+        self._lost = asyncio.Event()
         self._leftover = b""
         self._reset()
 
@@ -123,17 +126,16 @@ class Connection(asyncio.Protocol):
         except (httptools.HttpParserError, ValueError):
             self._refuse(400, b"the request is not HTTP/1.1 as it is spoken here\n")
 
-    def eof_received(self) -> bool:
+    def eof_received(self) -> None:
         if self._wire is not None:
             self._wire.feed_eof()
-            return True
-        return False
 
     def connection_lost(self, error: Exception | None) -> None:
         self._connections.discard(self)
         if self._wire is not None:
-            self._wire.feed_eof()
-        if self._task is not None:
+            self._wire.feed_eof()  # whatever runs on the wire cleans up by itself
+            self._lost.set()
+        elif self._task is not None:
             self._task.cancel()
         self.resume_writing()
 
@@ -245,7 +247,17 @@ class Connection(asyncio.Protocol):
         self._wire = Wire(self, self._transport)
         self._wire.feed(self._leftover)
         self._transport.write(head + b"\r\n")
-        await upgrade.run(self._wire)
+        running = asyncio.ensure_future(upgrade.run(self._wire))
+        lost = asyncio.ensure_future(self._lost.wait())
+        try:
+            await asyncio.wait({running, lost}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running}, timeout=_CLEAN_UP_SECONDS)
+        finally:
+            lost.cancel()
+            running.cancel()
+            outcome, _ = await asyncio.gather(running, lost, return_exceptions=True)
+            if isinstance(outcome, Exception):
+                _log.warning("a stream broke off: %r", outcome)
 
     async def drain(self) -> None:
         """Wait until the client has read most of what was written."""
@@ -266,10 +278,11 @@ class Connection(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def abort(self) -> None:
-        """Close at once."""
+    def abort(self) -> asyncio.Task[None] | None:
+        """Close at once; returns the answer under way, which is being cancelled."""
         if self._transport is not None:
             self._transport.abort()
+        return self._task
 
 
 class Wire:

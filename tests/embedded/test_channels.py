@@ -1,0 +1,117 @@
+"""Exec and port-forward as the official clients speak them: WebSocket with v4 channels."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import orjson
+import pytest
+
+from tests.embedded.kubectl import HostRuntime, add_running_pod
+from trainyard.local.registry import Registry
+from trainyard.local.server import ApiServer
+
+POD = "http://x/api/v1/namespaces/default/pods/p"
+V4 = ("v4.channel.k8s.io",)
+
+
+@pytest.fixture
+async def session(tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
+    registry = Registry()
+    await registry.ensure_system_objects()
+    await add_running_pod(registry, "p", "main")
+    server = ApiServer(registry, HostRuntime())
+    await server.serve_unix(tmp_path / "api.sock")
+    connector = aiohttp.UnixConnector(str(tmp_path / "api.sock"))
+    async with aiohttp.ClientSession(connector=connector) as made:
+        yield made
+    await server.close()
+    await registry.close()
+
+
+async def channels(socket: aiohttp.ClientWebSocketResponse) -> dict[int, bytes]:
+    """Everything that arrives on each channel until the server closes."""
+    found: dict[int, bytes] = {}
+    async with asyncio.timeout(10):
+        async for message in socket:
+            found[message.data[0]] = found.get(message.data[0], b"") + message.data[1:]
+    return found
+
+
+async def test_exec_tells_output_and_exit_code_on_their_channels(
+    session: aiohttp.ClientSession,
+) -> None:
+    query = "command=sh&command=-c&command=echo+out;echo+err>%262;exit+4&stdout=true&stderr=true"
+    async with session.ws_connect(f"{POD}/exec?{query}", protocols=V4) as socket:
+        found = await channels(socket)
+    assert (found[1], found[2]) == (b"out\n", b"err\n")
+    assert orjson.loads(found[3])["details"]["causes"][0]["message"] == "4"
+
+
+async def test_exec_answers_pings_and_takes_input(session: aiohttp.ClientSession) -> None:
+    query = "command=head&command=-n1&stdin=true&stdout=true"
+    async with session.ws_connect(f"{POD}/exec?{query}", protocols=V4) as socket:
+        await socket.ping()
+        await socket.send_bytes(b"\x00" + b"x" * 100_000 + b"\n")
+        found = await channels(socket)
+    assert found[1] == b"x" * 100_000 + b"\n"
+    assert orjson.loads(found[3])["status"] == "Success"
+
+
+@pytest.mark.parametrize("query", ["", "?command=true&container=nope"])
+async def test_exec_that_makes_no_sense_is_refused_before_the_switch(
+    session: aiohttp.ClientSession, query: str
+) -> None:
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await session.ws_connect(f"{POD}/exec{query}", protocols=V4)
+    assert refused.value.status == 400
+
+
+@asynccontextmanager
+async def shouting_server() -> AsyncIterator[int]:
+    """Sends back the first thing that it gets in capitals, and closes."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write((await reader.read(1000)).upper())
+        writer.close()
+        await writer.wait_closed()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+
+
+async def test_port_forward_carries_a_connection(session: aiohttp.ClientSession) -> None:
+    async with shouting_server() as port:
+        url = f"{POD}/portforward?ports={port}"
+        async with session.ws_connect(url, protocols=V4) as socket:
+            await socket.send_bytes(b"\x00hello")
+            found = await channels(socket)
+    assert found == {0: struct.pack("<H", port) + b"HELLO", 1: struct.pack("<H", port)}
+
+
+async def test_port_forward_says_on_the_error_channel_what_fails(
+    session: aiohttp.ClientSession,
+) -> None:
+    async with shouting_server() as port:
+        pass
+    async with (
+        session.ws_connect(f"{POD}/portforward?ports={port}", protocols=V4) as socket,
+        asyncio.timeout(10),
+    ):
+        messages = [await socket.receive_bytes() for _ in range(3)]
+    assert messages[2] == b"\x01" + f"nothing listens on port {port}".encode()
+
+
+@pytest.mark.parametrize("ports", ["", "?ports=0", "?ports=http"])
+async def test_port_forward_needs_port_numbers(session: aiohttp.ClientSession, ports: str) -> None:
+    with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+        await session.ws_connect(f"{POD}/portforward{ports}", protocols=V4)
+    assert refused.value.status == 400
