@@ -9,7 +9,15 @@ import yaml
 
 
 @click.command()
-@click.option("-f", "--file", required=True, metavar="FILE", help="The manifest; - reads stdin.")
+@click.option(
+    "-f",
+    "--file",
+    "--filename",
+    "file",
+    required=True,
+    metavar="FILE",
+    help="The manifest; - reads stdin.",
+)
 def command(file: str) -> None:
     """Print the objects that the controller would create for the jobs in FILE, as YAML.
 

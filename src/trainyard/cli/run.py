@@ -21,7 +21,15 @@ _KEPT_RUNS = 20
 
 
 @click.command()
-@click.option("-f", "--file", required=True, metavar="FILE", help="The manifest; - reads stdin.")
+@click.option(
+    "-f",
+    "--file",
+    "--filename",
+    "file",
+    required=True,
+    metavar="FILE",
+    help="The manifest; - reads stdin.",
+)
 @click.option(
     "--keep",
     is_flag=True,
