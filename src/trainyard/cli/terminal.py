@@ -65,7 +65,7 @@ def _raw_mode() -> Iterator[None]:
     fd = sys.stdin.fileno()
     before = termios.tcgetattr(fd)
     try:
-        tty.setraw(fd)
+        tty.setraw(fd, termios.TCSADRAIN)  # what was typed ahead is kept
         yield
     finally:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
@@ -82,20 +82,25 @@ async def _read_stdin() -> AsyncGenerator[bytes, None]:
     """What arrives on standard input; files, which cannot be waited for, are read as they are."""
     fd = sys.stdin.fileno()
     loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    try:
-        loop.add_reader(fd, ready.set)
-    except PermissionError:  # epoll takes no regular files
-        while chunk := await asyncio.to_thread(os.read, fd, _CHUNK):
-            yield chunk
-        return
+    arrived: asyncio.Queue[bytes] = asyncio.Queue()
+
+    def read() -> None:
+        # Once per readiness, and right here: a read too many would block everything.
+        loop.remove_reader(fd)
+        try:
+            arrived.put_nowait(os.read(fd, _CHUNK))
+        except OSError:  # the terminal is gone
+            arrived.put_nowait(b"")
+
     try:
         while True:
-            ready.clear()
-            await ready.wait()
-            chunk = os.read(fd, _CHUNK)
+            loop.add_reader(fd, read)
+            chunk = await arrived.get()
             if not chunk:
                 return
+            yield chunk
+    except PermissionError:  # epoll takes no regular files
+        while chunk := await asyncio.to_thread(os.read, fd, _CHUNK):
             yield chunk
     finally:
         loop.remove_reader(fd)
