@@ -112,6 +112,14 @@ def test_every_kind_prints_an_object_that_has_only_a_name(resource: str) -> None
     assert "n" in table["rows"][0]["cells"]
 
 
+def test_a_date_that_is_not_there_yet_is_blank() -> None:
+    served = SERVED["pytorchtrainingjobs.batch.tensorstack.dev"]
+    job = {"metadata": {"name": "j", "creationTimestamp": "2026-01-01T00:00:00Z"}}
+    table = tables.render(served, [job], {})
+    names = [column["name"] for column in table["columnDefinitions"]]
+    assert table["rows"][0]["cells"][names.index("Completed")] is None
+
+
 def field(number: int, data: bytes) -> bytes:
     return bytes([number << 3 | 2, len(data)]) + data
 

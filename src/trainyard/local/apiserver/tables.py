@@ -59,7 +59,7 @@ def _json_path(path: str, type_: str) -> Cell:
                 items = value if isinstance(value, list) else []
                 value = next((each for each in items if each.get(key) == wanted), None)
         if type_ == "date":
-            return age(value) if value else "<unknown>"
+            return age(value) if value else None
         return value
 
     return cell
