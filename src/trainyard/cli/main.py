@@ -40,7 +40,6 @@ _COMMANDS = {
     "explain": ("explain", "Say why a job is pending, restarting or failed, and what to do."),
     "queue": ("queue", "The machine as a job queue."),
     "crds": ("crds", "Print the CustomResourceDefinitions."),
-    "manifests": ("manifests", "Print what a cluster needs to run the operator."),
     "operator": ("operator", "Run the controller against a cluster."),
 }
 """Command to the module of this package that defines it as `command`, and its summary."""

@@ -1,0 +1,61 @@
+"""The command line's root."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from trainyard import __version__
+from trainyard.api.errors import TrainyardError
+from trainyard.cli.boundary import expected_error
+from trainyard.cli.main import Commands, cli
+
+
+def test_every_listed_command_can_be_loaded_and_explains_itself() -> None:
+    assert isinstance(cli, Commands)
+    for name in cli.list_commands(click.Context(cli)):
+        result = CliRunner().invoke(cli, [name, "--help"])
+        assert result.exit_code == 0, name
+        assert "Usage:" in result.output
+
+
+def test_the_root_imports_nothing_heavy() -> None:
+    """Start-up is imports; `run` forks its shim before any of these."""
+    heavy = ("pydantic", "asyncio", "rich", "aiohttp", "yaml", "cryptography", "orjson")
+    for module in ("trainyard.cli.main", "trainyard.cli.run", "trainyard.cli.up"):
+        code = f"import sys, {module}; print([m for m in {heavy} if m in sys.modules])"
+        done = subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=30
+        )
+        assert done.stdout.strip() == "[]", module
+
+
+def test_the_version_is_printed() -> None:
+    result = CliRunner().invoke(cli, ["--version"])
+    assert __version__ in result.output
+
+
+def test_an_unknown_command_is_refused() -> None:
+    result = CliRunner().invoke(cli, ["trian"])
+    assert result.exit_code == 2
+    assert "trian" in result.output
+
+
+def test_the_first_error_of_nested_groups_is_what_the_user_reads() -> None:
+    first = TrainyardError("first")
+    group = ExceptionGroup("", [ExceptionGroup("", [first]), TrainyardError("second")])
+    assert expected_error(group) is first
+
+
+def test_a_group_with_a_defect_is_not_taken_for_a_users_mistake() -> None:
+    group = ExceptionGroup("", [TrainyardError("mine"), ValueError("a defect")])
+    assert expected_error(group) is None
+
+
+@pytest.mark.parametrize("error", [ValueError("x"), KeyError("y")])
+def test_a_defect_alone_is_not_taken_for_one_either(error: Exception) -> None:
+    assert expected_error(error) is None
