@@ -15,6 +15,7 @@ from trainyard.local.node import syscalls as sys
 from trainyard.local.node.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
 
 _POD_PREFIX, _POD_BITS = "10.244", 16
+_SPARES = 4
 # The shim's own, to come back to after making a pod's; without root it can return to no other.
 _CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 _NAMESPACES = (("net", sys.CLONE_NEWNET), ("uts", sys.CLONE_NEWUTS), ("ipc", sys.CLONE_NEWIPC))
@@ -48,6 +49,14 @@ class Network:
         """Make a pod's sandbox; a wanted ``address`` may be shared with a pod that is ending."""
         return Sandbox(address or self._allocate())
 
+    @property
+    def wants_spare(self) -> bool:
+        """Whether ``prepare_spare`` has something to do."""
+        return False
+
+    def prepare_spare(self) -> None:
+        """Do some of the next pod's work in advance."""
+
     def remove_pod(self, sandbox: Sandbox) -> None:
         self._used.discard(sandbox.address)
         for fd, _ in sandbox.namespaces:
@@ -76,6 +85,8 @@ class NamespaceNetwork(Network):
         self.kind = kind
         self._prefix = _POD_PREFIX
         self._count = 0
+        self._spares: list[Sandbox] = []
+        self._spares_wanted = _SPARES
         self._own = _open_namespaces()
         _write_setting(_NO_IPV6, "1")
         self._netlink = Netlink()
@@ -84,6 +95,28 @@ class NamespaceNetwork(Network):
         self._netlink.add_address(self.gateway, _POD_BITS, self._bridge)
 
     def add_pod(self, hostname: str, address: str = "") -> Sandbox:
+        sandbox = self._spares.pop() if self._spares else self._make()
+        uts = next(fd for fd, flag in sandbox.namespaces if flag == sys.CLONE_NEWUTS)
+        own = next(fd for fd, flag in self._own if flag == sys.CLONE_NEWUTS)
+        sys.setns(uts, sys.CLONE_NEWUTS)
+        try:
+            sys.set_hostname(hostname)
+        finally:
+            sys.setns(own, sys.CLONE_NEWUTS)
+        return sandbox
+
+    @property
+    def wants_spare(self) -> bool:
+        return len(self._spares) < self._spares_wanted
+
+    def prepare_spare(self) -> None:
+        if self.wants_spare:
+            try:
+                self._spares.append(self._make())
+            except OSError:
+                self._spares_wanted = 0  # the next pod will tell what is wrong
+
+    def _make(self) -> Sandbox:
         address = self._allocate()
         self._count += 1
         opened: tuple[tuple[int, int], ...] = ()
@@ -92,7 +125,6 @@ class NamespaceNetwork(Network):
             opened = _open_namespaces()
             _write_setting(_NO_IPV6, "1")
             _write_setting(_UNPRIVILEGED_PORTS, "0")
-            sys.set_hostname(hostname)
             self._netlink.add_pod_link(self._count, self._bridge, opened[0][0])
             self._set_up_inside(address)
         except OSError:

@@ -32,6 +32,8 @@ from trainyard.local.node.containers import Container, Pod
 from trainyard.local.node.logpump import READ_BYTES
 
 _MAX_WAIT_SECONDS = 1.0
+# After this long without work the next pod's network is made in advance.
+_IDLE_SECONDS = 0.005
 # What a command run in a container later on shares with it.
 _IDENTITY = (
     "gpus",
@@ -56,6 +58,7 @@ class Shim:
         self._handlers: dict[int, Any] = {}
         self._pods: dict[str, Pod] = {}
         self._by_pid: dict[int, Container] = {}
+        self._due: set[Container] = set()
         self._helpers: dict[int, dict[str, Any]] = {}
         self._agent: socket.socket | None = None
         self._decoder = wire.Decoder()
@@ -82,11 +85,14 @@ class Shim:
     def run(self) -> None:
         """Serve until told to stop, or (without a listener) until the agent is gone."""
         while not (self._stopping and not self._by_pid):
-            for fd, events in self._poll.poll(self._wait_seconds()):
+            ready = self._poll.poll(self._wait_seconds())
+            for fd, events in ready:
                 handler = self._handlers.get(fd)
                 if handler is not None:
                     handler(events)
             self._flush_due()
+            if not ready and not self._stopping:
+                self._network.prepare_spare()
 
     def _register(self, fd: int, handler: Any) -> None:
         self._handlers[fd] = handler
@@ -97,24 +103,18 @@ class Shim:
             self._poll.unregister(fd)
 
     def _wait_seconds(self) -> float:
-        due = [item for box in self._by_pid.values() if (item := box.due_at) is not None]
-        due += [box.due_at for box in self._draining() if box.due_at is not None]
-        if not due:
-            return _MAX_WAIT_SECONDS
-        return max(0.0, min(min(due) - time.monotonic(), _MAX_WAIT_SECONDS))
-
-    def _draining(self) -> list[Container]:
-        return [
-            box
-            for pod in self._pods.values()
-            for box in pod.containers.values()
-            if box.pid in self._by_pid or (box.ended and not box.reported)
-        ]
+        limit = _IDLE_SECONDS if self._network.wants_spare else _MAX_WAIT_SECONDS
+        due = [moment for box in self._due if (moment := box.due_at) is not None]
+        return min(limit, max(0.0, min(due) - time.monotonic())) if due else limit
 
     def _flush_due(self) -> None:
+        """Write out lines that stay unfinished; give up on output that never ends."""
         now = time.monotonic()
-        for box in self._draining():
-            if box.due_at is not None and box.due_at <= now:
+        for box in list(self._due):
+            if box.due_at is None:
+                self._due.discard(box)
+            elif box.due_at <= now:
+                self._due.discard(box)
                 if box.ended:
                     self._output_ended(box)
                 else:
@@ -152,6 +152,8 @@ class Shim:
                 box.finish(status)
                 if box.output < 0:
                     self._report_exit(box)
+                else:
+                    self._due.add(box)
             elif (helper := self._helpers.pop(pid, None)) is not None:
                 code = os.waitstatus_to_exitcode(status)
                 self._send({"event": "exec", **helper, "code": code if code >= 0 else 128 - code})
@@ -171,6 +173,8 @@ class Shim:
         data = os.read(box.output, READ_BYTES)
         if data:
             box.log.write(data)
+            if box.due_at is not None:
+                self._due.add(box)
         else:
             self._output_ended(box)
 
