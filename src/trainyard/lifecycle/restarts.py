@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from trainyard.lifecycle import backoff
+from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica, View
@@ -272,16 +273,21 @@ def _each_again(
     now: datetime,
     settings: Settings,
 ) -> Response:
-    """Exits 0 under Always, in a job that otherwise restarts together: each costs one, alone."""
+    """Exits 0 under Always, in a job that otherwise restarts together: each costs one, alone.
+
+    Nothing is decided before the delay is over: the replica whose end is the job's success mostly
+    ends at about the same time as the others.
+    """
     for replica in again:
-        if not runs_again(workload, response.ledger, replica):
-            continue
-        ledger = response.ledger
-        start = now + backoff.delay(1, settings)
-        closed = ending(now, COMPLETED, replica.name, replica.exit)
-        ledger = ledger.restart_some({replica.name: replica.type.name}, closed, start)
-        ledger = replace(ledger, backoff=ledger.backoff + 1).count({replica.type.name: 1})
-        response = _add(response, ledger, replica, start)
+        at = replica.exit.at if replica.exit else None
+        due = (at or now) + backoff.delay(1, settings)
+        if at is not None and now < due:
+            response = replace(response, wake_at=earliest(response.wake_at, due))
+        elif runs_again(workload, response.ledger, replica):
+            closed = ending(now, COMPLETED, replica.name, replica.exit)
+            ledger = response.ledger.restart_some({replica.name: replica.type.name}, closed, now)
+            ledger = replace(ledger, backoff=ledger.backoff + 1).count({replica.type.name: 1})
+            response = _add(response, ledger, replica, now)
     return response
 
 

@@ -250,3 +250,9 @@ def test_a_budget_that_status_does_not_tell_is_kept_all_the_same() -> None:
     del world.status["backoffCount"]
     world.advance(10).settle().run().settle().exit("1").settle()
     assert world.phase == "Failed"
+
+
+def test_always_spends_nothing_on_replicas_that_complete_just_before_rank_0() -> None:
+    world = World(pytorch(workers=3, policy="Always")).running()
+    world.exit("1", 0).exit("2", 0).settle().advance(9.9).exit("0", 0).settle()
+    assert (world.phase, world.backoff) == ("Succeeded", 0)
