@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote
 
@@ -98,7 +99,14 @@ class _Trip(NamedTuple):
 
 def parse(request: Request) -> Call:
     """A request from its HTTP form."""
-    path, _, query = request.path.partition("?")
+    key, subresource, params = _parse_path(request.path)
+    body = orjson.loads(request.body) if request.body else None
+    return Call(request.method, key, subresource, params, body)
+
+
+@lru_cache(maxsize=4096)
+def _parse_path(url: str) -> tuple[Key, str, dict[str, str]]:
+    path, _, query = url.partition("?")
     params = {name: values[0] for name, values in parse_qs(query).items()}
     parts = [unquote(part) for part in path.strip("/").split("/")]
     parts = parts[2:] if parts[0] == "api" else parts[3:]
@@ -106,9 +114,7 @@ def parse(request: Request) -> Call:
     if parts[0] == "namespaces" and len(parts) > 2:
         namespace, parts = parts[1], parts[2:]
     name = parts[1] if len(parts) > 1 else ""
-    subresource = parts[2] if len(parts) > 2 else ""
-    body = orjson.loads(request.body) if request.body else None
-    return Call(request.method, Key(parts[0], namespace, name), subresource, params, body)
+    return Key(parts[0], namespace, name), parts[2] if len(parts) > 2 else "", params
 
 
 @dataclass(slots=True)
@@ -138,9 +144,13 @@ class Wire:
     crash: Callable[[], None]
     sent: Callable[[Sent], None]
     created: Callable[[Sent, Any], None]
+    is_dead: bool = False
+    """The process behind it has died: nothing is sent any more."""
 
     async def request(self, request: Request, timeout_seconds: float) -> Response:
         """One request, and whatever the network makes of it."""
+        if self.is_dead:
+            raise Unreachable("the process is dead")
         call = parse(request)
         loop = asyncio.get_running_loop()
         fault = self.conditions.fate(call)
@@ -209,8 +219,8 @@ class Wire:
             }
         if method == "POST":
             return server.create(key.plural, key.namespace, body)
-        if method == "PUT" and subresource == "status":
-            return server.replace_status(key, body)
+        if method == "PUT":
+            return server.replace(key, body, status_only=subresource == "status")
         if method == "PATCH":
             return server.patch(key, body)
         if method == "DELETE":

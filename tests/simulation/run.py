@@ -25,6 +25,10 @@ from trainyard.operator.controller import Controller
 from trainyard.operator.settings import OperatorSettings
 
 TIME_LIMIT = 4 * 3600.0
+CALM_SECONDS = 130.0
+LEAST_CALLS = 50
+MOST_CALLS = 5000
+"""More than any run needs: a controller that goes round in circles."""
 
 MakeController = Callable[[Client, OperatorSettings, WallClock, random.Random], Controller]
 
@@ -109,9 +113,10 @@ class Run:
         await self._sleep_until(FAULTS_END)
         self._stop_faults()
         await self._wait_for_the_end()
-        # Longer than the force deletion of what hangs, and than any wait of the controller's.
-        settle = 2 * self.scenario.settings.force_delete_seconds + 120.0
-        await self._sleep_until(self.loop.time() + settle)
+        await self._wait_for_calm()
+        while self.call_number < LEAST_CALLS:  # a controller that starts again changes nothing
+            self._crash()
+            await self._sleep_until(self.loop.time() + 60.0)
         self.monitor.check_end()
         self._check()
         self._finish()
@@ -126,7 +131,7 @@ class Run:
         scope = (job["spec"].get("runPolicy") or {}).get("restartScope", "Job")
         return (
             self.scenario.peers_die
-            and job["kind"] == "PyTorchTrainingJob"
+            and job["kind"] != "GenericJob"
             and "torchrunConfig" not in job["spec"]
             and scope == "Job"
         )
@@ -135,7 +140,9 @@ class Run:
     async def _sleep_until(self, moment: float) -> None:
         while self.loop.time() < moment:
             self._check()
-            await asyncio.sleep(min(20.0, moment - self.loop.time()))
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(moment - self.loop.time()):
+                    await self.monitor.broken.wait()
 
     def _check(self) -> None:
         if self.monitor.violations:
@@ -144,6 +151,19 @@ class Run:
     async def _wait_for_the_end(self) -> None:
         while self.loop.time() < TIME_LIMIT and not all(map(self._is_over, self.keys)):
             await self._sleep_until(self.loop.time() + 5.0)
+
+    async def _wait_for_calm(self) -> None:
+        """Until nothing has changed for longer than any wait of the controller's."""
+        version = -1
+        while version != self.server.version or any(map(_is_terminating, self._pods())):
+            version = self.server.version
+            await self._sleep_until(self.loop.time() + CALM_SECONDS)
+            if self.loop.time() > TIME_LIMIT + 20 * CALM_SECONDS:
+                self.monitor.fail("the cluster does not come to rest")
+                self._check()
+
+    def _pods(self) -> list[Obj]:
+        return self.server.list("pods")
 
     def _is_over(self, key: Key) -> bool:
         job = self.server.objects.get(key)
@@ -163,12 +183,14 @@ class Run:
         report = self.report
         report.calls = self.call_number
         report.virtual_seconds = self.loop.time()
-        report.replicas = sum(len(job.pods) for job in self.monitor.jobs.values())
+        report.replicas = sum(map(_replicas, self.scenario.jobs))
         report.phases = tuple(self._phase(key) for key in self.keys)
         digest = hashlib.blake2s()
         for plural in sorted(self.server.log):
             for change in self.server.log[plural]:
-                digest.update(orjson.dumps(change[:3]))
+                # Keys are random; all else is not.
+                status = change.object.get("status")
+                digest.update(orjson.dumps([*change[:2], change.object["metadata"], status]))
         report.digest = digest.hexdigest()
 
     def _phase(self, key: Key) -> str:
@@ -180,7 +202,7 @@ class Run:
     # The controller.
     def _start_controller(self) -> None:
         self.incarnation += 1
-        wire = Wire(
+        self.wire = wire = Wire(
             self.server,
             self.conditions,
             random.Random(self.scenario.seed * 1000 + self.incarnation),
@@ -198,6 +220,7 @@ class Run:
     def _crash(self) -> None:
         self.report.crashes += 1
         if self.controller is not None:
+            self.wire.is_dead = True
             self.controller.cancel()
             self.controller = None
         self.loop.call_later(self.rng.uniform(0.01, 20.0), self._restart)
@@ -208,6 +231,8 @@ class Run:
 
     def _fate(self, call: Call) -> Fault:
         self.call_number += 1
+        if self.call_number == MOST_CALLS:
+            self.monitor.fail(f"the controller has made {MOST_CALLS} requests")
         if not self.faults_last:
             return Fault.NONE
         fault = self.scenario.call_faults.get(self.call_number)
@@ -313,12 +338,21 @@ class Run:
         self.clock.offset += seconds
 
     def _some_pod(self) -> Obj | None:
-        pods = self.server.list("pods")
+        pods = self._pods()
         return self.rng.choice(pods) if pods else None
 
 
 def _key(job: Obj) -> Key:
     return Key(JOB_KINDS[job["kind"]].plural, "default", job["metadata"]["name"])
+
+
+def _is_terminating(pod: Obj) -> bool:
+    return pod["metadata"].get("deletionTimestamp") is not None
+
+
+def _replicas(job: Obj) -> int:
+    types = job["spec"].get("replicaSpecs") or [job["spec"]["worker"]]
+    return sum(type_["replicas"] for type_ in types)
 
 
 def _fits(fault: Fault, call: Call) -> bool:

@@ -59,6 +59,9 @@ def draw(seed: int) -> Scenario:
     if rng.random() < 0.25:
         jobs.append(_job(rng, "second"))
     steps = _user_steps(rng, jobs) + _cluster_steps(rng)
+    if len(jobs) == 1 and any(step.what == "delete" for step in steps):
+        jobs.append(_job(rng, "second"))  # one that goes on
+        steps.append(Step(rng.uniform(0.5, 60.0), "submit", 1))
     count = rng.randint(2, 7)
     call_faults = {rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)}
     # A crash of its own makes every run begin again at least now and then.
@@ -79,10 +82,12 @@ def draw(seed: int) -> Scenario:
 
 
 def _job(rng: random.Random, name: str) -> Obj:
-    make = rng.choice((_pytorch, _pytorch, _generic))
+    make = rng.choice((_pytorch, _pytorch, _pytorch, _generic, _generic, _deepspeed, _colossalai))
     job = make(rng)
     job["apiVersion"] = "batch.tensorstack.dev/v1beta1"
     job["metadata"] = {"name": name, "namespace": "default"}
+    if rng.random() < 0.03:
+        job["spec"]["notAField"] = True  # stored by a server without our webhook
     if rng.random() < 0.1:
         job["spec"]["runMode"] = {"pause": {"enabled": True}}
     if rng.random() < 0.15:
@@ -140,7 +145,53 @@ def _pytorch(rng: random.Random) -> Obj:
                 "maxReplicas": total + 2,
                 "expectedReplicas": total,
             }
+    if rng.random() < 0.1:
+        logs = {"pvc": [{"name": "data", "subPath": ["log"]}]}
+        spec["tensorboardSpec"] = {"image": "tensorboard", "logDir": logs}
     return {"kind": "PyTorchTrainingJob", "spec": spec}
+
+
+def _deepspeed(rng: random.Random) -> Obj:
+    count = rng.randint(3, 4)
+    spec: Obj = {
+        "config": {"slotsPerWorker": 1, "run": {"python": ["train.py"]}},
+        "worker": {
+            "replicas": count,
+            "restartPolicy": rng.choice(("Never", "OnFailure", "Always", "ExitCode")),
+            "template": _template("worker"),
+        },
+        "runPolicy": {
+            "cleanUpPolicy": rng.choice(("None", "Unfinished", "All")),
+            "backoffLimit": rng.randint(0, 4),
+        },
+    }
+    if rng.random() < 0.3:
+        spec["elastic"] = {
+            "enabled": True,
+            "minReplicas": 1,
+            "maxReplicas": count + 1,
+            "expectedReplicas": count,
+        }
+    return {"kind": "DeepSpeedJob", "spec": spec}
+
+
+def _colossalai(rng: random.Random) -> Obj:
+    policy = {"policy": "OnFailure", "limit": rng.choice((0, 2))}
+    spec: Obj = {
+        "ssh": {"authMountPath": "/root/.ssh", "sshdPath": "/usr/sbin/sshd"},
+        "torchConfig": {"procPerWorker": 1, "script": ["train.py"]},
+        "replicaSpecs": [
+            {"type": "launcher", "replicas": 1, "restartPolicy": policy, "template": {}},
+            {
+                "type": "worker",
+                "replicas": rng.randint(2, 3),
+                "restartPolicy": policy,
+                "template": _template("worker"),
+            },
+        ],
+        "runPolicy": {"cleanUpWorkers": rng.random() < 0.5},
+    }
+    return {"kind": "ColossalAIJob", "spec": spec}
 
 
 def _generic(rng: random.Random) -> Obj:
@@ -200,7 +251,7 @@ def _user_steps(rng: random.Random, jobs: list[Obj]) -> list[Step]:
 def _cluster_steps(rng: random.Random) -> list[Step]:
     plurals = ("pods", "pods", "pytorchtrainingjobs", "genericjobs", "services")
     steps = []
-    for _ in range(rng.randint(2, 5)):
+    for _ in range(rng.randint(3, 6)):
         fault = rng.choice(tuple(WatchFault))
         at = rng.uniform(0.5, FAULTS_END * 0.8)
         steps.append(Step(at, "break_watch", (fault, rng.choice(plurals), rng.uniform(0.5, 30.0))))

@@ -118,8 +118,8 @@ class ModelServer:
             obj["status"] = {"phase": "Pending"}
         return self._store(key, "ADDED", obj, None)
 
-    def replace_status(self, key: Key, obj: Obj) -> Obj:
-        """PUT of the status subresource."""
+    def replace(self, key: Key, obj: Obj, *, status_only: bool) -> Obj:
+        """PUT of the object, or of its status subresource."""
         old = self.get(key)
         given = obj["metadata"]
         if given.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
@@ -127,6 +127,8 @@ class ModelServer:
         wanted = given.get("resourceVersion")
         if wanted and wanted != old["metadata"]["resourceVersion"]:
             raise Refused(409, "Conflict", "the object has been modified")
+        if not status_only:
+            return self._store(key, "MODIFIED", {**obj, "metadata": old["metadata"]}, old)
         if obj.get("status") == old.get("status"):
             return old
         return self._store(key, "MODIFIED", {**old, "status": obj.get("status")}, old)

@@ -53,6 +53,7 @@ class _Connection(asyncio.Protocol):
         self.reusable = True
         self.closed = False
         self.buffered = 0
+        self.is_stream = False
         self.finished: asyncio.Future[None] | None = None
         self._reading = True
 
@@ -88,7 +89,7 @@ class _Connection(asyncio.Protocol):
         if self.exchange is not None:
             self.exchange.chunks.append(body)
             self.buffered += len(body)
-            if self.buffered > _HIGH_WATER:
+            if self.buffered > _HIGH_WATER and self.is_stream:
                 self._set_reading(False)
             self.exchange.notify()
 
@@ -205,6 +206,7 @@ class UnixTransport:
             try:
                 async with asyncio.timeout(timeout_seconds):
                     connection = await self._connect()
+                    connection.is_stream = True
                     self._streams.add(connection)
                     exchange = connection.start(request)
                     await exchange.headers_ready

@@ -147,7 +147,7 @@ class Executor:
         if action.generated is Generated.SSH_KEYS:
             from trainyard.operator.sshkeys import fill_in
 
-            manifest = await fill_in(manifest)
+            manifest = fill_in(manifest)
         try:
             created = await self._client.create(children.resource, manifest, job.namespace)
         except AlreadyExists:

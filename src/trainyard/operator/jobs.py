@@ -103,13 +103,14 @@ class Workloads:
         from trainyard import workloads
         from trainyard.api.admission import admit
 
-        obj = {"apiVersion": job.kind.api_version, "kind": job.kind.kind, **job.raw}
-        admission = admit(obj, None)
+        # Lists leave apiVersion and kind out. Pod fields that the bundled schema does not know are
+        # left to the API server, which judges them when the pod is created.
+        obj = {**job.raw, "apiVersion": job.kind.api_version, "kind": job.kind.kind}
+        admission = admit(obj, open_templates=True)
         if admission.errors:
-            return Broken(tuple(str(problem) for problem in admission.errors))
-        model = job.kind.model.model_validate(admission.obj)
-        assert isinstance(model, Job)
-        return workloads.describe(model, self._settings)
+            return Broken(tuple(problem.detail for problem in admission.errors))
+        assert isinstance(admission.model, Job)
+        return workloads.describe(admission.model, self._settings)
 
 
 def job_kinds() -> tuple[Kind, ...]:

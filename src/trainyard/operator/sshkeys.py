@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from typing import Any
 
 
-async def fill_in(secret: dict[str, Any]) -> dict[str, Any]:
+def fill_in(secret: dict[str, Any]) -> dict[str, Any]:
     """The Secret manifest with a new user key and a new host key in its `data`."""
-    data = await asyncio.to_thread(_generate)
-    return {**secret, "data": {**(secret.get("data") or {}), **data}}
+    return {**secret, "data": {**(secret.get("data") or {}), **_generate()}}
 
 
 def _generate() -> dict[str, str]:

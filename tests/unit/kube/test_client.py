@@ -210,6 +210,16 @@ async def test_a_log_larger_than_the_buffer_arrives_whole(serve: Serve) -> None:
     assert total == 64 * len(block)
 
 
+async def test_an_answer_larger_than_the_buffer_arrives_whole(serve: Serve) -> None:
+    async def handler(request: web.Request) -> web.Response:
+        items = [{"metadata": {"name": "x" * 4000}}] * 500
+        return web.json_response({"metadata": {}, "items": items})
+
+    client = await serve(handler)
+    items, _ = await client.list(PODS)
+    assert len(items) == 500
+
+
 async def test_no_answer_in_time_is_unreachable(serve: Serve) -> None:
     async def handler(request: web.Request) -> web.Response:
         await asyncio.sleep(5)

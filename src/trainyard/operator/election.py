@@ -1,0 +1,180 @@
+"""Leader election by a Lease: of several operators, one works.
+
+The protocol is that of client-go (k8s.io/client-go/tools/leaderelection), so that `kubectl get
+leases` reads as usual: a holder renews `renewTime`, and another takes over once it has not seen
+the Lease change for `leaseDurationSeconds` of its own clock; clocks are never compared.
+A lost Lease stops every write at once: the guarded work is cancelled, and it is cancelled by the
+holder's own clock, before anyone else may take over.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import uuid
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from trainyard.kube.client import Client
+from trainyard.kube.errors import KubeError, NotFound
+from trainyard.kube.resources import LEASES
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """Which Lease, and how it is kept; durations in seconds, client-go's defaults."""
+
+    namespace: str = "default"
+    name: str = "trainyard-controller"
+    duration: float = 15.0
+    """Others wait this long after the last renewal that they saw."""
+    renew_deadline: float = 10.0
+    """The holder gives up when it could not renew for this long."""
+    retry_period: float = 2.0
+
+
+class LeaderElection:
+    """Competes for a Lease, and runs work only while it is held."""
+
+    def __init__(
+        self,
+        client: Client,
+        settings: LeaseSettings,
+        now: Callable[[], datetime],
+        *,
+        identity: str = "",
+    ) -> None:
+        """`identity` must differ between processes; the default does."""
+        self._client = client
+        self._settings = settings
+        self._now = now
+        self.identity = identity or f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
+        self._seen: tuple[Any, ...] = ()
+        self._seen_at = 0.0
+        self._renewed_at = 0.0
+        self.is_leader = False
+
+    async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Wait for the Lease, then run `work()` until it is lost or cancelled; then again."""
+        try:
+            while True:
+                await self._acquire()
+                await self._lead(work)
+        finally:
+            await self._release()
+
+    async def _acquire(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.renew_deadline):
+                    if await self._try():
+                        break
+            await asyncio.sleep(self._settings.retry_period)
+        self.is_leader = True
+        log.info("%s leads", self.identity)
+
+    async def _lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.create_task(work())
+        try:
+            await self._renew_while(task)
+        finally:
+            self.is_leader = False
+            task.cancel()
+            await asyncio.wait([task])
+        if not task.cancelled():
+            task.result()
+
+    async def _renew_while(self, task: asyncio.Task[None]) -> None:
+        """Until the work ends or the Lease is lost."""
+        loop, settings = asyncio.get_running_loop(), self._settings
+        while not task.done():
+            await asyncio.wait([task], timeout=settings.retry_period)
+            left = self._renewed_at + settings.renew_deadline - loop.time()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, left)):
+                    if not await self._try() and self._is_held_by_another():
+                        log.warning("the lease was taken over; stopping all work")
+                        return
+            if loop.time() >= self._renewed_at + settings.renew_deadline:
+                log.warning("the lease could not be renewed; stopping all work")
+                return
+
+    def _is_held_by_another(self) -> bool:
+        return bool(self._seen) and self._seen[0] not in ("", self.identity)
+
+    async def _try(self) -> bool:
+        """Take or renew the Lease; whether it is held now."""
+        try:
+            return await self._take()
+        except KubeError as error:
+            log.info("lease %s: %s", self._settings.name, error)
+            return False
+
+    async def _take(self) -> bool:
+        settings, loop = self._settings, asyncio.get_running_loop()
+        asked_at = loop.time()
+        try:
+            lease = await self._client.get(LEASES, settings.name, settings.namespace)
+        except NotFound:
+            lease = None
+        spec = (lease or {}).get("spec") or {}
+        if lease is not None:
+            self._note(spec)
+            holder = spec.get("holderIdentity") or ""
+            if holder not in ("", self.identity) and not self._is_expired(spec):
+                return False
+        mine = self._spec(spec)
+        if lease is None:
+            metadata = {"name": settings.name, "namespace": settings.namespace}
+            body = {"metadata": metadata, "spec": mine, "kind": LEASES.kind}
+            body["apiVersion"] = LEASES.api_version
+            await self._client.create(LEASES, body, settings.namespace)
+        else:
+            # The resourceVersion that was read makes sure that only one of several takes it.
+            await self._client.replace(LEASES, {**lease, "spec": mine})
+        self._note(mine)
+        self._renewed_at = asked_at
+        return True
+
+    def _note(self, spec: dict[str, Any]) -> None:
+        seen = (spec.get("holderIdentity") or "", spec.get("renewTime"), spec.get("acquireTime"))
+        if seen != self._seen:
+            self._seen = seen
+            self._seen_at = asyncio.get_running_loop().time()
+
+    def _is_expired(self, spec: dict[str, Any]) -> bool:
+        duration = float(spec.get("leaseDurationSeconds") or self._settings.duration)
+        return asyncio.get_running_loop().time() >= self._seen_at + duration
+
+    def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
+        now = self._now().isoformat(timespec="microseconds").replace("+00:00", "Z")
+        mine = before.get("holderIdentity") == self.identity
+        transitions = int(before.get("leaseTransitions") or 0)
+        return {
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": max(1, int(self._settings.duration)),
+            "acquireTime": before.get("acquireTime") if mine else now,
+            "renewTime": now,
+            "leaseTransitions": transitions if mine or not before else transitions + 1,
+        }
+
+    async def _release(self) -> None:
+        """Let go, so that a successor need not wait."""
+        if not self._seen or self._seen[0] != self.identity:
+            return
+        settings = self._settings
+        try:
+            async with asyncio.timeout(2.0):
+                lease = await self._client.get(LEASES, settings.name, settings.namespace)
+                if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
+                    spec = {**lease["spec"], "holderIdentity": "", "leaseDurationSeconds": 1}
+                    await self._client.replace(LEASES, {**lease, "spec": spec})
+        except (KubeError, TimeoutError) as error:
+            log.info("lease %s not released: %s", settings.name, error)
