@@ -19,13 +19,14 @@ LAUNCHERS := .venv/.launchers-$(KEY)
 PIP := $(BIN)/python -m pip install -qq
 
 help:
-	@echo "make demo    train on four replicas and show how it ends"
-	@echo "make test    all tests"
-	@echo "make check   the gate: format, lint, types, import rules, generated files"
-	@echo "make format  put the code into shape"
-	@echo "make bench   measure, print one table, and keep it in docs/benchmarks.md"
-	@echo "make soak    the tests with their full counts; hours"
-	@echo "make lock    lock the newest versions that pyproject.toml allows"
+	@echo "make demo      train on four replicas and show how it ends"
+	@echo "make test      all tests"
+	@echo "make check     the gate: format, lint, types, import rules, generated files"
+	@echo "make generate  write the generated files anew"
+	@echo "make format    put the code into shape"
+	@echo "make bench     measure, print one table, and keep it in docs/benchmarks.md"
+	@echo "make soak      the tests with their full counts; hours"
+	@echo "make lock      lock the newest versions that pyproject.toml allows"
 
 setup: $(STAMP)
 
@@ -62,10 +63,18 @@ check: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/pod_schema.py --check
+	$(BIN)/python tools/crds.py --check
+	$(BIN)/python tools/reference.py --check
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+generate: $(STAMP)
+	$(BIN)/python tools/pod_schema.py
+	$(BIN)/python tools/crds.py
+	$(BIN)/python tools/reference.py
 
 bench: $(STAMP)
 	$(BIN)/python -m bench

@@ -1,3 +1,3 @@
-"""trainyard: distributed training jobs, the same YAML on one machine and on any Kubernetes cluster."""
+"""trainyard: distributed training jobs, the same YAML here and on any Kubernetes cluster."""
 
 __version__ = "0.1.0"
