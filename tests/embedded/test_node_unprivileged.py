@@ -40,6 +40,13 @@ async def rootless(state: Path) -> None:
             "stat -f -c %T /opt/not/there; touch /run/sub/x && ls /opt/not/there/sub; mkdir /new"
         )
         assert await node.shell("two", script, **volume) == "tmpfs\nx\n"
+        closed = {
+            "volumes": [{"name": "v", "emptyDir": {}}],
+            "container": {
+                "volumeMounts": [{"name": "v", "mountPath": f"{state.parent}/closed/in"}]
+            },
+        }
+        assert await node.shell("three", f"touch {state.parent}/closed/in/x", **closed) == ""
         serve = "import socket;s=socket.create_server(('',80));c,_=s.accept();c.sendall(b'hi')"
         place = {"subdomain": "net"}
         await node.create("j-0", [sys.executable, "-c", serve], hostname="j-0", **place)
@@ -88,10 +95,11 @@ async def plain(state: Path) -> None:
 
 
 @pytest.mark.parametrize("case", ["rootless", "plain"])
-def test_pods_run_without_root(case: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_pods_run_without_root(case: str) -> None:
     folder = Path("/var/tmp") / f"trainyard-test-{os.getpid()}-{case}"
     folder.mkdir()
     folder.chmod(0o777)
+    (folder / "closed").mkdir(mode=0o700)
     as_user = [sys.executable, "-m", "tests.embedded.as_user"]
     if case == "plain":
         as_user.append("--forbid-namespaces")

@@ -129,6 +129,8 @@ class _Builder:
         self._proc()
         self._sys()
         self._dev()
+        if self._root.rootless:
+            self._cover_closed_folders()
         for bind in self._binds:
             self._bind(bind)
         if self._root.work:
@@ -207,6 +209,22 @@ class _Builder:
         else:
             os.makedirs(os.path.dirname(place), exist_ok=True)
             os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
+
+    def _cover_closed_folders(self) -> None:
+        """Empty the folders that this user may not enter and in which something is mounted.
+
+        So that a volume at /root/.ssh works for everybody, as it does in a container image.
+        """
+        covered: set[str] = set()
+        for bind in self._binds:
+            parts = bind.target.split("/")[1:-1]
+            for end in range(1, len(parts) + 1):
+                parent = "/" + "/".join(parts[:end])
+                if os.path.isdir(parent) and not os.access(parent, os.R_OK | os.X_OK):
+                    if parent not in covered:
+                        sys.mount("tmpfs", self._new + parent, "tmpfs", sys.MS_NOSUID, "mode=755")
+                        covered.add(parent)
+                    break
 
     def _bind(self, bind: Bind) -> None:
         place = self._new + bind.target
