@@ -1,0 +1,204 @@
+"""What a pod says about its replica; decoding of pods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.lifecycle.world import World, elastic, generic
+from trainyard.lifecycle import OBSERVED, Owned, Pod
+from trainyard.lifecycle.outcomes import Exit, exit_of, is_disruption
+from trainyard.workloads.resources import PODS, SECRETS, TENSOR_BOARDS
+
+
+def ended(name: str, code: int, second: int | None = None, **more: Any) -> dict[str, Any]:
+    state: dict[str, Any] = {"exitCode": code, **more}
+    if second is not None:
+        state["finishedAt"] = f"2026-01-01T12:00:{second:02d}Z"
+    return {"name": name, "state": {"terminated": state}}
+
+
+def pod(phase: str = "Running", *containers: dict[str, Any], **status: Any) -> Pod:
+    meta = {"name": "p", "uid": "u", **status.pop("metadata", {})}
+    body = {"phase": phase, "containerStatuses": list(containers), **status}
+    return Pod.decode({"metadata": meta, "spec": status.pop("spec", {}), "status": body})
+
+
+RUNNING = {"name": "side", "state": {"running": {}}}
+
+
+def deleting(second: int, grace: int) -> dict[str, Any]:
+    return {
+        "deletionTimestamp": f"2026-01-01T12:00:{second:02d}Z",
+        "deletionGracePeriodSeconds": grace,
+    }
+
+
+CASES: list[tuple[str, Pod, str | None, tuple[int | None, str, bool] | None]] = [
+    ("runs", pod("Running", RUNNING), "side", None),
+    ("pending", pod("Pending"), None, None),
+    ("main ended well", pod("Running", ended("m", 0), RUNNING), "m", (0, "Error", False)),
+    ("main failed", pod("Running", ended("m", 3), RUNNING), "m", (3, "Error", False)),
+    ("main goes on", pod("Running", ended("m", 3), RUNNING), "side", None),
+    ("pod decides and runs", pod("Running", ended("m", 3), RUNNING), None, None),
+    ("succeeded", pod("Succeeded", ended("m", 0, 5)), None, (0, "", False)),
+    ("failed", pod("Failed", ended("m", 7, reason="Error")), None, (7, "Error", False)),
+    (
+        "main well, pod failed",
+        pod("Failed", ended("m", 0), ended("s", 1)),
+        "m",
+        (0, "Error", False),
+    ),
+    (
+        "first failure tells",
+        pod("Failed", ended("a", 1, 9), ended("b", 2, 3), ended("c", 0, 1), ended("d", 4)),
+        None,
+        (2, "Error", False),
+    ),
+    ("evicted", pod("Failed", reason="Evicted"), "m", (None, "Evicted", True)),
+    (
+        "evicted after its end",
+        pod("Failed", ended("m", 137), reason="Evicted"),
+        "m",
+        (137, "Evicted", True),
+    ),
+    (
+        "deadline of the user",
+        pod("Failed", reason="DeadlineExceeded"),
+        None,
+        (None, "DeadlineExceeded", False),
+    ),
+    ("no reason at all", pod("Failed"), None, (None, "Error", False)),
+    (
+        "ended before deletion",
+        pod("Failed", ended("m", 1, 9), metadata=deleting(40, 30)),
+        "m",
+        (1, "Error", False),
+    ),
+    ("ended at deletion", pod("Failed", ended("m", 1, 10), metadata=deleting(40, 30)), "m", None),
+    (
+        "ended after deletion",
+        pod("Succeeded", ended("m", 0, 11), metadata=deleting(40, 30)),
+        "m",
+        None,
+    ),
+    (
+        "deletion without grace",
+        pod("Failed", ended("m", 1, 9), metadata=deleting(10, 0)),
+        "m",
+        (1, "Error", False),
+    ),
+    ("end unknown", pod("Failed", ended("m", 1), metadata=deleting(40, 30)), "m", None),
+]
+
+
+@pytest.mark.parametrize(
+    ("pod_", "main", "expected"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_ends(pod_: Pod, main: str | None, expected: tuple[int | None, str, bool] | None) -> None:
+    found = exit_of(pod_, main)
+    assert (found and (found.code, found.reason, found.free)) == expected
+
+
+def test_an_init_container_that_fails_fails_the_replica() -> None:
+    found = pod(
+        "Failed",
+        {"name": "m", "state": {"waiting": {"reason": "PodInitializing"}}},
+        initContainerStatuses=[ended("init", 5, 1, message="no such host")],
+    )
+    assert exit_of(found, "m") == Exit(5, "Error", "no such host", found.containers[0].ended)
+
+
+@pytest.mark.parametrize(
+    ("reason", "free"),
+    [
+        ("Evicted", True),
+        ("NodeLost", True),
+        ("Preempting", True),
+        ("OutOfcpu", True),
+        ("NodeShutdown", True),
+        ("Terminated", True),
+        ("DeadlineExceeded", False),
+        ("", False),
+    ],
+)
+def test_disruptions(reason: str, free: bool) -> None:
+    assert is_disruption(pod("Failed", reason=reason)) is free
+
+
+@pytest.mark.parametrize(("status", "free"), [("True", True), ("False", False)])
+def test_disruption_by_condition(status: str, free: bool) -> None:
+    condition = {"type": "DisruptionTarget", "status": status, "reason": "EvictionByEvictionAPI"}
+    assert is_disruption(pod("Failed", conditions=[condition])) is free
+
+
+def test_a_pod_is_decoded_as_far_as_it_matters() -> None:
+    found = Pod.decode(
+        {
+            "metadata": {
+                "namespace": "ml",
+                "name": "p",
+                "uid": "u",
+                "resourceVersion": "7",
+                "labels": {"trainyard.dev/replica-type": "ps", "replica-index": "3"},
+                "annotations": {"trainyard.dev/attempt": "4", "trainyard.dev/revision": "r"},
+                "ownerReferences": [{"uid": "x"}, {"uid": "job", "controller": True}],
+                "managedFields": [{"manager": "kubectl"}],
+            },
+            "spec": {"nodeName": "n", "activeDeadlineSeconds": 1},
+            "status": {
+                "phase": "Running",
+                "containerStatuses": [{"name": "m", "state": {"running": {}}}],
+            },
+        }
+    )
+    assert (found.namespace, found.resource_version, found.owner_uid) == ("ml", "7", "job")
+    assert (found.type, found.index, found.attempt, found.revision) == ("ps", 3, 4, "r")
+    assert (found.node, found.scheduled, found.deadline_seconds) == ("n", True, 1)
+    assert found.told == [{"name": "m", "state": "Running"}]
+
+
+@pytest.mark.parametrize("text", ["", "x", "-1", "1.5"])
+def test_an_attempt_that_is_no_number_is_the_first(text: str) -> None:
+    obj = {"metadata": {"name": "p", "uid": "u", "annotations": {"trainyard.dev/attempt": text}}}
+    assert Pod.decode(obj).attempt == 1
+
+
+def test_owned_objects_keep_no_contents() -> None:
+    secret = {
+        "metadata": {"name": "s", "uid": "u", "namespace": "n"},
+        "data": {"key": "c2VjcmV0"},
+        "spec": {"x": 1},
+    }
+    found = OBSERVED[SECRETS](secret)
+    assert isinstance(found, Owned)
+    assert (found.resource, found.name, found.spec, found.status) == (SECRETS, "s", {}, {})
+    board = {"metadata": {"name": "b", "uid": "u"}, "status": {"phase": "Running"}}
+    assert Owned.decode(TENSOR_BOARDS, board).status == {"phase": "Running"}
+    assert isinstance(OBSERVED[PODS](secret), Pod)
+
+
+def test_a_failure_for_good_is_remembered_with_its_code_when_the_pod_is_gone() -> None:
+    world = World(generic(workers=2, policy="Never", failureRules=[{"worker": [0, 1]}]))
+    world.job["spec"]["successRules"] = [{"worker": [0]}, {"worker": [1]}]
+    world.running().exit("0", 9, reason="OOMKilled").settle()
+    assert world.phase == "Running"
+    world.remove("0").settle()
+    assert world.aggregate == {"running": 1, "failed": 1}
+    world.exit("1", 0).settle()
+    assert world.phase == "Succeeded"
+
+
+def test_the_job_that_fails_later_blames_the_remembered_replica() -> None:
+    world = World(elastic(2, 3, 3, policy="Never")).running()
+    world.exit("1", 9, reason="OOMKilled").settle().remove("1").settle()
+    assert "error code 9 (OOMKilled)" in world.condition("ReplicaFailure")[2]  # type: ignore[index]
+
+
+def test_a_failure_without_a_container_is_remembered_with_its_reason() -> None:
+    world = World(elastic(2, 3, 3, policy="Never")).running()
+    world.pods[world.name("1")]["status"] = {"phase": "Failed", "reason": "DeadlineExceeded"}
+    world.settle().remove("1").settle()
+    text = f"Pod[{world.name('1')}] failed (DeadlineExceeded)"
+    assert world.condition("ReplicaFailure")[2] == text  # type: ignore[index]
