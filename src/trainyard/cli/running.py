@@ -16,7 +16,7 @@ import uvloop
 
 from trainyard.api.reader import Document, ReadResult, read_file
 from trainyard.cli import summary
-from trainyard.cli.commands import check_commands
+from trainyard.cli.commands import check_commands, unserved
 from trainyard.cli.embedded import embedded
 from trainyard.cli.following import Follower, Screen
 from trainyard.cli.observing import JobView
@@ -58,6 +58,8 @@ def _read(file: str) -> ReadResult:
         print(problem, file=sys.stderr)
     for job in result.jobs:
         check_commands(job, file)
+        for warning in unserved(job):
+            print(f"warning: {warning}", file=sys.stderr)
     return result
 
 
