@@ -161,6 +161,40 @@ def test_logs_are_followed_through_a_restart_to_the_end(trainyard: CommandLine) 
     assert line.endswith("Z finished")
 
 
+@pytest.mark.parametrize("command", [("logs", "-f"), ("wait",), ("events", "--watch")])
+def test_ctrl_c_ends_a_command_that_waits(trainyard: CommandLine, command: tuple[str, ...]) -> None:
+    name = submit(
+        trainyard, generic(f"endless-{command[0]}", "echo up; sleep 3600"), until_phase="Running"
+    )
+    with trainyard.running(*command, name) as waiting:
+        if command[0] == "wait":
+            until(lambda: _has_connected(waiting.pid), "the command waits")
+        else:
+            assert waiting.stdout is not None
+            assert waiting.stdout.readline()
+        waiting.send_signal(signal.SIGINT)
+        output = waiting.communicate(timeout=20)[0]
+    assert waiting.returncode == 130
+    assert "Traceback" not in output
+    trainyard.run("delete", name)
+
+
+def _has_connected(pid: int) -> bool:
+    """Whether a process holds the sockets of a client: an event loop's pair and a connection."""
+    links = [os.readlink(fd) for fd in Path(f"/proc/{pid}/fd").iterdir() if fd.is_symlink()]
+    return sum(link.startswith("socket:") for link in links) >= 3
+
+
+def test_logs_into_a_pipe_that_closes_end_quietly(trainyard: CommandLine) -> None:
+    script = "for i in $(seq 100000); do echo line $i; done"
+    name = submit(trainyard, generic("chatty", script), until_phase="Succeeded")
+    following = trainyard.start("logs", name)
+    assert following.stdout is not None
+    assert following.stdout.readline() == "line 1\n"
+    following.stdout.close()
+    assert following.wait(20) in (1, 141)
+
+
 def test_logs_outlive_the_pods_of_the_job(trainyard: CommandLine) -> None:
     cleaned = generic("cleaned", "echo kept", cleanUpPolicy="All")
     name = submit(trainyard, cleaned, until_phase="Succeeded")
