@@ -74,12 +74,19 @@ class Controller:
         *,
         now: Clock = wall_clock,
         rng: random.Random | None = None,
+        passed: Callable[[JobKey, str, float], None] | None = None,
+        drains_events: bool = True,
     ) -> None:
-        """`now` is the wall clock; `rng` spreads reconnects, and may be seeded."""
+        """`now` is the wall clock; `rng` spreads reconnects, and may be seeded; `passed` is told
+        of every pass: the job, how it ended, and the seconds it took. `drains_events`: send the
+        last events when cancelled, which one that has lost its lease must not do."""
         self._client = client
         self._settings = settings
         self._now = now
         self._rng = rng or random.Random()
+        self._passed = passed
+        self._drains_events = drains_events
+        self.is_synced = False
         self.queue: WorkQueue[JobKey] = WorkQueue(
             now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
@@ -113,7 +120,8 @@ class Controller:
     async def run(self, ready: asyncio.Event | None = None) -> None:
         """Look after all jobs until cancelled."""
         async with AsyncExitStack() as stack:
-            stack.push_async_callback(self._flush_events)
+            if self._drains_events:
+                stack.push_async_callback(self._flush_events)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             reflectors = self._reflectors()
             for reflector in reflectors:
@@ -121,6 +129,7 @@ class Controller:
             group.create_task(self.queue.run())
             group.create_task(self.recorder.run())
             await _all_synced(reflectors)
+            self.is_synced = True
             if ready is not None:
                 ready.set()
             for _ in range(self._settings.workers):
@@ -174,49 +183,57 @@ class Controller:
                 self._child_changed(pod)
 
     async def _work(self) -> None:
+        loop, settings = asyncio.get_running_loop(), self._settings
         while True:
             key = await self.queue.get()
-            started = asyncio.get_running_loop().time()
-            rest = 0.0
+            started, rest = loop.time(), 0.0
             try:
-                async with asyncio.timeout(self._settings.pass_timeout):
-                    rest = await self._pass(key)
-            except (KubeError, TimeoutError) as error:
-                rest = self.queue.retry(key)
-                log.warning("%s: %s; trying again in %.1f s", key, error, rest)
-            except Exception:
-                # A defect met by one job must not stop the others.
-                rest = self.queue.retry(key)
-                log.exception("%s: pass failed; trying again in %.1f s", key, rest)
+                rest = await self._try(key)
             finally:
-                took = asyncio.get_running_loop().time() - started
-                settings = self._settings
-                pause = max(settings.rest_min, min(settings.rest_max, took * settings.rest_factor))
+                pause = (loop.time() - started) * settings.rest_factor
+                pause = max(settings.rest_min, min(settings.rest_max, pause))
                 self.queue.done(key, rest_seconds=max(rest, pause))
 
-    async def _pass(self, key: JobKey) -> float:
-        """One look at one job; returns the seconds for which to leave it alone."""
+    async def _try(self, key: JobKey) -> float:
+        """One pass, whatever becomes of it; returns the seconds for which to leave the job."""
+        started, rest, result = asyncio.get_running_loop().time(), 0.0, "error"
+        try:
+            async with asyncio.timeout(self._settings.pass_timeout):
+                result = (await self._pass(key)).name.lower()
+        except (KubeError, TimeoutError) as error:
+            rest = self.queue.retry(key)
+            log.warning("%s: %s; trying again in %.1f s", key, error, rest)
+        except Exception:
+            # A defect met by one job must not stop the others.
+            rest = self.queue.retry(key)
+            log.exception("%s: pass failed; trying again in %.1f s", key, rest)
+        if self._passed is not None:
+            self._passed(key, result, asyncio.get_running_loop().time() - started)
+        return rest
+
+    async def _pass(self, key: JobKey) -> Outcome:
+        """One look at one job."""
         job = self.jobs[key.kind].get(key.namespace, key.name)
         if job is None or job.is_deleting:
             # What it owned is the garbage collector's.
             self._forget(key)
-            return 0.0
+            return Outcome.JOB_GONE
         made = self._plan(job)
         outcome = await self._executor.execute(job, made)
         if outcome is Outcome.JOB_GONE:
             self._forget(key)
-            return 0.0
+            return outcome
         if outcome is Outcome.STALE:
             # The newer job arrives by the watch; the retry is for when that takes long.
             self.queue.retry(key)
-            return 0.0
+            return outcome
         self.queue.succeeded(key)
         expiry = self._memory.next_expiry(job.uid)
         moments = [moment for moment in (made.wake_at, expiry) if moment is not None]
         self.queue.wake_at(key, min(moments, default=None))
         if outcome is not Outcome.UNCHANGED:
             self.queue.add(key)  # own writes are in the cache, and may call for more
-        return 0.0
+        return outcome
 
     def _plan(self, job: JobRecord) -> Plan:
         workload = self._workloads.of(job)

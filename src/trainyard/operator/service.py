@@ -1,0 +1,97 @@
+"""An operator process on a cluster: the controller, under leader election, with endpoints."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from trainyard.kube.client import Client
+from trainyard.operator.controller import Clock, Controller, wall_clock
+from trainyard.operator.election import LeaderElection, LeaseSettings
+from trainyard.operator.metrics import CONTENT_TYPE, Metrics
+from trainyard.operator.settings import OperatorSettings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """How an operator process presents itself."""
+
+    operator: OperatorSettings = field(default_factory=OperatorSettings)
+    lease: LeaseSettings | None = field(default_factory=LeaseSettings)
+    """None: no election; this process is the only one."""
+    host: str = "0.0.0.0"
+    port: int = 8080
+    """Of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
+
+
+class Service:
+    """One operator process."""
+
+    def __init__(
+        self, client: Client, settings: ServiceSettings | None = None, *, now: Clock = wall_clock
+    ) -> None:
+        self._client = client
+        self._settings = settings or ServiceSettings()
+        self._now = now
+        self._controller: Controller | None = None
+        self._metrics = Metrics(lambda: self._controller)
+        self.port = self._settings.port
+
+    async def run(self) -> None:
+        """Serve the endpoints and look after jobs, whenever it is this process's turn."""
+        async with self._endpoints():
+            if self._settings.lease is None:
+                await self._control()
+            else:
+                election = LeaderElection(self._client, self._settings.lease, self._now)
+                await election.run(self._control)
+
+    async def _control(self) -> None:
+        self._controller = Controller(
+            self._client,
+            self._settings.operator,
+            now=self._now,
+            passed=self._metrics.passed,
+            drains_events=self._settings.lease is None,
+        )
+        try:
+            await self._controller.run()
+        finally:
+            self._controller = None
+
+    @asynccontextmanager
+    async def _endpoints(self) -> AsyncIterator[None]:
+        app = web.Application()
+        app.router.add_get("/healthz", self._healthz)
+        app.router.add_get("/readyz", self._readyz)
+        app.router.add_get("/metrics", self._serve_metrics)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, self._settings.host, self._settings.port)
+            await site.start()
+            self.port = runner.addresses[0][1]
+            log.info("serving /healthz, /readyz and /metrics on port %d", self.port)
+            yield
+        finally:
+            async with asyncio.timeout(5.0):
+                await runner.cleanup()
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.Response(text="ok")
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        """Ready on standby too: a Deployment must not wait for a second leader."""
+        if self._controller is not None and not self._controller.is_synced:
+            return web.Response(status=503, text="the first lists are still under way")
+        return web.Response(text="standby" if self._controller is None else "leading")
+
+    async def _serve_metrics(self, request: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.text(), headers={"Content-Type": CONTENT_TYPE})

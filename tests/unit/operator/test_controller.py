@@ -1,0 +1,166 @@
+"""The controller over HTTP, against the real embedded API server; nobody runs its pods."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from trainyard.api.kinds import KINDS
+from trainyard.kube.client import Client
+from trainyard.kube.errors import KubeError, NotFound
+from trainyard.kube.resources import EVENTS, LEASES, PODS, SERVICES
+from trainyard.local.registry import Registry
+from trainyard.local.server import ApiServer
+from trainyard.operator.controller import run
+from trainyard.operator.jobs import resource_of
+from trainyard.operator.service import Service, ServiceSettings
+from trainyard.operator.settings import OperatorSettings
+from trainyard.workloads.settings import Settings
+
+JOBS = resource_of(KINDS["PyTorchTrainingJob"])
+SETTINGS = OperatorSettings(lifecycle=Settings.local())
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncIterator[Client]:
+    """A client of an embedded API server that keeps everything in memory."""
+    registry = Registry()
+    await registry.ensure_system_objects()
+    server = ApiServer(registry, None)
+    await server.serve_unix(tmp_path / "api.sock")
+    async with Client.unix(tmp_path / "api.sock", timeout_seconds=5) as client:
+        yield client
+    await server.close()
+    await registry.close()
+
+
+@contextlib.asynccontextmanager
+async def running(work: Awaitable[None]) -> AsyncIterator[None]:
+    """Run something in the background, and end it."""
+    task = asyncio.ensure_future(work)
+    try:
+        yield
+    finally:
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+
+
+async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
+    """What `check` returns once that is true."""
+    async with asyncio.timeout(10):
+        while True:
+            with contextlib.suppress(KubeError, KeyError):
+                if result := await check():
+                    return result
+            await asyncio.sleep(0.01)
+
+
+def job(name: str, replicas: int = 2) -> dict[str, Any]:
+    container = {"name": "pytorch", "image": "python:3.11", "command": ["true"]}
+    replica = {
+        "type": "worker",
+        "replicas": replicas,
+        "template": {"spec": {"containers": [container]}},
+    }
+    return {
+        "apiVersion": "batch.tensorstack.dev/v1beta1",
+        "kind": "PyTorchTrainingJob",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {"replicaSpecs": [replica]},
+    }
+
+
+async def test_a_job_gets_its_objects_a_status_and_events(client: Client) -> None:
+    async with running(run(client, SETTINGS)):
+        stored = await client.create(JOBS, job("train"))
+
+        async def complete() -> bool:
+            pods, _ = await client.list(PODS, "default")
+            events, _ = await client.list(EVENTS, "default")
+            return len(pods) == 2 and len(events) >= 4
+
+        await eventually(complete)
+        pods, _ = await client.list(PODS, "default")
+        owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in pods}
+        assert owners == {stored["metadata"]["uid"]}
+        services, _ = await client.list(SERVICES, "default", labels="trainyard.dev/job-uid")
+        assert len(services) == 1
+        assert (await client.get(JOBS, "train", "default"))["status"]["phase"] == "Pending"
+
+
+async def test_a_finished_pod_is_taken_up(client: Client) -> None:
+    async with running(run(client, SETTINGS)):
+        await client.create(JOBS, job("train", replicas=1))
+
+        async def first_pod() -> dict[str, Any] | None:
+            pods, _ = await client.list(PODS, "default")
+            return pods[0] if pods else None
+
+        pod = await eventually(first_pod)
+        ended = {"terminated": {"exitCode": 0, "finishedAt": "2030-01-01T00:00:00Z"}}
+        status = {
+            "phase": "Succeeded",
+            "containerStatuses": [{"name": "pytorch", "state": ended}],
+        }
+        await client.replace(PODS, {**pod, "status": status}, subresource="status")
+
+        async def succeeded() -> bool:
+            found = await client.get(JOBS, "train", "default")
+            return bool(found["status"]["phase"] == "Succeeded")
+
+        await eventually(succeeded)
+
+
+async def test_a_new_controller_takes_over_what_it_finds(client: Client) -> None:
+    async with running(run(client, SETTINGS)):
+        await client.create(JOBS, job("train"))
+
+        async def two_pods() -> bool:
+            return len((await client.list(PODS, "default"))[0]) == 2
+
+        await eventually(two_pods)
+    pods, _ = await client.list(PODS, "default")
+    lost = pods[0]["metadata"]
+    await client.delete(PODS, lost["name"], "default", grace_seconds=0)
+    async with running(run(client, SETTINGS)):
+
+        async def replaced() -> bool:
+            pod = await client.get(PODS, lost["name"], "default")
+            return bool(pod["metadata"]["uid"] != lost["uid"])
+
+        await eventually(replaced)
+
+
+async def test_a_service_leads_and_shows_its_health_and_metrics(client: Client) -> None:
+    settings = ServiceSettings(operator=SETTINGS, host="127.0.0.1", port=0)
+    service = Service(client, settings)
+    async with running(service.run()), aiohttp.ClientSession() as session:
+
+        async def get(path: str) -> tuple[int, str]:
+            async with session.get(f"http://127.0.0.1:{service.port}{path}") as answer:
+                return answer.status, await answer.text()
+
+        async def leads() -> bool:
+            return bool(service.port) and await get("/readyz") == (200, "leading")
+
+        await eventually(leads)
+        await client.create(JOBS, job("train"))
+
+        async def counted() -> bool:
+            return 'job_name="train"' in (await get("/metrics"))[1]
+
+        await eventually(counted)
+        assert (await get("/healthz"))[0] == 200
+        lease = await client.get(LEASES, "trainyard-controller", "default")
+        assert lease["spec"]["holderIdentity"]
+    lease = await client.get(LEASES, "trainyard-controller", "default")
+    assert lease["spec"]["holderIdentity"] == ""
+    with pytest.raises(NotFound):
+        await client.get(LEASES, "another", "default")
