@@ -1,22 +1,19 @@
-"""What an API server does with an object before admission: prune, validate, evaluate CEL.
+"""What an API server does with an object before admission: it leaves out unknown fields.
 
-The embedded server calls this for every kind that has a CustomResourceDefinition, so that it
-accepts and refuses what a cluster with the same definitions would.
+The embedded server calls this for every kind that has a CustomResourceDefinition, so that it drops
+and reports what a cluster with the same definitions would. The definitions' other rules need no
+second evaluation there: admission has them all, which the tests of the definitions show.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainyard.api import crds
 from trainyard.api import schema as walker
-from trainyard.api.problems import Path, Problem, error
-
-if TYPE_CHECKING:
-    import cel
+from trainyard.api.problems import Path, Problem
 
 _ROOT = ("apiVersion", "kind", "metadata")
 
@@ -37,26 +34,6 @@ def prune(obj: dict[str, Any]) -> Pruned:
     unknown: list[Problem] = []
     kept = _pruned(obj, crds.schema(obj["kind"]), (), unknown)
     return Pruned(kept if unknown else obj, tuple(unknown))
-
-
-def validate(obj: dict[str, Any]) -> list[Problem]:
-    """Structural problems of a pruned object: types, ranges, allowed values, required fields."""
-    schema = crds.schema(obj["kind"])
-    problems: list[Problem] = []
-    for key, child in schema["properties"].items():
-        if key not in _ROOT and key in obj:
-            problems += walker.check(obj[key], child, (key,))
-    problems += [
-        error((key,), "is required") for key in schema.get("required", ()) if obj.get(key) is None
-    ]
-    return problems
-
-
-def evaluate(obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[Problem]:
-    """Violations of the CEL rules by a valid object; with ``old`` also of those about changes."""
-    problems: list[Problem] = []
-    _evaluate(obj, old, crds.schema(obj["kind"]), (), problems)
-    return problems
 
 
 def _pruned(value: Any, schema: Mapping[str, Any], path: Path, out: list[Problem]) -> Any:
@@ -87,44 +64,3 @@ def _pruned_object(
         else:
             out.append(walker.unknown_field(here, tuple(properties)))
     return kept
-
-
-@cache
-def _program(rule: str) -> cel.Program:
-    import cel
-
-    return cel.compile(rule)
-
-
-def _evaluate(
-    value: Any, old: Any, schema: Mapping[str, Any], path: Path, out: list[Problem]
-) -> None:
-    for rule in schema.get("x-kubernetes-validations", ()):
-        is_transition = "oldSelf" in rule["rule"]
-        if is_transition and old is None:
-            continue
-        variables = {"self": value, "oldSelf": old} if is_transition else {"self": value}
-        if _program(rule["rule"]).execute(variables) is not True:
-            out.append(error(path, rule["message"]))
-    for here, child, before, child_schema in _children(value, old, schema):
-        _evaluate(child, before, child_schema, (*path, here), out)
-
-
-def _children(
-    value: Any, old: Any, schema: Mapping[str, Any]
-) -> Iterator[tuple[str | int, Any, Any, Mapping[str, Any]]]:
-    """The parts of a value, each with its former self: by key, in lists by their map keys."""
-    if isinstance(value, dict):
-        before = old if isinstance(old, dict) else {}
-        for key, child_schema in schema.get("properties", {}).items():
-            if key in value:
-                yield key, value[key], before.get(key), child_schema
-    elif isinstance(value, list) and "items" in schema:
-        keys = schema.get("x-kubernetes-list-map-keys", ())
-        named = {_identity(v, keys): v for v in old or ()} if keys else {}
-        for index, child in enumerate(value):
-            yield index, child, named.get(_identity(child, keys)), schema["items"]
-
-
-def _identity(item: Any, keys: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(item.get(key) for key in keys) if isinstance(item, dict) else (item,)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.api import judge
 from tests.unit.api import manifests as m
 from tests.unit.api.test_accepted import ACCEPTED
 from tests.unit.api.test_warned import WARNED
@@ -115,10 +116,10 @@ def test_names_columns_and_subresources() -> None:
 def test_what_is_accepted_is_not_pruned_and_breaks_no_rule(name: str) -> None:
     obj = ACCEPTED.get(name) or WARNED[name][0]
     assert structural.prune(obj).unknown == ()
-    assert structural.validate(obj) == []
+    assert judge.validate(obj) == []
     stored = admit(obj).obj
-    assert structural.evaluate(stored) == []
-    assert structural.evaluate(stored, stored) == []
+    assert judge.evaluate(stored) == []
+    assert judge.evaluate(stored, stored) == []
 
 
 @pytest.mark.parametrize("kind", m.BUILDERS)
@@ -163,7 +164,7 @@ def test_a_server_without_us_refuses_what_admission_refuses(name: str) -> None:
     stored = admit(m.pytorch(torchrunConfig={"enabled": True}, elastic=elastic)).obj
     changed = m.changed(stored, *CHANGES[name])
     assert not admit(changed, stored).allowed
-    assert structural.evaluate(changed, stored)
+    assert judge.evaluate(changed, stored)
 
 
 def test_a_server_without_us_lets_pause_and_size_change() -> None:
@@ -171,18 +172,18 @@ def test_a_server_without_us_lets_pause_and_size_change() -> None:
     stored = admit(m.pytorch(torchrunConfig={"enabled": True}, elastic=elastic)).obj
     changed = m.changed(stored, "spec.runMode", {"pause": {"enabled": True}})
     changed = m.changed(changed, "spec.elastic.expectedReplicas", 5)
-    assert structural.evaluate(changed, stored) == []
+    assert judge.evaluate(changed, stored) == []
 
 
 def test_two_runs_break_a_rule() -> None:
     obj = m.deepspeed(config={"run": {"python": ["a"], "module": ["b"]}})
-    assert [p.where for p in structural.evaluate(obj)] == ["spec.config.run"]
+    assert [p.where for p in judge.evaluate(obj)] == ["spec.config.run"]
 
 
 def test_a_server_without_us_refuses_contradicting_spellings() -> None:
     """It could not tell which of the two is newer, nor could the controller."""
     stored = m.pytorch(runMode={"pause": {"enable": True}})
     both = m.changed(stored, "spec.runMode.pause.enabled", False)
-    assert [p.where for p in structural.evaluate(both, stored)] == ["spec.runMode.pause"]
+    assert [p.where for p in judge.evaluate(both, stored)] == ["spec.runMode.pause"]
     same = m.changed(stored, "spec.runMode.pause.enabled", True)
-    assert structural.evaluate(same, stored) == []
+    assert judge.evaluate(same, stored) == []
