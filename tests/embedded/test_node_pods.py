@@ -325,6 +325,14 @@ async def test_exec_runs_in_the_container(node: Cluster) -> None:
     await session.close()
 
 
+async def test_a_command_in_a_pod_that_is_over_is_refused(node: Cluster) -> None:
+    pod = await node.run("job-0", ["true"])
+    with pytest.raises(TrainyardError, match="container 'main' of pod job-0: it is not running"):
+        await node.agent.exec(pod, "main", ["true"])
+    with pytest.raises(TrainyardError, match="cannot connect to port 80 of pod job-0"):
+        await node.agent.connect(pod, 80)
+
+
 async def test_a_port_of_the_pod_is_reached_through_the_node(node: Cluster) -> None:
     serve = "import socket;s=socket.create_server(('',9000));c,_=s.accept();c.sendall(c.recv(9))"
     await node.create(

@@ -220,18 +220,26 @@ class NodeAgent:
         tty: bool = False,
     ) -> Session:
         """See PodRuntime."""
-        uid = pod["metadata"]["uid"]
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        worker = self._workers.get(uid)
+        if worker is None or not worker.is_running(container):
+            raise TrainyardError(
+                f"cannot run a command in container {container!r} of pod {name}: it is not running"
+            )
         return await Session.start(self._client, uid, container, command, stdin=stdin, tty=tty)
 
     async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
         """See PodRuntime."""
-        uid, address = pod["metadata"]["uid"], pod.get("status", {}).get("podIP", "")
+        name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
+        address = pod.get("status", {}).get("podIP", "")
+        worker = self._workers.get(uid)
+        if worker is None or not any(worker.is_running(run.name) for run in worker.runs):
+            raise TrainyardError(f"cannot connect to port {port} of pod {name}: it is not running")
         for host in ("127.0.0.1", address) if self.isolation != "plain" else (address,):
             try:
                 return Tunnel(await open_connection(self._client, uid, host, port))
             except OSError as error:
                 problem = error
-        name = pod["metadata"]["name"]
         raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem.strerror}")
 
 

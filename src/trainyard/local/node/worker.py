@@ -72,6 +72,9 @@ class PodWorker:
         """Whether a container will write nothing more to the log of its current run."""
         return self._gone or not any(r.active for r in self.runs if r.name == container)
 
+    def is_running(self, container: str) -> bool:
+        return any(r.phase == "running" for r in self.runs if r.name == container)
+
     def log_path(self, container: str, attempt: int) -> str:
         return self._place.log_path(container, attempt)
 
