@@ -113,6 +113,27 @@ def test_nothing_is_created_when_one_of_the_files_is_wrong(trainyard: CommandLin
     assert "no job good" in trainyard.run("show", "good", code=1)
 
 
+def test_the_jobs_of_a_manifest_are_deleted_by_it(trainyard: CommandLine) -> None:
+    file = trainyard.manifest("both.yaml", generic("one-of-two", "true"), job("two", ["/bin/true"]))
+    trainyard.run("submit", "-f", file)
+    deleted = trainyard.run("delete", "-f", file, "--wait")
+    assert sorted(deleted.splitlines()) == [
+        "GenericJob default/one-of-two deleted",
+        "PyTorchTrainingJob default/two deleted",
+    ]
+    assert "which jobs?" in trainyard.run("delete", code=1)
+
+
+def test_a_manifest_for_another_namespace_than_asked_for_is_refused(
+    trainyard: CommandLine,
+) -> None:
+    there = generic("there", "true")
+    there["metadata"]["namespace"] = "red"
+    file = trainyard.manifest("there.yaml", there)
+    refusal = trainyard.run("submit", "-f", file, "-n", "blue", code=1)
+    assert "meant for namespace red, not blue" in refusal
+
+
 def test_a_name_of_two_kinds_must_be_told_apart(trainyard: CommandLine) -> None:
     submit(trainyard, generic("twin", "true"))
     submit(trainyard, job("twin", ["/bin/true"]))
@@ -406,6 +427,20 @@ def test_a_closed_queue_holds_a_job_until_it_is_opened(trainyard: CommandLine) -
     trainyard.run("queue", "close", "night")
     trainyard.run("queue", "delete", "night")
     assert "no queue night; there are: default" in trainyard.run("queue", "show", "night", code=1)
+
+
+def test_explain_tells_of_a_queue_that_is_used_up(trainyard: CommandLine) -> None:
+    trainyard.run("queue", "create", "small", "--quota", "cpu=100m")
+    wants = generic("wants", "true", scheduler={"t9kScheduler": {"queue": "small"}})
+    container = wants["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    container["resources"] = {"requests": {"cpu": "200m"}}
+    name = submit(trainyard, wants)
+    until(lambda: "used up" in trainyard.run("explain", name), "the queue refuses the job")
+    answer = trainyard.run("explain", name)
+    assert "the quota of queue small is used up" in answer
+    assert "trainyard queue show small" in answer
+    trainyard.run("delete", name)
+    trainyard.run("queue", "delete", "small")
 
 
 def test_events_are_watched_as_they_happen(trainyard: CommandLine) -> None:

@@ -17,6 +17,7 @@ from trainyard.cli.exec_ import SHELL, connect
 from trainyard.cli.jobs import Found, Object, find, follow, replica_of, snapshots
 from trainyard.cli.logs import has_started
 from trainyard.cli.replicas import choose_pod, training_container
+from trainyard.cli.submit import read_jobs
 from trainyard.cli.target import CommandError, Target, Where, on_target
 from trainyard.kube.resources import PODS
 
@@ -26,10 +27,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What to debug, and how."""
+    """Which replica to enter, and how."""
 
-    file: str
-    job: str
     replica: str
     container: str
     words: tuple[str, ...]
@@ -68,19 +67,17 @@ def command(
     The replicas get their environment, hostfile, keys and peers as always, but wait instead of
     training. Without a terminal and a command, only the job is created.
     """
-    options = Options(file, job, replica, container, words, timeout, rm)
-    return where.run(partial(_debug, options=options))
+    options = Options(replica, container, words, timeout, rm)
+    result = read_jobs(file, where.namespace)
+    chosen = choose_job(result.documents, job)
+    beside = [document for document in result.documents if not document.is_job]
+    return where.run(partial(_debug, documents=[*beside, chosen], options=options))
 
 
-async def _debug(target: Target, *, options: Options) -> int:
-    from trainyard.api.reader import read_file
+async def _debug(target: Target, *, documents: Sequence[Document], options: Options) -> int:
     from trainyard.cli.submission import submit, with_debug
 
-    result = read_file(options.file).require_jobs()
-    for warning in result.warnings:
-        click.echo(str(warning), err=True)
-    chosen = choose_job(result.documents, options.job)
-    documents = [d for d in result.documents if not d.is_job] + [with_debug(chosen)]
+    documents = [with_debug(document) if document.is_job else document for document in documents]
     (created,) = await submit(target.client, documents, namespace=target.namespace)
     here = Target(target.client, created.namespace, target.title, target.socket, target.folder)
     job = await find(here, f"{created.kind}/{created.name}")

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import click
 
 from trainyard.api import labels
 from trainyard.cli.jobs import JOB_HELP, Found, find, follow, snapshots, together
+from trainyard.cli.submit import read_jobs
 from trainyard.cli.target import CommandError, Target, Where, on_target
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import PODS
@@ -28,19 +31,44 @@ from trainyard.kube.resources import PODS
     help="With --wait: give up after so long, with exit code 1.",
 )
 @click.option("--ignore-not-found", is_flag=True, help="A job that does not exist is no error.")
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE", help="The jobs of a manifest."
+)
+@click.argument("jobs", nargs=-1, metavar="JOB...")
 def command(
-    where: Where, jobs: tuple[str, ...], wait: bool, timeout: float, ignore_not_found: bool
+    where: Where,
+    jobs: tuple[str, ...],
+    files: tuple[str, ...],
+    wait: bool,
+    timeout: float,
+    ignore_not_found: bool,
 ) -> None:
     """Delete jobs."""
+    named = [Named(job) for job in jobs]
+    named += [name for file in files for name in _names(file, where.namespace)]
+    if not named:
+        raise CommandError("which jobs? name some, or a manifest with -f FILE")
     seconds = timeout if wait else None
-    where.run(partial(_delete, names=jobs, seconds=seconds, lenient=ignore_not_found))
+    where.run(partial(_delete, jobs=named, seconds=seconds, lenient=ignore_not_found))
+
+
+class Named(NamedTuple):
+    """A job as the user named it; without a namespace, in the one that is chosen."""
+
+    text: str
+    namespace: str = ""
+
+
+def _names(file: str, namespace: str | None) -> list[Named]:
+    """The jobs of a manifest."""
+    found = [(job.kind, job.metadata) for job in read_jobs(file, namespace).jobs]
+    return [Named(f"{kind}/{meta.name}", meta.namespace) for kind, meta in found if meta.name]
 
 
 async def _delete(
-    target: Target, *, names: Sequence[str], seconds: float | None, lenient: bool
+    target: Target, *, jobs: Sequence[Named], seconds: float | None, lenient: bool
 ) -> None:
-    found = [job for job in [await _find(target, name, lenient) for name in names] if job]
+    found = [job for job in [await _find(target, name, lenient) for name in jobs] if job]
     await together([_delete_one(target, job) for job in found])
     if seconds is None:
         return
@@ -54,9 +82,11 @@ async def _delete(
         ) from None
 
 
-async def _find(target: Target, name: str, lenient: bool) -> Found | None:
+async def _find(target: Target, name: Named, lenient: bool) -> Found | None:
+    if name.namespace:
+        target = replace(target, namespace=name.namespace)
     try:
-        return await find(target, name)
+        return await find(target, name.text)
     except CommandError:
         if lenient:
             return None

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
-from trainyard.cli.target import Target, Where, on_target
+from trainyard.cli.target import CommandError, Target, Where, on_target
+
+if TYPE_CHECKING:
+    from trainyard.api.reader import ReadResult
 
 
 @click.command()
@@ -24,19 +28,35 @@ from trainyard.cli.target import Target, Where, on_target
 @click.option("-o", "--output", type=click.Choice(["name"]), help="Print kind and name only.")
 def command(where: Where, files: tuple[str, ...], output: str | None) -> None:
     """Create the jobs of manifests, and before them the Secrets, claims and so on beside them."""
-    where.run(partial(_submit, files=files, names_only=output == "name"))
+    # Everything is read before anything is created.
+    results = [read_jobs(file, where.namespace) for file in files]
+    where.run(partial(_submit, results=results, names_only=output == "name"))
 
 
-async def _submit(target: Target, *, files: Sequence[str], names_only: bool) -> None:
-    from trainyard.api.kinds import KINDS
+def read_jobs(file: str, namespace: str | None) -> ReadResult:
+    """A manifest with jobs; tells its warnings.
+
+    Raises InvalidManifest, or CommandError when it is meant for another namespace than asked for.
+    """
     from trainyard.api.reader import read_file
+
+    result = read_file(file).require_jobs()
+    for warning in result.warnings:
+        click.echo(str(warning), err=True)
+    for document in result.documents:
+        own = (document.raw.get("metadata") or {}).get("namespace")
+        if namespace and own and own != namespace:
+            raise CommandError(
+                f"{file}:{document.line}: the {document.kind} is meant for namespace {own}, not "
+                f"{namespace}; remove one of the two"
+            )
+    return result
+
+
+async def _submit(target: Target, *, results: Sequence[ReadResult], names_only: bool) -> None:
+    from trainyard.api.kinds import KINDS
     from trainyard.cli.submission import submit
 
-    # Everything is read before anything is created.
-    results = [read_file(file).require_jobs() for file in files]
-    for result in results:
-        for warning in result.warnings:
-            click.echo(str(warning), err=True)
     for result in results:
         for job in await submit(target.client, result.documents, namespace=target.namespace):
             if names_only:
