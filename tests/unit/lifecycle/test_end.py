@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch, template, torchrun
 from trainyard.lifecycle.observed import Refusal
-from trainyard.lifecycle.rules import holds, rule_text
+from trainyard.lifecycle.rules import holds, hopeless, rule_text
 from trainyard.workloads.resources import PODS
 from trainyard.workloads.workload import ReplicaKey
 
@@ -251,6 +252,12 @@ def test_a_succeeded_replica_stays_so_when_its_pod_is_deleted() -> None:
     assert len(world.pods) == 1
     world.exit("1", 0).settle()
     assert world.phase == "Succeeded"
+
+
+@pytest.mark.parametrize(("decides", "lost", "expected"), [(0, 0, True), (0, 1, False)])
+def test_hope_ends_with_the_replica_that_decides(decides: int, lost: int, expected: bool) -> None:
+    workload = replace(World(pytorch()).workload, decides=ReplicaKey("worker", decides))
+    assert hopeless(workload, {ReplicaKey("worker", lost)}) is expected
 
 
 # Deadline.

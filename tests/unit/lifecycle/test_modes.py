@@ -158,6 +158,34 @@ def test_debug_runs_as_an_ordinary_job() -> None:
     assert command == ["sleep", "inf"]
 
 
+def test_generic_replicas_that_run_again_after_a_pause_have_a_new_attempt() -> None:
+    world = World(generic()).running()
+    world.exit("0", 0).settle()
+    set_paused(world).settle()
+    set_paused(world, False).settle()
+    assert world.attempt_of("1") == "2"
+
+
+def test_a_pause_is_a_new_beginning_for_delays() -> None:
+    world = World(pytorch(workers=1)).running()
+    world.exit("0").settle().advance(10).settle().run().settle()
+    set_paused(world).settle()
+    set_paused(world, False).settle().run().settle()
+    world.exit("0").settle()
+    assert world.last.wake_at is not None
+    assert (world.last.wake_at - world.now).total_seconds() == 10
+    assert world.backoff == 2
+
+
+def test_a_pause_does_not_give_the_budget_back() -> None:
+    world = World(generic(workers=1, limit=1)).running()
+    world.exit("0").settle().advance(10).settle().run().settle()
+    set_paused(world).settle()
+    set_paused(world, False).settle().run().settle()
+    world.exit("0").settle()
+    assert world.phase == "Failed"
+
+
 # Elastic.
 
 
@@ -224,6 +252,7 @@ def test_a_size_that_changed_during_the_pause_is_taken_up() -> None:
     resize(world, 2)
     set_paused(world, False).settle().run().settle()
     assert (len(world.pods), world.phase) == (2, "Running")
+    assert not world.told("Scaled"), "resuming took care of it"
 
 
 def test_scale_fields_are_told() -> None:
