@@ -220,7 +220,8 @@ def awaited(situation: Situation) -> Iterator[Cause]:
     states = _replica_phases(situation)
     running = [name for name, phase in states if phase == "Running"]
     missing = [f"{name} ({phase})" for name, phase in states if phase in _MISSING]
-    if not running or not missing:
+    is_enough = situation.is_elastic and situation.phase == "Running"
+    if not running or not missing or is_enough:
         return
     purpose = "their peers at the rendezvous"
     if situation.kind in _SSH_KINDS:
@@ -228,7 +229,7 @@ def awaited(situation: Situation) -> Iterator[Cause]:
     yield Cause(
         f"{len(running)} of {len(states)} replicas run and wait for {purpose}",
         (f"not running yet: {listed(missing)}",),
-        ("what holds up the others is told above, if it can be seen",),
+        (f"`trainyard events {situation.name}` tells what happened to the others",),
     )
 
 

@@ -93,6 +93,11 @@ class Situation:
         """The controller's own notes."""
         return self.status.get("internal") or {}
 
+    @property
+    def is_elastic(self) -> bool:
+        """Whether it runs with fewer replicas than expected, too."""
+        return bool((self.spec.get("elastic") or {}).get("enabled"))
+
     def is_on(self, mode: str) -> bool:
         """Whether a run mode (`pause`, `debug`) is switched on."""
         return bool((self.run_mode.get(mode) or {}).get("enabled"))

@@ -185,7 +185,7 @@ def degraded(situation: Situation) -> Iterator[Cause]:
     elastic: Object = situation.spec.get("elastic") or {}
     counts = situation.status.get("aggregate") or {}
     expected = elastic.get("expectedReplicas")
-    if elastic.get("enabled") and situation.phase == Phase.RUNNING and expected:
+    if situation.is_elastic and situation.phase == Phase.RUNNING and expected:
         running = counts.get("running", 0)
         if running < expected:
             yield Cause(

@@ -1,0 +1,203 @@
+"""What `explain` makes of statuses that the controller itself wrote.
+
+The texts and reasons of the lifecycle are not copied here: a job is driven into trouble, and the
+answer must name it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.lifecycle.world import START, World, elastic, generic, pytorch
+from trainyard.cli import diagnosis
+from trainyard.cli.diagnosis import Situation
+from trainyard.cli.explain import render
+from trainyard.lifecycle.invalid import plan_invalid
+from trainyard.lifecycle.observed import Conflict, Refusal
+from trainyard.lifecycle.timestamps import render as timestamp
+from trainyard.workloads import Settings
+from trainyard.workloads.resources import PODS, SERVICES
+from trainyard.workloads.settings import GangBackend
+
+
+def explained(world: World) -> str:
+    """The answer about the world's job as it is now."""
+    metadata = {**world.job["metadata"], "creationTimestamp": timestamp(START)}
+    job = {**world.job, "metadata": metadata, "status": world.status or {}}
+    events = [
+        {
+            "involvedObject": {"kind": job["kind"], "name": "train"},
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
+            "lastTimestamp": timestamp(world.now),
+        }
+        for event in world.events
+    ]
+    situation = Situation(job, list(world.pods.values()), events, now=world.now)
+    return render(situation, diagnosis.causes(situation))
+
+
+def unplaced(world: World, replica: str, message: str) -> None:
+    """As a scheduler marks a pod that it has no place for."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+    }
+    world.pods[world.name(replica)]["status"]["conditions"] = [condition]
+
+
+def test_a_job_that_runs_has_nothing_wrong() -> None:
+    world = World(pytorch()).running()
+    assert "nothing is wrong with it that can be seen. 4 of 4 replicas run." in explained(world)
+
+
+def test_a_new_job_is_being_started() -> None:
+    world = World(pytorch(workers=2)).settle()
+    assert "its replicas are being started: worker-0 (Creating)" in explained(world)
+
+
+def test_a_restart_is_told_with_its_cause_and_time() -> None:
+    world = World(pytorch()).running()
+    world.exit("2", 137).exit("0", 1).exit("1", 1).exit("3", 1).settle().advance(4)
+    text = explained(world)
+    assert "worker-2 failed (exit code 137); the next try is in 6s" in text
+    assert "1 of 3 restarts are used up" in text
+    world.advance(6).settle()
+    assert "worker-2 failed (exit code 137), and replicas are started again" in explained(world)
+    world.run().settle()
+    assert "nothing is wrong" in explained(world)
+
+
+def test_a_replica_that_waits_alone_is_told_with_its_time() -> None:
+    world = World(generic(limit=3)).running()
+    world.exit("1", 5, message="ValueError: nan").settle()
+    text = explained(world)
+    assert "worker-1 failed (exit code 5); the next try is in 10s" in text
+    assert "| ValueError: nan" in text
+
+
+def test_a_spent_budget_is_told() -> None:
+    world = World(pytorch(run_policy={"backoffLimit": 1})).running()
+    world.exit("1", 9).settle().advance(10).settle().run().settle()
+    world.exit("3", 9).settle()
+    text = explained(world)
+    assert "is Failed: worker-3 failed (exit code 9)" in text
+    assert "restarts are used up: 1" in text
+    assert "runPolicy.backoffLimit" in text
+
+
+def test_memory_that_did_not_suffice_is_told() -> None:
+    world = World(pytorch(policy="Never")).running()
+    world.exit("1", 137, reason="OOMKilled").settle()
+    assert "worker-1 failed (exit code 137): it used more memory than it may" in explained(world)
+
+
+def test_an_eviction_is_told() -> None:
+    world = World(pytorch()).running()
+    world.evict("1").settle()
+    assert "worker-1 failed (Evicted)" in explained(world)
+
+
+def test_a_deadline_is_told() -> None:
+    world = World(pytorch(run_policy={"activeDeadlineSeconds": 60})).running()
+    world.advance(61).settle()
+    assert "is Failed: it ran longer than its deadline of 60 s" in explained(world)
+
+
+def test_success_is_told() -> None:
+    world = World(pytorch()).running()
+    for replica in "0123":
+        world.exit(replica, 0)
+    assert "it has done its work" in explained(world.settle())
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("pause", "it is paused"), ("debug", "it is in debug mode")],
+)
+def test_a_mode_is_told(mode: str, words: str) -> None:
+    world = World(pytorch(runMode={mode: {"enabled": True}})).settle().run().settle()
+    assert words in explained(world)
+
+
+def test_a_missing_gang_scheduler_is_told() -> None:
+    job = pytorch(scheduler={"t9kScheduler": {"queue": "q"}})
+    world = World(job, Settings(gang_backend=GangBackend.NONE)).settle()
+    assert "no scheduler here places pods together" in explained(world)
+    assert explained(world).count("gang-backend") == 2, "evidence and advice, and no warning"
+
+
+def test_a_refused_creation_is_told() -> None:
+    world = World(pytorch())
+    name = world.name("worker-0")
+    message = 'pods "x" is forbidden: exceeded quota: team, requested: pods=1'
+    world.refusals = (Refusal(PODS, name, 403, message, START, 1),)
+    world.step()
+    assert "the namespace's quota does not allow what it needs" in explained(world)
+
+
+def test_a_held_name_is_told() -> None:
+    world = World(pytorch())
+    world.conflicts = (Conflict(SERVICES, world.workload.base, "Service default/other"),)
+    world.step()
+    text = explained(world)
+    assert "a name that it needs is held by an object of somebody else" in text
+    assert "Service default/other" in text
+
+
+def test_a_pod_without_a_place_is_told() -> None:
+    world = World(pytorch(workers=2)).settle()
+    for replica in "01":
+        unplaced(world, replica, "0/1 nodes are available: 1 Insufficient memory.")
+    world.settle()
+    text = explained(world)
+    assert "worker-0, worker-1 cannot be scheduled: 0/1 nodes are available" in text
+    assert "Also" not in text
+
+
+def test_replicas_that_run_wait_for_one_without_a_place() -> None:
+    world = World(pytorch(workers=3)).settle().run("0", "1").settle()
+    unplaced(world, "2", "0/1 nodes are available: 1 Insufficient cpu.")
+    text = explained(world.settle())
+    assert "is Pending: worker-2 cannot be scheduled" in text
+    assert "Also: 2 of 3 replicas run and wait for their peers" in text
+
+
+def test_an_elastic_job_below_its_size_is_told() -> None:
+    world = World(elastic(1, 3, 3)).settle().run("0").settle()
+    unplaced(world, "1", "0/1 nodes are available: 1 Insufficient cpu.")
+    unplaced(world, "2", "0/1 nodes are available: 1 Insufficient cpu.")
+    text = explained(world.settle())
+    assert "worker-1, worker-2 cannot be scheduled" in text
+    assert "it is elastic and runs with 1 of 3 replicas" in text
+    assert "rendezvous" not in text
+
+
+def test_a_pod_that_does_not_go_is_told() -> None:
+    world = World(pytorch()).running()
+    world.take(world.name("1"), 30).step()
+    world.advance(60).step()
+    assert "worker-1 is stuck while it terminates" in explained(world)
+
+
+def test_an_invalid_spec_is_told() -> None:
+    world = World(pytorch())
+    problems = ["spec.replicaSpecs[0].replicas: must be 0 or more", "spec.x: unknown field"]
+    world.status = plan_invalid("PyTorchTrainingJob", "train", 1, problems, None, START).status
+    text = explained(world)
+    assert "its spec is invalid" in text
+    lines = [line.strip() for line in text.splitlines()]
+    assert all(problem in lines for problem in problems)
+
+
+def test_a_disk_that_is_full_is_told_whatever_the_kind() -> None:
+    words: dict[str, Any] = {"message": "OSError: [Errno 28] No space left on device"}
+    for job in (pytorch(policy="Never"), generic()):
+        world = World(job).running()
+        world.exit("0", 1, **words).settle()
+        assert "a volume or the disk is full" in explained(world)
