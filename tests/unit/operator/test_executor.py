@@ -1,0 +1,247 @@
+"""What the executor does with a plan, against the modelled API server in virtual time."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine
+from functools import partial
+from typing import Any
+
+import pytest
+
+from tests.simulation.cluster import WallClock
+from tests.simulation.network import Call, Conditions, Fault, Sent, Wire
+from tests.simulation.server import Key, ModelServer, Obj
+from tests.simulation.virtual_time import run
+from trainyard.api.kinds import JOB_KINDS
+from trainyard.kube.client import Client
+from trainyard.kube.errors import Unreachable
+from trainyard.kube.resources import PODS as POD_RESOURCE
+from trainyard.lifecycle.actions import Create, Delete, Event, Plan
+from trainyard.lifecycle.observed import Pod
+from trainyard.operator.cache import Store
+from trainyard.operator.executor import Children, Executor, Outcome
+from trainyard.operator.jobs import JobRecord
+from trainyard.operator.memory import Memory
+from trainyard.operator.recorder import Recorder
+from trainyard.workloads.resources import PODS
+
+KIND = JOB_KINDS["GenericJob"]
+JOB = Key(KIND.plural, "default", "train")
+
+
+class Bench:
+    """An executor, one job, and a record of what was sent."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.clock = WallClock(loop)
+        self.server = ModelServer(self.clock, random.Random(1))
+        self.fault: Callable[[Call], Fault] = lambda call: Fault.NONE
+        self.writes: list[str] = []
+        conditions = Conditions(lambda call: self.fault(call), lambda key: None)
+        wire = Wire(self.server, conditions, random.Random(2), 1, bool, self._sent, lambda *_: None)
+        client = Client(wire)
+        self.memory = Memory(self.clock, 60.0)
+        self.recorder = Recorder(client, self.clock)
+        self.jobs: Store[JobRecord] = Store(lambda job: job.uid, lambda job: None)
+        self.pods: Store[Pod] = Store(lambda pod: pod.owner_uid, lambda pod: None)
+        children = {PODS: Children(POD_RESOURCE, self.pods, Pod.decode)}
+        self.executor = Executor(
+            client, {KIND.kind: self.jobs}, children, self.memory, self.recorder
+        )
+        stored = self.server.create(
+            KIND.plural, "default", {"metadata": {"name": "train"}, "spec": {}}
+        )
+        self.job = JobRecord.decode(KIND, {**stored, "metadata": dict(stored["metadata"])})
+        self.jobs.upsert(self.job)
+
+    def _sent(self, sent: Sent) -> None:
+        self.writes.append(f"{sent.call.method} {sent.call.key.plural}/{sent.call.key.name}")
+
+    def pod(self, name: str, owner: str = "") -> Obj:
+        reference = {"uid": owner or self.job.uid, "controller": True, "kind": "GenericJob"}
+        reference["name"] = "train" if not owner else "other"
+        return {"metadata": {"name": name, "ownerReferences": [reference]}, "spec": {}}
+
+    def create(self, name: str) -> Create:
+        return Create(PODS, name, partial(self.pod, name))
+
+    async def execute(self, **parts: Any) -> Outcome:
+        return await self.executor.execute(self.job, Plan(**{"status": None, **parts}))
+
+    @property
+    def pod_names(self) -> list[str]:
+        return sorted(pod["metadata"]["name"] for pod in self.server.list("pods"))
+
+
+def on_bench(body: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
+    async def main() -> None:
+        await body(Bench())
+
+    run(main())
+
+
+def test_the_status_is_written_before_anything_is_done() -> None:
+    async def body(bench: Bench) -> None:
+        outcome = await bench.execute(status={"phase": "Pending"}, actions=(bench.create("a"),))
+        assert outcome is Outcome.DONE
+        assert bench.writes == ["PUT genericjobs/train", "POST pods/"]
+        known = bench.jobs.get("default", "train")
+        assert known is not None
+        assert known.status == {"phase": "Pending"}
+
+    on_bench(body)
+
+
+def test_a_conflict_on_the_status_voids_the_plan() -> None:
+    async def body(bench: Bench) -> None:
+        bench.server.patch(JOB, {"metadata": {"annotations": {"a": "b"}}})
+        outcome = await bench.execute(
+            status={"phase": "Pending"},
+            actions=(bench.create("a"),),
+            events=(Event("Normal", "Created", "x"),),
+        )
+        assert outcome is Outcome.STALE
+        assert bench.pod_names == []
+        await bench.recorder.flush()
+        assert bench.server.list("events") == []
+
+    on_bench(body)
+
+
+def test_a_job_that_is_gone_gets_nothing() -> None:
+    async def body(bench: Bench) -> None:
+        bench.server.delete(JOB)
+        outcome = await bench.execute(status={"phase": "Pending"}, actions=(bench.create("a"),))
+        assert outcome is Outcome.JOB_GONE
+        assert bench.pod_names == []
+
+    on_bench(body)
+
+
+def test_a_creation_whose_answer_was_lost_is_found_again() -> None:
+    async def body(bench: Bench) -> None:
+        bench.fault = lambda call: Fault.LOST_RESPONSE if call.method == "POST" else Fault.NONE
+        with pytest.raises(Unreachable):
+            await bench.execute(actions=(bench.create("a"),))
+        bench.fault = lambda call: Fault.NONE
+        assert await bench.execute(actions=(bench.create("a"),)) is Outcome.DONE
+        assert bench.pod_names == ["a"]
+        assert [pod.name for pod in bench.pods.owned_by(bench.job.uid)] == ["a"]
+
+    on_bench(body)
+
+
+def test_a_name_that_another_holds_is_reported_and_not_taken_over() -> None:
+    async def body(bench: Bench) -> None:
+        bench.server.create("pods", "default", bench.pod("a", owner="somebody"))
+        assert await bench.execute(actions=(bench.create("a"),)) is Outcome.INCOMPLETE
+        (conflict,) = bench.memory.conflicts(bench.job.uid)
+        assert (conflict.name, conflict.owner) == ("a", "GenericJob other")
+        assert len(bench.pods) == 0
+
+    on_bench(body)
+
+
+def test_a_taken_name_is_tried_again_after_a_while() -> None:
+    async def body(bench: Bench) -> None:
+        bench.memory.taken(bench.job.uid, PODS, "a", "somebody")
+        assert bench.memory.next_expiry(bench.job.uid) is not None
+        await asyncio.sleep(61)
+        assert bench.memory.conflicts(bench.job.uid) == ()
+
+    on_bench(body)
+
+
+def test_a_refused_creation_ends_the_batch_and_is_remembered() -> None:
+    async def body(bench: Bench) -> None:
+        bench.fault = lambda call: Fault.REFUSED if call.method == "POST" else Fault.NONE
+        many = tuple(bench.create(f"p{number}") for number in range(100))
+        assert await bench.execute(actions=many) is Outcome.INCOMPLETE
+        assert len(bench.writes) == 8
+        assert {refusal.count for refusal in bench.memory.refusals(bench.job.uid)} == {1}
+        bench.writes.clear()
+        assert await bench.execute(actions=many) is Outcome.INCOMPLETE
+        assert len(bench.writes) == 1, "once burnt, begin with one"
+        bench.fault = lambda call: Fault.NONE
+        assert await bench.execute(actions=many) is Outcome.DONE
+        assert bench.memory.refusals(bench.job.uid) == ()
+
+    on_bench(body)
+
+
+def test_a_thousand_pods_are_created_a_few_at_a_time() -> None:
+    async def body(bench: Bench) -> None:
+        most = 0
+
+        def count(call: Call) -> Fault:
+            nonlocal most
+            most = max(most, len(asyncio.all_tasks()) - 1)
+            return Fault.NONE
+
+        bench.fault = count
+        many = tuple(bench.create(f"p{number}") for number in range(1000))
+        assert await bench.execute(actions=many) is Outcome.DONE
+        assert len(bench.pod_names) == 1000
+        assert most <= 32
+
+    on_bench(body)
+
+
+def test_only_the_pod_that_was_meant_is_deleted() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.execute(actions=(bench.create("a"),))
+        stale = next(iter(bench.pods.owned_by(bench.job.uid)))
+        key = Key("pods", "default", "a")
+        bench.server.delete(key)
+        bench.server.create("pods", "default", bench.pod("a"))
+        assert await bench.execute(actions=(Delete(PODS, "a", stale.uid),)) is Outcome.DONE
+        assert bench.pod_names == ["a"]
+        assert len(bench.pods) == 0, "the one that was meant is known to be gone"
+
+    on_bench(body)
+
+
+def test_a_deleted_pod_is_gone_from_the_cache_at_once() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.execute(actions=(bench.create("a"),))
+        pod = next(iter(bench.pods.owned_by(bench.job.uid)))
+        await bench.execute(actions=(Delete(PODS, "a", pod.uid),))
+        assert bench.pod_names == []
+        assert len(bench.pods) == 0
+
+    on_bench(body)
+
+
+def test_the_same_event_again_raises_its_count() -> None:
+    async def body(bench: Bench) -> None:
+        for _ in range(3):
+            await bench.execute(events=(Event("Warning", "Refused", "no quota"),))
+            await bench.recorder.flush()
+            await asyncio.sleep(1)
+        await bench.execute(events=(Event("Warning", "Refused", "another text"),))
+        await bench.recorder.flush()
+        events = bench.server.list("events")
+        assert sorted((event["message"], event["count"]) for event in events) == [
+            ("another text", 1),
+            ("no quota", 3),
+        ]
+        assert events[0]["involvedObject"]["uid"] == bench.job.uid
+
+    on_bench(body)
+
+
+def test_an_event_that_cannot_be_stored_does_not_hurt() -> None:
+    async def body(bench: Bench) -> None:
+        bench.fault = lambda call: Fault.SERVER_ERROR
+        await bench.execute(events=(Event("Normal", "Created", "x" * 5000),))
+        await bench.recorder.flush()
+        bench.fault = lambda call: Fault.NONE
+        await bench.execute(events=(Event("Normal", "Created", "x" * 5000),))
+        await bench.recorder.flush()
+        (event,) = bench.server.list("events")
+        assert len(event["message"]) == 1024
+
+    on_bench(body)
