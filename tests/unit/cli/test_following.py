@@ -1,0 +1,136 @@
+"""What `run` knows of jobs and says of them, from objects as the API serves them."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard.cli import summary
+from trainyard.cli.following import _Lines
+from trainyard.cli.observing import JobView, PodView
+from trainyard.cli.screens import PlainScreen
+
+Object = dict[str, Any]
+
+
+def pod(index: int = 0, phase: str = "Running", kind: str = "worker", **container: Any) -> PodView:
+    """A pod of the job `train`."""
+    marks = {"trainyard.dev/replica-type": kind, "replica-index": str(index)}
+    name = f"train-0abcd-{kind}-{index}"
+    metadata = {"uid": name, "namespace": "default", "name": name, "labels": marks}
+    statuses = [{"name": "main", "state": container}] if container else []
+    return PodView.of(
+        {"metadata": metadata, "status": {"phase": phase, "containerStatuses": statuses}}
+    )
+
+
+def view(phase: str = "Running", *pods: PodView, **status: Any) -> JobView:
+    """The job `train`."""
+    job = JobView("PyTorchTrainingJob", "default", "train", "u")
+    job.raw = {"metadata": {"name": "train"}, "status": {"phase": phase, **status}}
+    job.pods = {pod.uid: pod for pod in pods}
+    return job
+
+
+def test_pods_are_listed_by_replica_type_as_the_status_has_them_then_by_index() -> None:
+    tasks = [{"type": "ps"}, {"type": "worker"}]
+    job = view("Running", pod(10), pod(2), pod(0, kind="ps"), tasks=tasks)
+    assert [each.replica for each in job.ordered_pods()] == ["ps-0", "worker-2", "worker-10"]
+
+
+def test_a_launcher_without_index_is_named_by_its_type() -> None:
+    marks = {"trainyard.dev/replica-type": "launcher", "replica-index": "0"}
+    name = "train-0abcd-launcher"
+    metadata = {"uid": "u", "namespace": "default", "name": name, "labels": marks}
+    assert PodView.of({"metadata": metadata}).replica == "launcher"
+
+
+@pytest.mark.parametrize(
+    ("status", "restarts"),
+    [
+        ({}, 0),
+        ({"backoffCount": 2}, 2),
+        ({"tasks": [{"type": "a", "restartCount": 1}, {"type": "b", "restartCount": 2}]}, 3),
+    ],
+)
+def test_restarts_are_the_larger_of_both_counts(status: Object, restarts: int) -> None:
+    assert view("Running", **status).restarts == restarts
+
+
+def test_the_summary_of_a_failure_names_replica_exit_code_reason_and_last_lines() -> None:
+    ended = {"exitCode": 137, "reason": "OOMKilled", "message": "epoch 3\nallocating"}
+    conditions = [{"type": "Failed", "status": "True", "message": "it has failed"}]
+    job = view("Failed", pod(3, "Failed", terminated=ended), pod(1), conditions=conditions)
+    assert list(summary.lines(job, Path("/logs"), seconds=2.04)) == [
+        "PyTorchTrainingJob train: Failed after 2.0 s, 0 restarts",
+        "  it has failed",
+        "  worker-3 ended with exit code 137 (OOMKilled)",
+        "  its last lines:",
+        "    epoch 3",
+        "    allocating",
+        "  logs: /logs",
+    ]
+
+
+def test_the_summary_of_a_success_is_short() -> None:
+    job = view("Succeeded", pod(0, "Succeeded", terminated={"exitCode": 0}), backoffCount=1)
+    assert list(summary.lines(job, None, seconds=60)) == [
+        "PyTorchTrainingJob train: Succeeded after 60.0 s, 1 restart"
+    ]
+
+
+def test_only_the_last_lines_of_a_long_output_are_shown() -> None:
+    ended = {"exitCode": 1, "message": "\n".join(str(n) for n in range(100))}
+    found = list(summary.lines(view("Failed", pod(0, "Failed", terminated=ended)), None, seconds=1))
+    assert found[-1].strip() == "99"
+    assert len(found) < 25
+
+
+@pytest.mark.parametrize(
+    ("chunks", "lines"),
+    [
+        ([b"one\ntwo\n"], ["one", "two"]),
+        ([b"o", b"ne\nt", b"wo"], ["one", "two"]),
+        ([b"10%\r50%\r100%\n"], ["100%"]),
+        ([b"dos\r\n"], ["dos"]),
+        ([b"\xff\xfe\n"], ["\ufffd\ufffd"]),
+        ([b"\n"], [""]),
+        ([], []),
+    ],
+    ids=["whole", "cut", "progress bar", "dos", "not text", "empty line", "nothing"],
+)
+def test_bytes_are_cut_into_lines(chunks: list[bytes], lines: list[str]) -> None:
+    cutter = _Lines()
+    found = [line for chunk in chunks for line in cutter.feed(chunk)]
+    assert [*found, *cutter.rest()] == lines
+
+
+def test_plain_lines_tell_each_phase_once_and_every_restart() -> None:
+    out = io.StringIO()
+    screen = PlainScreen(names_jobs=False, out=out)
+    counts = {"running": 2, "failed": 0}
+    for job in (
+        view("Pending"),
+        view("Running", aggregate=counts),
+        view("Running", aggregate=counts),
+        view("Running", backoffCount=1),
+        view("Succeeded"),
+    ):
+        screen.job_changed(job)
+    assert out.getvalue().splitlines() == [
+        "train: Running (2 running)",
+        "train: restarts: 1",
+        "train: Succeeded",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("names_jobs", "prefix"), [(False, "[worker-0]"), (True, "[train/worker-0]")]
+)
+def test_lines_name_their_job_where_there_are_several(names_jobs: bool, prefix: str) -> None:
+    out = io.StringIO()
+    PlainScreen(names_jobs=names_jobs, out=out).log_line(view(), "worker-0", "text")
+    assert out.getvalue() == f"{prefix} text\n"
