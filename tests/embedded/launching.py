@@ -26,7 +26,7 @@ from trainyard.local.state import Paths
 from trainyard.workloads.launch.supervise import children_of, descendants
 
 NAMESPACE = "default"
-PATIENCE_SECONDS = 90.0
+PATIENCE_SECONDS = 180.0
 POLL_SECONDS = 0.1
 Object = dict[str, Any]
 

@@ -22,7 +22,7 @@ from tests.embedded.launching import (
 )
 from trainyard.workloads.launch.supervise import children_of, descendants
 
-LATE_SECONDS = 20.0 if os.environ.get("SOAK") else 4.0
+LATE_SECONDS = 20.0 if os.environ.get("TRAINYARD_SOAK") else 4.0
 LAUNCH_SECONDS = 1.0
 """The launch starts this soon after the last sshd answers."""
 FAIL_ONCE = """\
