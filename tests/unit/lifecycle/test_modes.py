@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch, torchrun
+from trainyard.lifecycle.observed import REVISION
+from trainyard.workloads.workload import Manifest, ReplicaKey, Workload
 
 PAUSED = {"pause": {"enabled": True}}
 SCHEDULED = {"scheduler": {"t9kScheduler": {"queue": "q"}}}
@@ -260,3 +263,37 @@ def test_scale_fields_are_told() -> None:
     assert world.status is not None
     assert world.status["replicas"] == 3
     assert world.status["selector"] == f"trainyard.dev/job-uid={world.workload.uid}"
+
+
+class Revised(World):
+    """An elastic job whose rank 0 is built from the size, as DeepSpeed's hostfile is."""
+
+    @property
+    def workload(self) -> Workload:
+        base = super().workload
+        size = str(base.replicas)
+
+        def revision(key: ReplicaKey) -> str:
+            return size if key.ordinal == 0 else ""
+
+        def build(key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool) -> Manifest:
+            pod = base.build_pod(key, attempt, pod_group=pod_group, resumed=resumed)
+            pod["metadata"]["annotations"][REVISION] = revision(key)
+            return pod
+
+        return replace(base, revision=revision, build_pod=build)
+
+
+def test_a_pod_built_from_what_has_changed_is_replaced_at_no_cost() -> None:
+    world = Revised(elastic(1, 2, 3)).running()
+    resize(world, 3).settle().run().settle()
+    assert [world.attempt_of(r) for r in "012"] == ["2", "1", "2"]
+    assert (world.phase, world.backoff) == ("Running", 0)
+
+
+def test_a_replica_that_has_ended_is_not_replaced() -> None:
+    world = Revised(elastic(1, 3, 3, policy="Never")).running()
+    world.exit("2", 1).settle()
+    world.pods[world.name("2")]["metadata"]["annotations"][REVISION] = "old"
+    world.settle()
+    assert world.attempt_of("2") == "1"

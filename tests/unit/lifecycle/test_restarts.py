@@ -256,3 +256,41 @@ def test_always_spends_nothing_on_replicas_that_complete_just_before_rank_0() ->
     world = World(pytorch(workers=3, policy="Always")).running()
     world.exit("1", 0).exit("2", 0).settle().advance(9.9).exit("0", 0).settle()
     assert (world.phase, world.backoff) == ("Succeeded", 0)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code", "reason"),
+    [
+        ("ExitCode", 137, "BackoffLimitExceeded"),
+        ("ExitCode", 1, "Failed"),
+        ("OnFailure", 1, "BackoffLimitExceeded"),
+    ],
+)
+def test_the_reason_tells_whether_the_budget_was_the_obstacle(
+    policy: str, code: int, reason: str
+) -> None:
+    world = World(pytorch(workers=1, policy=policy, run_policy={"backoffLimit": 1})).running()
+    world.exit("0", 137).settle().advance(10).settle().run().settle()
+    world.exit("0", code).settle()
+    assert world.condition("Failed")[1] == reason  # type: ignore[index]
+
+
+def test_a_replica_that_ran_well_for_long_starts_its_delays_anew() -> None:
+    world = World(generic(workers=2, limit=9)).running()
+    delays = []
+    for healthy in (0, 0, 600, 599):
+        world.advance(healthy).exit("1").settle()
+        assert world.last.wake_at is not None
+        delays.append((world.last.wake_at - world.now).total_seconds())
+        world.advance(delays[-1]).settle().run().settle()
+    assert delays == [10, 20, 10, 20]
+
+
+def test_newcomers_that_never_came_up_are_in_vain_too() -> None:
+    world = World(torchrun(workers=3)).running()
+    world.exit("2", 137).settle().advance(10).settle().run("2")
+    world.pods[world.name("1")]["status"]["phase"] = "Unknown"
+    world.settle().exit("2", 1).settle()
+    assert world.backoff == 2
+    assert world.status is not None
+    assert world.status["internal"]["floor"] == 3, "all start anew"
