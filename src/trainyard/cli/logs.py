@@ -75,6 +75,7 @@ async def _logs(target: Target, *, name: str, options: Options) -> None:
     pods = await pods_of(target.client, job)
     if options.replica and pods:
         pods = [choose_pod(job, pods, options.replica)]
+    check_container(job, pods, options.container)
     if options.follow and not job.is_over:
         await _Following(target, job, options, printer(job, pods, options)).run()
     else:
@@ -100,6 +101,18 @@ async def _print_all(target: Target, job: Found, pods: Sequence[Object], options
             if len(pods) == 1:
                 raise
             click.echo(str(error), err=True)
+
+
+def check_container(job: Found, pods: Sequence[Object], container: str) -> None:
+    """CommandError unless some pod has the container; without pods nothing is known."""
+    names = {
+        entry["name"]: None
+        for pod in pods
+        for group in ("containers", "initContainers")
+        for entry in pod["spec"].get(group) or ()
+    }
+    if container and names and container not in names:
+        raise CommandError(f"{job} has no container {container}; it has {', '.join(names)}")
 
 
 async def _print_kept(folder: Path, job: Found, options: Options) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.cli.objects import found, job, pod, pod_name, task
 from trainyard.cli.loglines import Lines, Options, Printer
-from trainyard.cli.logs import has_started
+from trainyard.cli.logs import check_container, has_started
 from trainyard.cli.oldlogs import kept_logs, print_kept
 from trainyard.cli.target import CommandError
 
@@ -48,6 +48,14 @@ def test_only_a_container_that_has_started_has_a_log(
 ) -> None:
     assert has_started(pod(states={"pytorch": state}), "pytorch") is started
     assert not has_started(pod(states={"pytorch": state}), "other")
+
+
+def test_a_container_that_no_replica_has_is_refused_with_those_there_are() -> None:
+    pods = [pod("ps-0", containers=("main",)), pod("worker-0", containers=("main", "side"))]
+    check_container(found(job()), pods, "side")
+    check_container(found(job()), [], "unknown")
+    with pytest.raises(CommandError, match="no container extra; it has main, side"):
+        check_container(found(job()), pods, "extra")
 
 
 def keep(
