@@ -1,0 +1,80 @@
+"""A training script for the lifecycle tests: a checkpoint in a volume after every step.
+
+Run as `python -c SCRIPT FOLDER STEPS`. Each step all-reduces ones over the ranks and adds the sum
+to the model, so that after the last step the model is steps times ranks exactly if no step was lost,
+done twice or done with ranks missing. In FOLDER: `checkpoint.json` (step, model), `starts` (rank,
+world size, step started from; one line per start of a rank), `result.json` at the end.
+"""
+
+from __future__ import annotations
+
+import json
+
+from tests.embedded.lifecycle_yard import Yard
+
+SCRIPT = """\
+import json, os, pathlib, sys, time
+import torch, torch.distributed as dist
+
+folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+folder.mkdir(exist_ok=True)
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+checkpoint = folder / "checkpoint.json"
+state = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"step": 0, "model": 0}
+begun = state["step"]
+with open(folder / "starts", "a") as file:
+    file.write(f"{rank} {world} {begun}\\n")
+while state["step"] < steps:
+    ones = torch.ones(1)
+    dist.all_reduce(ones)
+    state = {"step": state["step"] + 1, "model": state["model"] + int(ones)}
+    if rank == 0:
+        draft = checkpoint.with_suffix(".new")
+        draft.write_text(json.dumps(state))
+        draft.rename(checkpoint)
+    dist.barrier()
+    time.sleep(0.05)
+if rank == 0:
+    (folder / "result.json").write_text(json.dumps({**state, "begun": begun}))
+print("trained", state, flush=True)
+dist.destroy_process_group()
+"""
+
+STEPS = 30
+
+
+def command(name: str, steps: int = STEPS) -> list[str]:
+    """The container's command."""
+    return ["python", "-c", SCRIPT, f"/data/{name}", str(steps)]
+
+
+def arguments(yard: Yard, name: str, steps: int = STEPS) -> list[str]:
+    """The same for torchrun: script and its arguments."""
+    yard.file("train.py").write_text(SCRIPT)
+    return ["/data/train.py", f"/data/{name}", str(steps)]
+
+
+def step(yard: Yard, name: str) -> int:
+    """The step of the last checkpoint."""
+    try:
+        return int(json.loads(yard.file(name, "checkpoint.json").read_text())["step"])
+    except OSError:
+        return 0
+
+
+def check_result(
+    yard: Yard, name: str, ranks: int, *, begun_after: int, steps: int = STEPS
+) -> None:
+    """The training went to its end, from a checkpoint, and no step was lost or done twice."""
+    result = json.loads(yard.file(name, "result.json").read_text())
+    assert (result["step"], result["model"]) == (steps, steps * ranks), result
+    assert begun_after <= result["begun"] < steps, result
+
+
+def starts(yard: Yard, name: str) -> list[tuple[int, int, int]]:
+    """Rank, world size and first step of every start of a rank."""
+    return [
+        (int(rank), int(world), int(begun))
+        for rank, world, begun in (line.split() for line in yard.lines(name, "starts"))
+    ]
