@@ -46,6 +46,11 @@ _SAID = (
         "(--image PATTERN=ENV), or use another image",
     ),
     _Words(
+        re.compile(r"unrecognized arguments: (.+)"),
+        "its program does not know the arguments {0}",
+        "correct `args` of the container; a launcher such as torchrun takes its own options first",
+    ),
+    _Words(
         re.compile(r"Address already in use|EADDRINUSE", re.IGNORECASE),
         "a port was in use already",
         "let another port be used, or keep the jobs apart by namespaces (see `trainyard status`)",
@@ -79,6 +84,10 @@ _SAID = (
 )
 
 
+_EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
+"""The last line of a Python traceback."""
+
+
 def read(code: int | None, reason: str = "", message: str = "") -> Reading:
     """The meaning of an exit code, the container's reason and its last lines."""
     if reason == "OOMKilled":
@@ -101,7 +110,13 @@ def read(code: int | None, reason: str = "", message: str = "") -> Reading:
         return Reading("its command is no program", ("make the file executable (chmod +x)",))
     if code is not None and code > SIGNAL_BASE:
         return _of_signal(code - SIGNAL_BASE)
-    return Reading("its program ended with an error")
+    return Reading(_exception(message))
+
+
+def _exception(message: str) -> str:
+    """The exception that ended a Python program, if the last lines name one."""
+    found = _EXCEPTION.findall(message)
+    return f"its program ended with {found[-1]}" if found else "its program ended with an error"
 
 
 def _of_signal(number: int) -> Reading:
