@@ -101,6 +101,23 @@ def test_ends(pod_: Pod, main: str | None, expected: tuple[int | None, str, bool
     assert (found and (found.code, found.reason, found.free)) == expected
 
 
+def test_a_failed_pod_with_a_reason_keeps_code_time_and_words_of_its_container() -> None:
+    failed = ended("m", 137, 5, message="last words")
+    found = exit_of(pod("Failed", failed, reason="Evicted"), None)
+    assert found is not None
+    assert (found.code, found.reason, found.message) == (137, "Evicted", "last words")
+    assert found.at is not None
+    told = exit_of(pod("Failed", failed, reason="Evicted", message="The node was low."), None)
+    assert told is not None
+    assert told.message == "The node was low."
+    bare = exit_of(pod("Failed", reason="Evicted"), None)
+    assert bare == Exit(None, "Evicted", "", None, True)
+
+
+def test_a_success_without_times_is_one() -> None:
+    assert exit_of(pod("Succeeded", ended("m", 0)), None) == Exit(code=0)
+
+
 def test_an_init_container_that_fails_fails_the_replica() -> None:
     found = pod(
         "Failed",

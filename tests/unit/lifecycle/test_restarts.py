@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
@@ -294,3 +296,46 @@ def test_newcomers_that_never_came_up_are_in_vain_too() -> None:
     assert world.backoff == 2
     assert world.status is not None
     assert world.status["internal"]["floor"] == 3, "all start anew"
+
+
+@pytest.mark.parametrize(
+    "job", [generic(workers=2), pytorch(workers=2, run_policy={"restartScope": "Replica"})]
+)
+def test_a_single_replica_that_is_taken_away_comes_back_at_no_cost(job: dict[str, Any]) -> None:
+    world = World(job).running()
+    world.evict("1").settle()
+    assert [world.attempt_of(r) for r in "01"] == ["1", "2"], "at once"
+    world.run().settle().remove("1").settle()
+    assert world.last.wake_at is not None
+    assert (world.last.wake_at - world.now).total_seconds() == 20, "not for ever at once"
+    assert world.status is not None
+    assert world.status["tasks"][0]["restartCount"] == 0
+    assert world.status.get("backoffCount", 0) == 0
+
+
+def test_the_earliest_end_is_the_cause() -> None:
+    world = World(pytorch(workers=3)).running()
+    world.advance(2).exit("1", 3).advance(1).exit("2", 4).advance(1).exit("0", 5).settle()
+    assert world.status is not None
+    assert world.status["attempts"][0]["replica"] == world.name("1")
+    assert world.status["attempts"][0]["exitCode"] == 3
+
+
+@pytest.mark.parametrize(("apart", "phase"), [(2, "Pending"), (2.5, "Failed")])
+def test_only_failures_close_together_have_one_cause(apart: float, phase: str) -> None:
+    world = World(pytorch(workers=2, policy="ExitCode")).running()
+    world.exit("0", 1).advance(apart).exit("1", 137).settle()
+    assert world.phase == phase
+
+
+def test_only_replicas_that_had_a_pod_count_as_restarted() -> None:
+    world = World(pytorch(workers=3)).settle().run("0").settle()
+    world.remove("2").exit("0", 1).settle()
+    assert world.status is not None
+    assert world.status["tasks"][0]["restartCount"] == 3, "2 had one before"
+    fresh = World(pytorch(workers=3))
+    fresh.step()
+    fresh.remove("2")
+    fresh.run("0").exit("0", 1).settle()
+    assert fresh.status is not None
+    assert fresh.status["tasks"][0]["restartCount"] == 2
