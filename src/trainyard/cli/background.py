@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
@@ -38,6 +39,8 @@ def serve(
         shim.ready()
     except ShimFailed as error:
         raise StateError(str(error)) from error
+    gc.freeze()
+    gc.enable()
     try:
         uvloop.run(_serve(paths, options, port, shim, on_ready))
     except BaseExceptionGroup as group:

@@ -5,6 +5,7 @@ This module forks the shim before anything heavy is imported; `running` does the
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import time
@@ -52,6 +53,7 @@ def command(
     """
     if file != "-" and not os.path.exists(file):
         raise TrainyardError(f"cannot read {file}: no such file or directory")
+    gc.disable()  # imports make nothing but lasting objects; `running` turns it on again
     options = ClusterOptions(volumes, images, resources, is_strict, isolation)
     if keep:
         from trainyard.cli.up import ensure_up

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -43,13 +44,22 @@ def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle
         shim.ready()
     except ShimFailed as error:
         raise StateError(str(error)) from error
+    _collect_garbage_again()
     return uvloop.run(_alone(result, options, paths, shim))
 
 
 def run_on_background(file: str, *, keep: bool) -> int:
     """Run a manifest on the cluster that is up; the exit code."""
     _log_to(Paths(state_folder()).log)
-    return uvloop.run(_on_background(_read(file), keep=keep))
+    result = _read(file)
+    _collect_garbage_again()
+    return uvloop.run(_on_background(result, keep=keep))
+
+
+def _collect_garbage_again() -> None:
+    """What was imported is there to stay: no collection needs to look at it."""
+    gc.freeze()
+    gc.enable()
 
 
 def _read(file: str) -> ReadResult:

@@ -7,6 +7,7 @@ and the cluster is ready in a fraction of a second.
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import sys
 from contextlib import suppress
@@ -81,6 +82,7 @@ def _become_background(paths: Paths, options: ClusterOptions, port: int, ready: 
     code = 1
     try:
         os.setsid()
+        gc.disable()  # imports make nothing but lasting objects; `serve` turns it on again
         _redirect(paths)
         lock = os.open(paths.folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
