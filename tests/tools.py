@@ -7,6 +7,7 @@ import re
 import shutil
 from functools import cache
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -19,11 +20,16 @@ def require(tool: str) -> str:
     return found
 
 
-def missing(reason: str) -> None:
+def missing(reason: str) -> NoReturn:
     """Skip the test for `reason`, or fail it where CI is set."""
     if os.environ.get("CI"):
         pytest.fail(f"{reason}, and CI must run every test")
     pytest.skip(reason)
+
+
+def soak(few: int, many: int) -> int:
+    """How often to try something random: `many` times under TRAINYARD_SOAK=1, else `few`."""
+    return many if os.environ.get("TRAINYARD_SOAK") == "1" else few
 
 
 @cache
@@ -58,5 +64,4 @@ def kubectl_path(version: str) -> str:
     path = kubectls().get(version)
     if path is None:
         missing("kubectl is not installed")
-        raise AssertionError
     return path
