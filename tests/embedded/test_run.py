@@ -106,6 +106,20 @@ def test_containers_start_in_the_manifests_folder(trainyard: CommandLine) -> Non
     assert "[worker-0] found it" in trainyard.run("run", "-f", file)
 
 
+def test_a_namespace_that_does_not_exist_is_made(trainyard: CommandLine) -> None:
+    manifest = job("elsewhere", ["/bin/true"])
+    manifest["metadata"]["namespace"] = "team-a"
+    output = trainyard.run("run", "-f", trainyard.manifest("m.yaml", manifest))
+    assert "PyTorchTrainingJob elsewhere: Succeeded" in output
+
+
+def test_a_generated_name_is_shown(trainyard: CommandLine) -> None:
+    manifest = job("unused", ["/bin/true"])
+    manifest["metadata"] = {"generateName": "night-"}
+    output = trainyard.run("run", "-f", trainyard.manifest("m.yaml", manifest))
+    assert re.search(r"PyTorchTrainingJob night-\w+: Succeeded", output)
+
+
 def test_a_clusters_manifest_runs_unchanged_with_warnings(trainyard: CommandLine) -> None:
     main = {
         "image": "registry.example/private/train:v1",

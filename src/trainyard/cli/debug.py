@@ -19,6 +19,7 @@ from trainyard.cli.logs import has_started
 from trainyard.cli.replicas import choose_pod, training_container
 from trainyard.cli.submit import read_jobs
 from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import PODS
 
 if TYPE_CHECKING:
@@ -78,7 +79,12 @@ async def _debug(target: Target, *, documents: Sequence[Document], options: Opti
     from trainyard.cli.submission import submit, with_debug
 
     documents = [with_debug(document) if document.is_job else document for document in documents]
-    (created,) = await submit(target.client, documents, namespace=target.namespace)
+    (created,) = await submit(
+        target.client,
+        documents,
+        namespace=target.namespace,
+        create_namespaces=bool(target.socket),
+    )
     here = Target(target.client, created.namespace, target.title, target.socket, target.folder)
     job = await find(here, f"{created.kind}/{created.name}")
     click.echo(f"{job} created in debug mode; waiting for its replicas", err=True)
@@ -86,7 +92,8 @@ async def _debug(target: Target, *, documents: Sequence[Document], options: Opti
         return await _enter(target, job, options)
     finally:
         if options.deletes:
-            await target.client.delete(job.resource, job.name, job.namespace, uid=job.uid)
+            with contextlib.suppress(NotFound, Conflict):  # somebody else was faster
+                await target.client.delete(job.resource, job.name, job.namespace, uid=job.uid)
             click.echo(f"{job} deleted", err=True)
         else:
             click.echo(

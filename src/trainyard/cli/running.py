@@ -123,7 +123,7 @@ class _Run:
 
     async def to_the_end(self, *, clean: bool) -> int:
         """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
-        jobs = await submit(self._client, self._documents)
+        jobs = await submit(self._client, self._documents, create_namespaces=True)
         follower = Follower(self._client, jobs, self._screen)
         async with _interrupts() as interrupts:
             with self._screen:

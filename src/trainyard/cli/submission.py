@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -66,17 +67,24 @@ def resource_of(kind: str) -> Resource:
 
 
 async def submit(
-    client: Client, documents: Iterable[Document], *, namespace: str | None = None
+    client: Client,
+    documents: Iterable[Document],
+    *,
+    namespace: str | None = None,
+    create_namespaces: bool = False,
 ) -> list[JobRef]:
     """Apply everything that is no job, then create the jobs in the order of the file.
 
-    `namespace` is for objects that name none. Of jobs that exist already, none is touched.
+    `namespace` is for objects that name none; `create_namespaces` makes those that are named and
+    absent, for a cluster that nobody else uses. Of jobs that exist already, none is touched.
     """
     ordered = sorted(documents, key=lambda document: _rank(document.kind))
     prepared = []
     for document in ordered:
         resource = resource_of(document.kind)
         prepared.append((resource, _prepared(document, resource, namespace or client.namespace)))
+    if create_namespaces:
+        await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
     for resource, body in prepared[: len(prepared) - len(jobs)]:
         await _apply(client, resource, body)
@@ -117,6 +125,14 @@ async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> J
             f"{resource.kind} {metadata['namespace']}/{name} already exists; delete it first "
             f"(trainyard delete {name}) or give this one another name"
         ) from error
+
+
+async def _create_namespaces(client: Client, bodies: Iterable[dict[str, Any]]) -> None:
+    present, _ = await client.list(NAMESPACES)
+    known = {each["metadata"]["name"] for each in present}
+    for name in {body["metadata"].get("namespace") or "default" for body in bodies} - known:
+        with suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
 
 
 async def _apply(client: Client, resource: Resource, body: dict[str, Any]) -> None:

@@ -58,7 +58,13 @@ async def _submit(target: Target, *, results: Sequence[ReadResult], names_only: 
     from trainyard.cli.submission import submit
 
     for result in results:
-        for job in await submit(target.client, result.documents, namespace=target.namespace):
+        jobs = await submit(
+            target.client,
+            result.documents,
+            namespace=target.namespace,
+            create_namespaces=bool(target.socket),
+        )
+        for job in jobs:
             if names_only:
                 click.echo(f"{KINDS[job.kind].singular}.{KINDS[job.kind].group}/{job.name}")
             else:
