@@ -209,7 +209,7 @@ class Cluster(Observer):
     def _taint(self, name: str) -> None:
         if name not in self.lost:
             return
-        for pod in self.server.list("pods"):
+        for pod in self.server.all("pods"):
             if pod["spec"].get("nodeName") == name:
                 self.evict_by_taint(pod)
 

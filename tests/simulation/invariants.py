@@ -321,7 +321,7 @@ def _truth(pod: Obj) -> PodTruth:
 
 def _exit_code(pod: Obj) -> int:
     statuses = pod["status"]["containerStatuses"]
-    return max(status["state"]["terminated"]["exitCode"] for status in statuses)
+    return max(int(status["state"]["terminated"]["exitCode"]) for status in statuses)
 
 
 def _conditions(status: Obj) -> dict[str, str]:

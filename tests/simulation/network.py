@@ -43,7 +43,7 @@ class Fault(StrEnum):
     CRASH_LATE = "crash, write arrives late"
 
 
-CRASHES = frozenset({Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE})
+CRASHES = (Fault.CRASH_BEFORE, Fault.CRASH_AFTER, Fault.CRASH_LATE)
 
 
 class WatchFault(StrEnum):
@@ -141,7 +141,7 @@ class Wire:
     conditions: Conditions
     rng: random.Random
     incarnation: int
-    crash: Callable[[], None]
+    crash: Callable[[], object]
     sent: Callable[[Sent], None]
     created: Callable[[Sent, Any], None]
     is_dead: bool = False
@@ -215,7 +215,7 @@ class Wire:
         if method == "GET":
             return {
                 "metadata": {"resourceVersion": str(server.version)},
-                "items": server.list(key.plural, params.get("labelSelector", "")),
+                "items": server.all(key.plural, params.get("labelSelector", "")),
             }
         if method == "POST":
             return server.create(key.plural, key.namespace, body)

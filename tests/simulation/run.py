@@ -163,7 +163,7 @@ class Run:
                 self._check()
 
     def _pods(self) -> list[Obj]:
-        return self.server.list("pods")
+        return self.server.all("pods")
 
     def _is_over(self, key: Key) -> bool:
         job = self.server.objects.get(key)

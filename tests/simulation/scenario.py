@@ -12,7 +12,7 @@ from trainyard.workloads.settings import Settings
 Obj = dict[str, Any]
 
 CODES = (1, 1, 1, 2, 130, 137, 138, 143)
-CALL_FAULTS = tuple(fault for fault in Fault if fault is not Fault.NONE)
+CALL_FAULTS: tuple[Fault, ...] = tuple(fault for fault in Fault if fault is not Fault.NONE)
 FAULTS_END = 150.0
 """Virtual seconds after which nothing goes wrong any more."""
 
@@ -63,10 +63,12 @@ def draw(seed: int) -> Scenario:
         jobs.append(_job(rng, "second"))  # one that goes on
         steps.append(Step(rng.uniform(0.5, 60.0), "submit", 1))
     count = rng.randint(2, 7)
-    call_faults = {rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)}
+    call_faults: dict[int, Fault] = {
+        rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)
+    }
     # A crash of its own makes every run begin again at least now and then.
     if rng.random() < 0.5:
-        call_faults[rng.randint(24, 60)] = rng.choice(sorted(CRASHES))
+        call_faults[rng.randint(24, 60)] = rng.choice(CRASHES)
     return Scenario(
         seed=seed,
         settings=settings,

@@ -89,7 +89,7 @@ class ModelServer:
             raise Refused(404, "NotFound", f'{key.plural} "{key.name}" not found')
         return self.objects[key]
 
-    def list(self, plural: str, label: str = "") -> list[Obj]:
+    def all(self, plural: str, label: str = "") -> list[Obj]:
         """All objects of a resource that carry a label."""
         return [
             obj

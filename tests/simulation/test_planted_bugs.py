@@ -13,6 +13,7 @@ from tests.simulation.invariants import Violation
 from tests.simulation.run import simulate
 from trainyard.kube.errors import Conflict
 from trainyard.lifecycle import outcomes
+from trainyard.lifecycle import plan as plan_of_a_job
 from trainyard.lifecycle.actions import Delete, Plan
 from trainyard.lifecycle.observed import Observed
 from trainyard.operator import controller
@@ -81,7 +82,6 @@ def ignore_409(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planner does not look at the phase first."""
-    plan = controller.plan
 
     def amnesiac(
         workload: Workload,
@@ -92,7 +92,7 @@ def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     ) -> Plan:
         if status and status.get("phase") in TERMINAL:
             status = {**status, "phase": "Running"}
-        return plan(workload, status, observed, now, settings)
+        return plan_of_a_job(workload, status, observed, now, settings)
 
     monkeypatch.setattr(controller, "plan", amnesiac)
 

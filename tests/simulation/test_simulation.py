@@ -28,7 +28,7 @@ PAIRS = 140
 
 def chosen_seed(config: pytest.Config) -> int | None:
     """The one run that was asked for."""
-    seed = config.getoption("--seed", default=None)
+    seed: int | None = config.getoption("--seed", default=None)
     if seed is None and "TRAINYARD_SEED" in os.environ:
         seed = int(os.environ["TRAINYARD_SEED"])
     return seed

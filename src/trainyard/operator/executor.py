@@ -189,9 +189,7 @@ class Executor:
                 propagation="Background",
             )
         except (NotFound, Conflict):
-            # Gone; or, by the UID precondition, gone and replaced by another.
-            if known is not None and known.uid == action.uid:
-                children.store.forget(known)
+            self._note_gone(job, action)
             return True
         if known is None or known.uid != action.uid:
             return True
@@ -221,9 +219,17 @@ class Executor:
         try:
             patched = await self._client.patch(children.resource, action.name, body, job.namespace)
         except (NotFound, Conflict):
+            self._note_gone(job, action)
             return True
         children.store.wrote(children.decode(patched))
         return True
+
+    def _note_gone(self, job: JobRecord, action: Delete | Patch) -> None:
+        """The object is gone; or, by the UID precondition, gone and replaced by another."""
+        store = self._children[action.resource].store
+        known = store.get(job.namespace, action.name)
+        if known is not None and known.uid == action.uid:
+            store.forget(known)
 
     def _emit(self, job: JobRecord, plan: Plan) -> None:
         subject = Subject(

@@ -238,20 +238,25 @@ async def test_a_missing_socket_is_unreachable(tmp_path: Path) -> None:
 
 
 async def test_a_read_survives_an_idle_connection_that_the_server_closed(tmp_path: Path) -> None:
-    served = 0
+    handlers: list[asyncio.Task[None]] = []
 
     async def once(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal served
+        task = asyncio.current_task()
+        assert task is not None
+        handlers.append(task)
         await reader.readuntil(b"\r\n\r\n")
-        served += 1
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
         await writer.drain()
         with contextlib.suppress(asyncio.IncompleteReadError):
             await reader.readuntil(b"\r\n\r\n")  # the next request, never answered
         writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
 
     path = tmp_path / "api.sock"
-    async with await asyncio.start_unix_server(once, path), Client.unix(path) as client:
-        await client.get(PODS, "a", "default")
-        await client.get(PODS, "a", "default")
-    assert served == 2
+    async with await asyncio.start_unix_server(once, path):
+        async with Client.unix(path) as client:
+            await client.get(PODS, "a", "default")
+            await client.get(PODS, "a", "default")
+        await asyncio.wait(handlers, timeout=5)
+    assert len(handlers) == 2

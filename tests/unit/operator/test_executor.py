@@ -18,7 +18,7 @@ from trainyard.api.kinds import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Unreachable
 from trainyard.kube.resources import PODS as POD_RESOURCE
-from trainyard.lifecycle.actions import Create, Delete, Event, Plan
+from trainyard.lifecycle.actions import Create, Delete, Event, Patch, Plan
 from trainyard.lifecycle.observed import Pod
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Children, Executor, Outcome
@@ -73,7 +73,7 @@ class Bench:
 
     @property
     def pod_names(self) -> list[str]:
-        return sorted(pod["metadata"]["name"] for pod in self.server.list("pods"))
+        return sorted(pod["metadata"]["name"] for pod in self.server.all("pods"))
 
 
 def on_bench(body: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
@@ -106,7 +106,7 @@ def test_a_conflict_on_the_status_voids_the_plan() -> None:
         assert outcome is Outcome.STALE
         assert bench.pod_names == []
         await bench.recorder.flush()
-        assert bench.server.list("events") == []
+        assert bench.server.all("events") == []
 
     on_bench(body)
 
@@ -204,6 +204,18 @@ def test_only_the_pod_that_was_meant_is_deleted() -> None:
     on_bench(body)
 
 
+def test_a_patch_of_a_pod_that_is_gone_is_not_repeated() -> None:
+    async def body(bench: Bench) -> None:
+        await bench.execute(actions=(bench.create("a"),))
+        stale = next(iter(bench.pods.owned_by(bench.job.uid)))
+        bench.server.delete(Key("pods", "default", "a"))
+        patch = Patch(PODS, "a", stale.uid, {"spec": {"activeDeadlineSeconds": 1}})
+        assert await bench.execute(actions=(patch,)) is Outcome.DONE
+        assert len(bench.pods) == 0
+
+    on_bench(body)
+
+
 def test_a_deleted_pod_is_gone_from_the_cache_at_once() -> None:
     async def body(bench: Bench) -> None:
         await bench.execute(actions=(bench.create("a"),))
@@ -223,7 +235,7 @@ def test_the_same_event_again_raises_its_count() -> None:
             await asyncio.sleep(1)
         await bench.execute(events=(Event("Warning", "Refused", "another text"),))
         await bench.recorder.flush()
-        events = bench.server.list("events")
+        events = bench.server.all("events")
         assert sorted((event["message"], event["count"]) for event in events) == [
             ("another text", 1),
             ("no quota", 3),
@@ -241,7 +253,7 @@ def test_an_event_that_cannot_be_stored_does_not_hurt() -> None:
         bench.fault = lambda call: Fault.NONE
         await bench.execute(events=(Event("Normal", "Created", "x" * 5000),))
         await bench.recorder.flush()
-        (event,) = bench.server.list("events")
+        (event,) = bench.server.all("events")
         assert len(event["message"]) == 1024
 
     on_bench(body)
