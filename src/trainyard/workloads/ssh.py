@@ -17,7 +17,7 @@ from typing import Any
 from trainyard.api import names
 from trainyard.workloads import pods
 from trainyard.workloads.identity import Identity
-from trainyard.workloads.launch import programs
+from trainyard.workloads.launch import NAMES, texts
 from trainyard.workloads.resources import CONFIG_MAPS, SECRETS
 from trainyard.workloads.workload import Dependent, Generated, Manifest
 
@@ -76,7 +76,7 @@ def dependents(identity: Identity, hostfile: str, port: int) -> tuple[Dependent,
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": identity.metadata(name),
-            "data": {"hostfile": hostfile, **programs()},
+            "data": {"hostfile": hostfile, **texts()},
         }
 
     keys = names.ssh_secret_name(identity.base)
@@ -172,7 +172,7 @@ def _volumes(node: Node) -> list[dict[str, Any]]:
         {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
         for path, annotation in annotated
     ]
-    files = [{"key": name, "path": name} for name in programs()]
+    files = [{"key": name, "path": name} for name in NAMES]
     keys = [{"key": name, "path": name} for name in KEY_FILES]
     secret = names.ssh_secret_name(node.identity.base)
     sources: list[dict[str, Any]] = [

@@ -18,7 +18,7 @@ NAMES = (
 )
 
 
-def programs() -> dict[str, str]:
+def texts() -> dict[str, str]:
     """File names and contents."""
     folder = Path(__file__).parent
     return {name: (folder / name).read_text(encoding="utf-8") for name in NAMES}

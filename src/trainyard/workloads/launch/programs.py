@@ -121,7 +121,8 @@ class DeepSpeed(Program):
                 lines.append(f"{name}={value}\n")
         for theirs in (Path("~/.deepspeed_env").expanduser(), Path(".deepspeed_env")):
             if theirs.is_file():
-                lines += [line.rstrip("\n") + "\n" for line in theirs.open() if "=" in line]
+                given = theirs.read_text().splitlines()
+                lines += [f"{line}\n" for line in given if "=" in line]
         path.write_text("".join(lines))
         return path
 
