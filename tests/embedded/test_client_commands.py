@@ -140,6 +140,7 @@ def test_a_name_of_two_kinds_must_be_told_apart(trainyard: CommandLine) -> None:
     refusal = trainyard.run("show", "twin", code=1)
     assert "pj/twin" in refusal
     assert "gj/twin" in refusal
+    assert "say which" in trainyard.run("delete", "twin", "--ignore-not-found", code=1)
     assert "PyTorchTrainingJob" in trainyard.run("show", "pj/twin")
     names = trainyard.run("list", "-o", "name").split()
     assert "genericjob.batch.tensorstack.dev/twin" in names
@@ -158,9 +159,13 @@ def test_wait_ends_with_0_1_or_3(trainyard: CommandLine) -> None:
     name = submit(trainyard, generic("waits", "sleep 3600"), until_phase="Running")
     trainyard.run("wait", name, "--for", "condition=Running", "--timeout", "20")
     assert "gave up" in trainyard.run("wait", name, "--timeout", "0.2", code=3)
+    trainyard.run("wait", name, "--timeout", "0", code=3)
+    trainyard.run("wait", name, "--for", "phase=Running", "--timeout", "0")
     with trainyard.running("wait", name, "--for", "delete") as waiting:
+        until(lambda: _has_connected(waiting.pid), "the command waits")
         trainyard.run("delete", name)
         assert waiting.wait(20) == 0
+    trainyard.run("wait", name, "--for", "delete")
     name = submit(trainyard, generic("fails", "exit 9"))
     assert "exit code 9" in trainyard.run("wait", name, "--timeout", "20", code=1)
     trainyard.run("wait", name, "--for", "phase=Failed", "--timeout", "20")

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import click
 
 from trainyard.api import labels
-from trainyard.cli.jobs import JOB_HELP, Found, find, follow, snapshots, together
+from trainyard.cli.jobs import JOB_HELP, Found, JobNotFound, find, follow, snapshots, together
 from trainyard.cli.submit import read_jobs
 from trainyard.cli.target import CommandError, Target, Where, on_target
 from trainyard.kube.errors import Conflict, NotFound
@@ -87,7 +87,7 @@ async def _find(target: Target, name: Named, lenient: bool) -> Found | None:
         target = replace(target, namespace=name.namespace)
     try:
         return await find(target, name.text)
-    except CommandError:
+    except JobNotFound:
         if lenient:
             return None
         raise

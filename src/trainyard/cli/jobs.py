@@ -26,6 +26,10 @@ _PAUSE_SECONDS = 0.2
 _WATCH_SECONDS = 300
 
 
+class JobNotFound(CommandError):
+    """There is no job of the name."""
+
+
 def resource_of(kind: Kind) -> Resource:
     """Where the objects of a kind are served."""
     return Resource(kind.group, kind.version, kind.plural, kind.kind, kind.namespaced)
@@ -129,14 +133,14 @@ async def _read_all(target: Target, kinds: Sequence[Kind], name: str) -> list[Fo
     return await together([read(kind) for kind in kinds])
 
 
-async def _missing(target: Target, kinds: Sequence[Kind], text: str, name: str) -> CommandError:
+async def _missing(target: Target, kinds: Sequence[Kind], text: str, name: str) -> JobNotFound:
     present = await list_jobs(target, target.namespace, kinds)
     close = get_close_matches(name, sorted({job.name for job in present}), n=1)
     what = f"there is no job {text} in namespace {target.namespace} of {target.title}"
     if close:
-        return CommandError(f"{what}; did you mean {close[0]}?")
+        return JobNotFound(f"{what}; did you mean {close[0]}?")
     elsewhere = "`trainyard list -A` lists the jobs of all namespaces"
-    return CommandError(f"{what}; {elsewhere}")
+    return JobNotFound(f"{what}; {elsewhere}")
 
 
 async def list_jobs(

@@ -11,7 +11,7 @@ from functools import partial
 import click
 
 from trainyard.api.reasons import ConditionType, Phase
-from trainyard.cli.jobs import JOB_HELP, Found, find, follow
+from trainyard.cli.jobs import JOB_HELP, Found, JobNotFound, find, follow
 from trainyard.cli.target import CommandError, Target, Where, on_target
 
 REACHED, FAILED, TIMED_OUT = 0, 1, 3
@@ -43,16 +43,15 @@ class Goal:
 )
 @click.option(
     "--timeout",
-    default=0.0,
     type=click.FloatRange(min=0),
     metavar="SECONDS",
-    help="Give up after so long. Without it, wait for ever.",
+    help="Give up after so long; 0 looks once. Without it, wait for ever.",
 )
 @click.argument("job")
-def command(where: Where, job: str, goal: str, timeout: float) -> int:
+def command(where: Where, job: str, goal: str, timeout: float | None) -> int:
     """Wait until a job has come to a certain point."""
     wanted = parse_goal(goal)
-    return where.run(partial(_wait, name=job, goal=wanted, seconds=timeout or None))
+    return where.run(partial(_wait, name=job, goal=wanted, seconds=timeout))
 
 
 def parse_goal(text: str) -> Goal:
@@ -91,7 +90,15 @@ def _holds(name: str, status: str, job: Found) -> bool:
 
 
 async def _wait(target: Target, *, name: str, goal: Goal, seconds: float | None) -> int:
-    job = await find(target, name)
+    try:
+        job = await find(target, name)
+    except JobNotFound as error:
+        if not goal.is_deletion:
+            raise
+        click.echo(str(error))
+        return REACHED
+    if (code := _judge(job, goal)) is not None:
+        return code
     try:
         async with asyncio.timeout(seconds):
             return await _until(target, job, goal)
@@ -107,13 +114,20 @@ async def _until(target: Target, job: Found, goal: Goal) -> int:
             if state is None:
                 click.echo(f"{job} was deleted", err=not goal.is_deletion)
                 return REACHED if goal.is_deletion else FAILED
-            if goal.is_reached(state):
-                click.echo(f"{state}: {state.phase}")
-                return REACHED
-            if state.is_over and not goal.is_deletion:
-                click.echo(_told(state), err=True)
-                return FAILED
+            if (code := _judge(state, goal)) is not None:
+                return code
     return FAILED
+
+
+def _judge(job: Found, goal: Goal) -> int | None:
+    """The exit code for a job that has come to the goal, or never will; None while it may."""
+    if goal.is_reached(job):
+        click.echo(f"{job}: {job.phase}")
+        return REACHED
+    if job.is_over and not goal.is_deletion:
+        click.echo(_told(job), err=True)
+        return FAILED
+    return None
 
 
 def _told(job: Found) -> str:
