@@ -84,6 +84,7 @@ class Reflector(Generic[T]):
         self._timing = timing or Timing()
         self._random = rng or random.Random()
         self._failures = 0
+        self._seen = False
         self.synced = asyncio.Event()
         """Set once the first list is in the sink."""
 
@@ -121,6 +122,7 @@ class Reflector(Generic[T]):
             self.resource, self._namespace, labels=self._labels
         )
         self._sink.replace([self._decode(item) for item in items], version)
+        self._seen = True
         self.synced.set()
         return version
 
@@ -148,7 +150,8 @@ class Reflector(Generic[T]):
                 yield str(raw["metadata"]["resourceVersion"])
 
     async def _absent(self, error: KubeError) -> None:
-        if not self._optional:
+        # Once it has been seen, a collection does not become empty by being hidden from us.
+        if not self._optional or self._seen:
             log.warning("%s", error)
             await self._pause()
             return

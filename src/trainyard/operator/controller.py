@@ -147,18 +147,29 @@ class Controller:
             Reflector,
             self._client,
             namespace=self._settings.namespace,
-            optional=True,
             timing=self._settings.reflector,
             rng=self._rng,
         )
+        # Our own kinds may not be installed, and nodes not be shown to us; pods must be seen.
         return [
             *(
-                make(c.resource, c.decode, c.store, labels=labels.JOB_UID)
+                make(
+                    c.resource,
+                    c.decode,
+                    c.store,
+                    labels=labels.JOB_UID,
+                    optional=bool(c.resource.group),
+                )
                 for c in self.children.values()
             ),
-            make(NODES, Node.decode, self.nodes),
+            make(NODES, Node.decode, self.nodes, optional=True),
             *(
-                make(resource_of(kind), partial(JobRecord.decode, kind), self.jobs[kind.kind])
+                make(
+                    resource_of(kind),
+                    partial(JobRecord.decode, kind),
+                    self.jobs[kind.kind],
+                    optional=True,
+                )
                 for kind in self._kinds.values()
             ),
         ]

@@ -13,7 +13,7 @@ from tests.simulation.server import Key, ModelServer
 from tests.simulation.virtual_time import run
 from trainyard.kube.client import Client
 from trainyard.kube.reflector import Reflector
-from trainyard.kube.resources import PODS, Resource
+from trainyard.kube.resources import PODS
 from trainyard.lifecycle.observed import Pod
 from trainyard.operator.cache import Store
 
@@ -21,7 +21,7 @@ from trainyard.operator.cache import Store
 class World:
     """A server with pods, a reflector of them, and a network that can be broken."""
 
-    def __init__(self, resource: Resource = PODS) -> None:
+    def __init__(self, *, optional: bool = False) -> None:
         loop = asyncio.get_running_loop()
         self.server = ModelServer(WallClock(loop), random.Random(1))
         self.fault = Fault.NONE
@@ -38,7 +38,13 @@ class World:
         )
         self.store: Store[Pod] = Store(lambda pod: pod.owner_uid, lambda pod: None)
         self.reflector = Reflector(
-            Client(wire), resource, Pod.decode, self.store, labels="app", rng=random.Random(3)
+            Client(wire),
+            PODS,
+            Pod.decode,
+            self.store,
+            labels="app",
+            optional=optional,
+            rng=random.Random(3),
         )
         self.task = loop.create_task(self.reflector.run())
 
@@ -148,6 +154,38 @@ def test_a_silent_watch_is_replaced() -> None:
         world.create("a")
         await asyncio.sleep(200)
         assert world.names() == ["a"]
+
+    in_world(body)
+
+
+def test_a_collection_that_is_hidden_for_a_while_is_not_taken_for_empty() -> None:
+    async def body(world: World) -> None:
+        world.create("a")
+        await asyncio.sleep(1)
+        world.fault = Fault.REFUSED
+        world.server.forget_history()
+        world.cut()
+        await asyncio.sleep(120)
+        assert world.names() == ["a"]
+
+    in_world(body)
+
+
+def test_a_resource_that_is_not_shown_counts_as_empty_only_where_that_is_allowed() -> None:
+    async def body(world: World) -> None:
+        world.fault = Fault.REFUSED
+        await asyncio.sleep(120)
+        assert not world.reflector.synced.is_set()
+        world.task.cancel()
+        lenient = World(optional=True)
+        lenient.fault = Fault.REFUSED
+        await asyncio.sleep(1)
+        assert lenient.reflector.synced.is_set()
+        lenient.fault = Fault.NONE
+        lenient.create("a")
+        await asyncio.sleep(120)
+        assert lenient.names() == ["a"]
+        lenient.task.cancel()
 
     in_world(body)
 
