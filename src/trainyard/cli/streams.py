@@ -35,6 +35,8 @@ class ExecStream:
     def __init__(self, socket: aiohttp.ClientWebSocketResponse, what: str) -> None:
         self._socket = socket
         self._what = what
+        self.exit_code: int | None = None
+        """Known once the output has ended."""
 
     async def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
         """What it writes, with STDOUT or STDERR; ends with the command (see `exit_code`)."""
@@ -50,9 +52,6 @@ class ExecStream:
                 self.exit_code = exit_code(json.loads(data), self._what)
                 return
         raise CommandError(f"cannot {self._what}: the connection broke off")
-
-    exit_code: int | None = None
-    """Once the output has ended."""
 
     async def write(self, data: bytes) -> None:
         """Feed its standard input."""
