@@ -81,6 +81,7 @@ bench: $(STAMP)
 
 soak: $(LAUNCHERS)
 	TRAINYARD_SOAK=1 $(BIN)/pytest tests
+	$(BIN)/python tools/mutation.py --at-least 80
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
