@@ -227,7 +227,7 @@ class _Pass:
     def _tell_progress(self, needs: dependents.Needs, *, well: bool) -> None:
         workload, view = self.workload, self.view
         self.report.unfinished()
-        if needs.complete and all(r.pod is not None or r.ended for r in view.idle):
+        if needs.complete and self._has_all_pods():
             self.report.initialized()
         settles_at = elastic.settles_at(workload, self.ledger, view, self.now, self.settings)
         if settles_at is not None and settles_at > self.now:
@@ -242,6 +242,9 @@ class _Pass:
         unknown = view.rank0_is(State.UNKNOWN)
         self.report.down(view, trouble, unknown=unknown)
 
+    def _has_all_pods(self) -> bool:
+        return all(r.pod is not None or r.ended for r in self.view.idle)
+
     # The end.
 
     def _end_if(self, verdict: Verdict | None) -> bool:
@@ -255,6 +258,8 @@ class _Pass:
         if cause is not None and cause.exit is not None:
             ended = ending(self.now, cause.exit.reason or "Error", cause.name, cause.exit)
         self.ledger = self.ledger.close(ended)
+        if self._has_all_pods():  # a quick end may be seen before anything else
+            self.report.initialized()
         started = (pod.started for pod in self.observed.pods if pod.started is not None)
         self.report.ended(verdict, min(started, default=self.now))
         self._clean_up(failed=not verdict.success)

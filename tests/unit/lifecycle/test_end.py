@@ -39,6 +39,25 @@ def test_conditions_of_success_as_documented() -> None:
     ]
 
 
+def test_a_job_that_fails_before_it_was_seen_to_run_was_initialized() -> None:
+    """As when the controller was away between the creation of the pods and their end."""
+    world = World(pytorch(policy="Never"))
+    world.step()
+    world.run().exit("1", 7).settle()
+    assert world.phase == "Failed"
+    assert world.condition("Initialized")[0] == "True"
+
+
+def test_a_job_that_fails_without_its_pods_was_not_initialized() -> None:
+    world = World(pytorch(workers=2, run_policy={"activeDeadlineSeconds": 5})).running()
+    world.exit("1", 1).settle()
+    assert world.status is not None
+    world.status["conditions"] = []
+    world.advance(5).settle()
+    assert world.phase == "Failed"
+    assert "Initialized" not in {c["type"] for c in world.status["conditions"]}
+
+
 def test_conditions_while_running_as_documented() -> None:
     world = World(pytorch(workers=1)).running()
     running = "All pods are running normally or have completed successfully."
