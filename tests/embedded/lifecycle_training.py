@@ -1,9 +1,9 @@
 """A training script for the lifecycle tests: a checkpoint in a volume after every step.
 
 Run as `python -c SCRIPT FOLDER STEPS`. Each step all-reduces ones over the ranks and adds the sum
-to the model, so that after the last step the model is steps times ranks exactly if no step was lost,
-done twice or done with ranks missing. In FOLDER: `checkpoint.json` (step, model), `starts` (rank,
-world size, step started from; one line per start of a rank), `result.json` at the end.
+to the model, so that at the end the model is steps times ranks exactly, if no step was lost, done
+twice or done with ranks missing. In FOLDER: `checkpoint.json` (step, model), `starts` (rank, world
+size, step started from; one line per start of a rank), `result.json` at the end.
 """
 
 from __future__ import annotations

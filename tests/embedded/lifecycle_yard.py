@@ -87,10 +87,10 @@ class Yard(CommandLine):
         self.api = Api(Paths(self.state).api_socket)
         self._kinds: dict[str, str] = {}
 
-    def submit(self, *jobs: Object) -> None:
-        """Submit jobs, all of them with one command."""
+    def submit(self, *jobs: Object, by: str = "submit") -> None:
+        """Create jobs, all of them with one command, `submit` or `debug`."""
         self._kinds.update((job["metadata"]["name"], job["kind"]) for job in jobs)
-        self.run("submit", "-f", self.manifest(f"{jobs[0]['metadata']['name']}.yaml", *jobs))
+        self.run(by, "-f", self.manifest(f"{jobs[0]['metadata']['name']}.yaml", *jobs))
 
     def job(self, name: str) -> Object:
         """The job as stored."""
