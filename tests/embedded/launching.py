@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.tools import missing
 from trainyard.api.kinds import KINDS
 from trainyard.cli.embedded import embedded
@@ -20,11 +22,12 @@ from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import EVENTS, PODS, Resource
 from trainyard.local.cluster import ClusterSettings
-from trainyard.local.node.launch import start_shim
+from trainyard.local.node.launch import Isolation, start_shim
 from trainyard.local.runtime import PodRuntime
 from trainyard.local.state import Paths
 from trainyard.workloads.launch.supervise import children_of, descendants
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMESPACE = "default"
 PATIENCE_SECONDS = 180.0
 POLL_SECONDS = 0.1
@@ -56,6 +59,13 @@ class Jobs:
         """A file in the folder that containers start in."""
         (self.folder / name).write_text(text)
         return name
+
+    async def submit_example(self, name: str) -> None:
+        """Copy an example into the folder that containers start in, and create its job."""
+        example = EXAMPLES / name
+        shutil.copytree(example, self.folder, dirs_exist_ok=True)
+        job = yaml.safe_load((example / "job.yaml").read_text())
+        await self.submit(job["kind"], job["metadata"]["name"], job["spec"])
 
     async def submit(self, kind: str, name: str, spec: Object) -> None:
         """Create a job."""
@@ -163,11 +173,13 @@ def message_of(status: Object) -> str:
 
 
 @asynccontextmanager
-async def running_jobs(folder: Path, **settings: Any) -> AsyncIterator[Jobs]:
+async def running_jobs(
+    folder: Path, isolation: Isolation = "auto", **settings: Any
+) -> AsyncIterator[Jobs]:
     """A cluster whose containers start in ``folder``."""
     paths = Paths(folder / ".state")
     paths.prepare()
-    shim = start_shim(paths.folder, die_with_parent=True)
+    shim = start_shim(paths.folder, isolation=isolation, die_with_parent=True)
     try:
         given = ClusterSettings(paths, is_durable=False, working_dir=str(folder), **settings)
         async with embedded(given, shim) as cluster, Client.unix(cluster.socket) as client:

@@ -112,3 +112,20 @@ async def test_a_missing_colossalai_is_named(jobs: Jobs) -> None:
     await jobs.submit(KIND, "cj", job)
     await jobs.fail(KIND, "cj")
     assert "launcher: colossalai not found" in await jobs.log(await launcher_of(jobs))
+
+
+async def test_it_runs_without_namespaces(tmp_path: Path) -> None:
+    """Plain processes: launcher and workers on loopback addresses of this machine."""
+    require_programs("colossalai", "torchrun", "sshd", "ssh")
+    async with running_jobs(tmp_path, isolation="plain") as jobs:
+        jobs.script("show.py", SHOW)
+        await jobs.submit(KIND, "cj", spec(["show.py"], workers=2))
+        await jobs.succeed(KIND, "cj")
+        assert (await jobs.logs()).count("SHOW {") == 2
+
+
+async def test_the_example_learns(jobs: Jobs) -> None:
+    await jobs.submit_example("colossalai-digits")
+    await jobs.succeed(KIND, "digits")
+    log = await jobs.log(await launcher_of(jobs))
+    assert float(log.partition("test accuracy after: ")[2].split()[0]) > 0.9

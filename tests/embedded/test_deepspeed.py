@@ -138,3 +138,32 @@ async def test_debug_mode_is_ready_for_a_launch_by_hand(jobs: Jobs) -> None:
     pod = await jobs.client.get(PODS, first, NAMESPACE)
     output = await jobs.shell(pod, f"ssh {second} hostname; cat /t9k/hostfile")
     assert output.splitlines() == [second, f"{first} slots=1", f"{second} slots=1"]
+
+
+async def test_it_runs_without_namespaces(tmp_path: Path) -> None:
+    """Plain processes: two workers on two loopback addresses of this machine."""
+    require_programs("deepspeed", "pdsh", "sshd", "ssh")
+    async with running_jobs(tmp_path, isolation="plain") as jobs:
+        jobs.script("show.py", SHOW)
+        template = worker(**await with_variables(jobs))
+        await jobs.submit(KIND, "dj", spec({"python": ["show.py", *ARGUMENTS]}, template=template))
+        await jobs.succeed(KIND, "dj")
+        ranks = await shown(jobs)
+        assert [rank["argv"][1:] for rank in ranks] == [ARGUMENTS] * 2
+        assert {rank["TRICKY"] for rank in ranks} == {TRICKY}
+        await jobs.until(KIND, "dj", lambda _: not sshd_processes(jobs))
+
+
+async def test_the_example_learns(jobs: Jobs) -> None:
+    """ZeRO over two workers: the loss on held-out text falls below that of a uniform guess."""
+    await jobs.submit_example("deepspeed-zero")
+    await jobs.succeed(KIND, "transformer")
+    log = await jobs.logs()
+    before, after = (loss_in(log, when) for when in ("before", "after"))
+    assert before > 3.9
+    assert after < 2.8
+
+
+def loss_in(log: str, when: str) -> float:
+    """The held-out loss that rank 0 printed."""
+    return float(log.partition(f"held-out loss {when}: ")[2].split()[0])

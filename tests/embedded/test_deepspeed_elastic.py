@@ -50,6 +50,11 @@ def sizes(jobs: Jobs) -> list[int]:
     return [world for world, _ in launches(jobs)]
 
 
+async def until_launched_with(jobs: Jobs, size: int) -> None:
+    """Wait for a launch of this many ranks."""
+    await jobs.until(KIND, "dj", lambda _: sizes(jobs)[-1:] == [size])
+
+
 async def resize(jobs: Jobs, expected: int) -> None:
     """Ask for another number of workers."""
     body = {"spec": {"elastic": {"expectedReplicas": expected}}}
@@ -62,7 +67,7 @@ async def test_sizes_follow_the_wish_and_training_goes_on(jobs: Jobs) -> None:
     for size in (1, 3, 2):
         if size != 1:
             await resize(jobs, size)
-        await jobs.until(KIND, "dj", lambda _, size=size: sizes(jobs)[-1:] == [size])
+        await until_launched_with(jobs, size)
     (jobs.folder / "enough").touch()
     status = await jobs.succeed(KIND, "dj")
     assert status["backoffCount"] == 0

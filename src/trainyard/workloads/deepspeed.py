@@ -6,14 +6,14 @@ The launch itself, its environment, arguments and exit codes are the business of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from trainyard.api import labels, names, quantity
 from trainyard.api.deepspeed import REPLICA_TYPE, DeepSpeedConfig, DeepSpeedJob, DeepSpeedJobSpec
-from trainyard.api.run import ResumeSpec
+from trainyard.api.run import ReplicaDebugSet, ResumeSpec
 from trainyard.workloads import modes, network, pods, services, ssh
 from trainyard.workloads.digest import spec_hash
 from trainyard.workloads.gang import Gang, Membership, gang_of
@@ -31,6 +31,7 @@ from trainyard.workloads.workload import (
 )
 
 WORKER_0 = ReplicaKey(REPLICA_TYPE, 0)
+MASTER = "master"
 DEBUG_COMMAND = (ssh.SSHD_PATH, "-D")
 REVISION = "trainyard.dev/revision"
 """Annotation: a pod whose value differs from `Workload.revision` is replaced."""
@@ -39,6 +40,12 @@ REVISION = "trainyard.dev/revision"
 def describe(job: DeepSpeedJob, settings: Settings) -> Workload:
     """The workload of a valid job."""
     return _Description(job, settings).workload()
+
+
+def entry_for(key: ReplicaKey, entries: Sequence[ReplicaDebugSet | ResumeSpec]) -> str:
+    """The replica type whose entry holds: old manifests name worker-0 ``master``."""
+    is_named = any(entry.type == MASTER for entry in entries)
+    return MASTER if key == WORKER_0 and is_named else key.type
 
 
 @dataclass(frozen=True)
@@ -173,7 +180,9 @@ class _Description:
         )
         if revision := self.revision(key):
             pod["metadata"]["annotations"][REVISION] = revision
-        resume = modes.resume_spec(self.spec.run_mode, key.type) if resumed else None
+        mode = self.spec.run_mode
+        resume = modes.resume_spec(mode, entry_for(key, mode.pause.resume_specs))
+        resume = resume if resumed else None
         if resume and resume.skip_init_container:
             modes.skip_init(pod)
         ssh.equip(pod, self._node(pod, key, resume))
@@ -181,7 +190,8 @@ class _Description:
 
     def _node(self, pod: Manifest, key: ReplicaKey, resume: ResumeSpec | None) -> ssh.Node:
         leads = key == WORKER_0
-        debug = modes.debug_set(self.spec.run_mode, key.type)
+        mode = self.spec.run_mode
+        debug = modes.debug_set(mode, entry_for(key, mode.debug.replica_specs))
         if debug:
             modes.idle(pod, self.container, debug)
         return ssh.Node(

@@ -168,6 +168,13 @@ def test_debug_mode_starts_sshd_and_launches_nothing() -> None:
     assert told(colossalai(runMode={"debug": {"enabled": True}}))["debug"] == ["sleep", "inf"]
 
 
+def test_an_entry_for_master_is_about_worker_0() -> None:
+    """Founding documents name it so; the entry for `worker` holds for the others."""
+    entries = [{"type": "worker", "command": ["w"]}, {"type": "master", "command": ["m"]}]
+    workload = deepspeed(runMode={"debug": {"enabled": True, "replicaSpecs": entries}})
+    assert [told(workload, number=number)["debug"] for number in (0, 1)] == [["m"], ["w"]]
+
+
 def test_resume_replaces_arguments_or_the_whole_launch() -> None:
     """Arguments stay in the generated launch; a command takes its place. Before: neither."""
     change = {"type": "worker", "args": ["--resume"]}
