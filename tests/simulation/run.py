@@ -307,9 +307,7 @@ class Run:
             if fault is WatchFault.EXPIRED:
                 self.server.forget_history()
             self.conditions.generation += 1
-            for moved in list(self.server.moved.values()):
-                moved.set()
-            self.server.moved.clear()
+            self.server.wake_watches()
 
     def step_evict(self, delete: bool) -> None:
         """A running pod is evicted."""

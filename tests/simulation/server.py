@@ -176,6 +176,12 @@ class ModelServer:
         """As etcd's compaction: watches cannot start from before now."""
         self.compacted = self.version
 
+    def wake_watches(self) -> None:
+        """Have every open watch look around, although nothing has changed."""
+        for moved in self.moved.values():
+            moved.set()
+        self.moved.clear()
+
     def changes(self, plural: str, after: int) -> list[Change]:
         """The log from a version on."""
         log = self.log.get(plural, [])

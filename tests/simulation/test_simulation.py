@@ -63,7 +63,7 @@ def python(*arguments: str, salt: str = "0") -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -65,9 +65,7 @@ class World:
     def cut(self) -> None:
         """Break every watch that is open."""
         self.conditions.generation += 1
-        for moved in list(self.server.moved.values()):
-            moved.set()
-        self.server.moved.clear()
+        self.server.wake_watches()
 
     @property
     def lists(self) -> int:
