@@ -45,7 +45,8 @@ def test_a_job_that_fails_before_it_was_seen_to_run_was_initialized() -> None:
     world.step()
     world.run().exit("1", 7).settle()
     assert world.phase == "Failed"
-    assert world.condition("Initialized")[0] == "True"
+    text = "The job has been initialized successfully."
+    assert world.condition("Initialized") == ("True", "-", text)
 
 
 def test_a_job_that_fails_without_its_pods_was_not_initialized() -> None:
