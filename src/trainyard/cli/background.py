@@ -18,7 +18,7 @@ from trainyard.cli.embedded import embedded
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.settings import cluster_settings
 from trainyard.local.node.launch import ShimFailed, ShimHandle
-from trainyard.local.state import Paths, StateError
+from trainyard.local.state import Paths, StateError, TlsFiles
 
 _log = logging.getLogger(__name__)
 
@@ -29,9 +29,13 @@ def serve(
     port: int,
     shim: ShimHandle,
     *,
+    tls: Callable[[], TlsFiles | None],
     on_ready: Callable[[], None],
 ) -> None:
-    """Run the cluster until SIGTERM or SIGINT; `on_ready` is called once it answers."""
+    """Run the cluster until SIGTERM or SIGINT; `on_ready` is called once it answers.
+
+    `tls` waits for the certificates that the command makes meanwhile; None if it does not.
+    """
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
@@ -42,7 +46,7 @@ def serve(
     gc.freeze()
     gc.enable()
     try:
-        uvloop.run(_serve(paths, options, port, shim, on_ready))
+        uvloop.run(_serve(paths, options, port, shim, tls(), on_ready))
     except BaseExceptionGroup as group:
         expected = expected_error(group)
         raise (expected or group) from None
@@ -55,6 +59,7 @@ async def _serve(
     options: ClusterOptions,
     port: int,
     shim: ShimHandle,
+    tls: TlsFiles | None,
     on_ready: Callable[[], None],
 ) -> None:
     settings = cluster_settings(
@@ -64,6 +69,7 @@ async def _serve(
         working_dir=os.getcwd(),
         tls_port=port,
         preferred_port=_last_port(paths),
+        tls=tls,
     )
     async with embedded(settings, shim) as cluster:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trainyard.cli.options import ClusterOptions
 from trainyard.local.cluster import ClusterSettings
 from trainyard.local.scheduler.requests import amount
-from trainyard.local.state import Paths
+from trainyard.local.state import Paths, TlsFiles
 
 
 def cluster_settings(
@@ -16,6 +16,7 @@ def cluster_settings(
     working_dir: str,
     tls_port: int | None = None,
     preferred_port: int = 0,
+    tls: TlsFiles | None = None,
 ) -> ClusterSettings:
     """Settings for a cluster whose files are in `paths`."""
     return ClusterSettings(
@@ -28,4 +29,5 @@ def cluster_settings(
         is_strict=options.is_strict,
         tls_port=tls_port,
         preferred_port=preferred_port,
+        tls=tls,
     )

@@ -8,16 +8,25 @@ from __future__ import annotations
 
 import fcntl
 import gc
+import json
 import os
 import sys
 from contextlib import suppress
+from dataclasses import asdict
 
 import click
 
 from trainyard.api.errors import TrainyardError
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import ClusterOptions, cluster_options
-from trainyard.local.state import Paths, RunningCluster, find_cluster, state_folder
+from trainyard.local.state import (
+    Paths,
+    RunningCluster,
+    TlsFiles,
+    find_cluster,
+    make_tls,
+    state_folder,
+)
 
 _READY = b"ready"
 
@@ -62,12 +71,16 @@ def ensure_up(options: ClusterOptions, *, port: int = 0) -> RunningCluster:
     paths = Paths(state_folder())
     paths.prepare()
     reader, writer = os.pipe()
+    tls_reader, tls_writer = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
     if not os.fork():
         os.close(reader)
-        _become_background(paths, options, port, writer)
+        os.close(tls_writer)
+        _become_background(paths, options, port, ready=writer, tls=tls_reader)
     os.close(writer)
+    os.close(tls_reader)
+    _send_certificates(paths, tls_writer)
     with os.fdopen(reader, "rb") as pipe:
         answer = pipe.read()
     found = find_cluster(paths.folder)
@@ -77,7 +90,21 @@ def ensure_up(options: ClusterOptions, *, port: int = 0) -> RunningCluster:
     return found
 
 
-def _become_background(paths: Paths, options: ClusterOptions, port: int, ready: int) -> None:
+def _send_certificates(paths: Paths, pipe: int) -> None:
+    """Make them here, where there is nothing to do but wait, while the other process imports."""
+    with os.fdopen(pipe, "w") as answer, suppress(TrainyardError, OSError):
+        answer.write(json.dumps(asdict(make_tls(paths))))
+
+
+def _receive_certificates(pipe: int) -> TlsFiles | None:
+    with os.fdopen(pipe) as answer:
+        text = answer.read()
+    return TlsFiles(**json.loads(text)) if text else None
+
+
+def _become_background(
+    paths: Paths, options: ClusterOptions, port: int, *, ready: int, tls: int
+) -> None:
     """The rest of the background process's life; never returns."""
     code = 1
     try:
@@ -94,7 +121,14 @@ def _become_background(paths: Paths, options: ClusterOptions, port: int, ready: 
         shim = start_shim(paths.folder, isolation=options.shim_isolation, die_with_parent=False)
         from trainyard.cli.background import serve
 
-        serve(paths, options, port, shim, on_ready=lambda: _answer(ready, _READY))
+        serve(
+            paths,
+            options,
+            port,
+            shim,
+            tls=lambda: _receive_certificates(tls),
+            on_ready=lambda: _answer(ready, _READY),
+        )
         code = 0
     except BaseException as error:
         expected = expected_error(error)

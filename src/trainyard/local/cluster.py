@@ -29,7 +29,7 @@ from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.keeper import Keeper
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
-from trainyard.local.state import Paths, RunningCluster, node_name
+from trainyard.local.state import Paths, RunningCluster, TlsFiles, make_tls, node_name
 from trainyard.local.store import Store
 
 _MASTER_ADDRESS = "127.0.0.1"
@@ -56,6 +56,8 @@ class ClusterSettings:
     """Listen for kubectl on this loopback port (0: any); None: only on the Unix socket."""
     preferred_port: int = 0
     """Where `tls_port` is 0: try this one first."""
+    tls: TlsFiles | None = None
+    """Certificates that are known to be good; None: look for them or make them."""
 
 
 class Cluster:
@@ -139,19 +141,24 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
 
 
 async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
-    from trainyard.local.apiserver import certificates, kubeconfig
+    from trainyard.local.apiserver import kubeconfig
 
     paths = settings.paths
-    made = certificates.ensure(paths.certificates)
+    made = settings.tls or make_tls(paths)
     token = kubeconfig.ensure_token(paths.token)
-    serve = partial(server.serve_tls, certificate=made.certificate, key=made.key, token=token)
+    serve = partial(
+        server.serve_tls,
+        certificate=Path(made.certificate),
+        key=Path(made.key),
+        token=token,
+    )
     try:
         chosen = await serve(settings.tls_port or settings.preferred_port)
     except ServeError:
         if settings.tls_port or not settings.preferred_port:
             raise
         chosen = await serve(0)
-    config = kubeconfig.kubeconfig(port=chosen, authority=made.authority, token=token)
+    config = kubeconfig.kubeconfig(port=chosen, authority=Path(made.authority), token=token)
     kubeconfig.write_kubeconfig(paths.kubeconfig, config)
     return chosen
 
