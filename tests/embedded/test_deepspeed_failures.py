@@ -13,10 +13,12 @@ import pytest
 
 from tests.embedded.deepspeed_job import KIND, SHOW, TRAIN, launches, shown, spec, worker
 from tests.embedded.launching import (
+    NAMESPACE,
     Jobs,
     Object,
     message_of,
     require_programs,
+    resource_of,
     running_jobs,
     sshd_processes,
 )
@@ -107,6 +109,26 @@ async def test_a_killed_worker_is_one_incident_and_training_goes_on(jobs: Jobs) 
     (world, first), (world_again, resumed) = launches(jobs)
     assert (world, first, world_again) == (2, 0, 2)
     assert resumed >= 5
+
+
+async def test_a_pause_ends_everything_and_a_resume_goes_on(jobs: Jobs) -> None:
+    """No pod and no sshd while paused; then a new launch, from the checkpoint, free of charge."""
+    jobs.script("train.py", TRAIN)
+    await jobs.submit(KIND, "dj", spec({"python": ["train.py", "1000000"]}))
+    await jobs.until(KIND, "dj", lambda _: checkpoint(jobs) >= 5)
+    await pause(jobs, True)
+    await jobs.until_pods(lambda pods: not pods)
+    assert sshd_processes(jobs) == []
+    await pause(jobs, False)
+    await jobs.until(KIND, "dj", lambda _: len(launches(jobs)) == 2)
+    assert launches(jobs)[1][1] >= 5
+    assert (await jobs.job(KIND, "dj"))["status"]["backoffCount"] == 0
+
+
+async def pause(jobs: Jobs, enabled: bool) -> None:
+    """Turn pause mode on or off."""
+    body = {"spec": {"runMode": {"pause": {"enabled": enabled}}}}
+    await jobs.client.patch(resource_of(KIND), "dj", body, NAMESPACE)
 
 
 def checkpoint(jobs: Jobs) -> int:
