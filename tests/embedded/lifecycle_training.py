@@ -2,8 +2,8 @@
 
 Run as `python -c SCRIPT FOLDER STEPS`. Each step all-reduces ones over the ranks and adds the sum
 to the model, so that at the end the model is steps times ranks exactly, if no step was lost, done
-twice or done with ranks missing. In FOLDER: `checkpoint.json` (step, model), `starts` (rank, world
-size, step started from; one line per start of a rank), `result.json` at the end.
+twice or done with ranks missing. In FOLDER: `starts` (one line per start of a rank: rank and world
+size), `checkpoint.json` (step, model), `result.json` at the end.
 """
 
 from __future__ import annotations
@@ -14,17 +14,20 @@ from tests.embedded.lifecycle_yard import Yard
 
 SCRIPT = """\
 import json, os, pathlib, sys, time
-import torch, torch.distributed as dist
 
 folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
 folder.mkdir(exist_ok=True)
+with open(folder / "starts", "a") as file:
+    file.write(os.environ["RANK"] + " " + os.environ["WORLD_SIZE"] + "\\n")
+
+import torch, torch.distributed as dist
+
 dist.init_process_group("gloo")
-rank, world = dist.get_rank(), dist.get_world_size()
+rank = dist.get_rank()
+assert dist.get_world_size() == int(os.environ["WORLD_SIZE"])
 checkpoint = folder / "checkpoint.json"
 state = json.loads(checkpoint.read_text()) if checkpoint.exists() else {"step": 0, "model": 0}
 begun = state["step"]
-with open(folder / "starts", "a") as file:
-    file.write(f"{rank} {world} {begun}\\n")
 while state["step"] < steps:
     ones = torch.ones(1)
     dist.all_reduce(ones)
@@ -72,9 +75,7 @@ def check_result(
     assert begun_after <= result["begun"] < steps, result
 
 
-def starts(yard: Yard, name: str) -> list[tuple[int, int, int]]:
-    """Rank, world size and first step of every start of a rank."""
-    return [
-        (int(rank), int(world), int(begun))
-        for rank, world, begun in (line.split() for line in yard.lines(name, "starts"))
-    ]
+def starts(yard: Yard, name: str) -> list[tuple[int, int]]:
+    """Rank and world size of every start of a rank."""
+    lines = (line.split() for line in yard.lines(name, "starts"))
+    return [(int(rank), int(world)) for rank, world in lines]

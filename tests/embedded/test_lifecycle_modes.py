@@ -46,7 +46,7 @@ def test_a_job_paused_while_it_trains_resumes_to_the_end_from_its_checkpoint(
     cluster.run("resume", "paused")
     status = cluster.end("paused", "Succeeded")
     training.check_result(cluster, "paused", 2, begun_after=step)
-    assert [world for _, world, _ in training.starts(cluster, "paused")] == [2] * 4
+    assert [world for _, world in training.starts(cluster, "paused")] == [2] * 4
     assert status["backoffCount"] == 0
     assert [attempt["reason"] for attempt in status["attempts"]] == ["Paused", "Succeeded"]
     assert condition(status, "Paused").get("status", "False") == "False"
@@ -60,11 +60,11 @@ def test_a_job_created_paused_has_no_pods_until_it_is_resumed_as_its_resume_spec
     pods = template([*shell(f'echo "$@" >> /data/{name}'), "sh"], args=["first"])
     resume = {"type": "worker", "args": ["again", "$(ME)"]}
     pods["spec"]["containers"][0]["env"].append({"name": "ME", "value": "resumed"})
-    mode = {"runMode": {"pause": {"enabled": True, "resumeSpecs": [resume]}}}
+    mode = {"pause": {"enabled": True, "resumeSpecs": [resume]}}
     if kind == "GenericJob":
-        cluster.submit(generic(name, replicas("worker", 2, pods), **mode))
+        cluster.submit(generic(name, replicas("worker", 2, pods), runMode=mode))
     else:
-        cluster.submit(pytorch(name, pods, **mode))
+        cluster.submit(pytorch(name, pods, runMode=mode))
     cluster.await_phase(name, "Paused")
     assert not cluster.pods(name)
     cluster.run("resume", name)
