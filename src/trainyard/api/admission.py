@@ -81,15 +81,15 @@ def admit(
     kind = KINDS.get(obj.get("kind", "")) if isinstance(obj.get("kind"), str) else None
     if kind is None:
         return Admission(obj, (), (), None)
-    checked = check(obj, old, open_templates=open_templates)
-    result, problems = checked.obj, list(checked.problems)
-    if kind.elastic:
-        result = _fill_elastic(result, old, checked.model)
-    if old is not None and kind.is_job:
-        changes = list(_changes(result, old, kind))
-        if changes:
-            normalised = legacy.normalise(obj, old)
-            problems += [_moved(change, normalised) for change in changes]
+    judged = _judge(obj, old, open_templates)
+    checked = judged.checked
+    result, problems = checked.obj, [*_type_problems(obj), *checked.problems]
+    if kind.elastic and old is None:
+        result = _fill_elastic(result, checked.model)
+    if old is not None and kind.is_job and judged.usable is not None:
+        faulty = {p.path for p in checked.errors}
+        changes = (_moved(p, judged.normalised) for p in _changes(judged.usable, old, kind))
+        problems += [change for change in changes if not _covered(change.path, faulty)]
     errors = tuple(p for p in problems if p.severity is Severity.ERROR)
     warnings = tuple(p for p in problems if p.severity is Severity.WARNING)
     model = None if errors else checked.model
@@ -98,26 +98,47 @@ def admit(
     return Admission(result, warnings, errors, model)
 
 
-def check(obj: Any, old: dict[str, Any] | None = None, *, open_templates: bool = False) -> Checked:
+def check(obj: Any, *, open_templates: bool = False) -> Checked:
     """Today's spelling, model and problems of one object; paths are those that the user wrote.
 
-    See ``admit`` for ``old`` and ``open_templates``.
+    See ``admit`` for ``open_templates``.
     """
     if not isinstance(obj, dict):
         return Checked({}, None, (error((), f"must be a mapping, not {describe(obj)}"),))
-    if problem := _kind_problem(obj):
-        return Checked(obj, None, (problem,))
-    if obj["kind"] not in KINDS:
-        return Checked(obj, None, tuple(pod_schema.check_core(obj)))
+    if not (problems := _type_problems(obj)):
+        if obj["kind"] not in KINDS:
+            return Checked(obj, None, tuple(pod_schema.check_core(obj)))
+        return _judge(obj, None, open_templates).checked
+    meant = _meant(obj, problems)
+    if meant is not None:  # all problems in one go: judge it as what it was meant to be
+        judged = check(meant, open_templates=open_templates)
+        return Checked({**judged.obj, **_types(obj)}, None, (*problems, *judged.problems))
+    return Checked(obj, None, tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """``usable`` is a model even of a faulty object, if one is left without its faulty places."""
+
+    checked: Checked
+    normalised: legacy.Normalised
+    usable: Model | None
+
+
+def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool) -> _Judged:
+    """An object of a served kind; see ``admit`` for ``old`` and ``open_templates``."""
+    kind = KINDS[obj["kind"]]
     normalised = legacy.normalise(obj, old)
-    model, found = validate(normalised.obj, KINDS[obj["kind"]].model, open_templates=open_templates)
-    if model is not None:
+    if kind.elastic and old is not None:
+        normalised.obj = _keep_elastic(normalised.obj, old)
+    usable, found = validate(normalised.obj, kind.model, open_templates=open_templates)
+    if usable is not None:
         known = {problem.path for problem in found}
-        found += [p for p in rules_for(obj["kind"])(model) if not _covered(p.path, known)]
-        if any(p.severity is Severity.ERROR for p in (*normalised.problems, *found)):
-            model = None
-    moved = [_moved(problem, normalised) for problem in found]
-    return Checked(normalised.obj, model, (*normalised.problems, *moved))
+        found += [p for p in rules_for(obj["kind"])(usable) if not _covered(p.path, known)]
+    problems = (*normalised.problems, *(_moved(problem, normalised) for problem in found))
+    is_faulty = any(p.severity is Severity.ERROR for p in problems)
+    checked = Checked(normalised.obj, None if is_faulty else usable, problems)
+    return _Judged(checked, normalised, usable)
 
 
 def _covered(path: Path, known: set[Path]) -> bool:
@@ -132,42 +153,56 @@ def _moved(problem: Problem, normalised: legacy.Normalised) -> Problem:
     return Problem(problem.severity, written, problem.message, problem.suggestion)
 
 
-def _kind_problem(obj: dict[str, Any]) -> Problem | None:
+def _type_problems(obj: dict[str, Any]) -> list[Problem]:
     kind, version = obj.get("kind"), obj.get("apiVersion")
     if kind is None:
-        return error(("kind",), "is required")
+        return [error(("kind",), "is required")]
     if not isinstance(kind, str):
-        return error(("kind",), f"must be a string, not {describe(kind)}")
+        return [error(("kind",), f"must be a string, not {describe(kind)}")]
     known = (*KINDS, *pod_schema.CORE_KINDS)
     if kind not in known:
-        return error(("kind",), f"unknown kind '{kind[:80]}'", suggest(kind, known))
-    wanted = KINDS[kind].api_version if kind in KINDS else "v1"
+        return [error(("kind",), f"unknown kind '{kind[:80]}'", suggest(kind, known))]
+    wanted = _version_of(kind)
     if version is None:
-        return error(("apiVersion",), f"is required; write {wanted}")
+        return [error(("apiVersion",), f"is required; write {wanted}")]
     if version != wanted:
-        return error(("apiVersion",), f"must be {wanted} for {kind}, not {describe(version)}")
-    return None
+        return [error(("apiVersion",), f"must be {wanted} for {kind}, not {describe(version)}")]
+    return []
 
 
-def _fill_elastic(
-    obj: dict[str, Any], old: dict[str, Any] | None, model: Model | None
-) -> dict[str, Any]:
-    """Bounds that the user left open are fixed when the job is created and kept from then on."""
-    spec = obj.get("spec")
-    elastic = spec.get("elastic") if isinstance(spec, dict) else None
-    if not isinstance(spec, dict) or not isinstance(elastic, dict) or not elastic.get("enabled"):
+def _version_of(kind: str) -> str:
+    return KINDS[kind].api_version if kind in KINDS else "v1"
+
+
+def _meant(obj: dict[str, Any], problems: list[Problem]) -> dict[str, Any] | None:
+    """The object under the kind and version that it was probably meant to have."""
+    kind = problems[0].suggestion if problems[0].path == ("kind",) else obj["kind"]
+    return {**obj, "kind": kind, "apiVersion": _version_of(kind)} if kind in KINDS else None
+
+
+def _types(obj: dict[str, Any]) -> dict[str, Any]:
+    return {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
+
+
+def _fill_elastic(obj: dict[str, Any], model: Model | None) -> dict[str, Any]:
+    """Bounds that the user left open are fixed when the job is created."""
+    bounds = _bounds(model) if model is not None else None
+    if bounds is None:
         return obj
-    filled = dict(elastic)
-    if old is not None:
-        stored = legacy.normalise(old).obj.get("spec")
-        before = stored.get("elastic") if isinstance(stored, dict) else None
-        if isinstance(before, dict):
-            kept = {key: before[key] for key in _KEPT_FROM_OLD if key in before}
-            filled = kept | filled
-    elif model is not None and (bounds := _bounds(model)) is not None:
-        filled.setdefault("expectedReplicas", bounds[0])
-        filled.setdefault("maxReplicas", bounds[1])
-    return obj if filled == elastic else {**obj, "spec": {**spec, "elastic": filled}}
+    elastic = dict(obj["spec"]["elastic"])
+    elastic.setdefault("expectedReplicas", bounds[0])
+    elastic.setdefault("maxReplicas", bounds[1])
+    return {**obj, "spec": {**obj["spec"], "elastic": elastic}}
+
+
+def _keep_elastic(obj: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """Bounds that an update leaves open stay as they were fixed at creation."""
+    elastic = _value(obj, ("spec", "elastic"))
+    before = _value(legacy.normalise(old).obj, ("spec", "elastic"))
+    if not isinstance(elastic, dict) or not isinstance(before, dict) or not elastic.get("enabled"):
+        return obj
+    kept = {key: before[key] for key in _KEPT_FROM_OLD if key in before}
+    return {**obj, "spec": {**obj["spec"], "elastic": kept | elastic}}
 
 
 def _bounds(model: Model) -> tuple[int, int] | None:
@@ -175,10 +210,10 @@ def _bounds(model: Model) -> tuple[int, int] | None:
     return (bounds.expected, bounds.maximum) if bounds else None
 
 
-def _changes(new: dict[str, Any], old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
+def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
     """Changes of anything that is fixed once the job exists."""
-    before = _comparable(legacy.normalise(old).obj, kind)
-    after = _comparable(new, kind)
+    before = _stored(legacy.normalise(old).obj, kind)
+    after = {"spec": new.dump_full()["spec"]}
     for path in _differences(before, after, ()):
         if path not in _MUTABLE:
             yield error(path, _IMMUTABLE)
@@ -188,7 +223,7 @@ def _changes(new: dict[str, Any], old: dict[str, Any], kind: Kind) -> Iterator[P
         yield error(count, "cannot be used: the job is not elastic")
 
 
-def _comparable(obj: dict[str, Any], kind: Kind) -> dict[str, Any]:
+def _stored(obj: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """The spec with defaults written out, so that spelling out a default is no change."""
     spec = obj.get("spec")
     try:

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, TypeVar
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -55,11 +56,28 @@ class OpenModel(Model):
 Items = Annotated[tuple[T, ...], Strict(False)]
 """A list of the API, a tuple in Python."""
 
+
+def _without_nulls(value: Any) -> Any:
+    """``value`` without keys whose value is null, itself when there are none."""
+    if isinstance(value, dict):
+        kept = {k: _without_nulls(v) for k, v in value.items() if v is not None}
+        is_same = len(kept) == len(value) and all(kept[k] is v for k, v in value.items())
+        return value if is_same else kept
+    if isinstance(value, list):
+        items = [_without_nulls(item) for item in value]
+        return value if all(a is b for a, b in zip(items, value, strict=True)) else items
+    return value
+
+
 Template = Annotated[
     dict[str, Any],
+    AfterValidator(_without_nulls),
     WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
 ]
-"""A core/v1 PodTemplateSpec as a plain dict; ``pod_schema`` checks it."""
+"""A core/v1 PodTemplateSpec as a plain dict; ``pod_schema`` checks it.
+
+To Kubernetes a null is an absent field, and so it is left out.
+"""
 
 Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
 Count = Annotated[int, Field(ge=0, le=INT32_MAX)]

@@ -15,6 +15,7 @@ _OFFSET_BASIS = 0xCBF29CE484222325
 _PRIME = 0x100000001B3
 _MASK = (1 << 64) - 1
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
+_DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
 _DNS_1123_SUBDOMAIN = re.compile(r"[a-z0-9]([-.a-z0-9]*[a-z0-9])?\Z")
 
 
@@ -64,6 +65,11 @@ def replica_service_name(job: str, replica_type: str, index: int) -> str:
 def is_dns_label(name: str) -> bool:
     """Whether the name is an RFC 1035 label: lower-case letters, digits, ``-``, a letter first."""
     return len(name) <= MAX_LABEL and _DNS_1035.match(name) is not None
+
+
+def is_plain_label(name: str) -> bool:
+    """Whether the name may name a container, volume or port (RFC 1123 label)."""
+    return len(name) <= MAX_LABEL and _DNS_1123.match(name) is not None
 
 
 def is_dns_subdomain(name: str) -> bool:

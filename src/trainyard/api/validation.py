@@ -117,15 +117,24 @@ def _problem(item: Mapping[str, Any], obj: Mapping[str, Any], model: type[Model]
     if kind == "literal_error":
         allowed = [word.strip("' ") for word in _words(context.get("expected", ""))]
         message = f"must be one of {', '.join(allowed)}, not {describe(value)}"
-        return error(path, message, suggest(str(value), allowed))
+        hint = "" if isinstance(value, dict) else suggest(str(value), allowed)
+        return error(path, message + _other_shape(path, value), hint)
     if kind in _TYPE_ERRORS:
-        return error(path, wrong_type(value, _TYPE_ERRORS[kind]))
+        return error(path, wrong_type(value, _TYPE_ERRORS[kind]) + _other_shape(path, value))
     if kind in _BOUNDS:
         word, key = _BOUNDS[kind]
         return error(path, f"must be at {word} {context[key]}, is {describe(value)}")
     if kind == "value_error":
         return error(path, str(context.get("error", item["msg"])))
     return error(path, item["msg"])
+
+
+def _other_shape(path: Path, value: Any) -> str:
+    """What to write where another kind's form of a restart policy was written."""
+    policy = value.get("policy", "OnFailure") if isinstance(value, dict) else value
+    if path[-1] != "restartPolicy" or policy not in ("Always", "OnFailure", "Never"):
+        return ""
+    return f"; write {policy}" if isinstance(value, dict) else f"; write {{policy: {policy}}}"
 
 
 def _words(expected: str) -> Iterable[str]:

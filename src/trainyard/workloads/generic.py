@@ -59,8 +59,9 @@ class _Description:
 
     @cached_property
     def ports(self) -> list[dict[str, Any]]:
-        service = self.spec.service
-        return [port.dump() for port in service.ports] if service else []
+        """Without node ports, which a server refuses in a ClusterIP Service."""
+        ports = self.spec.service.ports if self.spec.service else ()
+        return [{k: v for k, v in port.dump().items() if k != "nodePort"} for port in ports]
 
     @cached_property
     def gang(self) -> Gang | None:

@@ -12,6 +12,8 @@ from trainyard.workloads.resources import Resource
 
 WORKING_DIR = "trainyard.dev/working-dir"
 """Annotation of a job submitted from a folder: where containers without a workingDir start."""
+_GENERATED = "xxxxx"
+"""Stands for what a server appends to `generateName`, in a job that is only rendered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +32,14 @@ class Identity:
     def of(cls, job: Job) -> Identity:
         """Of a stored job, or of one that is only rendered (its UID is then empty)."""
         meta = job.metadata
+        name = meta.name or f"{meta.generate_name}{_GENERATED}"
         return cls(
             kind=job.kind,
             api_version=job.api_version,
             namespace=meta.namespace or "default",
-            name=meta.name,
+            name=name,
             uid=meta.uid,
-            base=names.base_name(meta.name, meta.uid),
+            base=names.base_name(name, meta.uid),
             working_dir=meta.annotations.get(WORKING_DIR, ""),
         )
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainyard.api import labels, names
 from trainyard.api.pytorch import PyTorchReplicaSpec, PyTorchTrainingJob, PyTorchTrainingJobSpec
+from trainyard.api.rules.pods import gpu_count
 from trainyard.workloads import modes, network, pods, scaling, services, torchrun, viewer
 from trainyard.workloads.digest import spec_hash
 from trainyard.workloads.gang import Gang, Membership, gang_of
@@ -219,10 +220,10 @@ class _Description:
         elif command is not None:
             pods.change_container(pod, name, command=list(command), args=list(args or ()))
         else:
-            script = args if args is not None else _args_of(spec.template, name)
-            pods.change_container(
-                pod, name, command=torchrun.command(), args=self._torchrun_args(key, script)
-            )
+            container = _container(spec.template, name)
+            script = args if args is not None else container.get("args") or ()
+            arguments = self._torchrun_args(key, container, script)
+            pods.change_container(pod, name, command=torchrun.command(), args=arguments)
 
     def _master_env(self) -> dict[str, str]:
         return {"MASTER_ADDR": self.endpoint.host, "MASTER_PORT": str(self.endpoint.port)}
@@ -234,14 +235,19 @@ class _Description:
             "WORLD_SIZE": str(sum(self.counts.values())),
         }
 
-    def _torchrun_args(self, key: ReplicaKey, script: Sequence[str]) -> list[str]:
+    def _torchrun_args(
+        self, key: ReplicaKey, container: Mapping[str, Any], script: Sequence[str]
+    ) -> list[str]:
         config = self.spec.torchrun_config
         nodes = str(sum(self.counts.values()))
         if self.elastic:
             nodes = f"{self.elastic.min_replicas}:{self.elastic.max_replicas}"
+        processes = config.proc_per_node
+        if processes == "gpu":  # torchrun's own `gpu` fails where torch finds none
+            processes = str(gpu_count(container) or 1)
         return torchrun.arguments(
             nodes=nodes,
-            processes=config.proc_per_node,
+            processes=processes,
             backend=config.rdzv_backend,
             endpoint=f"{self.endpoint.host}:{self.endpoint.port}",
             run_id=self.identity.base,
@@ -253,8 +259,6 @@ class _Description:
         )
 
 
-def _args_of(template: Mapping[str, Any], container: str) -> list[str]:
-    for candidate in template.get("spec", {}).get("containers") or ():
-        if candidate.get("name") == container:
-            return list(candidate.get("args") or ())
-    return []
+def _container(template: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    containers = template.get("spec", {}).get("containers") or ()
+    return next((c for c in containers if c.get("name") == name), {})

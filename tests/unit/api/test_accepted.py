@@ -71,6 +71,12 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     "colossalai module": m.colossalai(torchConfig={"script": ["-m", "train"]}),
     "colossalai debug without script": m.colossalai(runMode=DEBUG, torchConfig={}),
     "rule indexes as strings": m.generic(successRules=[{"worker": ["0", "1"], "ps": [0]}]),
+    "an escaped variable": m.changed(
+        m.generic(), f"{POD}.containers.0.args", ["$$(service.ps[0].host) $$(replicas[ps])"]
+    ),
+    "nulls in a template": m.changed(
+        m.generic(), f"{POD}.containers.0", {**m.container(), "args": None, "env": None}
+    ),
     "generic variables": m.changed(
         m.generic(service={"ports": [{"name": "grpc", "port": 2222}]}),
         "spec.replicaSpecs.1.template.spec.containers.0.args",

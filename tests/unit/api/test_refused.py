@@ -150,6 +150,7 @@ DEEPSPEED: dict[str, Row] = {
     "-H": (other("--x=1", "-H", "/h"), "spec.config.otherArgs[1]", "hostfile"),
     "-H glued": (other("-H/h"), "spec.config.otherArgs[0]", "hostfile"),
     "abbreviated": (other("--hostf=/h"), "spec.config.otherArgs[0]", "--hostfile is not allowed"),
+    "shortly abbreviated": (other("--mod"), "spec.config.otherArgs[0]", "config.run.module"),
     "abbreviated no_local_rank": (other("--no_local"), "spec.config.otherArgs[0]", "localRank"),
     "no_ssh": (other("--no_ssh"), "spec.config.otherArgs[0]", "ssh"),
     "ssh_port": (other("--ssh_port=22"), "spec.config.otherArgs[0]", "port"),
@@ -369,6 +370,11 @@ COLOSSALAI: dict[str, Row] = {
     ),
 }
 GENERIC: dict[str, Row] = {
+    "port name": (
+        m.generic(service={"ports": [{"name": "Grpc", "port": 1}]}),
+        "spec.service.ports[0].name",
+        "'Grpc' is no port name",
+    ),
     "rule type": (
         m.generic(successRules=[{"workers": [0]}]),
         "spec.successRules[0].workers",
@@ -462,3 +468,30 @@ def test_all_problems_are_reported_at_once() -> None:
         f"{SHOWN}.commands",
         f"{SHOWN}.args",
     }
+
+
+def test_a_misspelt_kind_or_version_does_not_hide_the_other_problems() -> None:
+    config = {"slotPerWorker": 2, "run": {"python": "train.py"}}
+    obj = {**m.deepspeed(config=config), "kind": "DeepspeedJob", "apiVersion": "v1"}
+    inside = {"spec.config.slotPerWorker", "spec.config.run.python"}
+    assert {p.where for p in check(obj).errors} == {"kind"} | inside
+    obj["kind"] = "DeepSpeedJob"
+    assert {p.where for p in check(obj).errors} == {"apiVersion"} | inside
+    assert check(obj).obj["apiVersion"] == "v1"
+
+
+@pytest.mark.parametrize(
+    ("obj", "fix"),
+    [
+        (m.changed(m.generic(), "spec.replicaSpecs.0.restartPolicy", "Never"), "{policy: Never}"),
+        (
+            m.changed(m.pytorch(), "spec.replicaSpecs.0.restartPolicy", {"policy": "Never"}),
+            "write Never",
+        ),
+    ],
+)
+def test_the_restart_policy_of_another_kind_is_told_in_this_kinds_form(
+    obj: dict[str, Any], fix: str
+) -> None:
+    (problem,) = check(obj).errors
+    assert problem.message.endswith(fix)

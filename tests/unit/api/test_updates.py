@@ -106,6 +106,42 @@ def test_open_elastic_bounds_are_fixed_at_creation() -> None:
     assert again.obj == created.obj
 
 
+def test_the_maximum_fixed_at_creation_holds_for_a_file_that_leaves_it_open() -> None:
+    stored = admit(m.deepspeed(elastic={"enabled": True})).obj
+    verdict = admit(m.deepspeed(elastic={"enabled": True, "expectedReplicas": 3}), stored)
+    assert [p.where for p in verdict.errors] == ["spec.elastic.expectedReplicas"]
+    assert "maxReplicas is 2" in verdict.errors[0].message
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("spec.bogus", 1),
+        ("spec.runPolicy.backoffLimit", -1),
+        ("spec.replicaSpecs.0.template.spec.containers.0.commands", ["a"]),
+    ],
+)
+def test_a_faulty_update_is_told_its_fault_and_no_change_that_it_does_not_make(
+    path: str, value: Any
+) -> None:
+    verdict = admit(m.changed(m.pytorch(), path, value), admit(m.pytorch()).obj)
+    assert len(verdict.errors) == 1
+    assert "cannot be changed" not in verdict.errors[0].message
+
+
+def test_faults_and_forbidden_changes_are_reported_together() -> None:
+    changed = m.changed(m.pytorch(bogus=1), "spec.replicaSpecs.0.replicas", 7)
+    where = {p.where for p in admit(changed, admit(m.pytorch()).obj).errors}
+    assert where == {"spec.bogus", "spec.replicaSpecs[0].replicas"}
+
+
+def test_a_null_in_a_template_is_no_change() -> None:
+    stored = admit(m.pytorch()).obj
+    main = {**m.container(args=["train.py"]), "command": None}
+    path = "spec.replicaSpecs.0.template.spec.containers.0"
+    assert admit(m.changed(stored, path, main), stored).allowed
+
+
 def test_a_job_that_is_not_elastic_cannot_be_scaled() -> None:
     stored = admit(m.pytorch()).obj
     verdict = admit(m.changed(stored, "spec.elastic.expectedReplicas", 3), stored)

@@ -20,6 +20,11 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.runMode.pause.enable",
         "write 'enabled'",
     ),
+    "nodePort": (
+        m.generic(service={"ports": [{"port": 1, "nodePort": 30000}]}),
+        "spec.service.ports[0].nodePort",
+        "is ignored",
+    ),
     "elastic.enable": (
         m.deepspeed(elastic={"enable": True}),
         "spec.elastic.enable",

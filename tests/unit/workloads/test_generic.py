@@ -155,3 +155,25 @@ def test_debug_and_resume() -> None:
     resume = {"pause": {"resumeSpecs": [{"type": "worker", "args": ["$(rank)"]}]}}
     again = pod(workload(generic(runMode=resume)), ordinal=1, resumed=True)
     assert container(again)["args"] == ["1"]
+
+
+def test_a_node_port_is_left_out_of_the_services() -> None:
+    ports = {"ports": [{"name": "grpc", "port": 2222, "nodePort": 30000}]}
+    services = [o for o in objects(workload(generic(service=ports))) if o["kind"] == "Service"]
+    assert [s["spec"]["ports"] for s in services if "ports" in s["spec"]] == [
+        [{"name": "grpc", "port": 2222}],
+        [{"name": "grpc", "port": 2222}],
+    ]
+
+
+def test_nulls_in_a_template_are_absent_fields() -> None:
+    main = {"name": "a", "image": "i", "command": None, "env": [{"name": "A", "value": None}]}
+    built = pod(workload(generic(replicas(containers=[main]))))
+    assert "command" not in container(built)
+    assert container(built)["env"] == [{"name": "A"}]
+
+
+def test_objects_of_a_generated_name_show_what_the_server_will_append() -> None:
+    obj = generic()
+    obj["metadata"] = {"generateName": "tf-"}
+    assert {o["metadata"]["name"][:9] for o in objects(workload(obj))} == {"tf-xxxxx-"}

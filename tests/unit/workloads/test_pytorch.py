@@ -116,12 +116,10 @@ def test_plain_mode_leaves_command_and_args_alone() -> None:
 
 
 def test_torchrun_options_are_visible_in_the_pod() -> None:
-    built = pod(
-        workload(under_torchrun(maxRestarts=2, procPerNode="gpu", extraOptions=["--tee=3"]))
-    )
+    built = pod(workload(under_torchrun(maxRestarts=2, procPerNode="2", extraOptions=["--tee=3"])))
     assert options(built) == [
         *("--nnodes", "4"),
-        *("--nproc_per_node", "gpu"),
+        *("--nproc_per_node", "2"),
         *("--rdzv_backend", "c10d"),
         *("--rdzv_endpoint", f"{BASE}-worker-0:29500"),
         *("--rdzv_id", BASE),
@@ -134,6 +132,20 @@ def test_torchrun_options_are_visible_in_the_pod() -> None:
     assert list(env(built)) == ["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"], (
         "a PET_ or RANK variable would mislead torchrun"
     )
+
+
+@pytest.mark.parametrize(("gpus", "processes"), [(4, "4"), (0, "1")])
+def test_gpu_means_as_many_processes_as_the_replica_has_gpus(gpus: int, processes: str) -> None:
+    limits = {"resources": {"limits": {"nvidia.com/gpu": gpus}}}
+    main = {"name": "pytorch", "image": "i", "args": ["a.py"], **limits}
+    described = workload(
+        plain(
+            torchrunConfig={"enabled": True, "procPerNode": "gpu"},
+            replicaSpecs=[replicas(containers=[main])],
+        )
+    )
+    given = options(pod(described))
+    assert given[given.index("--nproc_per_node") + 1] == processes
 
 
 def test_max_restarts_is_left_to_torchrun_unless_given() -> None:

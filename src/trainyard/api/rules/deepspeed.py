@@ -107,6 +107,6 @@ def _forbidden(flag: str) -> str | None:
         return flag
     if flag.startswith("-H"):
         return "-H"
-    if len(flag) > len("--no_") and flag.startswith("--"):
+    if len(flag) > len("--") and flag.startswith("--"):
         return next((name for name in _FORBIDDEN if name.startswith(flag)), None)
     return None

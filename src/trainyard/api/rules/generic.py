@@ -8,16 +8,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.api.generic import FinishRule, GenericJob, GenericJobSpec
+from trainyard.api.names import is_plain_label
 from trainyard.api.problems import Path, Problem, error, suggest
 from trainyard.api.rules import jobs, pods
 
 VARIABLE = re.compile(
-    r"\$\((?:(?P<own>type|rank)"
+    r"\$\$|\$\((?:(?P<own>type|rank)"
     r"|replicas\[(?P<count>[^\]()]*)\]"
     r"|service\.port\[(?P<port>[^\]()]*)\]"
     r"|service\.(?P<host>[^.\[\]()]*)\[(?P<index>[^\]()]*)\]\.host)\)"
 )
-"""The variables of a GenericJob; any other ``$(NAME)`` is Kubernetes' own."""
+"""The variables of a GenericJob, and the escape ``$$``; other ``$(NAME)`` are Kubernetes' own."""
 _DIGITS = re.compile(r"\d{1,9}\Z", re.ASCII)
 _REPLICAS: Path = ("spec", "replicaSpecs")
 
@@ -71,6 +72,11 @@ def _ports(spec: GenericJobSpec) -> Iterator[Problem]:
         path: Path = ("spec", "service", "ports", index)
         if port.name is None and len(ports) > 1:
             yield error((*path, "name"), "is required when there are several ports")
+        if port.name is not None and not is_plain_label(port.name):
+            message = f"'{port.name[:63]}' is no port name; use lower-case letters, digits and '-'"
+            yield error((*path, "name"), message)
+        if port.node_port is not None:
+            yield jobs.ignored((*path, "nodePort"), "the Service is of type ClusterIP")
         for key, value in (("name", port.name), ("port", (port.port, port.protocol))):
             if value is not None and value in seen:
                 yield error((*path, key), "is used by an earlier port of the Service")
@@ -104,7 +110,7 @@ def _unresolvable(
 ) -> str | None:
     """Why a variable has no value, or None when it has one."""
     text = match.group()
-    if match["own"]:
+    if match["own"] or text == "$$":
         return None
     name = match["count"] if match["count"] is not None else match["host"]
     if name is not None and name not in counts:

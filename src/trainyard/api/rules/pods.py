@@ -11,7 +11,7 @@ from posixpath import normpath
 from typing import Any
 
 from trainyard.api import quantity
-from trainyard.api.names import is_dns_label
+from trainyard.api.names import is_plain_label
 from trainyard.api.problems import Path, Problem, error, suggest
 
 
@@ -91,7 +91,7 @@ def _names(names: Iterable[str], path: Path, what: str) -> Iterator[Problem]:
     seen: Counter[str] = Counter()
     for index, name in enumerate(names):
         seen[name] += 1
-        if not name or len(name) > 63 or not is_dns_label("a" + name):
+        if not is_plain_label(name):
             yield error(
                 (*path, index, "name"),
                 f"'{name[:63]}' is no {what} name; use lower-case letters, digits and '-'",
