@@ -166,12 +166,10 @@ class Yard(CommandLine):
 
     def with_environment(self, text: str, **wanted: str) -> list[int]:
         """Processes whose command line contains `text`, with all these variables."""
-        texts = {f"{name}={value}".encode() for name, value in wanted.items()}
         found = []
         for pid in self.processes(text):
             with suppress(OSError):
-                variables = set(Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
-                if texts <= variables:
+                if wanted.items() <= environment_of(pid).items():
                     found.append(pid)
         return found
 
@@ -263,6 +261,17 @@ def ends_of(status: Object) -> list[tuple[str, int | None]]:
         ("-".join(attempt.get("replica", "").rsplit("-", 2)[-2:]), attempt.get("exitCode"))
         for attempt in status["attempts"]
     ]
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The variables that a process was started with."""
+    text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+
+
+def parent_of(pid: int) -> int:
+    """The process that started it."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def kill(pid: int) -> None:

@@ -15,13 +15,16 @@ from tests.embedded.lifecycle_yard import (
     Yard,
     condition,
     ends_of,
+    environment_of,
     generic,
     kill,
+    parent_of,
     pytorch,
     replicas,
     template,
     yard,
 )
+from trainyard.local.node import cgroups
 
 PODS = "/api/v1/namespaces/default/pods"
 CODES = (1, 130, 137, 138, 143)
@@ -69,6 +72,27 @@ def test_one_of_four_ranks_killed_is_one_incident_and_the_job_succeeds_from_its_
     assert not set(before.values()) & set(after.values()), "all restart together"
     training.check_result(cluster, name, 4, begun_after=step - 1)
     assert len(training.starts(cluster, name)) == 8
+
+
+def test_survivors_of_a_killed_torchrun_agent_take_its_successor_in(cluster: Yard) -> None:
+    """With maxRestarts the agents that live on keep their pods and meet the new one."""
+    require_programs("torchrun")
+    name, config = "rejoin", {"enabled": True, "maxRestarts": 3}
+    pods = template(training.arguments(cluster, name))
+    cluster.submit(pytorch(name, pods, replicas=3, torchrunConfig=config))
+    until(lambda: training.step(cluster, name) >= 5, "it trains", START_SECONDS)
+    before = cluster.uids(name)
+    (rank,) = cluster.with_environment(f"/data/{name}", RANK="1", WORLD_SIZE="3")
+    replica = f"worker-{environment_of(rank)['HOSTNAME'].rsplit('-', 1)[1]}"
+    kill(parent_of(rank))
+    step = training.step(cluster, name)
+    status = cluster.end(name, "Succeeded")
+    after = cluster.uids(name)
+    assert {r for r in after if after[r] != before[r]} == {replica}, cluster.story(name)
+    assert ends_of(status) == [(replica, 137), ("", None)]
+    assert status["backoffCount"] == 1
+    assert status["tasks"][0]["restartCount"] == 1
+    training.check_result(cluster, name, 3, begun_after=step - 1)
 
 
 PLAIN_ENDING = """\
@@ -170,6 +194,28 @@ def test_the_summary_of_run_tells_replica_code_and_last_lines_of_a_spent_budget(
     assert "worker-0 ended with exit code 7" in summary
     assert "no learning rate given" in summary
     assert not line.processes()
+
+
+HUNGRY_ONCE = """\
+import os
+with open("/data/hungry", "a") as file:
+    file.write("x")
+if os.path.getsize("/data/hungry") == 1:
+    bytearray(900_000_000)
+"""
+
+
+def test_running_out_of_memory_is_told_and_costs_one_restart(cluster: Yard) -> None:
+    probe = cgroups.create("probe", cgroups.Limits(1 << 30, 0))
+    cgroups.remove(probe)
+    if not probe:
+        pytest.skip("control groups cannot be written here")
+    limited = template(["python", "-c", HUNGRY_ONCE], resources={"limits": {"memory": "200Mi"}})
+    cluster.submit(pytorch("hungry", limited, policy="ExitCode"))
+    status = cluster.end("hungry", "Succeeded")
+    killed, _ = status["attempts"]
+    assert (killed["exitCode"], killed["reason"]) == (137, "OOMKilled")
+    assert status["backoffCount"] == 1
 
 
 WAIT_FOR_IT = "until [ -e /data/{name} ]; do sleep 0.05; done"
