@@ -432,3 +432,32 @@ async def test_a_container_beyond_its_memory_limit_is_oom_killed(node: Cluster) 
 async def test_what_is_not_honoured_is_told(node: Cluster) -> None:
     await node.run("job-0", ["true"], hostNetwork=True)
     assert node.events("NotHonoured") == ["hostNetwork: pods on this machine have their own"]
+
+
+async def test_dropped_capabilities_and_no_new_privileges_hold(node: Cluster) -> None:
+    if node.agent.isolation != "root":
+        pytest.skip("needs root")
+    context = {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"], "add": ["NET_BIND_SERVICE"]},
+    }
+    script = "grep -E 'CapEff|NoNewPrivs' /proc/self/status"
+    text = await node.shell("job-0", script, container={"securityContext": context})
+    assert text.split() == ["CapEff:", "0000000000000400", "NoNewPrivs:", "1"]
+
+
+async def test_a_port_of_a_service_that_is_not_forwarded_is_told_to_its_owner(
+    node: Cluster,
+) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "job", "uid": "u"}
+    await node.registry.create(
+        "services",
+        {
+            "metadata": {"name": "s", "ownerReferences": [owner]},
+            "spec": {"selector": {"a": "b"}, "ports": [{"port": 53, "protocol": "UDP"}]},
+        },
+    )
+    await node.run("job-0", ["true"])
+    (event,) = [e for e in node.registry.list("events") if e["reason"] == "NotHonoured"]
+    assert event["involvedObject"] == {**owner, "namespace": "default"}
+    assert "53/UDP is not forwarded" in event["message"]

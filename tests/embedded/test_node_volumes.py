@@ -213,3 +213,17 @@ async def test_a_working_folder_inside_a_volume_is_the_volumes(
     await node.shell("job-0", "echo x > file", **spec)
     assert (tmp_path / "data" / "inner" / "file").exists()
     assert not list(host.iterdir())
+
+
+async def test_a_mount_point_made_in_the_working_folder_is_told(
+    node: Cluster, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    spec = mounting({"emptyDir": {}}, str(home / "scratch"))
+    metadata = {"annotations": {"trainyard.dev/working-dir": str(home)}}
+    await node.shell("job-0", "echo x > scratch/file", metadata=metadata, **spec)
+    assert node.events("FolderMade") == [
+        f"{home}/scratch lies in the working folder and did not exist: it is made there, empty"
+    ]
+    assert list((home / "scratch").iterdir()) == []

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.api.errors import TrainyardError
-from trainyard.local.node import cgroups, gpus, services
+from trainyard.local.node import cgroups, gpus, services, unsupported
 from trainyard.local.node.client import ShimClient
 from trainyard.local.node.events import EventWriter
 from trainyard.local.node.execs import Session
@@ -176,6 +176,8 @@ class NodeAgent:
             address = ""
         if address:
             self._has_services = True
+            if kind == "ADDED" and (problem := unsupported.service_not_honoured(service)):
+                self._events.warn_owner(service, "NotHonoured", problem)
         self._node.hosts.set_service(metadata["namespace"], metadata["name"], address)
 
     # -- PodRuntime -----------------------------------------------------------------------------

@@ -132,7 +132,7 @@ def changes_user(spec: dict[str, Any]) -> bool:
 def prepare(spec: dict[str, Any], around: Surroundings) -> None:
     """Set what a program inherits and :func:`spawn_program` cannot set for it alone."""
     _set_limits(around)
-    _bound_capabilities(spec, around)
+    _bound_privileges(spec, around)
     _enter_folder(spec["cwd"])
 
 
@@ -185,15 +185,18 @@ def _reset_process(around: Surroundings) -> None:
     _set_limits(around)
 
 
-def _bound_capabilities(spec: dict[str, Any], around: Surroundings) -> None:
+def _bound_privileges(spec: dict[str, Any], around: Surroundings) -> None:
+    if spec.get("noNewPrivileges"):
+        sys.prctl(sys.PR_SET_NO_NEW_PRIVS, 1)
     if around.kind == "root" and not spec.get("privileged"):
-        keep = DEFAULT_CAPABILITIES | spec.get("capabilities", 0)
+        added, dropped = spec.get("capabilities") or 0, spec.get("dropped") or 0
+        keep = (DEFAULT_CAPABILITIES & ~dropped) | added
         sys.bound_capabilities(keep, around.last_capability)
 
 
 def _become_user(spec: dict[str, Any], around: Surroundings) -> None:
     user, group = spec.get("user"), spec.get("group")
-    _bound_capabilities(spec, around)
+    _bound_privileges(spec, around)
     if group is not None or spec.get("groups"):
         os.setgroups([*spec.get("groups", ())])
     if group is not None:

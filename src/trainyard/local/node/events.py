@@ -30,22 +30,29 @@ class EventWriter:
     def emit(self, pod: Mapping[str, Any], kind: str, reason: str, message: str) -> None:
         """``kind`` is ``Normal`` or ``Warning``."""
         metadata = pod["metadata"]
+        about = {"apiVersion": "v1", "kind": "Pod", "name": metadata["name"]}
+        self._put(about | {"uid": metadata["uid"]}, metadata["namespace"], kind, reason, message)
+
+    def warn_owner(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
+        """A warning about an object that users do not look at, told to the one that owns it."""
+        metadata = obj["metadata"]
+        for owner in metadata.get("ownerReferences", ()):
+            about = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
+            self._put(about, metadata["namespace"], "Warning", reason, message)
+
+    def _put(
+        self, about: Mapping[str, str], namespace: str, kind: str, reason: str, message: str
+    ) -> None:
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         self._count += 1
         suffix = f"{time.time_ns():x}{self._count:x}"
         self._queue.put_nowait(
             {
                 "metadata": {
-                    "name": f"{metadata['name']}.{suffix}",
-                    "namespace": metadata["namespace"],
+                    "name": f"{about['name']}.{suffix}",
+                    "namespace": namespace,
                 },
-                "involvedObject": {
-                    "apiVersion": "v1",
-                    "kind": "Pod",
-                    "name": metadata["name"],
-                    "namespace": metadata["namespace"],
-                    "uid": metadata["uid"],
-                },
+                "involvedObject": {**about, "namespace": namespace},
                 "type": kind,
                 "reason": reason,
                 "message": message,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainyard.api.errors import TrainyardError
@@ -139,6 +139,7 @@ def start_request(
     ]
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
     own.append(Bind(message_path, termination_file(pod_folder, container["name"])))
+    _tell_made_folders(own, volumes=binds, cwd=cwd, warn=warn)
     context = container.get("securityContext", {})
     request["root"] = {
         "binds": _merge(own, binds),
@@ -148,26 +149,6 @@ def start_request(
         "work": cwd,
     }
     return request
-
-
-def not_honoured(pod: Mapping[str, Any]) -> list[str]:
-    """What the pod asks for and does not get here, each in a sentence."""
-    spec = pod["spec"]
-    found = [
-        f"{field}: pods on this machine have their own"
-        for field in ("hostNetwork", "hostPID", "hostIPC")
-        if spec.get(field)
-    ]
-    if spec.get("shareProcessNamespace"):
-        found.append("shareProcessNamespace: each container sees its own processes only")
-    if spec.get("hostAliases"):
-        found.append("hostAliases: /etc/hosts is shared by the pods of the job")
-    found += [
-        f"volumeDevices of container {container['name']}: there are no block volumes here"
-        for container in spec["containers"]
-        if container.get("volumeDevices")
-    ]
-    return found
 
 
 def termination_path(pod_folder: str, container: str) -> str:
@@ -218,6 +199,16 @@ def _persistent(home: str, cwd: str) -> list[Bind]:
     return [Bind(folder, folder) for folder in sorted(chosen) if os.path.isdir(folder)]
 
 
+def _tell_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: Warn) -> None:
+    """A mount point within a folder of the host has to be there: the kernel knows no other way."""
+    shared = [bind.target for bind in own if bind.target == bind.source]
+    for path in dict.fromkeys([*(bind.target for bind in volumes), cwd]):
+        real = os.path.realpath(path)
+        if any(real.startswith(f"{folder}/") for folder in shared) and not os.path.lexists(real):
+            text = f"{path} lies in the working folder and did not exist: it is made there, empty"
+            warn("FolderMade", text)
+
+
 def _merge(own: list[Bind], volumes: list[Bind]) -> list[Bind]:
     """A volume wins over ours (the termination log, /tmp, the working folder) within it."""
     tops = [bind.target.rstrip("/") + "/" for bind in volumes]
@@ -255,13 +246,18 @@ def _security(
         )
     if isolation == "plain" and own.get("readOnlyRootFilesystem"):
         warn("SecurityContextIgnored", "readOnlyRootFilesystem needs namespaces")
-    added = own.get("capabilities", {}).get("add", ())
-    names = [str(name).removeprefix("CAP_") for name in added]
-    if "ALL" in names:
-        result["capabilities"] = (1 << len(_CAPABILITIES)) - 1
-    else:
-        result["capabilities"] = sum(1 << _CAPABILITIES.get(name, 63) for name in set(names))
+    capabilities = own.get("capabilities", {})
+    result["capabilities"] = _mask(capabilities.get("add", ()))
+    result["dropped"] = _mask(capabilities.get("drop", ()))
+    result["noNewPrivileges"] = own.get("allowPrivilegeEscalation") is False
     return result
+
+
+def _mask(capabilities: Iterable[str]) -> int:
+    names = {str(name).removeprefix("CAP_") for name in capabilities}
+    if "ALL" in names:
+        return (1 << len(_CAPABILITIES)) - 1
+    return sum(1 << _CAPABILITIES.get(name, 63) for name in names)
 
 
 def _without_mounts(

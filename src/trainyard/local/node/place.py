@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard.api import names
-from trainyard.local.node import cgroups, gpus, launching
+from trainyard.local.node import cgroups, gpus, launching, unsupported
 from trainyard.local.node.client import ShimClient, ShimError
 from trainyard.local.node.environment import host_name
 from trainyard.local.node.events import EventWriter
@@ -73,7 +73,7 @@ class Place:
             "pod", pod=self._uid, hostname=host_name(self._pod), address=wanted
         )
         self.adopt(answer["address"])
-        for problem in launching.not_honoured(self._pod):
+        for problem in unsupported.not_honoured(self._pod, self._node.shim.isolation):
             self._warn("NotHonoured", problem)
 
     def adopt(self, address: str) -> None:
@@ -110,7 +110,11 @@ class Place:
         )
         cgroups.remove(run.cgroups)
         group = f"{self._uid}-{run.name}-{run.attempt}"
-        run.cgroups = request["cgroups"] = cgroups.create(group, cgroups.Limits.of(run.spec))
+        limits = cgroups.Limits.of(run.spec)
+        run.cgroups = request["cgroups"] = cgroups.create(group, limits)
+        if limits != cgroups.Limits(0, 0) and not run.cgroups:
+            text = "control groups cannot be written here: CPU and memory limits are not enforced"
+            self._warn("NotHonoured", text)
         log = self.log_path(run.name, run.attempt)
         run.phase, run.reason, run.message = "starting", "", ""
         try:

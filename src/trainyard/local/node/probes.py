@@ -117,13 +117,13 @@ async def _act(
         code, output = await run_command(shim, pod, run.name, command)
         tail = output[-500:].decode(errors="replace").strip()
         return f"{' '.join(command)} ended with {code}: {tail}" if code else ""
-    if "httpGet" in action:
-        return await _http_get(shim, pod, address, run, action["httpGet"])
-    if "tcpSocket" in action:
-        port = named_port(run.spec, action["tcpSocket"]["port"])
-        connection = await open_connection(
-            shim, pod, action["tcpSocket"].get("host") or address, port
-        )
+    http = action.get("httpGet")
+    if http is not None and http.get("scheme") != "HTTPS":
+        return await _http_get(shim, pod, address, run, http)
+    target = http or action.get("tcpSocket") or action.get("grpc")
+    if target is not None:
+        port = named_port(run.spec, target["port"])
+        connection = await open_connection(shim, pod, target.get("host") or address, port)
         connection.close()
         return ""
     return f"unsupported action {', '.join(action)}"

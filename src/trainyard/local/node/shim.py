@@ -43,6 +43,8 @@ _IDENTITY = (
     "group",
     "groups",
     "capabilities",
+    "dropped",
+    "noNewPrivileges",
     "privileged",
     "cgroups",
 )

@@ -1,0 +1,110 @@
+"""What a pod asks for and does not get on this machine: told to its owner, never passed over."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
+_OWN, _ONE_MACHINE = "pods on this machine have their own", "all pods run on this one machine"
+_ABSENT = {
+    "hostNetwork": _OWN,
+    "hostPID": _OWN,
+    "hostIPC": _OWN,
+    "shareProcessNamespace": "each container sees its own processes only",
+    "hostAliases": "/etc/hosts is shared by the pods of the job",
+    "runtimeClassName": "there is one way to run pods on this machine",
+    "priorityClassName": "priorities are those of the queue and the PodGroup",
+    "readinessGates": "nobody sets such conditions on this machine",
+    "affinity.podAntiAffinity": _ONE_MACHINE,
+    "topologySpreadConstraints": _ONE_MACHINE,
+    "resourceClaims": "devices are had by resources.limits only",
+    "securityContext.sysctls": "kernel settings are left as they are",
+}
+_KERNEL_POLICIES = ("seccompProfile", "appArmorProfile", "seLinuxOptions")
+
+
+def not_honoured(pod: Mapping[str, Any], isolation: str) -> list[str]:
+    """Each in a sentence that begins with the field's name; ``isolation`` as of the shim."""
+    spec = pod["spec"]
+    found = [*_pod(spec), *_volumes(spec)]
+    for container in (*spec.get("initContainers", ()), *spec["containers"]):
+        found += _container(spec, container, isolation)
+    return list(dict.fromkeys(found))
+
+
+def service_not_honoured(service: Mapping[str, Any]) -> str:
+    """The same for a Service with an address of its own; "" when all its ports are served."""
+    spec = service["spec"]
+    if spec.get("clusterIP", "") in ("", "None"):
+        return ""
+    ports = [p for p in spec.get("ports", ()) if p.get("protocol", "TCP") != "TCP"]
+    if not ports:
+        return ""
+    text = ", ".join(f"{port['port']}/{port['protocol']}" for port in ports)
+    name = service["metadata"]["name"]
+    return f"Service {name}: port {text} is not forwarded on this machine, only TCP is"
+
+
+def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
+    for field, text in _ABSENT.items():
+        if _value(spec, field):
+            yield f"{field}: {text}"
+    policy = spec.get("dnsPolicy", "ClusterFirst")
+    if _value(spec, "dnsConfig.nameservers") or not policy.startswith("ClusterFirst"):
+        yield "dnsPolicy, dnsConfig: pods on this machine have no name server"
+    if spec.get("serviceAccountName", "default") != "default":
+        yield "serviceAccountName: pods on this machine get no token for the API server"
+
+
+def _value(spec: Mapping[str, Any], path: str) -> Any:
+    value: Any = spec
+    for name in path.split("."):
+        value = (value or {}).get(name)
+    return value
+
+
+def _volumes(spec: Mapping[str, Any]) -> Iterator[str]:
+    for volume in spec.get("volumes", ()):
+        empty = volume.get("emptyDir") or {}
+        if empty.get("sizeLimit") and empty.get("medium") != "Memory":
+            yield (
+                f"volume {volume['name']}: emptyDir.sizeLimit {empty['sizeLimit']} is enforced "
+                "with medium: Memory only"
+            )
+
+
+def _container(
+    spec: Mapping[str, Any], container: Mapping[str, Any], isolation: str
+) -> Iterator[str]:
+    where = f" of container {container['name']}"
+    if container.get("volumeDevices"):
+        yield f"volumeDevices{where}: there are no block volumes here"
+    if container.get("stdin") or container.get("tty"):
+        yield f"stdin, tty{where}: its input is empty and its output goes to the log"
+    if any(port.get("hostPort") for port in container.get("ports", ())):
+        yield f"hostPort{where}: no port of this machine is opened"
+    mounts = container.get("volumeMounts", ())
+    if any(mount.get("mountPropagation", "None") != "None" for mount in mounts):
+        yield f"mountPropagation{where}: mounts stay within the container"
+    probes = [container[probe] for probe in _PROBES if probe in container]
+    if any("grpc" in p or p.get("httpGet", {}).get("scheme") == "HTTPS" for p in probes):
+        yield f"grpc and HTTPS probes{where}: it is enough that the port accepts a connection"
+    if "ephemeral-storage" in container.get("resources", {}).get("limits", {}):
+        yield f"limits.ephemeral-storage{where}: room on the disk is not limited"
+    yield from _security(spec, container, where, isolation)
+
+
+def _security(
+    spec: Mapping[str, Any], container: Mapping[str, Any], where: str, isolation: str
+) -> Iterator[str]:
+    context = {**spec.get("securityContext", {}), **container.get("securityContext", {})}
+    for policy in _KERNEL_POLICIES:
+        if policy in context and context[policy].get("type") != "Unconfined":
+            yield f"{policy}{where}: no such policy is applied on this machine"
+    user = context.get("runAsUser", os.geteuid()) if isolation == "root" else os.geteuid()
+    if context.get("runAsNonRoot") and user == 0:
+        yield f"runAsNonRoot{where}: it runs as root; name another user with runAsUser"
+    if context.get("capabilities", {}).get("drop") and isolation != "root":
+        yield f"capabilities.drop{where}: needs root"

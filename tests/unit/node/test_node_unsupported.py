@@ -1,0 +1,106 @@
+"""What a pod asks for and does not get is told, each field by its name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainyard.local.node.unsupported import not_honoured, service_not_honoured
+
+
+def told(spec: dict[str, Any], container: dict[str, Any], isolation: str = "root") -> list[str]:
+    pod = {"spec": {**spec, "containers": [{"name": "main", **container}]}}
+    return not_honoured(pod, isolation)
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"hostNetwork": True}, "hostNetwork"),
+        ({"hostPID": True}, "hostPID"),
+        ({"hostIPC": True}, "hostIPC"),
+        ({"shareProcessNamespace": True}, "shareProcessNamespace"),
+        ({"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a"]}]}, "hostAliases"),
+        ({"dnsPolicy": "None"}, "dnsPolicy"),
+        ({"dnsConfig": {"nameservers": ["8.8.8.8"]}}, "dnsPolicy, dnsConfig"),
+        ({"runtimeClassName": "nvidia"}, "runtimeClassName"),
+        ({"serviceAccountName": "trainer"}, "serviceAccountName"),
+        ({"priorityClassName": "high"}, "priorityClassName"),
+        ({"readinessGates": [{"conditionType": "x"}]}, "readinessGates"),
+        ({"affinity": {"podAntiAffinity": {"x": []}}}, "affinity.podAntiAffinity"),
+        ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topologySpreadConstraints"),
+        ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
+        ({"securityContext": {"sysctls": [{"name": "a"}]}}, "securityContext.sysctls"),
+        ({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}, "seccompProfile"),
+        ({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]}, "volume v: emptyDir"),
+    ],
+)
+def test_a_field_of_the_pod_is_told(spec: dict[str, Any], field: str) -> None:
+    (text,) = told(spec, {})
+    assert text.startswith(field)
+
+
+@pytest.mark.parametrize(
+    ("container", "field"),
+    [
+        ({"volumeDevices": [{"name": "v"}]}, "volumeDevices"),
+        ({"tty": True}, "stdin, tty"),
+        ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "hostPort"),
+        ({"volumeMounts": [{"name": "v", "mountPropagation": "Bidirectional"}]}, "mountPropag"),
+        ({"livenessProbe": {"grpc": {"port": 1}}}, "grpc and HTTPS probes"),
+        ({"startupProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}, "grpc and HTTPS probes"),
+        ({"resources": {"limits": {"ephemeral-storage": "1Gi"}}}, "limits.ephemeral-storage"),
+        ({"securityContext": {"seLinuxOptions": {"level": "s0"}}}, "seLinuxOptions"),
+        ({"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}, "runAsNonRoot"),
+    ],
+)
+def test_a_field_of_a_container_is_told_with_its_name(
+    container: dict[str, Any], field: str
+) -> None:
+    (text,) = told({}, container)
+    assert text.startswith(field)
+    assert "of container main:" in text
+
+
+@pytest.mark.parametrize(
+    ("spec", "container"),
+    [
+        ({}, {}),
+        ({"dnsConfig": {"searches": ["our.own"]}}, {}),
+        ({"serviceAccountName": "default"}, {}),
+        ({"volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]}, {}),
+        ({"volumes": [{"name": "v", "emptyDir": {}}]}, {}),
+        ({}, {"securityContext": {"seccompProfile": {"type": "Unconfined"}}}),
+        ({}, {"securityContext": {"runAsNonRoot": True, "runAsUser": 1000}}),
+        ({}, {"securityContext": {"capabilities": {"drop": ["ALL"]}}}),
+        ({}, {"livenessProbe": {"httpGet": {"port": 1}}}),
+    ],
+)
+def test_what_is_honoured_is_not_told(spec: dict[str, Any], container: dict[str, Any]) -> None:
+    assert told(spec, container) == []
+
+
+def test_dropping_capabilities_needs_root() -> None:
+    container = {"securityContext": {"capabilities": {"drop": ["ALL"]}}}
+    assert told({}, container, "rootless") == ["capabilities.drop of container main: needs root"]
+
+
+def test_one_sentence_for_equal_replicas_of_a_container() -> None:
+    pod = {"spec": {"containers": [{"name": "main", "tty": True}] * 2}}
+    assert len(not_honoured(pod, "root")) == 1
+
+
+def service(address: str, *protocols: str) -> dict[str, Any]:
+    ports = [{"port": 80 + n, "protocol": name} for n, name in enumerate(protocols)]
+    return {"metadata": {"name": "s"}, "spec": {"clusterIP": address, "ports": ports}}
+
+
+def test_a_port_that_is_not_tcp_is_told() -> None:
+    text = service_not_honoured(service("10.96.0.1", "TCP", "UDP", "SCTP"))
+    assert text == ("Service s: port 81/UDP, 82/SCTP is not forwarded on this machine, only TCP is")
+
+
+@pytest.mark.parametrize("one", [service("10.96.0.1", "TCP"), service("None", "UDP")])
+def test_tcp_and_headless_services_are_served(one: dict[str, Any]) -> None:
+    assert service_not_honoured(one) == ""
