@@ -30,7 +30,10 @@ class Converted:
 
 
 def convert(text: str, file: str = "") -> Converted:
-    """The manifest in today's spelling; raises InvalidManifest when the text is no YAML."""
+    """The manifest in today's spelling, with the line ends that it had.
+
+    Raises InvalidManifest when the text is no YAML.
+    """
     broken = [
         replace(error((), mistake.message), file=file, line=mistake.line, column=mistake.column)
         for parsed in yaml_text.parse(text)
@@ -52,9 +55,12 @@ def convert(text: str, file: str = "") -> Converted:
         return Converted(text, ())
     out = io.StringIO()
     yaml.dump_all(documents, out)
+    result = out.getvalue()
+    if "\r\n" in text:
+        result = result.replace("\r\n", "\n").replace("\n", "\r\n")
     # Old spellings without a current one (a DeepSpeedJob's `master`) keep their warnings.
-    left = {p.message for p in read(out.getvalue(), file).warnings}
-    return Converted(out.getvalue(), tuple(p for p in before.warnings if p.message not in left))
+    left = {p.message for p in read(result, file).warnings}
+    return Converted(result, tuple(p for p in before.warnings if p.message not in left))
 
 
 def _keep_indentation(yaml: YAML, text: str) -> None:

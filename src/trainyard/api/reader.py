@@ -88,26 +88,38 @@ class ReadResult:
 
 def read_file(name: str) -> ReadResult:
     """Reads a file, or standard input for ``-``; raises TrainyardError when it cannot be read."""
-    if name == STANDARD_INPUT:
-        data, shown = sys.stdin.buffer.read(), "<stdin>"
-    else:
-        try:
-            data, shown = FilePath(name).read_bytes(), name
-        except OSError as problem:
-            reason = (problem.strerror or "unreadable").lower()
-            raise TrainyardError(f"cannot read {name}: {reason}") from problem
     try:
-        return read(data.decode("utf-8-sig"), shown)
+        return read(read_text(name), shown_name(name))
+    except InvalidManifest as problem:
+        return ReadResult((), problem.problems)
+
+
+def read_text(name: str) -> str:
+    """The text of a file, or of standard input for ``-``, line ends as they are.
+
+    Raises TrainyardError when it cannot be read, InvalidManifest when it is not UTF-8.
+    """
+    try:
+        data = sys.stdin.buffer.read() if name == STANDARD_INPUT else FilePath(name).read_bytes()
+    except OSError as problem:
+        reason = (problem.strerror or "unreadable").lower()
+        raise TrainyardError(f"cannot read {name}: {reason}") from problem
+    try:
+        return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
         before = data[: problem.start]
-        column = problem.start - (before.rfind(b"\n") + 1) + 1
         found = replace(
             error((), "is not UTF-8 text"),
-            file=shown,
+            file=shown_name(name),
             line=before.count(b"\n") + 1,
-            column=column,
+            column=problem.start - (before.rfind(b"\n") + 1) + 1,
         )
-        return ReadResult((), (found,))
+        raise InvalidManifest([found]) from problem
+
+
+def shown_name(name: str) -> str:
+    """A file's name in messages."""
+    return "<stdin>" if name == STANDARD_INPUT else name
 
 
 def read(text: str, file: str = "") -> ReadResult:

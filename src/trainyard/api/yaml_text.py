@@ -22,6 +22,8 @@ from trainyard.api.problems import Path
 MAX_CHARACTERS = 3_000_000
 MAX_VALUES = 300_000
 MAX_DEPTH = 100
+MAX_BROKEN = 20
+"""Documents of broken syntax in one file after which the rest is not read."""
 # A text of this length cannot nest deeply enough to overflow libyaml's recursive composer.
 _SAFE_CHARACTERS = 20_000
 
@@ -38,6 +40,7 @@ _INTEGER = re.compile(r"[-+]?(0|[1-9][0-9_]*)\Z", re.ASCII)
 _BASED = re.compile(r"([-+]?)0([xXoObB]?)([0-9a-fA-F_]+)\Z", re.ASCII)
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z", re.ASCII)
 _NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z")
+_SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 _BASES = {"x": 16, "o": 8, "b": 2, "": 8}
 
 
@@ -57,6 +60,11 @@ class Parsed:
     data: Any
     mistakes: tuple[Mistake, ...]
     node: Node | None
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether this stands for a document of broken syntax."""
+        return self.node is None and bool(self.mistakes)
 
     def locate(self, path: Path) -> tuple[int, int]:
         """Line and column, from 1, of the deepest part of the path that exists."""
@@ -90,15 +98,39 @@ class _TooMuchError(Exception):
 
 
 def parse(text: str) -> Iterator[Parsed]:
-    """The documents of a text, ending with one without data when the syntax is broken."""
+    """The documents of a text; one with broken syntax has no data and ends at the next `---`."""
     if len(text) > MAX_CHARACTERS:
         yield _broken(f"the file is longer than {MAX_CHARACTERS} characters", 0, 0)
         return
+    text = text.removeprefix("\ufeff")
+    start, lines = 0, 0
+    for _ in range(MAX_BROKEN):
+        broken = 0
+        for parsed in _documents("\n" * lines + text[start:]):
+            yield parsed
+            broken = parsed.mistakes[0].line if parsed.is_broken else 0
+        following = _next_document(text, start, broken - lines) if broken else None
+        if following is None:
+            return
+        lines += text.count("\n", start, following)
+        start = following
+
+
+def _next_document(text: str, start: int, lines: int) -> int | None:
+    """Where a document begins, not before this many lines after ``start`` (but after it)."""
+    for match in _SEPARATOR.finditer(text, start + 1):
+        if text.count("\n", start, match.start()) >= lines - 1:
+            return match.start()
+    return None
+
+
+def _documents(text: str) -> Iterator[Parsed]:
+    """Each document up to the first of broken syntax."""
     try:
         if len(text) > _SAFE_CHARACTERS and _is_too_deep(text):
             yield _broken(f"nested more than {MAX_DEPTH} levels deep", 0, 0)
             return
-        nodes = _Nodes(text.removeprefix("\ufeff"))
+        nodes = _Nodes(text)
         try:
             while nodes.check_node():
                 yield _document(nodes.get_node())
@@ -106,15 +138,24 @@ def parse(text: str) -> Iterator[Parsed]:
             nodes.dispose()
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
-        words = " ".join(w for w in (problem.context, problem.problem) if w)
         line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
-        yield _broken(f"not valid YAML: {words or 'syntax error'}", line, column)
+        yield _broken(f"not valid YAML: {_words(problem, text)}", line, column)
     except yaml.reader.ReaderError as problem:
         line, column = _position(text, problem.position)
         yield _broken(f"not valid YAML: {problem.reason}", line, column)
     except UnicodeEncodeError as problem:
         line, column = _position(text, problem.start)
         yield _broken("not valid YAML: a character that is not Unicode text", line, column)
+
+
+def _words(problem: yaml.MarkedYAMLError, text: str) -> str:
+    """What libyaml says; a tab it calls a character that cannot start any token."""
+    mark = problem.problem_mark
+    lines = text.splitlines()
+    before = lines[mark.line][: mark.column + 1] if mark and mark.line < len(lines) else ""
+    if "\t" in before and before.isspace():
+        return "a tab cannot indent; write spaces"
+    return " ".join(w for w in (problem.context, problem.problem) if w) or "syntax error"
 
 
 def _is_too_deep(text: str) -> bool:
@@ -127,6 +168,8 @@ def _is_too_deep(text: str) -> bool:
                 depth += 1
             elif isinstance(event, yaml.CollectionEndEvent):
                 depth -= 1
+    except yaml.MarkedYAMLError:
+        pass  # the composer ends at the same place, and says so after what comes before
     finally:
         events.dispose()
     return depth > MAX_DEPTH

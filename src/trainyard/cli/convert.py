@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
@@ -14,33 +13,37 @@ from trainyard.api.errors import TrainyardError
 @click.option(
     "-f",
     "--filename",
-    "name",
+    "names",
     required=True,
+    multiple=True,
     metavar="FILE",
-    help="The manifest, - for standard input.",
+    help="A manifest, - for standard input; may be repeated.",
 )
-@click.option("-i", "--in-place", is_flag=True, help="Write the file itself.")
-def command(name: str, in_place: bool) -> None:
-    """Rewrite a manifest in today's spelling; comments and order are kept."""
+@click.option("-i", "--in-place", is_flag=True, help="Write the files themselves.")
+def command(names: tuple[str, ...], in_place: bool) -> None:
+    """Rewrite manifests in today's spelling; comments, order and line ends are kept."""
     from trainyard.api.conversion import convert
+    from trainyard.api.reader import STANDARD_INPUT, read_text, shown_name
 
-    if in_place and name == "-":
+    if in_place and STANDARD_INPUT in names:
         raise click.UsageError("--in-place needs a file")
+    for number, name in enumerate(names):
+        text = read_text(name)
+        converted = convert(text, shown_name(name))
+        for change in converted.changes:
+            click.echo(str(change), err=True)
+        if in_place:
+            if converted.text != text:
+                _write(name, converted.text)
+            continue
+        if number:
+            click.echo("---")
+        click.echo(converted.text.encode(), nl=False)
+
+
+def _write(name: str, text: str) -> None:
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text()
+        Path(name).write_bytes(text.encode())
     except OSError as problem:
-        reason = (problem.strerror or "unreadable").lower()
-        raise TrainyardError(f"cannot read {name}: {reason}") from problem
-    except UnicodeDecodeError as problem:
-        raise TrainyardError(f"cannot read {name}: it is not UTF-8 text") from problem
-    converted = convert(text, "<stdin>" if name == "-" else name)
-    for change in converted.changes:
-        click.echo(str(change), err=True)
-    if not in_place:
-        click.echo(converted.text, nl=False)
-    elif converted.text != text:
-        try:
-            Path(name).write_text(converted.text)
-        except OSError as problem:
-            reason = (problem.strerror or "unwritable").lower()
-            raise TrainyardError(f"cannot write {name}: {reason}") from problem
+        reason = (problem.strerror or "unwritable").lower()
+        raise TrainyardError(f"cannot write {name}: {reason}") from problem

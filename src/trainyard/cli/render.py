@@ -13,13 +13,14 @@ import yaml
     "-f",
     "--file",
     "--filename",
-    "file",
+    "files",
     required=True,
+    multiple=True,
     metavar="FILE",
-    help="The manifest; - reads stdin.",
+    help="A manifest; - reads stdin; may be repeated.",
 )
-def command(file: str) -> None:
-    """Print the objects that the controller would create for the jobs in FILE, as YAML.
+def command(files: tuple[str, ...]) -> None:
+    """Print the objects that the controller would create for the jobs in FILEs, as YAML.
 
     The hash in the names depends on the UID that a cluster gives the job, so it is another there.
     """
@@ -27,10 +28,10 @@ def command(file: str) -> None:
     from trainyard.api.reader import read_file
     from trainyard.workloads.settings import Settings
 
-    result = read_file(file).require_jobs()
-    for problem in result.warnings:
+    results = [read_file(file).require_jobs() for file in files]
+    for problem in (p for result in results for p in result.warnings):
         print(problem, file=sys.stderr)
-    for job in result.jobs:
+    for job in (job for result in results for job in result.jobs):
         for manifest in workloads.objects(workloads.describe(job, Settings())):
             click.echo("---")
             click.echo(yaml.dump(manifest, Dumper=_PlainDumper, sort_keys=False), nl=False)

@@ -6,7 +6,7 @@ import click
 
 from trainyard.api.errors import TrainyardError
 from trainyard.api.problems import Problem, Severity
-from trainyard.api.reader import ReadResult, read_file
+from trainyard.api.reader import ReadResult, read_file, shown_name
 
 
 @click.command()
@@ -57,7 +57,8 @@ def command(options: tuple[str, ...], files: tuple[str, ...], output: str, stric
 
 
 def _summarise(results: dict[str, ReadResult]) -> None:
-    for name, result in results.items():
+    for file, result in results.items():
+        name = shown_name(file)
         if result.errors:
             click.echo(f"{name}: {_count(result)}")
         else:

@@ -14,6 +14,7 @@ from trainyard.api.errors import TrainyardError
 from trainyard.api.kinds import KINDS
 from trainyard.cli.convert import command as convert
 from trainyard.cli.crds import command as crds
+from trainyard.cli.render import command as render
 from trainyard.cli.validate import command as validate
 
 
@@ -72,6 +73,36 @@ def test_problems_as_json(bad: Path) -> None:
 def test_standard_input(good: Path) -> None:
     result = CliRunner().invoke(validate, ["-f", "-"], input=good.read_text())
     assert result.exit_code == 0
+
+
+def test_convert_keeps_line_ends_and_reads_utf8_in_any_locale(old: Path) -> None:
+    text = f"# \u00fc\r\n{old.read_text()}".replace("\r", "").replace("\n", "\r\n")
+    old.write_bytes(text.encode())
+    assert CliRunner().invoke(convert, ["-i", "-f", str(old)]).exit_code == 0
+    assert old.read_bytes().decode() == text.replace("enable:", "enabled:")
+
+
+def test_convert_of_several_files_prints_one_stream(old: Path, good: Path) -> None:
+    result = CliRunner().invoke(convert, ["-f", str(old), "-f", str(good)])
+    converted = list(yaml.safe_load_all(result.stdout))
+    assert converted == [m.pytorch(runMode={"debug": {"enabled": False}}), m.pytorch()]
+
+
+def test_convert_of_bytes_that_are_no_text_says_where(tmp_path: Path) -> None:
+    result = CliRunner().invoke(convert, ["-f", "-"], input=b"a: 1\nb: \xff\n")
+    assert isinstance(result.exception, TrainyardError)
+    assert str(result.exception) == "<stdin>:2:4: error: is not UTF-8 text"
+
+
+def test_render_of_several_files_leaves_none_out(good: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text(yaml.safe_dump(m.generic()))
+    result = CliRunner().invoke(render, ["-f", str(good), "-f", str(other)])
+    components = {
+        obj["metadata"]["labels"]["tensorstack.dev/component"]
+        for obj in yaml.safe_load_all(result.stdout)
+    }
+    assert components == {"pytorchtrainingjob", "genericjob"}
 
 
 def test_convert_prints_or_writes(old: Path) -> None:

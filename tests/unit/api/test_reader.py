@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from tests.unit.api import manifests as m
 
 from trainyard.api.errors import InvalidManifest, TrainyardError
 from trainyard.api.reader import read, read_file
@@ -69,6 +71,30 @@ def test_broken_texts_have_a_line_and_a_column(
 ) -> None:
     found = [(p.line, p.column) for p in read(text, "f.yaml").errors if message in p.detail]
     assert (line, column) in found, [str(p) for p in read(text, "f.yaml").problems]
+
+
+def test_a_tab_as_indentation_is_called_by_its_name() -> None:
+    (problem,) = read("kind: a\n\tb: 3\n").errors
+    assert problem.message.endswith("a tab cannot indent; write spaces")
+    (other,) = read("kind:\ta\nb:\t@\n").errors
+    assert "tab" not in other.message
+
+
+@pytest.mark.parametrize("filler", ["", "# filler\n" * 3000], ids=["short", "long"])
+def test_a_broken_document_does_not_hide_the_ones_beside_it(filler: str) -> None:
+    faulty = yaml.safe_dump(m.pytorch(bogus=1))
+    text = f"{faulty}{filler}---\nx: [1\n---\n{faulty}---\ny: @\n---\n{faulty}"
+    result = read(text, "f.yaml")
+    broken = [p for p in result.errors if p.message.startswith("not valid YAML")]
+    unknown = [p for p in result.errors if p.message == "unknown field"]
+    assert (len(result.documents), len(broken), len(unknown)) == (3, 2, 3)
+    lines = text.splitlines()
+    assert [lines[p.line - 1].strip() for p in unknown] == ["bogus: 1"] * 3
+    assert "@" in lines[broken[1].line - 1]
+
+
+def test_a_file_of_nothing_but_broken_documents_is_given_up_soon() -> None:
+    assert len(read("--- [\n" * 50_000).problems) <= 20
 
 
 @pytest.mark.parametrize("text", ["", "   \n", "# nothing\n", "---\n---\n", "null\n"])
