@@ -131,10 +131,9 @@ def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool
     normalised = legacy.normalise(obj, old)
     if kind.elastic and old is not None:
         normalised.obj = _keep_elastic(normalised.obj, old)
-    usable, found = validate(normalised.obj, kind.model, open_templates=open_templates)
+    usable, found, missing = validate(normalised.obj, kind.model, open_templates=open_templates)
     if usable is not None:
-        known = {problem.path for problem in found}
-        found += [p for p in rules_for(obj["kind"])(usable) if not _covered(p.path, known)]
+        found += [p for p in rules_for(obj["kind"])(usable) if not _covered(p.path, missing)]
     problems = (*normalised.problems, *(_moved(problem, normalised) for problem in found))
     is_faulty = any(p.severity is Severity.ERROR for p in problems)
     checked = Checked(normalised.obj, None if is_faulty else usable, problems)
@@ -161,7 +160,9 @@ def _type_problems(obj: dict[str, Any]) -> list[Problem]:
         return [error(("kind",), f"must be a string, not {describe(kind)}")]
     known = (*KINDS, *pod_schema.CORE_KINDS)
     if kind not in known:
-        return [error(("kind",), f"unknown kind '{kind[:80]}'", suggest(kind, known))]
+        close = suggest(kind, (*known, *(f"{name}List" for name in known)))
+        others = "" if close else f"; known are {', '.join(known)} and lists of them"
+        return [error(("kind",), f"unknown kind '{kind[:80]}'{others}", close)]
     wanted = _version_of(kind)
     if version is None:
         return [error(("apiVersion",), f"is required; write {wanted}")]

@@ -30,12 +30,13 @@ _OPEN = frozenset(("metadata", "status", "template", "resources", "nodeSelector"
 
 def validate(
     obj: dict[str, Any], model: type[Model], *, open_templates: bool = False
-) -> tuple[Model | None, list[Problem]]:
-    """The model of ``obj`` and every structural problem.
+) -> tuple[Model | None, list[Problem], set[Path]]:
+    """The model of ``obj``, every structural problem, and the places that the model lacks.
 
     A model is returned beside problems when it could be had by leaving the faulty places out, so
-    that further rules can be checked in the same pass. With ``open_templates`` fields that the
-    bundled pod schema does not know pass: the cluster may be newer, and decides on them.
+    that further rules can be checked in the same pass, about all places but those. With
+    ``open_templates`` fields that the bundled pod schema does not know pass: the cluster may be
+    newer, and decides on them.
     """
     problems = [
         *_nulls(obj, ()),
@@ -46,16 +47,16 @@ def validate(
     found, broken = _own(obj, model)
     known = {problem.path for problem in problems}
     problems += [problem for problem in broken if problem.path not in known]
-    if not problems:
-        return found, []
-    trimmed = _without(obj, [problem.path for problem in problems])
+    missing = {problem.path for problem in problems}
+    trimmed = _without(obj, [problem.path for problem in problems]) if problems else None
     if trimmed is None:
-        return None, problems
+        return found, problems, missing
     for path in _templates(trimmed.get("spec"), ("spec",)):
         # What is left of a template may lack what the rules rely on.
         if _template_problems(trimmed, path, open_templates):
             trimmed = _removed(trimmed, path)
-    return _own(trimmed, model)[0], problems
+            missing.add(path)
+    return _own(trimmed, model)[0], problems, missing
 
 
 def _own(obj: Mapping[str, Any], model: type[Model]) -> tuple[Model | None, list[Problem]]:

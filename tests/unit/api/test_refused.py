@@ -495,3 +495,19 @@ def test_the_restart_policy_of_another_kind_is_told_in_this_kinds_form(
 ) -> None:
     (problem,) = check(obj).errors
     assert problem.message.endswith(fix)
+
+
+def test_a_fault_in_a_template_is_not_told_twice_as_a_missing_container() -> None:
+    volume = {"name": "data", "persistentVolumeClaim": {"claimname": "x"}}
+    obj = m.changed(m.pytorch(), "spec.replicaSpecs.0.template.spec.volumes", [volume])
+    claim = "spec.replicaSpecs[0].template.spec.volumes[0].persistentVolumeClaim"
+    assert {p.where for p in check(obj).errors} == {f"{claim}.claimname", f"{claim}.claimName"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "fix"),
+    [("DeepspeedJobList", "did you mean 'DeepSpeedJobList'?"), ("Deployment", "known are PyTorch")],
+)
+def test_unknown_kinds_are_told_what_there_is(kind: str, fix: str) -> None:
+    (problem,) = check({"apiVersion": m.API, "kind": kind, "items": []}).errors
+    assert fix in problem.detail

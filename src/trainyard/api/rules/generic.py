@@ -55,7 +55,7 @@ def _rule(rule: FinishRule, counts: Mapping[str, int], path: Path) -> Iterator[P
             continue
         for position, index in enumerate(indexes):
             if index >= counts[name]:
-                message = f"there is no {name}-{index}; {name} has {counts[name]} replicas"
+                message = f"there is no {name}-{index}; {_indexes(name, counts)}"
                 yield error((*path, name, position), message)
 
 
@@ -63,6 +63,11 @@ def _no_type(name: str, counts: Mapping[str, int]) -> tuple[str, str]:
     known = ", ".join(counts) or "none"
     message = f"there is no replica type '{name[:63]}'; the job has {known}"
     return message, suggest(name, tuple(counts))
+
+
+def _indexes(name: str, counts: Mapping[str, int]) -> str:
+    count = counts[name]
+    return f"{name} has the indexes 0 to {count - 1}" if count else f"{name} has no replicas"
 
 
 def _ports(spec: GenericJobSpec) -> Iterator[Problem]:
@@ -125,7 +130,7 @@ def _unresolvable(
         known = ", ".join(str(port) for port in ports)
         return None if match["port"] in ports else f"{text}: the Service has the ports {known}"
     if not _DIGITS.match(match["index"]) or int(match["index"]) >= counts[name]:
-        return f"{text}: {name} has the indexes 0 to {counts[name] - 1}"
+        return f"{text}: {_indexes(name, counts)}"
     return None
 
 
