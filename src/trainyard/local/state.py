@@ -91,7 +91,7 @@ class Paths:
         """Make the folder and make sure that it can be written; raises StateError."""
         probe = self.folder / f".probe-{os.getpid()}"
         try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _make_private(self.folder)
             self.api_socket.parent.mkdir(exist_ok=True, mode=0o700)
             probe.write_bytes(b"\0" * 4096)
             probe.unlink()
@@ -119,6 +119,17 @@ def make_tls(paths: Paths) -> TlsFiles:
 
     made = certificates.ensure(paths.certificates)
     return TlsFiles(str(made.authority), str(made.certificate), str(made.key))
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder and those it lies in, each for this user only; present ones stay as they are.
+
+    `Path.mkdir(parents=True)` would leave the ones on the way open to others.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True)  # says so if it is a file
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,3 +77,9 @@ def test_the_nodes_name_is_a_dns_label(
     monkeypatch.setattr(socket, "gethostname", lambda: host)
     assert node_name() == node
     assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", node_name())
+
+
+def test_every_folder_that_is_made_is_the_users_own(tmp_path: Path) -> None:
+    Paths(tmp_path / "state" / "runs" / "1").prepare()
+    made = [tmp_path / "state", tmp_path / "state" / "runs", tmp_path / "state" / "runs" / "1"]
+    assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3

@@ -120,3 +120,9 @@ def test_a_damaged_file_says_so(tmp_path: Path) -> None:
     (tmp_path / "state.db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(StorageError, match="the file is damaged"):
         Store(tmp_path / "state.db")
+
+
+def test_only_its_owner_can_read_the_file_wherever_it_lies(tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    Store(tmp_path / "state.db").close()
+    assert (tmp_path / "state.db").stat().st_mode & 0o777 == 0o600

@@ -9,14 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shutil
 import socket
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Any
 
 from trainyard.api.errors import TrainyardError
-from trainyard.local.node import cgroups, gpus, services, unsupported
+from trainyard.local.node import cgroups, gpus, kept_logs, services, unsupported
 from trainyard.local.node.client import ShimClient
 from trainyard.local.node.events import EventWriter
 from trainyard.local.node.execs import Session
@@ -30,6 +29,7 @@ from trainyard.local.node.worker import PodWorker
 from trainyard.local.registry import Registry
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
+_PODS_BETWEEN_SWEEPS = 50
 _log = logging.getLogger(__name__)
 
 
@@ -68,6 +68,9 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._has_services = False
+        self._pods_since_sweep = 0
+        self._pods_folder = os.path.join(settings.state_dir, "pods")
+        os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
         cgroups.remove_stale()
 
     @property
@@ -90,6 +93,7 @@ class NodeAgent:
                 group.create_task(self._follow_shim())
                 group.create_task(self._forward_services())
                 self._drop_unknown(group, known)
+                self._forget_old_logs()
                 async for event in subscription:
                     if event.resource == "services":
                         self._service(event.type, event.object)
@@ -132,6 +136,14 @@ class NodeAgent:
             await worker.run()
         finally:
             del self._workers[uid]
+        self._pods_since_sweep += 1
+        if self._pods_since_sweep == _PODS_BETWEEN_SWEEPS:
+            self._forget_old_logs()
+
+    def _forget_old_logs(self) -> None:
+        self._pods_since_sweep = 0
+        present = {pod["metadata"]["uid"] for pod in self._registry.list("pods")}
+        kept_logs.forget_old(self._pods_folder, present | self._workers.keys())
 
     def _drop_unknown(self, group: asyncio.TaskGroup, known: dict[str, dict[str, Any]]) -> None:
         """Pods that the shim has and the registry no longer: deleted while no agent ran."""
@@ -243,14 +255,6 @@ class NodeAgent:
             except OSError as error:
                 problem = error
         raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem.strerror}")
-
-
-def remove_logs(state_dir: str, uid: str) -> None:
-    """Delete what is left of a pod, logs included."""
-    folder = os.path.join(state_dir, "pods")
-    for name in os.listdir(folder):
-        if name.endswith(f"_{uid}"):
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
 
 def _restarts(pod: dict[str, Any], container: str) -> int:
