@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from trainyard.operator.service import ServiceSettings
 
 
 @click.command()
@@ -16,33 +21,76 @@ import click
     show_default=True,
     help="What places the pods of jobs with scheduler.t9kScheduler all or none.",
 )
+@click.option(
+    "--leader-elect/--no-leader-elect",
+    default=True,
+    show_default=True,
+    help="Whether several may run, of which one works.",
+)
+@click.option(
+    "--lease-namespace",
+    metavar="NAME",
+    default="default",
+    show_default=True,
+    help="Where the Lease trainyard-controller is kept.",
+)
+@click.option("--host", default="0.0.0.0", show_default=True, help="Address of the endpoints.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="Port of /healthz, /readyz and /metrics; 0 picks a free one.",
+)
 def command(
-    kubeconfig: str | None, context: str | None, namespace: str | None, gang_scheduler: str
+    kubeconfig: str | None,
+    context: str | None,
+    namespace: str | None,
+    gang_scheduler: str,
+    leader_elect: bool,
+    lease_namespace: str,
+    host: str,
+    port: int,
 ) -> None:
     """Look after the jobs of a cluster until interrupted.
 
-    The cluster needs the definitions (trainyard crds). Run one at a time.
+    The cluster needs the definitions (trainyard crds).
     """
     import logging
 
     import uvloop
 
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    uvloop.run(_run(kubeconfig, context, namespace, gang_scheduler))
-
-
-async def _run(
-    kubeconfig: str | None, context: str | None, namespace: str | None, gang_scheduler: str
-) -> None:
-    from trainyard.kube.client import Client
-    from trainyard.operator import controller
+    from trainyard.operator.election import LeaseSettings
+    from trainyard.operator.service import ServiceSettings
     from trainyard.operator.settings import OperatorSettings
     from trainyard.workloads.settings import GangBackend, Settings
 
-    settings = OperatorSettings(
-        lifecycle=Settings(gang_backend=GangBackend(gang_scheduler)), namespace=namespace
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
+    lifecycle = Settings(gang_backend=GangBackend(gang_scheduler))
+    settings = ServiceSettings(
+        operator=OperatorSettings(lifecycle=lifecycle, namespace=namespace),
+        lease=LeaseSettings(namespace=lease_namespace) if leader_elect else None,
+        host=host,
+        port=port,
+    )
+    uvloop.run(_run(kubeconfig, context, settings))
+
+
+async def _run(kubeconfig: str | None, context: str | None, settings: ServiceSettings) -> None:
+    import asyncio
+    import signal
+
+    from trainyard.kube.client import Client
+    from trainyard.operator.service import Service
+
     async with await Client.from_kubeconfig(kubeconfig, context) as client:
-        await controller.run(client, settings)
+        serving = asyncio.ensure_future(Service(client, settings).run())
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            # Ending in order hands the Lease over at once.
+            loop.add_signal_handler(number, serving.cancel)
+        await asyncio.wait([serving])
+        if not serving.cancelled():
+            serving.result()
