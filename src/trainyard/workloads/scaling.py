@@ -17,11 +17,11 @@ def allocate(total: int, shares: Sequence[Share]) -> list[int]:
     """Replicas per type, in the order given (the first holds rank 0 and never gets less than 1).
 
     One type takes all. Types without a weight keep their `replicas`; the others share the rest by
-    largest remainder, ties in list order. Without any weight, `replicas` are the weights.
+    largest remainder, ties in list order. Without any weight above 0, `replicas` are the weights.
     """
     if len(shares) == 1:
         return [max(total, 1)]
-    if all(share.weight is None for share in shares):
+    if not any(share.weight for share in shares):
         shares = [Share(share.replicas, share.replicas) for share in shares]
     fixed = [share.replicas if share.weight is None else 0 for share in shares]
     if sum(fixed) > total:

@@ -24,6 +24,7 @@ from trainyard.workloads.scaling import Share, allocate
         (2, [(1, None), (4, None)], [1, 1]),
         (2, [(3, None), (1, 1)], [2, 0]),
         (3, [(1, 1), (1, 1), (1, 0)], [2, 1, 0]),
+        (4, [(1, None), (3, 0)], [1, 3]),
     ],
 )
 def test_table(total: int, shares: list[tuple[int, int | None]], expected: list[int]) -> None:
@@ -40,6 +41,5 @@ def test_rank_0_is_always_there_and_nothing_is_negative(
     counts = allocate(total, [Share(*share) for share in shares])
     assert counts[0] >= 1
     assert min(counts) >= 0
-    assert sum(counts) <= total
-    if any(weight for _, weight in shares):
-        assert sum(counts) == total
+    has_rank_0 = shares[0][0] > 0
+    assert sum(counts) == total if has_rank_0 else sum(counts) <= total
