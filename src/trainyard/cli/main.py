@@ -40,6 +40,7 @@ _COMMANDS = {
     "explain": ("explain", "Say why a job is pending, restarting or failed, and what to do."),
     "queue": ("queue", "The machine as a job queue."),
     "crds": ("crds", "Print the CustomResourceDefinitions."),
+    "manifests": ("manifests", "Print all that a cluster needs, the operator included."),
     "operator": ("operator", "Run the controller against a cluster."),
 }
 """Command to the module of this package that defines it as `command`, and its summary."""

@@ -1,0 +1,112 @@
+"""What a cluster needs to run the operator, as objects to apply.
+
+Only rights that the controller uses; what it watches is what it may see.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainyard.api import crds, policy
+from trainyard.api.kinds import BATCH, JOB_KINDS
+from trainyard.lifecycle import OBSERVED
+
+NAME = "trainyard-operator"
+PORT = 8080
+_OWN = ["create", "delete", "get", "list", "patch", "watch"]
+_RBAC = "rbac.authorization.k8s.io"
+
+Object = dict[str, Any]
+
+
+def manifests(*, image: str, namespace: str, replicas: int) -> list[Object]:
+    """Everything, in the order in which to apply it.
+
+    `image` must hold trainyard with its command on the PATH; `replicas` operators run, of which
+    one works.
+    """
+    labels = {"app.kubernetes.io/name": NAME}
+    return [
+        *crds.all_crds(),
+        *policy.policies(),
+        _object("v1", "Namespace", namespace),
+        _object("v1", "ServiceAccount", NAME, namespace),
+        _object(f"{_RBAC}/v1", "ClusterRole", NAME, rules=_rules()),
+        _object(
+            f"{_RBAC}/v1",
+            "ClusterRoleBinding",
+            NAME,
+            roleRef={"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME},
+            subjects=[{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+        ),
+        _object("apps/v1", "Deployment", NAME, namespace, spec=_spec(image, replicas, labels)),
+    ]
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = "", **rest: Any) -> Object:
+    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+
+
+def _rules() -> list[Object]:
+    kinds = sorted(kind.plural for kind in JOB_KINDS.values())
+    observed: dict[str, list[str]] = {}
+    for resource in OBSERVED:
+        observed.setdefault(resource.group, []).append(resource.plural)
+    # Other gang schedulers' groups, which jobs are handed to with --gang-scheduler.
+    gangs = ["scheduling.volcano.sh", "scheduling.x-k8s.io"]
+    return [
+        _rule([BATCH], kinds, ["delete", "get", "list", "watch"]),
+        _rule([BATCH], [f"{plural}/status" for plural in kinds], ["patch", "update"]),
+        # Setting an owner that blocks deletion takes the right to its finalizers.
+        _rule([BATCH], [f"{plural}/finalizers" for plural in kinds], ["update"]),
+        *(_rule([group], plurals, _OWN) for group, plurals in observed.items()),
+        _rule(gangs, ["podgroups"], _OWN),
+        _rule([""], ["nodes"], ["list", "watch"]),
+        _rule([""], ["events"], ["create", "patch", "update"]),
+        _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"]),
+    ]
+
+
+def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Object:
+    return {"apiGroups": groups, "resources": resources, "verbs": verbs}
+
+
+def _spec(image: str, replicas: int, labels: dict[str, str]) -> Object:
+    container = {
+        "name": "operator",
+        "image": image,
+        "command": ["trainyard", "operator"],
+        "args": [f"--port={PORT}", "--lease-namespace=$(NAMESPACE)"],
+        "env": [
+            {
+                "name": "NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            }
+        ],
+        "ports": [{"name": "http", "containerPort": PORT}],
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}},
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}},
+        "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "capabilities": {"drop": ["ALL"]},
+            "readOnlyRootFilesystem": True,
+        },
+    }
+    return {
+        "replicas": replicas,
+        "selector": {"matchLabels": labels},
+        "template": {
+            "metadata": {"labels": labels},
+            "spec": {
+                "serviceAccountName": NAME,
+                "securityContext": {
+                    "runAsNonRoot": True,
+                    "runAsUser": 65532,
+                    "seccompProfile": {"type": "RuntimeDefault"},
+                },
+                "containers": [container],
+            },
+        },
+    }

@@ -1,0 +1,52 @@
+"""What a cluster is given to run the operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from click.testing import CliRunner
+
+from trainyard.cli.manifests import command
+from trainyard.lifecycle import OBSERVED
+from trainyard.operator.manifests import manifests
+
+OBJECTS = manifests(image="registry/trainyard:1", namespace="training", replicas=3)
+
+
+def named(kind: str) -> dict[str, Any]:
+    return next(o for o in OBJECTS if o["kind"] == kind)
+
+
+@pytest.mark.parametrize("obj", OBJECTS, ids=lambda o: f"{o['kind']}-{o['metadata']['name']}")
+def test_every_object_passes_the_official_schema(obj: dict[str, Any]) -> None:
+    kubernetes_validate.validate(obj, kubernetes_validate.latest_version(), strict=True)
+
+
+def test_the_controller_may_create_all_that_it_owns() -> None:
+    rules = named("ClusterRole")["rules"]
+    for resource in OBSERVED:
+        verbs = {
+            verb
+            for rule in rules
+            if resource.group in rule["apiGroups"] and resource.plural in rule["resources"]
+            for verb in rule["verbs"]
+        }
+        assert {"create", "delete", "list", "watch"} <= verbs, resource
+
+
+def test_the_deployment_runs_the_image_where_it_was_told_to() -> None:
+    deployment = named("Deployment")
+    assert deployment["metadata"]["namespace"] == "training"
+    assert deployment["spec"]["replicas"] == 3
+    assert (
+        deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "registry/trainyard:1"
+    )
+    assert named("ClusterRoleBinding")["subjects"][0]["namespace"] == "training"
+
+
+def test_the_command_prints_all_of_it() -> None:
+    printed = CliRunner().invoke(command, ["--image", "i"], catch_exceptions=False)
+    assert printed.exit_code == 0
+    assert printed.output.count("\nkind: ") == len(OBJECTS)
