@@ -34,9 +34,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 def test_a_deadline_of_5_s_ends_the_processes_within_1_s_of_it_under_every_clean_up_policy(
     cluster: Yard,
 ) -> None:
-    """Also those that left their session, and with a long grace period."""
+    """Whatever the grace period; also a process that left its session, and one that is deaf."""
     names = {policy: f"late-{policy.lower()}" for policy in POLICIES}
-    script = shell("setsid sleep 3600 & sleep 3600")
+    script = shell("trap '' TERM; setsid sleep 3600 & while :; do sleep 0.1; done")
     for policy, name in names.items():
         spec = {"activeDeadlineSeconds": DEADLINE_SECONDS, "cleanUpPolicy": policy}
         pods = template(script, grace=30, env={"JOB": name})

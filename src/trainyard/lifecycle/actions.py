@@ -1,8 +1,8 @@
 """What `plan()` answers with: data only, carried out by the operator's executor.
 
 The executor's part: write `status` first, with the resourceVersion it was computed from, and give
-up the pass on a conflict; then the actions, those of one resource in parallel, resources in the
-order given; then the events. `wake_at` asks for another pass even if nothing changes.
+up the pass on a conflict; then the actions, in the order given, but consecutive ones of one type
+and resource in parallel; then the events. `wake_at` asks for another pass even if nothing changes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """What happens to the pods of a job that has ended, over and over until it is done.
 
 The clean-up policy says which pods go. Whatever it says, nothing goes on running after a failure:
-such a pod is stopped by its `activeDeadlineSeconds`, which keeps the pod and its log.
+such a pod is stopped by its `activeDeadlineSeconds`, which keeps the pod and its log. When the
+job's time is over, pods that go are stopped as well before they are deleted: a node that ends a pod
+for its deadline need not wait for the whole grace period.
 """
 
 from __future__ import annotations
@@ -19,22 +21,30 @@ STOP_SECONDS = 1
 """The smallest `activeDeadlineSeconds`: an active pod is stopped at once."""
 
 
-def clean_up(workload: Workload, pods: Iterable[Pod], *, failed: bool) -> list[Action]:
-    """Deletions and stops still to be done."""
-    actions: list[Action] = []
+def clean_up(
+    workload: Workload, pods: Iterable[Pod], *, failed: bool, overdue: bool = False
+) -> list[Action]:
+    """Stops and deletions still to be done. `overdue`: the job's deadline has passed."""
+    stops: list[Action] = []
+    deletions: list[Action] = []
     for pod in pods:
         if pod.deleting is not None:
             continue
-        if _goes(workload, pod):
-            actions.append(Delete(PODS, pod.name, pod.uid))
+        if _goes(workload, pod, overdue=overdue):
+            if overdue and pod.scheduled and not _is_over(pod) and not _is_stopped(pod):
+                stops.append(stop(pod))
+            deletions.append(Delete(PODS, pod.name, pod.uid))
         elif _must_stop(workload, pod, failed=failed):
-            actions.append(_stop(pod, failed=failed))
-    return actions
+            if pod.scheduled or not failed:
+                stops.append(stop(pod))
+            else:  # it would still start, and has no log to keep
+                deletions.append(Delete(PODS, pod.name, pod.uid))
+    return stops + deletions
 
 
 def stop_helpers(pod: Pod) -> Patch | None:
     """Stop a pod whose main container has ended while others in it go on."""
-    if pod.deleting is not None or pod.phase != "Running" or pod.deadline_seconds == STOP_SECONDS:
+    if pod.deleting is not None or pod.phase != "Running" or _is_stopped(pod):
         return None
     return stop(pod)
 
@@ -51,18 +61,13 @@ def expiry(workload: Workload, completed: datetime | None) -> datetime | None:
     return completed + timedelta(seconds=workload.ttl_seconds_after_finished)
 
 
-def _stop(pod: Pod, *, failed: bool) -> Action:
-    """A pod that no node has yet would still start, and has no log to keep."""
-    if failed and not pod.scheduled:
-        return Delete(PODS, pod.name, pod.uid)
-    return stop(pod)
-
-
-def _goes(workload: Workload, pod: Pod) -> bool:
+def _goes(workload: Workload, pod: Pod, *, overdue: bool) -> bool:
     match workload.clean_up:
         case CleanUpPolicy.ALL:
             return True
         case CleanUpPolicy.UNFINISHED:
+            if overdue and _is_stopped(pod) and pod.phase == "Failed":
+                return True  # stopped, but not deleted before the controller died
             return not _is_over(pod) and not _has_ended(workload, pod)
         case CleanUpPolicy.WORKERS:
             replica_type = workload.type_of.get(pod.type)
@@ -72,13 +77,17 @@ def _goes(workload: Workload, pod: Pod) -> bool:
 
 
 def _must_stop(workload: Workload, pod: Pod, *, failed: bool) -> bool:
-    if _is_over(pod) or pod.deadline_seconds == STOP_SECONDS:
+    if _is_over(pod) or _is_stopped(pod):
         return False
     return failed or _has_ended(workload, pod)
 
 
 def _is_over(pod: Pod) -> bool:
     return pod.phase in ("Succeeded", "Failed")
+
+
+def _is_stopped(pod: Pod) -> bool:
+    return pod.deadline_seconds == STOP_SECONDS
 
 
 def _has_ended(workload: Workload, pod: Pod) -> bool:

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.api import labels
-from trainyard.api.reasons import ConditionReason, Phase
+from trainyard.api.reasons import ConditionReason, ConditionType, Phase
 from trainyard.lifecycle import (
     aggregate,
     cleanup,
@@ -274,7 +274,13 @@ class _Pass:
             )
             return
         self._wake(expiry)
-        self.actions += cleanup.clean_up(self.workload, self.observed.pods, failed=failed)
+        reason = self.report.conditions.get(ConditionType.FAILED).get("reason")
+        self.actions += cleanup.clean_up(
+            self.workload,
+            self.observed.pods,
+            failed=failed,
+            overdue=reason == ConditionReason.DEADLINE_EXCEEDED,
+        )
         self._force_deletions()
 
     # What comes of it.

@@ -118,7 +118,7 @@ class Executor:
         return record
 
     async def _act(self, job: JobRecord, actions: Sequence[Action]) -> bool:
-        for _, group in groupby(actions, key=lambda action: action.resource):
+        for _, group in groupby(actions, key=lambda action: (action.resource, type(action))):
             if not await self._act_in_parallel(job, list(group)):
                 return False
         return True

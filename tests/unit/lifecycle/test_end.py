@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch, template, torchrun
+from trainyard.lifecycle.actions import Delete, Patch
 from trainyard.lifecycle.observed import Refusal
 from trainyard.lifecycle.rules import holds, hopeless, rule_text
 from trainyard.workloads.resources import PODS
@@ -370,6 +371,31 @@ def test_nothing_runs_after_the_deadline(policy: str) -> None:
     plan = world.step()
     touched = {action.name for action in plan.actions}
     assert touched == set(world.pods), "in the very pass that ends the job"
+
+
+@pytest.mark.parametrize("policy", ["Unfinished", "All"])
+def test_pods_that_go_at_the_deadline_are_stopped_before_they_are_deleted(policy: str) -> None:
+    """The node then ends them for their deadline, without the whole grace period."""
+    run_policy = {"cleanUpPolicy": policy, "activeDeadlineSeconds": 5}
+    world = World(pytorch(workers=2, run_policy=run_policy)).running().advance(5)
+    plan = world.look()
+    assert [type(action) for action in plan.actions] == [Patch, Patch, Delete, Delete]
+    assert {a.name for a in plan.actions[:2]} == {a.name for a in plan.actions[2:]}
+
+
+def test_pods_stopped_at_the_deadline_go_even_if_the_controller_died_before_deleting_them() -> None:
+    run_policy = {"cleanUpPolicy": "Unfinished", "activeDeadlineSeconds": 5}
+    world = World(pytorch(workers=2, run_policy=run_policy)).running().advance(5)
+    plan = world.look()
+    world.status = dict(plan.status or {})
+    for action in plan.actions:
+        if isinstance(action, Patch):
+            world.apply(action)
+    world.exit("0", 143).exit("1", 143)
+    for pod in world.pods.values():
+        pod["status"]["reason"] = "DeadlineExceeded"
+    world.settle()
+    assert not world.pods
 
 
 def test_a_pod_without_a_node_does_not_start_after_a_failure() -> None:

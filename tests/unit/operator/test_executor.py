@@ -216,6 +216,22 @@ def test_a_patch_of_a_pod_that_is_gone_is_not_repeated() -> None:
     on_bench(body)
 
 
+def test_pods_are_stopped_before_any_of_them_is_deleted() -> None:
+    """Consecutive actions run in parallel only with those of their own type."""
+
+    async def body(bench: Bench) -> None:
+        await bench.execute(actions=(bench.create("a"), bench.create("b")))
+        pods = sorted(bench.pods.owned_by(bench.job.uid), key=lambda pod: pod.name)
+        bench.writes.clear()
+        stop = {"spec": {"activeDeadlineSeconds": 1}}
+        stops = (Patch(PODS, pod.name, pod.uid, stop) for pod in pods)
+        deletions = (Delete(PODS, pod.name, pod.uid) for pod in pods)
+        assert await bench.execute(actions=(*stops, *deletions)) is Outcome.DONE
+        assert [write.split()[0] for write in bench.writes] == ["PATCH"] * 2 + ["DELETE"] * 2
+
+    on_bench(body)
+
+
 def test_a_deleted_pod_is_gone_from_the_cache_at_once() -> None:
     async def body(bench: Bench) -> None:
         await bench.execute(actions=(bench.create("a"),))
