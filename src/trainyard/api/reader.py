@@ -126,10 +126,11 @@ def read(text: str, file: str = "") -> ReadResult:
     """Every object and every problem of a manifest; never raises for what is in the text."""
     documents: list[Document] = []
     problems: list[Problem] = []
+    jobs: dict[str, int] = {}
     for parsed in yaml_text.parse(text):
         found = [_mistake(mistake, file) for mistake in parsed.mistakes]
         for raw, prefix in _objects(parsed, found, file):
-            document = _document(raw, prefix, parsed, file)
+            document = _document(raw, prefix, parsed, file, jobs)
             documents.append(document)
             found += document.problems
         problems += sorted(found, key=lambda p: (p.line, p.column))
@@ -192,15 +193,27 @@ def _inherit(item: dict[str, Any], list_kind: str, data: dict[str, Any]) -> dict
     return {**given, **item}
 
 
-def _document(raw: dict[str, Any], prefix: Path, parsed: Parsed, file: str) -> Document:
+def _document(
+    raw: dict[str, Any], prefix: Path, parsed: Parsed, file: str, jobs: dict[str, int]
+) -> Document:
+    """``jobs``: the lines of the jobs before this one, by name; this one is added."""
     checked: Checked = check(raw)
-    name = object_name(raw)
-    problems = tuple(_placed(p, prefix, parsed, file, name) for p in checked.problems)
-    kind = raw.get("kind")
+    name, kind = object_name(raw), raw.get("kind")
+    kind = kind if isinstance(kind, str) else ""
     line, _ = parsed.locate(prefix)
-    return Document(
-        checked.obj, kind if isinstance(kind, str) else "", checked.model, problems, file, line
-    )
+    found, model = checked.problems, checked.model
+    if kind in JOB_KINDS and _is_named(raw):
+        if name in jobs:
+            message = f"is the name of the job at line {jobs[name]} too"
+            found, model = (*found, error(("metadata", "name"), message)), None
+        jobs.setdefault(name, line)
+    problems = tuple(_placed(p, prefix, parsed, file, name) for p in found)
+    return Document(checked.obj, kind, model, problems, file, line)
+
+
+def _is_named(raw: dict[str, Any]) -> bool:
+    metadata = raw.get("metadata")
+    return isinstance(metadata, dict) and isinstance(metadata.get("name"), str)
 
 
 def _placed(problem: Problem, prefix: Path, parsed: Parsed, file: str, name: str) -> Problem:

@@ -196,7 +196,7 @@ def test_lists_documents_and_neighbours_in_one_file() -> None:
     }
     generated = m.deepspeed()
     generated["metadata"] = {"generateName": "run-"}
-    bare = {key: value for key, value in m.pytorch().items() if key not in ("kind", "apiVersion")}
+    bare = {"metadata": {"name": "bare"}, "spec": m.pytorch()["spec"]}
     documents = [
         {"apiVersion": "v1", "kind": "List", "items": items},
         {"apiVersion": m.API, "kind": "PyTorchTrainingJobList", "items": [bare]},

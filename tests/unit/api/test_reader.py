@@ -40,7 +40,8 @@ def test_the_line_for_users_names_file_place_object_path_and_fix() -> None:
 
 
 def test_the_second_document_and_list_items_have_their_own_lines() -> None:
-    body = "\n".join(f"  {line}" for line in MANIFEST.splitlines())
+    other = MANIFEST.replace("name: mnist", "name: other")
+    body = "\n".join(f"  {line}" for line in other.splitlines())
     text = f"{MANIFEST}---\napiVersion: v1\nkind: List\nitems:\n-{body[1:]}\n"
     lines = [problem.line for problem in read(text).problems]
     assert lines == [14, 33]
@@ -71,6 +72,18 @@ def test_broken_texts_have_a_line_and_a_column(
 ) -> None:
     found = [(p.line, p.column) for p in read(text, "f.yaml").errors if message in p.detail]
     assert (line, column) in found, [str(p) for p in read(text, "f.yaml").problems]
+
+
+def test_two_jobs_of_one_name_are_refused_in_one_file() -> None:
+    same, other = yaml.safe_dump(m.pytorch()), yaml.safe_dump(m.generic())
+    text = f"{same}---\n{other}---\n{same}"
+    (problem,) = read(text).errors
+    assert problem.where == "metadata.name"
+    assert problem.message == "is the name of the job at line 1 too"
+    assert problem.line > len(f"{same}{other}".splitlines())
+    elsewhere = yaml.safe_dump({**m.pytorch(), "metadata": {"name": "mnist", "namespace": "x"}})
+    generated = yaml.safe_dump({**m.pytorch(), "metadata": {"generateName": "mnist-"}})
+    assert not read(f"{same}---\n{elsewhere}---\n{generated}---\n{generated}").errors
 
 
 def test_a_tab_as_indentation_is_called_by_its_name() -> None:
