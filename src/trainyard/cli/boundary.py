@@ -19,6 +19,13 @@ def expected_error(error: BaseException) -> TrainyardError | None:
     return found if rest is None and isinstance(found, TrainyardError) else None
 
 
+def is_broken_pipe(error: BaseException) -> bool:
+    """Whether all that went wrong is that nobody reads the output any more."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_broken_pipe(each) for each in error.exceptions)
+    return isinstance(error, BrokenPipeError)
+
+
 def message(error: TrainyardError) -> str:
     """The text for the terminal; problems of a manifest say themselves what they are."""
     return str(error) if isinstance(error, InvalidManifest) else f"error: {error}"

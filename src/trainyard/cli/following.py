@@ -46,6 +46,7 @@ class Follower:
         self._changed = asyncio.Event()
         self._logs: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._warned: set[tuple[str, str]] = set()
+        self._early: dict[str, list[Object]] = {}
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -112,6 +113,8 @@ class Follower:
             job.pods.pop(pod.uid, None)
         else:
             job.pods[pod.uid] = pod
+            for event in self._early.pop(pod.uid, ()):
+                self.event_seen(event)
             self._start_logs(job, pod)
         self._show(job)
 
@@ -122,9 +125,11 @@ class Follower:
             about.get("uid") in job.pods for job in self.jobs.values()
         )
         said = (str(obj.get("reason")), str(obj.get("message")))
-        if said[0] == EventReason.FAILED:
+        if said[0] == EventReason.FAILED or obj.get("type") != "Warning":
             return  # the summary says it
-        if obj.get("type") == "Warning" and is_ours and said not in self._warned:
+        if not is_ours:  # or not yet: pods and events are watched each for itself
+            self._early.setdefault(str(about.get("uid")), []).append(obj)
+        elif said not in self._warned:
             self._warned.add(said)
             self._screen.warning(str(about.get("name")), said[1])
 

@@ -6,15 +6,17 @@ and most of that is imports.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
+from typing import NoReturn
 
 import click
 
 from trainyard import __version__
 from trainyard.api.errors import TrainyardError
-from trainyard.cli.boundary import expected_error, message
+from trainyard.cli.boundary import expected_error, is_broken_pipe, message
 
 _COMMANDS = {
     "run": ("run", "Run a manifest's jobs to their end on this machine."),
@@ -75,6 +77,9 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point: a user's mistake is one message and exit code 1, never a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a replica's characters
+            stream.reconfigure(errors="replace")
     try:
         code = cli.main(prog_name="trainyard", standalone_mode=False)
     except click.exceptions.Abort:
@@ -83,18 +88,24 @@ def main() -> None:
         error.show()
         sys.exit(error.exit_code)
     except BrokenPipeError:
-        # The reader of a pipe has seen enough; nothing may be flushed into it at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+        _output_is_over(141)
     except KeyboardInterrupt:
         sys.exit(130)
     except (TrainyardError, BaseExceptionGroup) as error:
+        if is_broken_pipe(error):
+            _output_is_over(141)
         expected = expected_error(error)
         if expected is None:
             raise
         click.echo(message(expected), err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _output_is_over(code: int) -> NoReturn:
+    """The reader of a pipe has seen enough; nothing may be flushed into it at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ def _run_folder(state: Paths) -> Paths:
 
 
 def _forget_old_runs(runs: Path) -> None:
-    finished = [run for run in sorted(runs.iterdir()) if not (run / "cluster.json").exists()]
+    finished = [run for run in sorted(runs.iterdir()) if find_cluster(run) is None]
     if len(finished) > _KEPT_RUNS:
         import shutil
 

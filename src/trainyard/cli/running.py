@@ -34,6 +34,7 @@ from trainyard.local.state import Paths, StateError, find_cluster, state_folder
 INTERRUPTED = 130
 _GRACE_SECONDS = 35.0
 """Longer than a pod's default termination grace of 30 s."""
+_LOOK_SECONDS = 0.5
 
 
 def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle) -> int:
@@ -93,8 +94,20 @@ async def _on_background(result: ReadResult, *, keep: bool) -> int:
     cluster = find_cluster(paths.folder)
     if cluster is None:
         raise StateError("the embedded cluster has just gone; run it again: trainyard up")
-    async with Client.unix(cluster.socket) as client:
-        return await _Run(client, result.documents, paths).to_the_end(clean=not keep)
+    async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
+        watching = group.create_task(_until_down(paths))
+        try:
+            return await _Run(client, result.documents, paths).to_the_end(clean=not keep)
+        finally:
+            watching.cancel()
+
+
+async def _until_down(paths: Paths) -> None:
+    """Raise StateError when the cluster is brought down; one that was killed may come again."""
+    while True:
+        await asyncio.sleep(_LOOK_SECONDS)
+        if not paths.record.exists():
+            raise StateError("the embedded cluster was brought down while the job ran")
 
 
 class RunScreen(Screen, Protocol):
@@ -184,12 +197,12 @@ class _Run:
 
     async def _kill(self, follower: Follower) -> None:
         """End the pods that are left without any grace."""
-        for job in follower.jobs.values():
-            for pod in job.pods.values():
-                with contextlib.suppress(NotFound):
-                    await self._client.delete(
-                        PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
-                    )
+        left = [pod for job in follower.jobs.values() for pod in job.pods.values()]
+        for pod in left:  # the watch takes pods out of the views meanwhile
+            with contextlib.suppress(NotFound):
+                await self._client.delete(
+                    PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
+                )
 
     def _report(self, job: JobView, *, is_interrupted: bool) -> None:
         seconds = time.monotonic() - self._started

@@ -5,7 +5,12 @@ from __future__ import annotations
 import sys
 from typing import Self, TextIO
 
+from trainyard.api.errors import TrainyardError
 from trainyard.cli.observing import JobView
+
+
+class OutputError(TrainyardError):
+    """What `run` prints cannot be written."""
 
 
 class PlainScreen:
@@ -49,7 +54,12 @@ class PlainScreen:
         self._print(text)
 
     def _print(self, text: str) -> None:
-        print(text, file=self._out, flush=True)
+        try:
+            print(text, file=self._out, flush=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise OutputError(f"cannot write the output: {error.strerror}") from error
 
 
 def prefix(job: JobView, source: str, *, names_jobs: bool) -> str:

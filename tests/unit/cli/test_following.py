@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from trainyard.cli import summary
-from trainyard.cli.following import _Lines
+from trainyard.cli.following import Follower, _Lines
 from trainyard.cli.observing import JobView, PodView
 from trainyard.cli.screens import PlainScreen
+from trainyard.cli.submission import JobRef
+from trainyard.kube.client import Client
+from trainyard.kube.resources import Resource
 
 Object = dict[str, Any]
 
@@ -134,3 +137,34 @@ def test_lines_name_their_job_where_there_are_several(names_jobs: bool, prefix: 
     out = io.StringIO()
     PlainScreen(names_jobs=names_jobs, out=out).log_line(view(), "worker-0", "text")
     assert out.getvalue() == f"{prefix} text\n"
+
+
+class Told:
+    """A screen that keeps the warnings."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+
+    def job_changed(self, job: JobView) -> None:
+        """Not looked at."""
+
+    def log_line(self, job: JobView, source: str, line: str) -> None:
+        """Not looked at."""
+
+    def warning(self, about: str, message: str) -> None:
+        self.warnings.append(f"{about}: {message}")
+
+
+def test_a_warning_that_comes_before_its_pod_is_told_once_the_pod_is_seen() -> None:
+    ref = JobRef(Resource("g", "v1", "jobs", "Job"), "default", "train", "u")
+    screen = Told()
+    follower = Follower(Client.unix("/nowhere"), [ref], screen)
+    about = {"uid": "p", "name": "train-0"}
+    event = {"involvedObject": about, "type": "Warning", "reason": "R", "message": "mind this"}
+    follower.event_seen(event)
+    assert screen.warnings == []
+    marks = {"trainyard.dev/job-uid": "u"}
+    follower.pod_seen(
+        {"metadata": {"uid": "p", "namespace": "default", "name": "train-0", "labels": marks}}
+    )
+    assert screen.warnings == ["train-0: mind this"]

@@ -1,0 +1,106 @@
+"""What `trainyard run` does when its output, or its user, is not as one would wish."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, job, shell
+
+
+@pytest.fixture
+def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.kill_everything()
+
+
+def _run(
+    trainyard: CommandLine, file: str, out: int | IO[str] = subprocess.PIPE, **environment: str
+) -> tuple[int, str, str]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "trainyard.cli.main", "run", "-f", file],
+        cwd=trainyard.folder,
+        env={**trainyard.environment, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+    )
+    said, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    return process.returncode, said or "", errors
+
+
+def test_a_terminal_without_a_replicas_characters_shows_the_rest(trainyard: CommandLine) -> None:
+    file = trainyard.manifest("m.yaml", job("odd", shell("echo done ✓")))
+    code, said, errors = _run(trainyard, file, PYTHONIOENCODING="ascii")
+    assert (code, errors) == (0, "")
+    assert "[worker-0] done ?" in said
+
+
+def test_a_full_disk_behind_the_output_is_one_message(trainyard: CommandLine) -> None:
+    file = trainyard.manifest("m.yaml", job("full", shell("echo x")))
+    with open("/dev/full", "w") as full:
+        code, _, errors = _run(trainyard, file, full)
+    assert code == 1
+    assert errors == "error: cannot write the output: No space left on device\n"
+
+
+def test_a_reader_that_has_seen_enough_ends_the_run_silently(trainyard: CommandLine) -> None:
+    script = shell("while echo line; do sleep 0.05; done")
+    process = trainyard.start("run", "-f", trainyard.manifest("m.yaml", job("pipe", script)))
+    assert process.stdout is not None
+    assert process.stdout.readline()
+    process.stdout.close()
+    assert process.wait(PATIENCE_SECONDS) == 141
+
+
+def _read_until(stream: IO[str], enough: Callable[[str], bool]) -> str:
+    """What is printed up to the line that makes it enough; the end of the output fails."""
+    said = ""
+    while not enough(said):
+        line = stream.readline()
+        assert line, said
+        said += line
+    return said
+
+
+def test_a_second_interrupt_ends_replicas_that_ignore_the_first(trainyard: CommandLine) -> None:
+    script = shell("trap '' TERM; echo up; while :; do sleep 0.2; done")
+    file = trainyard.manifest("m.yaml", job("stubborn", script, replicas=3))
+    process = trainyard.start("run", "-f", file)
+    assert process.stdout is not None
+    said = _read_until(process.stdout, lambda text: text.count("] up") == 3)
+    process.send_signal(signal.SIGINT)
+    said += _read_until(process.stdout, lambda text: "Ctrl-C again" in text)
+    process.send_signal(signal.SIGINT)
+    rest, _ = process.communicate(timeout=20)
+    assert process.returncode == 130, said + rest
+    assert "Traceback" not in rest
+
+
+def test_two_jobs_of_one_name_are_refused_before_either_runs(trainyard: CommandLine) -> None:
+    twin = job("twin", shell("echo ran"))
+    code, said, errors = _run(trainyard, trainyard.manifest("m.yaml", twin, twin))
+    assert code == 1
+    assert "is the name of the job at line 1 too" in errors
+    assert "ran" not in said
+
+
+def test_a_run_ends_with_the_cluster_that_is_brought_down(trainyard: CommandLine) -> None:
+    file = trainyard.manifest("m.yaml", job("long", shell("echo up; sleep 60")))
+    trainyard.run("up")
+    process = trainyard.start("run", "-f", file)
+    assert process.stdout is not None
+    _read_until(process.stdout, lambda text: "] up" in text)
+    trainyard.run("down")
+    rest, _ = process.communicate(timeout=20)
+    assert process.returncode == 1, rest
+    assert "error: the embedded cluster was brought down while the job ran" in rest
