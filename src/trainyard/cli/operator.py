@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     default="none",
     show_default=True,
     help="What places the pods of jobs with scheduler.t9kScheduler all or none.",
+)
+@click.option(
+    "--cluster-domain",
+    metavar="DOMAIN",
+    help="Of the cluster's DNS. By default that of this pod's resolv.conf, else cluster.local.",
 )
 @click.option(
     "--leader-elect/--no-leader-elect",
@@ -47,6 +53,7 @@ def command(
     context: str | None,
     namespace: str | None,
     gang_scheduler: str,
+    cluster_domain: str | None,
     leader_elect: bool,
     lease_namespace: str,
     host: str,
@@ -60,6 +67,7 @@ def command(
 
     import uvloop
 
+    from trainyard.operator.dns import cluster_domain_of
     from trainyard.operator.election import LeaseSettings
     from trainyard.operator.service import ServiceSettings
     from trainyard.operator.settings import OperatorSettings
@@ -68,7 +76,10 @@ def command(
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
-    lifecycle = Settings(gang_backend=GangBackend(gang_scheduler))
+    lifecycle = Settings(
+        gang_backend=GangBackend(gang_scheduler),
+        cluster_domain=cluster_domain or cluster_domain_of(_resolver_configuration()),
+    )
     settings = ServiceSettings(
         operator=OperatorSettings(lifecycle=lifecycle, namespace=namespace),
         lease=LeaseSettings(namespace=lease_namespace) if leader_elect else None,
@@ -76,6 +87,13 @@ def command(
         port=port,
     )
     uvloop.run(_run(kubeconfig, context, settings))
+
+
+def _resolver_configuration() -> str:
+    try:
+        return Path("/etc/resolv.conf").read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 async def _run(kubeconfig: str | None, context: str | None, settings: ServiceSettings) -> None:
