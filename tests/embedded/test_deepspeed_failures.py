@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -22,11 +22,24 @@ from tests.embedded.launching import (
     running_jobs,
     sshd_processes,
 )
+from tests.tools import soak
+from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.workloads.launch.supervise import children_of, descendants
 
-LATE_SECONDS = 20.0 if os.environ.get("TRAINYARD_SOAK") else 4.0
+LATE_SECONDS = soak(4, 20)
 LAUNCH_SECONDS = 1.0
 """The launch starts this soon after the last sshd answers."""
+LATE_SSHD = f"""\
+#!/bin/sh
+case $(hostname) in *-1) sleep {LATE_SECONDS};; esac
+date +%s.%N > {{folder}}/served-$(hostname)
+exec {{folder}}/sshd "$@"
+"""
+TIMED_DEEPSPEED = """\
+#!/bin/sh
+date +%s.%N > {folder}/launched
+exec {deepspeed} "$@"
+"""
 FAIL_ONCE = """\
 import os, pathlib, sys
 if os.environ["RANK"] == "1" and not pathlib.Path("failed").exists():
@@ -149,33 +162,42 @@ def kill_worker(jobs: Jobs, suffix: str) -> None:
 
 
 async def test_a_late_sshd_costs_nothing_but_the_wait(jobs: Jobs) -> None:
-    """worker-1's sshd comes late; the launch starts within a second of it."""
+    """worker-1's sshd comes late; `deepspeed` is started within a second of it, and only once."""
     jobs.script("show.py", SHOW)
-    wait = f"case $(hostname) in *-1) sleep {LATE_SECONDS};; esac"
-    template = worker()
-    template["spec"]["initContainers"] = [
-        {"name": "late", "image": "image", "command": ["/bin/sh", "-c", wait]}
-    ]
-    await jobs.submit(KIND, "dj", spec({"python": ["show.py"]}, template=template))
+    await jobs.submit(KIND, "dj", spec({"python": ["show.py"]}, template=await late_sshd(jobs)))
     status = await jobs.succeed(KIND, "dj")
     assert len(await shown(jobs)) == 2
     assert status["backoffCount"] == 0
-    first, second = (pod for _, pod in sorted((await jobs.pods()).items()))
-    started = [started_at(pod) for pod in (first, second)]
-    assert (started[1] - started[0]).total_seconds() >= LATE_SECONDS - 1
-    log = await jobs.log(first["metadata"]["name"], timestamps=True)
-    launched = next(line for line in log.splitlines() if "trainyard: launching on" in line)
-    assert (at(launched.split()[0]) - started[1]).total_seconds() < LAUNCH_SECONDS + 1
+    first, second = sorted(await jobs.pods())
+    # Taken just before sshd itself starts, so a little before it answers.
+    served = [moment(jobs, f"served-{pod}") for pod in (first, second)]
+    assert served[1] - served[0] >= LATE_SECONDS - 1
+    assert 0 < moment(jobs, "launched") - served[1] < LAUNCH_SECONDS
 
 
-def started_at(pod: Object) -> datetime:
-    """When the pod's container started; it may have ended since."""
-    (state,) = pod["status"]["containerStatuses"][0]["state"].values()
-    return at(state["startedAt"])
+async def late_sshd(jobs: Jobs) -> Object:
+    """A worker's template whose sshd is late on worker-1; sshd and deepspeed note their starts."""
+    folder = jobs.folder
+    shutil.copy("/usr/sbin/sshd", folder / "sshd")
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late"}}
+    body["data"] = {"sshd": LATE_SSHD.format(folder=folder)}
+    await jobs.client.create(CONFIG_MAPS, body, NAMESPACE)
+    beside = Path(sys.executable).parent
+    (folder / "bin").mkdir()
+    timed = folder / "bin" / "deepspeed"
+    timed.write_text(TIMED_DEEPSPEED.format(folder=folder, deepspeed=beside / "deepspeed"))
+    timed.chmod(0o755)
+    path = os.pathsep.join([str(timed.parent), str(beside), os.environ["PATH"]])
+    mount = {"name": "late", "mountPath": "/usr/sbin/sshd", "subPath": "sshd"}
+    template = worker(env=[{"name": "PATH", "value": path}], volumeMounts=[mount])
+    volume = {"name": "late", "configMap": {"name": "late", "defaultMode": 0o755}}
+    template["spec"]["volumes"] = [volume]
+    return template
 
 
-def at(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC)
+def moment(jobs: Jobs, name: str) -> float:
+    """Unix time that a program noted."""
+    return float((jobs.folder / name).read_text())
 
 
 @pytest.mark.parametrize("program", ["deepspeed", "pdsh", "ssh"])

@@ -26,8 +26,12 @@ else:  # in a pod there is no package, and isolated mode leaves the script's own
     sys.path.insert(0, str(Path(__file__).parent))
     from programs import Missing, Program, program, require
 
+CONNECT_SECONDS = 0.5
+"""Where packets to a replica that is not there yet are dropped, a longer try would outlast its
+arrival."""
 BANNER_SECONDS = 2.0
-RETRY_SECONDS = 0.2
+FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
+"""Replicas mostly start together, so the first tries are soon repeated, later ones doubly later."""
 FIRST_FAILURE_SECONDS = 1.0
 """How long reports are collected before the earliest counts as the first."""
 KILL_AFTER_SECONDS = 5.0
@@ -74,15 +78,17 @@ class Link(threading.Thread):
         self.reason = "no answer yet"
 
     def run(self) -> None:
+        delay = FIRST_RETRY_SECONDS
         while True:
             if self.banner():
                 self.relay()
-            time.sleep(RETRY_SECONDS)
+            time.sleep(delay)
+            delay = min(2 * delay, RETRY_SECONDS)
 
     def banner(self) -> bool:
         """Whether an ssh server answers; cheaper than a whole connection while one waits."""
         try:
-            with socket.create_connection((self.host, self.port), BANNER_SECONDS) as connection:
+            with socket.create_connection((self.host, self.port), CONNECT_SECONDS) as connection:
                 connection.settimeout(BANNER_SECONDS)
                 answers = connection.recv(4) == b"SSH-"
                 self.reason = "" if answers else "something else than ssh answers"
