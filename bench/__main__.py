@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-MODULES = ("startup", "demo", "jobs", "pods", "apiserver", "plan", "validate")
+MODULES = ("startup", "demo", "launchers", "jobs", "pods", "apiserver", "plan", "validate")
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _MEASURE = "import json, sys, bench.{0} as m; json.dump(m.measure(), sys.stdout)"
 _PATIENCE_SECONDS = 1200
@@ -27,7 +27,8 @@ class Row(NamedTuple):
     """One measurement."""
 
     what: str
-    value: float
+    value: float | None
+    """None where this machine lacks what it takes; `what` says which program."""
     unit: str
     target: float | None
 
@@ -38,6 +39,8 @@ class Row(NamedTuple):
 
     def cells(self) -> tuple[str, str, str, str]:
         """What to print of it."""
+        if self.value is None:
+            return self.what, "", "", ""
         if self.target is None:
             return self.what, f"{_number(self.value)} {self.unit}", "", ""
         is_met = self.value >= self.target if self.is_rate else self.value <= self.target
