@@ -13,6 +13,7 @@ import pytest
 from tests.embedded.node_cluster import Cluster, cluster, eventually, processes_with
 from trainyard.api.errors import TrainyardError
 from trainyard.local.node import cgroups
+from trainyard.local.node.netlink import BRIDGE_ADDRESS
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 pytestmark = needs_root
@@ -414,6 +415,20 @@ async def test_a_service_forwards_to_the_pod_behind_it_also_to_another_port(
         await node.gone(name)
         if generation == 1:
             await node.create("client", [sys.executable, "-c", ask])
+
+
+async def test_the_bridge_keeps_its_address_when_pods_come(node: Cluster) -> None:
+    """Else pods that know the old one send into the void for half a minute."""
+    ask = (
+        "import socket\n"
+        "s=socket.socket(); s.settimeout(5)\n"
+        "gateway=socket.inet_ntoa(bytes.fromhex(open('/proc/net/route').read().split()[13])[::-1])\n"
+        "print(s.connect_ex((gateway,9)) and open('/proc/net/arp').read().split()[12])\n"
+    )
+    for number in range(4):
+        await node.create(f"p{number}", [sys.executable, "-c", ask])
+        await node.phase(f"p{number}", "Succeeded")
+        assert await node.log(f"p{number}") == f"{BRIDGE_ADDRESS}\n"
 
 
 async def test_a_container_beyond_its_memory_limit_is_oom_killed(node: Cluster) -> None:

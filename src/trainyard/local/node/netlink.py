@@ -11,6 +11,9 @@ import socket
 import struct
 
 BRIDGE = "trainyard0"
+BRIDGE_ADDRESS = "02:74:79:00:00:01"
+"""Locally administered. A bridge without an address of its own takes the lowest of its ports', a
+new one with many a new pod, and connections by way of it then stall until pods ask anew."""
 LOOPBACK_INDEX = 1
 POD_LINK_INDEX = 1000  # beyond lo and the tunnel devices of a fresh network namespace
 
@@ -18,7 +21,7 @@ _NLM_REQUEST_ACK = 0x1 | 0x4
 _NLM_CREATE_EXCL = 0x400 | 0x200
 _RTM_NEWLINK, _RTM_NEWADDR, _RTM_DELADDR, _RTM_NEWROUTE = 16, 20, 21, 24
 _NLMSG_ERROR = 2
-_IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO = 3, 10, 18
+_IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO = 1, 3, 10, 18
 _IFLA_NET_NS_FD = 28
 _IFLA_INFO_KIND, _IFLA_INFO_DATA = 1, 2
 _VETH_INFO_PEER = 1
@@ -74,7 +77,8 @@ class Netlink:
     def add_bridge(self) -> int:
         """Create the bridge, up; returns its interface index."""
         kind = _nested(_IFLA_LINKINFO, _attribute(_IFLA_INFO_KIND, b"bridge"))
-        payload = _link() + _name(BRIDGE) + kind
+        address = _attribute(_IFLA_ADDRESS, bytes.fromhex(BRIDGE_ADDRESS.replace(":", "")))
+        payload = _link() + address + _name(BRIDGE) + kind
         self._request("create the pod bridge", _RTM_NEWLINK, payload, _NLM_CREATE_EXCL)
         return socket.if_nametoindex(BRIDGE)
 
