@@ -216,6 +216,7 @@ async def test_when_the_shim_dies_its_pods_are_reported_lost(tmp_path: Path, mar
             pod = await node.phase("job-0", "Failed")
             ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
             assert ended["reason"] == "ContainerStatusUnknown"
-            assert not processes_with(marker)
+            # The kernel ends them with the shim, but takes its time on a busy machine.
+            await eventually(lambda: not processes_with(marker), 2)
             await eventually(lambda: node.task.done())
     assert raised.group_contains(TrainyardError, match="shim process is gone")
