@@ -76,7 +76,7 @@ generate: $(STAMP)
 	$(BIN)/python tools/crds.py
 	$(BIN)/python tools/reference.py
 
-bench: $(STAMP)
+bench: $(LAUNCHERS)
 	$(BIN)/python -m bench
 
 soak: $(LAUNCHERS)

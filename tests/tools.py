@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import sys
 from functools import cache
 from pathlib import Path
 from typing import NoReturn
@@ -13,8 +14,13 @@ import pytest
 
 
 def require(tool: str) -> str:
-    """The path of a program; without it, skip the test, or fail it where CI is set."""
-    found = shutil.which(tool)
+    """The path of a program; without it, skip the test, or fail it where CI is set.
+
+    Looks beside the interpreter too, and where system programs are.
+    """
+    beside = str(Path(sys.executable).parent)
+    path = os.pathsep.join([beside, os.environ.get("PATH", ""), "/usr/sbin"])
+    found = shutil.which(tool, path=path)
     if found is None:
         missing(f"{tool} is not installed")
     return found

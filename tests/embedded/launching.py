@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import shutil
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -15,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from tests.tools import missing
+from tests.tools import require
 from trainyard.api.kinds import KINDS
 from trainyard.cli.embedded import embedded
 from trainyard.kube.client import Client
@@ -35,11 +33,9 @@ Object = dict[str, Any]
 
 
 def require_programs(*names: str) -> None:
-    """Skip, or fail in CI, without a program; looks beside the interpreter and for system ones."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"], "/usr/sbin"])
+    """Skip, or fail in CI, without one of these."""
     for name in names:
-        if shutil.which(name, path=path) is None:
-            missing(f"{name} is not installed")
+        require(name)
 
 
 def resource_of(kind: str) -> Resource:

@@ -22,7 +22,7 @@ from tests.embedded.launching import (
     running_jobs,
     sshd_processes,
 )
-from tests.tools import soak
+from tests.tools import require, soak
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.workloads.launch.supervise import children_of, descendants
 
@@ -205,10 +205,9 @@ async def test_a_missing_program_of_the_launch_is_named(jobs: Jobs, program: str
     """The launching replica says which program its image lacks."""
     folder = jobs.folder / "programs"
     folder.mkdir()
-    for name in {"deepspeed", "pdsh", "ssh", "python3", "env"} - {program}:
-        found = shutil.which(name)
-        assert found is not None
-        (folder / name).symlink_to(found)
+    (folder / "python3").symlink_to(sys.executable)  # the first on PATH may be a script
+    for name in {"deepspeed", "pdsh", "ssh", "env"} - {program}:
+        (folder / name).symlink_to(require(name))
     template = worker(env=[{"name": "PATH", "value": str(folder)}])
     await jobs.submit(KIND, "dj", spec({"python": ["x.py"]}, template=template))
     await jobs.fail(KIND, "dj")
