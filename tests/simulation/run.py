@@ -122,17 +122,22 @@ class Run:
         self._finish()
 
     def _peers_die(self, pod: Obj) -> bool:
-        """A process group that nobody can rejoin falls apart; other replicas go on."""
+        """A process group that nobody can rejoin falls apart; other replicas go on.
+
+        The launch of an elastic job forms a new group of those that are left.
+        """
         uid = owner_uid(pod)
         jobs = (self.server.objects.get(key) for key in self.keys)
         job = next((job for job in jobs if job and job["metadata"]["uid"] == uid), None)
         if job is None:
             return False
         scope = (job["spec"].get("runPolicy") or {}).get("restartScope", "Job")
+        elastic = (job["spec"].get("elastic") or {}).get("enabled", False)
         return (
             self.scenario.peers_die
             and job["kind"] != "GenericJob"
             and "torchrunConfig" not in job["spec"]
+            and not elastic
             and scope == "Job"
         )
 

@@ -54,6 +54,17 @@ def test_every_invariant_holds(first: int, pytestconfig: pytest.Config) -> None:
     assert not failures, "\n".join(failures)
 
 
+ONCE_FAILED = {
+    2748: "an elastic job that had lost a replica for good did not restart an evicted one",
+    3499: "a job was deleted by its ttl over and over until the watch told of it",
+}
+
+
+@pytest.mark.parametrize("seed", ONCE_FAILED, ids=str)
+def test_what_once_failed_holds(seed: int) -> None:
+    simulate(seed)
+
+
 def python(*arguments: str, salt: str = "0") -> str:
     """Standard output of another Python with these arguments."""
     paths = os.pathsep.join(sys.path)

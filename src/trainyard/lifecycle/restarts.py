@@ -18,7 +18,7 @@ from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica, View
-from trainyard.lifecycle.timestamps import render
+from trainyard.lifecycle.timestamps import parse, render
 from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import ReplicaType, RestartPolicy, Scope, Workload
 
@@ -131,8 +131,16 @@ def _together(
         return _restart(workload, ledger, replicas, fresh, cause, now, settings, bumped)
     if wait := _settling(cause, replicas, now, settings):
         return Response(ledger, wake_at=wait, bumped=bumped)
-    lost = tuple(r for r in fresh if not may_restart(workload, ledger, r))
-    return Response(ledger, lost=(cause, *(r for r in lost if r is not cause)), bumped=bumped)
+    lost = [r for r in fresh if not may_restart(workload, ledger, r)]
+    lost.sort(key=lambda r: r is not cause)
+    others = [r for r in fresh if r not in lost]
+    if not others or workload.elastic is None:
+        return Response(ledger, lost=tuple(lost), bumped=bumped)
+    # An elastic job may go on without those that are lost, and then needs the others.
+    response = _restart(
+        workload, ledger, replicas, others, _cause(others, settings), now, settings, bumped
+    )
+    return replace(response, lost=tuple(lost))
 
 
 def _split(
@@ -152,15 +160,34 @@ def _split(
     under_way = ledger.ready_at is None or resizing
     if not (workload.survivors_stay and under_way):
         return [], list(down)
+    began = _incident_start(ledger)
     same: list[Replica] = []
     fresh: list[Replica] = []
     for replica in down:
-        survivor = ledger.wanted(replica.name) < ledger.attempt
-        (same if survivor else fresh).append(replica)
+        survived = ledger.wanted(replica.name) < ledger.attempt
+        belongs = survived and not _ended_before(replica, began, settings)
+        (same if belongs else fresh).append(replica)
     if resizing and fresh and not same:
         # A new pod's own failure in this time is free as well; it gets an attempt of its own.
-        fresh = [r._replace(exit=replace(r.exit, free=True)) if r.exit else r for r in fresh]
+        fresh = [r if _ended_before(r, ledger.resized_at, settings) else _freed(r) for r in fresh]
     return same, fresh
+
+
+def _incident_start(ledger: Ledger) -> datetime | None:
+    """When the attempt before this one ended; None for the first."""
+    return parse(ledger.attempts[-2].get("endTime")) if len(ledger.attempts) > 1 else None
+
+
+def _ended_before(replica: Replica, moment: datetime | None, settings: Settings) -> bool:
+    """Whether it was down well before, as one that an elastic job goes on without."""
+    at = replica.exit.at if replica.exit else None
+    if at is None or moment is None:
+        return False
+    return at < moment - timedelta(seconds=settings.incident_settle_seconds)
+
+
+def _freed(replica: Replica) -> Replica:
+    return replica._replace(exit=replace(replica.exit, free=True)) if replica.exit else replica
 
 
 def _cause(fresh: Sequence[Replica], settings: Settings) -> Replica:

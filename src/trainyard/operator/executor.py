@@ -8,7 +8,6 @@ restart, a terminal condition) is stored before the action happens.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -202,14 +201,24 @@ class Executor:
         return True
 
     async def _delete_job(self, job: JobRecord) -> bool:
-        with contextlib.suppress(NotFound, Conflict):
-            await self._client.delete(
+        """Delete the job; it is not planned for again, even where the watch tells of it late."""
+        store = self._jobs[job.kind.kind]
+        try:
+            answer = await self._client.delete(
                 resource_of(job.kind),
                 job.name,
                 job.namespace,
                 uid=job.uid,
                 propagation="Background",
             )
+        except (NotFound, Conflict):
+            store.forget(job)
+            return True
+        metadata = answer.get("metadata") or {}
+        if metadata.get("uid") == job.uid and metadata.get("deletionTimestamp"):
+            store.wrote(JobRecord.decode(job.kind, answer))
+        else:
+            store.forget(job)
         return True
 
     async def _patch(self, job: JobRecord, action: Patch) -> bool:

@@ -466,3 +466,16 @@ def test_an_elastic_job_goes_on_while_its_minimum_remains(lost: str, phase: str)
     if phase == "Running":
         assert world.condition("ReplicaFailure")[0] == "True"  # type: ignore[index]
         assert world.aggregate == {"running": 4 - len(lost), "failed": len(lost)}
+
+
+@pytest.mark.parametrize("evicted", ["0", "2"])
+def test_an_elastic_job_that_lost_a_replica_restarts_others_all_the_same(evicted: str) -> None:
+    world = World(elastic(1, 4, 4, policy="Never")).running()
+    world.exit("3", 1)
+    world.settle()
+    before = world.pods[world.name(evicted)]["metadata"]["uid"]
+    world.advance(60).evict(evicted).settle()
+    world.advance(60).settle().run().settle()
+    assert world.pods[world.name(evicted)]["metadata"]["uid"] != before
+    assert world.aggregate == {"running": 3, "failed": 1}
+    assert (world.phase, world.backoff) == ("Running", 0)
