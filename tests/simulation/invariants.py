@@ -23,7 +23,8 @@ TRANSITIONS: dict[str, frozenset[str]] = {
     "Pending": ACTIVE - {"Pending"},
     "Running": ACTIVE - {"Running"},
     "Unknown": ACTIVE - {"Unknown"},
-    "Paused": frozenset({"Resuming", "Failed"}),
+    # Succeeded where all replicas had ended well by the time it was resumed.
+    "Paused": frozenset({"Resuming", "Failed", "Succeeded"}),
     "Resuming": ACTIVE,
     "Succeeded": frozenset(),
     "Failed": frozenset(),
@@ -115,6 +116,8 @@ class Monitor(Observer):
         before, after = old.get("phase", ""), new.get("phase", "")
         if before != after and after not in TRANSITIONS.get(before, frozenset()):
             self.fail(f"{job.key.name}: phase {before or '(none)'} → {after}")
+        if (before, after) == ("Paused", "Succeeded") and _is_paused(obj):
+            self.fail(f"{job.key.name}: succeeded while it is paused")
         was, is_ = _conditions(old), _conditions(new)
         for type_ in ("Completed", "Failed"):
             if was.get(type_) == "True" and is_.get(type_) != "True":
