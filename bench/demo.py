@@ -16,6 +16,7 @@ from bench.commands import seconds, state
 Row = tuple[str, float, str, float | None]
 EXAMPLE = Path(__file__).parent.parent / "examples" / "ddp-torchrun"
 REPLICAS, ROUNDS = 4, 3
+_PATIENCE_SECONDS = 300
 
 
 def measure() -> list[Row]:
@@ -41,21 +42,22 @@ def _by_hand(logs: str) -> float:
         str(Path(sys.executable).parent / "torchrun"),
         *("--nnodes", str(REPLICAS), "--nproc_per_node", "1", "--rdzv_id", "by-hand"),
         *("--rdzv_backend", "c10d", "--rdzv_endpoint", f"127.0.0.1:{port}"),
-        *("train.py", "--epochs", "20", "--log-dir", logs),
     ]
+    script = ["train.py", "--epochs", "20", "--log-dir", logs]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     started = time.perf_counter()
     agents = [
         subprocess.Popen(
-            command,
+            # All on one host name, they would compete for serving the rendezvous.
+            [*command, "--rdzv_conf", f"is_host={int(number == 0)}", *script],
             cwd=EXAMPLE,
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
-        for _ in range(REPLICAS)
+        for number in range(REPLICAS)
     ]
-    codes = [agent.wait() for agent in agents]
+    codes = [agent.wait(_PATIENCE_SECONDS) for agent in agents]
     if any(codes):
         raise RuntimeError("torchrun by hand failed")
     return time.perf_counter() - started
