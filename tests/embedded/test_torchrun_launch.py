@@ -10,14 +10,18 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
+from tests.tools import require
 from trainyard.workloads import torchrun
 
-pytestmark = pytest.mark.skipif(find_spec("torch") is None, reason="torch is not installed")
+
+@pytest.fixture(autouse=True)
+def needs_torch() -> None:
+    require("torchrun")
+
 
 TIMEOUT_SECONDS = 90
 BIN = Path(sys.executable).parent

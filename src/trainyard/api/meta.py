@@ -47,9 +47,3 @@ class ObjectMeta(OpenModel):
     owner_references: Items[OwnerReference] = Field(
         default=(), description="Objects that own this one."
     )
-
-
-class ListMeta(OpenModel):
-    """Standard list metadata."""
-
-    resource_version: str = Field(default="", description="Version of the list, set by the server.")

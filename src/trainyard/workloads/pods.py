@@ -141,18 +141,3 @@ def _with_env(container: Container, env: Mapping[str, str]) -> Container:
     taken = {entry.get("name") for entry in given}
     ours = [{"name": name, "value": value} for name, value in env.items() if name not in taken]
     return {**container, "env": [*ours, *given]}
-
-
-def add_volume(pod: Manifest, volume: dict[str, Any], mounts: Mapping[str, dict[str, Any]]) -> None:
-    """Add a volume, mounted in the containers that `mounts` names."""
-    spec = pod["spec"]
-    spec["volumes"] = [*(spec.get("volumes") or ()), volume]
-    for field in ("initContainers", "containers"):
-        spec[field] = [
-            {**c, "volumeMounts": [*(c.get("volumeMounts") or ()), mounts[c["name"]]]}
-            if c.get("name") in mounts
-            else c
-            for c in spec.get(field, ())
-        ]
-        if not spec[field]:
-            del spec[field]
