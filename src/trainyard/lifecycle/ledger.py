@@ -190,15 +190,20 @@ class Ledger:
         return replace(self, attempts=({"number": self.attempt, "startTime": render(start)},))
 
     def close(self, ended: Mapping[str, Any]) -> Ledger:
-        """End the current attempt without another one."""
+        """End the current attempt without another one. `ended` may tell whose attempt it was."""
         if not self.attempts or "endTime" in self.attempts[-1]:
             return self
         return replace(self, attempts=(*self.attempts[:-1], {**self.attempts[-1], **ended}))
 
-    def note(self, entry: Mapping[str, Any]) -> Ledger:
-        """Add the finished attempt of a single replica to the history, before the job's own."""
+    def note(self, entry: Mapping[str, Any], start: datetime) -> Ledger:
+        """Add the finished attempt of a single replica, which starts anew at `start`.
+
+        What is under way has the highest number that any replica has reached.
+        """
         *others, current = self.attempts
-        return replace(self, attempts=(*others, entry, current)[-HISTORY:])
+        number = max(current["number"], entry["number"] + 1)
+        opened = {"number": number, "startTime": render(start)}
+        return replace(self, attempts=(*others, entry, opened)[-HISTORY:])
 
     def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
         opened = {"number": self.attempt + 1, "startTime": render(start)}
@@ -208,8 +213,13 @@ class Ledger:
 def ending(
     now: datetime, reason: str, replica: str = "", end: Exit | None = None
 ) -> dict[str, Any]:
-    """How an attempt ended, as `status.attempts` tells it."""
-    entry: dict[str, Any] = {"endTime": render(now), "reason": str(reason)}
+    """How an attempt ended, as `status.attempts` tells it: when its replica did, if that is known.
+
+    A controller that was away learns of an end late; and a pod that is being deleted is dated with
+    the end of its grace period.
+    """
+    at = min(end.at, now) if end is not None and end.at is not None else now
+    entry: dict[str, Any] = {"endTime": render(at), "reason": str(reason)}
     if replica:
         entry["replica"] = replica
     if end is not None and end.code is not None:

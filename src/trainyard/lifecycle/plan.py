@@ -253,11 +253,7 @@ class _Pass:
             return False
         self.actions.clear()
         self.wake_at = None
-        cause = verdict.cause
-        ended = ending(self.now, verdict.reason)
-        if cause is not None and cause.exit is not None:
-            ended = ending(self.now, cause.exit.reason or "Error", cause.name, cause.exit)
-        self.ledger = self.ledger.close(ended)
+        self.ledger = self.ledger.close(self._last_words(verdict))
         if self._has_all_pods():  # a quick end may be seen before anything else
             self.report.initialized()
         started = (pod.started for pod in self.observed.pods if pod.started is not None)
@@ -265,6 +261,14 @@ class _Pass:
         self._clean_up(failed=not verdict.success)
         self._compile(removed=True)
         return True
+
+    def _last_words(self, verdict: Verdict) -> dict[str, Any]:
+        cause = verdict.cause
+        if cause is None or cause.exit is None:
+            return ending(self.now, verdict.reason)
+        if self.workload.scope is Scope.REPLICA:
+            return restarts.last_attempt(self.ledger, cause, self.now)
+        return ending(self.now, cause.exit.reason or "Error", cause.name, cause.exit)
 
     def _clean_up(self, *, failed: bool) -> None:
         expiry = cleanup.expiry(self.workload, parse(self.report.status.get("completionTime")))

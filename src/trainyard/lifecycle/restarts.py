@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from trainyard.lifecycle import backoff
 from trainyard.lifecycle.clock import earliest
@@ -331,18 +332,25 @@ def _one(
     failures = backoff.failures_in_row(record.failures, healthy_since, now, settings)
     start = now + backoff.delay(failures, settings, free=end.free)
     counted = 0 if end.free else 1
-    closed = ending(now, COMPLETED if end.code == 0 else end.reason, replica.name, end)
-    entry = {"number": record.attempt, **closed}
-    if healthy_since:
-        entry["startTime"] = render(healthy_since)
     records = dict(ledger.records)
     records[replica.name] = Record(record.attempt + 1, record.restarts + counted, failures, start)
-    ledger = replace(ledger.note(entry), records=records)
+    over = last_attempt(ledger, replica, now)
+    ledger = replace(ledger.note(over, start), records=records)
     if counted:
         ledger = ledger.count({replica.type.name: 1})
         if workload.shared_budget:
             ledger = replace(ledger, backoff=ledger.backoff + 1)
     return _add(response, ledger, replica, start)
+
+
+def last_attempt(ledger: Ledger, replica: Replica, now: datetime) -> dict[str, Any]:
+    """The attempt that a single replica has ended, as `status.attempts` tells it."""
+    end = replica.exit or Exit()
+    reason = COMPLETED if end.code == 0 else end.reason or "Error"
+    entry: dict[str, Any] = {"number": ledger.wanted(replica.name)}
+    if replica.pod is not None and replica.pod.started is not None:
+        entry["startTime"] = render(replica.pod.started)
+    return entry | ending(now, reason, replica.name, end)
 
 
 def _add(response: Response, ledger: Ledger, replica: Replica, start: datetime) -> Response:

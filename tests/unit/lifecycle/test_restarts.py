@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
+from trainyard.lifecycle.timestamps import render
 
 
 def test_one_incident_costs_one_and_restarts_all() -> None:
@@ -26,6 +28,18 @@ def test_peers_that_die_later_belong_to_the_incident() -> None:
     assert world.backoff == 1
     world.exit("0", 1).exit("1", 1)
     world.settle()
+    assert world.backoff == 1
+
+
+def test_failures_that_are_learned_of_late_belong_to_their_incident() -> None:
+    """The controller was away for a while; its watch then told of one failure after the other."""
+    world = World(torchrun(workers=3)).running()
+    world.advance(5).exit("2", 137)
+    second = render(world.advance(8).now)
+    world.advance(5).settle()
+    assert world.status is not None
+    assert world.status["attempts"][0]["endTime"] == render(world.now - timedelta(seconds=13))
+    world.exit("1", 1, finishedAt=second).settle()
     assert world.backoff == 1
 
 
@@ -237,11 +251,30 @@ def test_attempts_tell_how_each_ended_and_only_the_last_ten_are_kept() -> None:
 
 
 def test_generic_attempts_are_told_per_replica() -> None:
-    world = World(generic(workers=2, limit=3)).running()
-    world.exit("1", 5).settle().advance(10).settle().run().settle().exit("1", 6).settle()
+    world = World(generic(workers=2, limit=2)).running()
+    for code in (5, 6):
+        world.exit("1", code).settle().advance(20).settle().run().settle()
+    world.exit("0", 7).settle()
+    assert _told(world) == [(1, "1", 5), (2, "1", 6), (1, "0", 7), (3, None, None)]
+    world.advance(20).settle().run().settle().exit("1", 8).settle()
+    assert world.phase == "Failed"
+    assert _told(world)[-2:] == [(1, "0", 7), (3, "1", 8)]
+
+
+def test_the_last_attempt_is_that_of_the_replica_that_ended_the_job() -> None:
+    world = World(generic(workers=2, limit=1)).running()
+    world.exit("1", 5).settle().advance(10).settle().run().settle()
+    world.exit("0", 6).settle().advance(10).settle().run().settle().exit("0", 7).settle()
+    assert _told(world) == [(1, "1", 5), (1, "0", 6), (2, "0", 7)]
+
+
+def _told(world: World) -> list[tuple[int, str | None, int | None]]:
     assert world.status is not None
-    told = [(a["number"], a.get("replica"), a.get("exitCode")) for a in world.status["attempts"]]
-    assert told == [(1, world.name("1"), 5), (2, world.name("1"), 6), (1, None, None)]
+    names = {world.name(r): r for r in "01"}
+    return [
+        (attempt["number"], names.get(attempt.get("replica")), attempt.get("exitCode"))
+        for attempt in world.status["attempts"]
+    ]
 
 
 def test_a_budget_that_status_does_not_tell_is_kept_all_the_same() -> None:
