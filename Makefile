@@ -80,7 +80,7 @@ bench: $(LAUNCHERS)
 	$(BIN)/python -m bench
 
 soak: $(LAUNCHERS)
-	TRAINYARD_SOAK=1 $(BIN)/pytest tests
+	TRAINYARD_SOAK=1 $(MAKE) test
 	$(BIN)/python tools/mutation.py --at-least 80
 
 lock: $(STAMP)
