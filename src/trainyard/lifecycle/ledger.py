@@ -8,7 +8,7 @@ before the write nothing happened, and after it the failed pod belongs to an att
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -27,13 +27,15 @@ class Record:
     """One replica's account, where it differs from the job's.
 
     `attempt` is that of the pod that it wants; `restarts` are those that count; `failures` are
-    those in a row without a healthy run; its next pod is not created before `not_before`.
+    those in a row without a healthy run; its next pod is not created before `not_before`. One that
+    is `lost` failed for good, and its elastic job goes on without it.
     """
 
     attempt: int
     restarts: int = 0
     failures: int = 0
     not_before: datetime | None = None
+    lost: bool = False
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Record:
@@ -42,6 +44,7 @@ class Record:
             restarts=obj.get("restarts", 0),
             failures=obj.get("failures", 0),
             not_before=parse(obj.get("notBefore")),
+            lost=obj.get("lost", False),
         )
 
     def encode(self) -> dict[str, Any]:
@@ -52,6 +55,8 @@ class Record:
             obj["failures"] = self.failures
         if self.not_before:
             obj["notBefore"] = render(self.not_before)
+        if self.lost:
+            obj["lost"] = True
         return obj
 
 
@@ -146,7 +151,7 @@ class Ledger:
         )
 
     def restart_all(self, ended: Mapping[str, Any], start: datetime) -> Ledger:
-        """A new attempt of every replica, which starts at `start`."""
+        """A new attempt of every replica that is not lost; it starts at `start`."""
         number = self.attempt + 1
         return replace(
             self,
@@ -154,7 +159,7 @@ class Ledger:
             floor=number,
             ready_at=None,
             not_before=start,
-            records={},
+            records={name: record for name, record in self.records.items() if record.lost},
             attempts=self._next(ended, start),
         )
 
@@ -177,6 +182,16 @@ class Ledger:
         for name in names:
             records[name] = Record(attempt)
         return replace(self, records=records)
+
+    def is_lost(self, name: str) -> bool:
+        """Whether the job goes on without this replica."""
+        record = self.records.get(name)
+        return record is not None and record.lost
+
+    def lose(self, names: Iterable[str]) -> Ledger:
+        """Go on without these replicas."""
+        lost = {name: Record(self.wanted(name), lost=True) for name in names}
+        return replace(self, records={**self.records, **lost})
 
     def count(self, types: Mapping[str, int]) -> Ledger:
         """Add to the restarts that are told per type."""

@@ -25,13 +25,14 @@ def end(
 ) -> tuple[Ledger, frozenset[str]]:
     """A new attempt, and the names of the replicas that it starts.
 
-    Replicas that restart one by one keep their ends; others start together, all of them.
+    Replicas that restart one by one keep their ends; others start together, even those that
+    were lost.
     """
     ledger = replace(ledger, paused=False, resumed=True, failures=0)
     if not ledger.attempts:
         return ledger.begin(now), frozenset(r.name for r in view.replicas)
     if workload.scope is Scope.JOB:
-        ledger = replace(ledger.restart_all({}, now), size=_size(workload, ledger))
+        ledger = replace(ledger, records={}, size=_size(workload, ledger)).restart_all({}, now)
         return ledger, frozenset(r.name for r in view.replicas)
     again = {r.name: r for r in view.replicas if not r.ended}
     records = dict(ledger.records)

@@ -19,7 +19,7 @@ from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica, View
-from trainyard.lifecycle.timestamps import parse, render
+from trainyard.lifecycle.timestamps import render
 from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import ReplicaType, RestartPolicy, Scope, Workload
 
@@ -62,14 +62,17 @@ def respond(
     """Decide on everything that ended since the last pass."""
     down = [r for r in view.idle if r.state is State.FAILED or r.state is State.TAKEN]
     again = [r for r in view.idle if runs_again(workload, ledger, r)]
-    if not down and not again:
-        return Response(ledger)
     if workload.scope is Scope.REPLICA:
         return _each(workload, ledger, [*down, *again], now, settings)
-    response = _together(workload, ledger, view.replicas, down, now, settings)
-    if response.bumped or response.lost or not again:
-        return response
-    return _each_again(workload, response, again, now, settings)
+    gone = [r for r in down if ledger.is_lost(r.name)]
+    down = [r for r in down if r not in gone]
+    response = Response(ledger)
+    if down:
+        others = [r for r in view.replicas if r not in gone] if gone else view.replicas
+        response = _together(workload, ledger, others, down, now, settings)
+    if not response.bumped and not response.lost:
+        response = _each_again(workload, response, again, now, settings)
+    return replace(response, lost=(*response.lost, *gone))
 
 
 def may_restart(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
@@ -134,13 +137,14 @@ def _together(
         return Response(ledger, wake_at=wait, bumped=bumped)
     lost = [r for r in fresh if not may_restart(workload, ledger, r)]
     lost.sort(key=lambda r: r is not cause)
+    ledger = ledger.lose(r.name for r in lost)
+    response = Response(ledger, bumped=bumped)
     others = [r for r in fresh if r not in lost]
-    if not others or workload.elastic is None:
-        return Response(ledger, lost=tuple(lost), bumped=bumped)
-    # An elastic job may go on without those that are lost, and then needs the others.
-    response = _restart(
-        workload, ledger, replicas, others, _cause(others, settings), now, settings, bumped
-    )
+    if others and workload.elastic is not None:
+        # An elastic job may go on without those that are lost, and then needs the others.
+        left = [r for r in replicas if r not in lost]
+        cause = _cause(others, settings)
+        response = _restart(workload, ledger, left, others, cause, now, settings, bumped)
     return replace(response, lost=tuple(lost))
 
 
@@ -161,30 +165,15 @@ def _split(
     under_way = ledger.ready_at is None or resizing
     if not (workload.survivors_stay and under_way):
         return [], list(down)
-    began = _incident_start(ledger)
     same: list[Replica] = []
     fresh: list[Replica] = []
     for replica in down:
         survived = ledger.wanted(replica.name) < ledger.attempt
-        belongs = survived and not _ended_before(replica, began, settings)
-        (same if belongs else fresh).append(replica)
-    if resizing and fresh and not same:
+        (same if survived else fresh).append(replica)
+    if resizing and not same:
         # A new pod's own failure in this time is free as well; it gets an attempt of its own.
-        fresh = [r if _ended_before(r, ledger.resized_at, settings) else _freed(r) for r in fresh]
+        fresh = [_freed(replica) for replica in fresh]
     return same, fresh
-
-
-def _incident_start(ledger: Ledger) -> datetime | None:
-    """When the attempt before this one ended; None for the first."""
-    return parse(ledger.attempts[-2].get("endTime")) if len(ledger.attempts) > 1 else None
-
-
-def _ended_before(replica: Replica, moment: datetime | None, settings: Settings) -> bool:
-    """Whether it was down well before, as one that an elastic job goes on without."""
-    at = replica.exit.at if replica.exit else None
-    if at is None or moment is None:
-        return False
-    return at < moment - timedelta(seconds=settings.incident_settle_seconds)
 
 
 def _freed(replica: Replica) -> Replica:

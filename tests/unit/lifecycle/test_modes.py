@@ -297,3 +297,14 @@ def test_a_replica_that_has_ended_is_not_replaced() -> None:
     world.pods[world.name("2")]["metadata"]["annotations"][REVISION] = "old"
     world.settle()
     assert world.attempt_of("2") == "1"
+
+
+def test_a_lost_replica_comes_back_after_a_pause_and_not_before() -> None:
+    world = World(elastic(1, 4, 4, policy="ExitCode")).running()
+    world.exit("3", 1).settle().advance(10).settle()
+    for _ in range(2):  # the second time in vain: all start anew
+        world.exit("2", 137).settle().advance(60).settle().run().settle()
+    assert [world.attempt_of(r) for r in "0123"] == ["3", "3", "3", "1"]
+    assert world.aggregate == {"running": 3, "failed": 1}
+    set_paused(set_paused(world).settle(), False).settle().run().settle()
+    assert world.aggregate == {"running": 4}

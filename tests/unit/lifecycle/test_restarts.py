@@ -43,6 +43,13 @@ def test_failures_that_are_learned_of_late_belong_to_their_incident() -> None:
     assert world.backoff == 1
 
 
+def test_a_clock_that_jumps_back_does_not_make_two_incidents_of_one() -> None:
+    world = World(torchrun(workers=3)).running()
+    world.advance(9).exit("2", 137).settle()
+    world.advance(-5).exit("1", 1).settle()
+    assert world.backoff == 1
+
+
 def test_survivors_are_restarted_too_in_plain_mode() -> None:
     world = World(pytorch()).running()
     world.exit("3", 1).settle().advance(10).settle()
