@@ -282,19 +282,29 @@ class Monitor(Observer):
                 counted = task.get("restartCount", 0)
                 self._compare(job, f"restarts of {task['type']}", counted, _ended_pods(of_type))
             return
-        if stored["kind"] == "ColossalAIJob":
-            return  # tells restarts per type only, and restarts all types together
+        if stored["kind"] == "ColossalAIJob":  # tells restarts per type only
+            tasks = status.get("tasks") or ()
+            told = (task["restartCount"] for task in tasks if task["type"] == "launcher")
+            started = {pod.attempt for pod in pods if pod.type == "launcher"}
+            real = self._incidents(job, stored, started)
+            self._compare(job, "restarts of launcher", next(told, 0), real)
+            return
         counted = status.get("backoffCount") or 0
         if (stored["spec"].get("runPolicy") or {}).get("restartScope") == "Replica":
             self._compare(job, "backoffCount", counted, _ended_pods(pods))
             return
+        started = {pod.attempt for pod in pods}
+        self._compare(job, "backoffCount", counted, self._incidents(job, stored, started))
+
+    def _incidents(self, job: JobTruth, stored: Obj, certain: set[int]) -> tuple[int, int]:
+        """How many attempts ended by a failure: for certain (among those), and at most."""
         over = range(1, job.attempt)
-        least = sum(1 for a in over if job.failures[a] and not job.disturbances[a])
+        least = sum(1 for a in over if a in certain and job.failures[a] and not job.disturbances[a])
         # Under Always a replica that completed costs one too; a failure after it, another one.
         most = sum(bool(job.failures[a]) + job.completions[a] for a in over)
         # An incident that was counted at the very end has no pods to show for it.
-        most += max(0, (status.get("internal") or {}).get("attempt", 1) - job.attempt)
-        self._compare(job, "backoffCount", counted, (least, most))
+        internal = (stored.get("status") or {}).get("internal") or {}
+        return least, most + max(0, internal.get("attempt", 1) - job.attempt)
 
     def _compare(self, job: JobTruth, what: str, counted: int, real: tuple[int, int]) -> None:
         least, most = real
