@@ -6,14 +6,15 @@ gone, so there are never two pods for one replica.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
 from trainyard.lifecycle.actions import Create, Delete
 from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.ledger import Ledger
-from trainyard.lifecycle.observed import Pod, Refusal
+from trainyard.lifecycle.observed import Conflict, Observed, Pod
 from trainyard.lifecycle.replicas import Replica, View
 from trainyard.workloads.resources import PODS, Resource
 from trainyard.workloads.settings import Settings
@@ -56,16 +57,28 @@ def creations(
     return ready, wake_at
 
 
-def refused_until(
-    refusals: Sequence[Refusal], resource: Resource, settings: Settings
-) -> datetime | None:
-    """When creations of this resource may be tried again; None when none was refused."""
-    moments = [
-        refusal.at + _pause(refusal.count, settings)
-        for refusal in refusals
-        if refusal.resource == resource
-    ]
-    return max(moments, default=None)
+@dataclass(frozen=True, slots=True)
+class Hurdles:
+    """What stands in the way of creations: refusals of a resource, and names that are taken."""
+
+    refused: Mapping[Resource, datetime]
+    taken: Mapping[tuple[Resource, str], Conflict]
+
+    @classmethod
+    def of(cls, observed: Observed, settings: Settings) -> Hurdles:
+        """Sorted once, for there may be thousands of creations."""
+        refused: dict[Resource, datetime] = {}
+        for refusal in observed.refusals:
+            until = refusal.at + _pause(refusal.count, settings)
+            refused[refusal.resource] = max(until, refused.get(refusal.resource, until))
+        return cls(refused, {(c.resource, c.name): c for c in observed.conflicts})
+
+    def judge(self, create: Create, now: datetime) -> tuple[bool, datetime | None]:
+        """Whether an object may be created now, and if not, when it may; None: nobody knows."""
+        conflict = self.taken.get((create.resource, create.name))
+        until = conflict.until if conflict else self.refused.get(create.resource)
+        clear = now >= until if until is not None else conflict is None
+        return clear, None if clear else until
 
 
 def _pause(count: int, settings: Settings) -> timedelta:

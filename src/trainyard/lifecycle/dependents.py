@@ -1,7 +1,7 @@
 """Objects beside the pods: Services, Secrets, ConfigMaps, the PodGroup, the TensorBoard.
 
 Each is created where it is missing, and never changed. A name that somebody else's object holds
-is told, never taken over; where an object has a second name to go by, it takes that.
+is told, never taken over, and tried again; where an object has a second name, it takes that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Needs:
     @property
     def complete(self) -> bool:
         """Whether everything is there."""
-        return not self.creates and not self.conflicts
+        return not self.creates
 
 
 def needs(workload: Workload, observed: Observed, *, paused: bool) -> Needs:
@@ -45,10 +45,9 @@ def needs(workload: Workload, observed: Observed, *, paused: bool) -> Needs:
         name = _present_name(dependent, present)
         if not name and not (paused and dependent.lifetime is Lifetime.UNPAUSED):
             name, conflict = _free_name(dependent, taken)
+            creates.append(_create(dependent, name))
             if conflict is not None:
                 conflicts.append(conflict)
-            else:
-                creates.append(_create(dependent, name))
         if dependent.resource.plural == POD_GROUPS:
             pod_group = name
     return Needs(tuple(creates), tuple(conflicts), pod_group)

@@ -61,14 +61,17 @@ def settles_at(
     view: View,
     now: datetime,
     settings: Settings,
+    *,
+    started: datetime | None = None,
 ) -> datetime | None:
     """When all replicas of the attempt have come up, which ends the incident before it.
 
     An elastic job may have fewer replicas than it wants for ever; it settles after a while.
+    `started`: when the job first ran.
     """
     if all(r.ended for r in view.idle):
         return now
     if workload.elastic is None or ledger.ready_at is not None or not is_up(workload, view):
         return None
-    since = ledger.resized_at or ledger.not_before or now
+    since = ledger.resized_at or ledger.not_before or started or now
     return since + timedelta(seconds=settings.resize_grace_seconds)

@@ -220,6 +220,11 @@ class Ledger:
         opened = {"number": number, "startTime": render(start)}
         return replace(self, attempts=(*others, entry, opened)[-HISTORY:])
 
+    def open(self, number: int, start: datetime) -> Ledger:
+        """Begin an attempt after the last one has ended."""
+        opened = {"number": number, "startTime": render(start)}
+        return replace(self, attempts=(*self.attempts, opened)[-HISTORY:])
+
     def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
         opened = {"number": self.attempt + 1, "startTime": render(start)}
         return (*self.close(ended).attempts, opened)[-HISTORY:]

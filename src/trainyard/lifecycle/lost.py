@@ -22,8 +22,8 @@ def force(
     limit = timedelta(seconds=settings.force_delete_seconds)
     deletes, wake_at = [], None
     for pod in pods:
-        if pod.deleting is None:
-            continue
+        if pod.deleting is None or pod.grace_seconds == 0:
+            continue  # deleted by force already: only a finalizer can hold it
         if now >= pod.deleting + limit:
             deletes.append(Delete(PODS, pod.name, pod.uid, grace_seconds=0))
         else:

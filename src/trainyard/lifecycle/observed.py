@@ -184,14 +184,15 @@ class Refusal:
 class Conflict:
     """A name that another owner's object holds, found when our creation met AlreadyExists.
 
-    The executor keeps it for a few seconds (or until the object is seen to go), so that the
-    creation is tried again.
+    The executor keeps it until a creation of that name succeeds.
     """
 
     resource: Resource
     name: str
     owner: str
     """What holds it, for the message: `Service default/train-0`, `GenericJob train`."""
+    until: datetime | None = None
+    """When the creation may be tried again; None: not as long as this is known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,8 @@ def exit_of(pod: Pod, main_container: str | None) -> Exit | None:
     """How the pod's replica ended; None while it has not.
 
     The main container's end is the replica's, whatever its sidecars do. An end that followed a
-    deletion says nothing about the training: a script may well answer SIGTERM with exit code 0.
+    deletion says nothing about the training: a script may well answer SIGTERM with exit code 0. An
+    exit 0 of a pod that was evicted is `free` for the same reason.
     """
     main = pod.container(main_container) if main_container is not None else None
     if main is not None and main.state == "Terminated":
@@ -68,7 +69,7 @@ def exit_of(pod: Pod, main_container: str | None) -> Exit | None:
         found = _of_failed_pod(pod)
     else:
         return None
-    return None if pod.deleting is not None and _followed_deletion(pod, found) else found
+    return None if _followed_deletion(pod, found) else found
 
 
 def is_disruption(pod: Pod) -> bool:
@@ -76,14 +77,20 @@ def is_disruption(pod: Pod) -> bool:
     return bool(pod.disruption) or pod.reason in DISRUPTIONS or pod.reason.startswith("OutOf")
 
 
+def deletion_requested(pod: Pod) -> datetime | None:
+    """When its deletion was asked for: deletionTimestamp is the end of the grace period."""
+    if pod.deleting is None:
+        return None
+    return pod.deleting - timedelta(seconds=pod.grace_seconds or 0)
+
+
 def _followed_deletion(pod: Pod, found: Exit) -> bool:
-    assert pod.deleting is not None
-    requested = pod.deleting - timedelta(seconds=pod.grace_seconds or 0)
-    return found.at is None or found.at >= requested
+    requested = deletion_requested(pod)
+    return requested is not None and (found.at is None or found.at >= requested)
 
 
 def _of_container(pod: Pod, container: Container) -> Exit:
-    free = is_disruption(pod) and container.failed
+    free = is_disruption(pod) and (container.failed or pod.phase == "Failed")
     return Exit(
         code=container.exit_code,
         reason=(pod.reason if free and pod.reason else container.reason) or "Error",

@@ -39,7 +39,9 @@ def end(
     for name in again:
         record = records.get(name) or Record(ledger.floor)
         records[name] = Record(record.attempt + 1, record.restarts)
-    return replace(ledger, records=records, not_before=None), frozenset(again)
+    number = max([ledger.attempts[-1]["number"], *(records[name].attempt for name in again)])
+    ledger = replace(ledger, records=records, not_before=None).open(number, now)
+    return ledger, frozenset(again)
 
 
 def _size(workload: Workload, ledger: Ledger) -> int | None:

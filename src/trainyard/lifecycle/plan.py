@@ -73,6 +73,7 @@ class _Pass:
     now: datetime
     settings: Settings
     ledger: Ledger = field(init=False)
+    hurdles: creation.Hurdles = field(init=False)
     view: View = field(init=False)
     report: Report = field(init=False)
     actions: list[Action] = field(default_factory=list)
@@ -82,6 +83,7 @@ class _Pass:
         self.ledger = Ledger.decode(self.before)
         self.view = look(self.workload, self.ledger, entries_of(self.before), self.observed)
         self.report = Report(self.workload, self.before, self.now)
+        self.hurdles = creation.Hurdles.of(self.observed, self.settings)
 
     # The three situations of a job.
 
@@ -94,7 +96,7 @@ class _Pass:
         """While paused: no pods, and no PodGroup."""
         self._welcome()
         first = not self.ledger.paused
-        if first and self._end_if(self._success()):
+        if first and self._end_if(self._success(self._run_again())):
             return
         if first:
             self.ledger = pause.begin(self.ledger, self.now)
@@ -115,8 +117,8 @@ class _Pass:
         response = restarts.respond(self.workload, self.ledger, self.view, self.now, self.settings)
         self._wake(response.wake_at)
         if (
-            self._end_if(verdicts.removed_by_queue(self.workload, self.view))
-            or self._end_if(self._success(response.bumped))
+            self._end_if(self._success(response.bumped))
+            or self._end_if(verdicts.removed_by_queue(self.workload, self.view))
             or self._end_if(verdicts.failure(self.workload, self.view, response))
             or self._end_if(verdicts.refused(self.workload, self.observed.refusals))
         ):
@@ -177,6 +179,11 @@ class _Pass:
         }
         return verdicts.SUCCESS if rules.succeeded(self.workload, done) else None
 
+    def _run_again(self) -> frozenset[str]:
+        return frozenset(
+            r.name for r in self.view.idle if restarts.runs_again(self.workload, self.ledger, r)
+        )
+
     def _overdue(self) -> Verdict | None:
         due = deadline.due(self.workload, parse(self.report.status.get("startTime")))
         if due is not None and self.now >= due:
@@ -207,11 +214,9 @@ class _Pass:
         self.report.new_pods([replica for replica, _ in allowed], self.ledger)
 
     def _may_create(self, create: Create) -> bool:
-        until = creation.refused_until(self.observed.refusals, create.resource, self.settings)
-        if until is None or self.now >= until:
-            return True
+        may, until = self.hurdles.judge(create, self.now)
         self._wake(until)
-        return False
+        return may
 
     def _force_deletions(self) -> None:
         deletes, wake_at = lost.force(self.observed.pods, self.now, self.settings)
@@ -229,7 +234,10 @@ class _Pass:
         self.report.unfinished()
         if needs.complete and self._has_all_pods():
             self.report.initialized()
-        settles_at = elastic.settles_at(workload, self.ledger, view, self.now, self.settings)
+        started = parse(self.report.status.get("startTime"))
+        settles_at = elastic.settles_at(
+            workload, self.ledger, view, self.now, self.settings, started=started
+        )
         if settles_at is not None and settles_at > self.now:
             self._wake(settles_at)
         elif settles_at is not None and self.ledger.ready_at is None:
@@ -238,7 +246,7 @@ class _Pass:
             self.report.up(well=well and self.ledger.ready_at is not None)
             self._wake(deadline.due(workload, parse(self.report.status["startTime"])))
             return
-        trouble = troubles.find(workload, needs, self.observed.refusals, view.idle)
+        trouble = troubles.find(workload, needs, self.observed, view.idle)
         unknown = view.rank0_is(State.UNKNOWN)
         self.report.down(view, trouble, unknown=unknown)
 

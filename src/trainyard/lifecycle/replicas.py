@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed, Pod
-from trainyard.lifecycle.outcomes import Exit, State, exit_of
+from trainyard.lifecycle.outcomes import Exit, State, deletion_requested, exit_of
 from trainyard.workloads.workload import ReplicaKey, ReplicaType, Workload
 
 Entry = dict[str, Any]
@@ -87,10 +89,14 @@ def _judge(
     if pod.deleting is None and pod.phase == "Running" and _all_run(pod):
         return (State.UNKNOWN if pod.node in lost else State.RUNNING), None
     end = exit_of(pod, main)
-    if end is not None:
-        return (State.SUCCEEDED if end.code == 0 else State.FAILED), end
-    if pod.deleting is not None:
-        return State.TAKEN, Exit(reason=_taker(pod), at=pod.deleting, free=True)
+    if entry is not None and entry["uid"] == pod.uid and entry["phase"] in _ENDED:
+        return _as_told(entry, end)
+    if end is not None and end.code != 0:
+        return State.FAILED, end
+    if end is not None and not end.free:
+        return State.SUCCEEDED, end
+    if end is not None or pod.deleting is not None:
+        return State.TAKEN, Exit(reason=_taker(pod), at=_taken_at(pod, end), free=True)
     if pod.phase == "Unknown" or pod.node in lost:
         return State.UNKNOWN, None
     if pod.phase == "Running":
@@ -105,6 +111,20 @@ def _all_run(pod: Pod) -> bool:
 
 def _any_waits(pod: Pod) -> bool:
     return any(c.state == "Waiting" and not c.is_init for c in pod.containers)
+
+
+_ENDED = ("Succeeded", "Failed")
+
+
+def _as_told(entry: Entry, end: Exit | None) -> tuple[State, Exit | None]:
+    """What status told as the replica's own end stays so, whatever becomes of its pod."""
+    state, remembered = _remember(entry)
+    return state, replace(end, free=False) if end is not None else remembered
+
+
+def _taken_at(pod: Pod, end: Exit | None) -> datetime | None:
+    requested = deletion_requested(pod)
+    return end.at if requested is None and end is not None else requested
 
 
 def _taker(pod: Pod) -> str:

@@ -202,8 +202,10 @@ def _cause(fresh: Sequence[Replica], settings: Settings) -> Replica:
 
 
 def _when(replica: Replica) -> float:
-    at = replica.exit.at if replica.exit else None
-    return at.timestamp() if at else float("inf")
+    """Seconds, for order. What vanished unseen is taken to have come first, at no cost."""
+    end = replica.exit or Exit()
+    unknown = float("-inf") if end.free else float("inf")
+    return end.at.timestamp() if end.at else unknown
 
 
 def _settling(

@@ -41,6 +41,11 @@ def hopeless(workload: Workload, lost: AbstractSet[ReplicaKey]) -> bool:
     return all(_needs_any(rule, lost) for rule in workload.success_rules)
 
 
+def names(rule: Rule, key: ReplicaKey) -> bool:
+    """Whether a rule is about this replica."""
+    return key.ordinal in rule.get(key.type, ())
+
+
 def holds(rule: Rule, keys: AbstractSet[ReplicaKey]) -> bool:
     """Whether all replicas of the rule are among these. A rule without any never holds."""
     named = [ReplicaKey(name, index) for name, indexes in rule.items() for index in indexes]

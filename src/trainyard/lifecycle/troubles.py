@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from trainyard.api.reasons import ConditionReason, EventReason
 from trainyard.lifecycle.dependents import Needs
-from trainyard.lifecycle.observed import Conflict, Refusal
+from trainyard.lifecycle.observed import Conflict, Observed, Refusal
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.replicas import Replica
+from trainyard.workloads.resources import PODS, Resource
 from trainyard.workloads.workload import Workload
 
 NO_GANG = (
@@ -29,21 +30,33 @@ class Trouble:
 
 
 def find(
-    workload: Workload, needs: Needs, refusals: Sequence[Refusal], replicas: Sequence[Replica]
+    workload: Workload, needs: Needs, observed: Observed, replicas: Sequence[Replica]
 ) -> Trouble | None:
     """The first trouble, the gravest kind first."""
     if workload.needs_gang:
         return Trouble(ConditionReason.NO_GANG_SCHEDULER, NO_GANG, EventReason.NO_GANG_SCHEDULER)
     for conflict in needs.conflicts:
         return _conflict(conflict)
-    for refusal in refusals:
-        return _refusal(refusal)
+    if observed.conflicts or observed.refusals:
+        missing = _missing(needs, replicas)
+        for conflict in observed.conflicts:
+            if conflict.resource == PODS and (PODS, conflict.name) in missing:
+                return _conflict(conflict)
+        for refusal in observed.refusals:
+            if (refusal.resource, refusal.name) in missing:
+                return _refusal(refusal)
     for replica in replicas:
         pod = replica.pod
         if pod is not None and pod.unschedulable and replica.state is State.CREATING:
             text = f"Pod[{pod.name}] cannot be scheduled: {pod.unschedulable}"
             return Trouble(ConditionReason.UNSCHEDULABLE, text)
     return None
+
+
+def _missing(needs: Needs, replicas: Sequence[Replica]) -> set[tuple[Resource, str]]:
+    """What is still to be created: what was refused once may be there, or not wanted, by now."""
+    pods = {(PODS, r.name) for r in replicas if r.pod is None}
+    return pods | {(create.resource, create.name) for create in needs.creates}
 
 
 def _conflict(conflict: Conflict) -> Trouble:

@@ -60,16 +60,23 @@ def failure(workload: Workload, view: View, response: Response) -> Verdict | Non
     keys = rules.lost_keys(lost)
     if rule := rules.failed_rule(workload, keys):
         message = reasons.failed_with_rule(rules.rule_text(rule))
-        return Verdict(False, ConditionReason.FAILED, message, lost[0])
+        named = [replica for replica in lost if rules.names(rule, replica.key)]
+        return Verdict(False, ConditionReason.FAILED, message, _to_blame(named))
     if elastic.goes_on(workload, view, keys):
         return None
     if not workload.fail_fast and not rules.hopeless(workload, keys):
         return None
-    cause = lost[0]
+    cause = _to_blame(lost)
     reason = ConditionReason.FAILED
     if _budget_spent(cause):
         reason = ConditionReason.BACKOFF_LIMIT_EXCEEDED
     return Verdict(False, reason, texts.job_failure(workload, cause), cause)
+
+
+def _to_blame(lost: Sequence[Replica]) -> Replica:
+    """The first of those that were lost now: with the others gone before, the job went on."""
+    fresh = (r for r in lost if r.entry is None or r.entry["phase"] != "Failed")
+    return next(fresh, lost[0])
 
 
 def _budget_spent(cause: Replica) -> bool:

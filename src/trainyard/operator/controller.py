@@ -91,7 +91,8 @@ class Controller:
             now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
         self._workloads = Workloads(settings.lifecycle)
-        self._memory = Memory(now, settings.lifecycle.refusal_max_seconds)
+        lifecycle = settings.lifecycle
+        self._memory = Memory(now, lifecycle.refusal_base_seconds, lifecycle.refusal_max_seconds)
         self.recorder = Recorder(client, now)
         self._keys: dict[str, JobKey] = {}
         self._uids: dict[JobKey, str] = {}
@@ -239,9 +240,7 @@ class Controller:
             self.queue.retry(key)
             return outcome
         self.queue.succeeded(key)
-        expiry = self._memory.next_expiry(job.uid)
-        moments = [moment for moment in (made.wake_at, expiry) if moment is not None]
-        self.queue.wake_at(key, min(moments, default=None))
+        self.queue.wake_at(key, made.wake_at)
         if outcome is not Outcome.UNCHANGED:
             self.queue.add(key)  # own writes are in the cache, and may call for more
         return outcome

@@ -12,13 +12,20 @@ _Name = tuple[Resource, str]
 
 
 class Memory:
-    """Refused creations and taken names, per job UID. `now` is the wall clock."""
+    """Refused creations and taken names, per job UID. `now` is the wall clock.
 
-    def __init__(self, now: Callable[[], datetime], conflict_seconds: float) -> None:
+    A taken name is tried again after `retry_min_seconds`, twice as late each time, up to
+    `retry_max_seconds`: the holder may be what a job of the same name has just left behind.
+    """
+
+    def __init__(
+        self, now: Callable[[], datetime], retry_min_seconds: float, retry_max_seconds: float
+    ) -> None:
         self._now = now
-        self._conflict_time = timedelta(seconds=conflict_seconds)
+        self._retry_min = retry_min_seconds
+        self._retry_max = retry_max_seconds
         self._refusals: dict[str, dict[_Name, Refusal]] = {}
-        self._conflicts: dict[str, dict[_Name, tuple[Conflict, datetime]]] = {}
+        self._conflicts: dict[str, dict[_Name, tuple[Conflict, float]]] = {}
 
     def refused(self, uid: str, resource: Resource, name: str, code: int, message: str) -> None:
         """A creation was refused for a reason that trying again at once does not change."""
@@ -29,9 +36,11 @@ class Memory:
 
     def taken(self, uid: str, resource: Resource, name: str, owner: str) -> None:
         """A name is held by an object that is not the job's."""
-        conflict = Conflict(resource, name, owner)
-        until = self._now() + self._conflict_time
-        self._conflicts.setdefault(uid, {})[resource, name] = (conflict, until)
+        conflicts = self._conflicts.setdefault(uid, {})
+        before = conflicts.get((resource, name))
+        delay = min(before[1] * 2, self._retry_max) if before else self._retry_min
+        until = self._now() + timedelta(seconds=delay)
+        conflicts[resource, name] = (Conflict(resource, name, owner, until), delay)
 
     def created(self, uid: str, resource: Resource, name: str) -> None:
         """A creation succeeded."""
@@ -51,18 +60,5 @@ class Memory:
         return tuple(self._refusals.get(uid, {}).values())
 
     def conflicts(self, uid: str) -> tuple[Conflict, ...]:
-        """Names that were seen to be taken lately."""
-        now = self._now()
-        known = self._conflicts.get(uid)
-        if not known:
-            return ()
-        current = {name: note for name, note in known.items() if note[1] > now}
-        if current:
-            self._conflicts[uid] = current
-        else:
-            del self._conflicts[uid]
-        return tuple(conflict for conflict, _ in current.values())
-
-    def next_expiry(self, uid: str) -> datetime | None:
-        """When a taken name should be tried again."""
-        return min((until for _, until in self._conflicts.get(uid, {}).values()), default=None)
+        """Names that were seen to be taken."""
+        return tuple(conflict for conflict, _ in self._conflicts.get(uid, {}).values())

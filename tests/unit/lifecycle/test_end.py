@@ -259,6 +259,25 @@ def test_a_replica_with_restarts_left_does_not_count_for_a_failure_rule() -> Non
     assert world.phase == "Failed"
 
 
+@pytest.mark.parametrize(
+    "rules",
+    [{"failureRules": [{"worker": [1]}]}, {}],
+    ids=["a failure rule", "no success rule left"],
+)
+def test_a_failure_is_blamed_on_the_replica_that_made_it_one(rules: dict[str, Any]) -> None:
+    """Not on one with whose loss the job went on."""
+    spec = {"successRules": [{"worker": [0]}, {"worker": [1]}], **rules}
+    world = World(generic(workers=2, policy="Never", **spec)).running()
+    world.exit("0", 5).settle()
+    assert world.phase == "Running"
+    world.advance(30).exit("1", 7).settle()
+    assert world.phase == "Failed"
+    text = f"Pod[{world.name('1')}] exited with error code 7"
+    assert world.condition("ReplicaFailure")[2] == text  # type: ignore[index]
+    assert world.status is not None
+    assert world.status["attempts"][-1]["exitCode"] == 7
+
+
 def test_under_always_success_counts_only_when_the_budget_is_spent() -> None:
     world = World(generic(workers=1, policy="Always", limit=1)).running()
     world.exit("0", 0).settle()
@@ -443,6 +462,16 @@ def test_a_queue_limit_ends_the_job() -> None:
     world.take(world.name("1")).settle()
     assert world.phase == "Failed"
     assert world.condition("Failed")[1] == "QueueMaxDuration"  # type: ignore[index]
+
+
+def test_a_success_rule_wins_over_a_queue_limit() -> None:
+    world = World(generic(successRules=[{"worker": [0]}])).running()
+    world.exit("0", 0)
+    world.pods[world.name("1")]["status"]["conditions"] = [
+        {"type": "DisruptionTarget", "status": "True", "reason": "QueueMaxDuration"}
+    ]
+    world.take(world.name("1")).settle()
+    assert world.phase == "Succeeded"
 
 
 def test_a_pod_that_the_server_calls_invalid_fails_the_job() -> None:

@@ -172,7 +172,7 @@ def for_good() -> Diary:
 def troubles() -> Diary:
     world = Diary(generic(workers=1, service={"ports": [{"port": 80}]}))
     world.conflicts = (Conflict(SERVICES, "train-worker-0", "Service default/train-worker-0"),)
-    world.refusals = (Refusal(PODS, "p", 403, "exceeded quota", world.now, 2),)
+    world.refusals = (Refusal(PODS, world.name("0"), 403, "exceeded quota", world.now, 2),)
     world.settle()
     world.conflicts = ()
     world.settle().advance(2).settle()

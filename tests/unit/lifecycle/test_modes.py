@@ -95,6 +95,26 @@ def test_success_before_the_pause_is_success() -> None:
     assert world.phase == "Succeeded"
 
 
+@pytest.mark.parametrize(("limit", "phase"), [(1, "Paused"), (0, "Succeeded")])
+def test_before_the_pause_too_exit_0_under_always_counts_without_budget_only(
+    limit: int, phase: str
+) -> None:
+    world = World(generic(workers=1, policy="Always", limit=limit)).running()
+    set_paused(world.exit("0", 0)).settle()
+    assert world.phase == phase
+
+
+def test_attempts_go_on_after_a_pause_where_replicas_restart_one_by_one() -> None:
+    world = World(generic(workers=2, limit=3)).running()
+    set_paused(world.advance(5)).settle()
+    set_paused(world.advance(5), False).settle().run().settle()
+    world.advance(5).exit("0", 3).settle().advance(10).settle().run().settle()
+    world.exit("0", 0).exit("1", 0).settle()
+    assert world.status is not None
+    told = [(a["number"], a["startTime"][-3:-1], a["reason"]) for a in world.status["attempts"]]
+    assert told == [(1, "00", "Paused"), (2, "10", "Error"), (3, "25", "Succeeded")]
+
+
 def test_resume_before_the_old_pods_are_gone_waits_for_them() -> None:
     world = World(pytorch()).running()
     set_paused(world).step()
@@ -233,6 +253,17 @@ def test_a_survivor_that_fails_shortly_after_shrinking_costs_nothing() -> None:
 def test_an_elastic_job_runs_with_what_fits() -> None:
     world = World(elastic(2, 4, 4)).settle().run("0", "1").settle()
     assert (world.phase, world.aggregate) == ("Running", {"running": 2, "creating": 2})
+
+
+def test_an_elastic_job_that_never_gets_its_whole_size_settles() -> None:
+    """From then on a failure starts the delays anew after a long healthy run."""
+    world = World(elastic(2, 4, 4)).settle().run("0", "1").settle()
+    world.advance(60).settle()
+    assert world.last.wake_at is None
+    world.exit("1").settle().advance(10).settle().run("0", "1").settle().advance(60).settle()
+    world.advance(600).exit("1").settle()
+    assert world.last.wake_at is not None
+    assert (world.last.wake_at - world.now).total_seconds() == 10
 
 
 @pytest.mark.parametrize("running", ["0", "123"])

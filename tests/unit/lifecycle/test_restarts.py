@@ -369,8 +369,8 @@ def test_only_failures_close_together_have_one_cause(apart: float, phase: str) -
 
 
 def test_only_replicas_that_had_a_pod_count_as_restarted() -> None:
-    world = World(pytorch(workers=3)).settle().run("0").settle()
-    world.remove("2").exit("0", 1).settle()
+    world = World(pytorch(workers=3)).settle().run("0", "2").settle()
+    world.exit("2", 0).settle().remove("2").exit("0", 1).settle()
     assert world.status is not None
     assert world.status["tasks"][0]["restartCount"] == 3, "2 had one before"
     fresh = World(pytorch(workers=3))

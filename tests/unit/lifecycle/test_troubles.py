@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.world import START, World, generic, pytorch
+from tests.unit.lifecycle.world import START, World, generic, pytorch, torchrun
 from trainyard.lifecycle import plan_invalid
 from trainyard.lifecycle.actions import Create, Delete
 from trainyard.lifecycle.observed import Conflict, Refusal
@@ -62,6 +62,48 @@ def test_a_name_held_by_somebody_else_is_told_and_not_taken() -> None:
     world.conflicts = ()
     world.settle().run().settle()
     assert world.phase == "Running"
+
+
+def test_a_taken_name_is_tried_again_and_told_until_it_is_free() -> None:
+    """As when a job was created anew before the Services of its namesake were collected."""
+    world = World(generic(service={"ports": [{"port": 80}]}))
+    until = world.now + timedelta(seconds=4)
+    world.conflicts = (Conflict(SERVICES, "train-worker-0", "GenericJob train", until),)
+    plan = world.settle().look()
+    assert plan.wake_at == until
+    world.advance(4)
+    names = [action.name for action in world.step().actions]
+    assert names == ["train-worker-0"], "the pods wait for it"
+    assert world.condition("Running")[1] == "NameConflict"  # type: ignore[index]
+    assert len(world.told("NameConflict")) == 1
+
+
+def test_a_pod_whose_name_somebody_else_holds_is_told_and_the_others_are_created() -> None:
+    world = World(pytorch(workers=2))
+    until = world.now + timedelta(seconds=2)
+    world.conflicts = (Conflict(PODS, world.name("1"), "Pod default/foreign", until),)
+    world.settle()
+    assert sorted(world.pods) == [world.name("0")]
+    assert world.last.wake_at == until
+    assert world.condition("Running")[:2] == ("False", "NameConflict")  # type: ignore[index]
+    assert len(world.told("NameConflict")) == 1
+    world.advance(2).settle()
+    assert len(world.pods) == 2
+
+
+@pytest.mark.parametrize("replica", ["0", "9"])
+def test_a_refusal_of_what_is_there_or_not_wanted_any_more_is_not_told(replica: str) -> None:
+    world = World(torchrun(workers=2)).running()
+    world.refusals = (Refusal(PODS, world.name(replica), 403, "quota", world.now),)
+    world.advance(100).exit("1", 1).settle()
+    assert world.condition("Running")[1] == "-"  # type: ignore[index]
+
+
+def test_a_pod_that_only_a_finalizer_holds_is_deleted_by_force_once() -> None:
+    world = World(pytorch(workers=1)).running()
+    world.take(world.name("0"), grace=0).step()
+    plan = world.advance(1000).look()
+    assert (plan.actions, plan.wake_at) == ((), None)
 
 
 def test_a_pod_group_takes_its_second_name() -> None:

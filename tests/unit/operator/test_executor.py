@@ -43,7 +43,7 @@ class Bench:
         conditions = Conditions(lambda call: self.fault(call), lambda key: None)
         wire = Wire(self.server, conditions, random.Random(2), 1, bool, self._sent, lambda *_: None)
         client = Client(wire)
-        self.memory = Memory(self.clock, 60.0)
+        self.memory = Memory(self.clock, 1.0, 60.0)
         self.recorder = Recorder(client, self.clock)
         self.jobs: Store[JobRecord] = Store(lambda job: job.uid, lambda job: None)
         self.pods: Store[Pod] = Store(lambda pod: pod.owner_uid, lambda pod: None)
@@ -145,11 +145,16 @@ def test_a_name_that_another_holds_is_reported_and_not_taken_over() -> None:
     on_bench(body)
 
 
-def test_a_taken_name_is_tried_again_after_a_while() -> None:
+def test_a_taken_name_is_tried_again_ever_more_slowly() -> None:
     async def body(bench: Bench) -> None:
-        bench.memory.taken(bench.job.uid, PODS, "a", "somebody")
-        assert bench.memory.next_expiry(bench.job.uid) is not None
-        await asyncio.sleep(61)
+        delays = []
+        for _ in range(8):
+            bench.memory.taken(bench.job.uid, PODS, "a", "somebody")
+            (conflict,) = bench.memory.conflicts(bench.job.uid)
+            assert conflict.until is not None
+            delays.append((conflict.until - bench.clock()).total_seconds())
+        assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
+        assert await bench.execute(actions=(bench.create("a"),)) is Outcome.DONE
         assert bench.memory.conflicts(bench.job.uid) == ()
 
     on_bench(body)

@@ -1,0 +1,76 @@
+"""Replicas that are taken away: what costs nothing, and what is their own end all the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.lifecycle.world import World, generic, pytorch
+
+NEVER_MIND = {"successRules": [{"worker": [0]}], "failureRules": [{"worker": [1, 2]}]}
+
+
+def fail_peers(world: World) -> World:
+    """Replica 2 is away: the three others fail a second later, and then the controller looks."""
+    world.advance(1).exit("0", 1).exit("1", 1).exit("3", 1)
+    return world.advance(1).settle()
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "ExitCode", "Never"])
+@pytest.mark.parametrize("how", ["deleted", "gone"])
+def test_a_deletion_seen_together_with_the_failures_it_led_to_is_their_cause(
+    policy: str, how: str
+) -> None:
+    """A controller that was away finds all of it at once."""
+    world = World(pytorch(policy=policy)).running()
+    if how == "deleted":
+        world.take(world.name("2"), grace=30)
+    else:
+        world.remove("2")
+    fail_peers(world)
+    assert (world.phase, world.backoff) == ("Pending", 0)
+
+
+def test_a_failure_well_before_a_deletion_is_the_cause() -> None:
+    world = World(pytorch()).running()
+    world.exit("0", 1).advance(5).take(world.name("2"), grace=30).settle()
+    assert world.backoff == 1
+
+
+@pytest.mark.parametrize("reason", ["Evicted", "Terminated", "NodeShutdown"])
+def test_exit_0_in_answer_to_an_eviction_is_no_success(reason: str) -> None:
+    world = World(pytorch(workers=2)).running()
+    world.exit("0", 0)
+    world.pods[world.name("0")]["status"] |= {"phase": "Failed", "reason": reason}
+    world.settle().run().settle()
+    assert (world.phase, world.backoff) == ("Running", 0)
+    assert {world.attempt_of(r) for r in "01"} == {"2"}
+
+
+def disrupt(pod: dict[str, Any]) -> None:
+    """As the node controller marks all pods of a node that is gone, ended ones too."""
+    pod["status"]["conditions"] = [
+        {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    ]
+
+
+@pytest.mark.parametrize(("code", "row"), [(0, "succeeded"), (9, "failed")])
+@pytest.mark.parametrize("how", ["marked", "deleted", "deleted within the second", "gone"])
+def test_an_end_that_was_told_stays_so_whatever_becomes_of_the_pod(
+    code: int, row: str, how: str
+) -> None:
+    world = World(generic(workers=3, policy="Never", **NEVER_MIND)).running()
+    world.exit("1", code).settle()
+    if how == "marked":
+        disrupt(world.pods[world.name("1")])
+    elif how == "gone":
+        world.remove("1")
+    else:
+        world.advance(0 if "within" in how else 60).take(world.name("1"))
+    world.step()
+    assert world.aggregate == {"running": 2, row: 1}
+    world.settle()
+    assert world.aggregate == {"running": 2, row: 1}
+    assert world.status is not None
+    assert world.status["restartCount"] == 0
