@@ -42,6 +42,15 @@ def clean_up(
     return stops + deletions
 
 
+def stop_all(pods: Iterable[Pod]) -> list[Action]:
+    """Stop whatever runs, and keep it; what has not started goes, for it has no log."""
+    return [
+        stop(pod) if pod.scheduled else Delete(PODS, pod.name, pod.uid)
+        for pod in pods
+        if pod.deleting is None and not _is_over(pod) and not _is_stopped(pod)
+    ]
+
+
 def stop_helpers(pod: Pod) -> Patch | None:
     """Stop a pod whose main container has ended while others in it go on."""
     if pod.deleting is not None or pod.phase != "Running" or _is_stopped(pod):

@@ -1,15 +1,19 @@
-"""A job that was stored although it is invalid: it fails, and gets no pods."""
+"""A job that was stored although it is invalid: it fails, and gets no pods.
+
+One that was changed into an invalid one while it ran is stopped: what it was is not known any more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from trainyard.api.reasons import ConditionReason, EventReason, Phase
-from trainyard.lifecycle import conditions
+from trainyard.api.reasons import ConditionReason, ConditionType, EventReason, Phase
+from trainyard.lifecycle import cleanup, conditions
 from trainyard.lifecycle.actions import Event, Plan
 from trainyard.lifecycle.conditions import Conditions
+from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.timestamps import render
 
 
@@ -20,13 +24,15 @@ def plan_invalid(
     problems: Sequence[str],
     status: Mapping[str, Any] | None,
     now: datetime,
+    pods: Iterable[Pod] = (),
 ) -> Plan:
     """`problems` are texts with paths; all of them are told."""
     before = dict(status or {})
-    if before.get("phase") in (Phase.SUCCEEDED, Phase.FAILED):
-        return Plan(None)
-    message = f"{kind} {name} is invalid: " + "; ".join(problems)
     held = Conditions(before.get("conditions") or (), now)
+    if before.get("phase") in (Phase.SUCCEEDED, Phase.FAILED):
+        ours = held.get(ConditionType.FAILED).get("reason") == ConditionReason.INVALID_SPEC
+        return Plan(None, tuple(cleanup.stop_all(pods)) if ours else ())
+    message = f"{kind} {name} is invalid: " + "; ".join(problems)
     conditions.failure(held, ConditionReason.INVALID_SPEC, message)
     new = before | {
         "phase": Phase.FAILED.value,
@@ -34,4 +40,5 @@ def plan_invalid(
         "completionTime": render(now),
         "observedGeneration": generation,
     }
-    return Plan(new, events=(Event("Warning", EventReason.INVALID_SPEC.value, message),))
+    event = Event("Warning", EventReason.INVALID_SPEC.value, message)
+    return Plan(new, tuple(cleanup.stop_all(pods)), (event,))

@@ -14,6 +14,7 @@ from typing import Any
 
 from trainyard.api import labels
 from trainyard.lifecycle.timestamps import parse
+from trainyard.workloads.gang import POD_GROUPS_OF
 from trainyard.workloads.resources import (
     CONFIG_MAPS,
     POD_GROUPS,
@@ -23,6 +24,7 @@ from trainyard.workloads.resources import (
     TENSOR_BOARDS,
     Resource,
 )
+from trainyard.workloads.settings import GangBackend
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,10 @@ class Container:
     message: str = ""
     ended: datetime | None = None
     is_init: bool = False
+    ready: bool = False
+    last_exit_code: int | None = None
+    last_message: str = ""
+    """How its last run ended, if the kubelet has started it again or is about to."""
 
     def tell(self) -> dict[str, Any]:
         """One element of `containers` in a job's status."""
@@ -141,7 +147,7 @@ class Owned:
     resource_version: str
     owner_uid: str
     spec: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Kept of a PodGroup (`minMember`); empty for the others."""
+    """Kept of a PodGroup (`minMember`) and a NodePort Service; empty for the others."""
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Kept of a PodGroup and a TensorBoard; empty for the others."""
     deleting: bool = False
@@ -151,6 +157,7 @@ class Owned:
         """From any object with an owner."""
         meta = obj["metadata"]
         keeps = resource.plural in ("podgroups", "tensorboards")
+        spec = obj.get("spec") or {}
         return cls(
             resource=resource,
             namespace=meta.get("namespace", ""),
@@ -158,7 +165,7 @@ class Owned:
             uid=meta["uid"],
             resource_version=meta.get("resourceVersion", ""),
             owner_uid=_controller_uid(meta),
-            spec=obj.get("spec") or {} if keeps else {},
+            spec=spec if keeps or spec.get("type") == "NodePort" else {},
             status=obj.get("status") or {} if keeps else {},
             deleting=bool(meta.get("deletionTimestamp")),
         )
@@ -197,7 +204,7 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything seen of one job's objects: those with the label `trainyard.dev/job-uid`."""
+    """Everything seen of one owner's objects: those with the label `trainyard.dev/job-uid`."""
 
     pods: tuple[Pod, ...] = ()
     owned: tuple[Owned, ...] = ()
@@ -214,7 +221,17 @@ OBSERVED: Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]] = {
         for resource in (SERVICES, SECRETS, CONFIG_MAPS, POD_GROUPS, TENSOR_BOARDS)
     },
 }
-"""What to watch of a job, and how to decode it."""
+"""What to watch of a job, and how to decode it; PodGroups are those of our own scheduler."""
+
+
+def observed_resources(
+    backend: GangBackend,
+) -> Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]]:
+    """What to watch where jobs are handed to another gang scheduler: its PodGroups instead."""
+    found = {resource: decode for resource, decode in OBSERVED.items() if resource != POD_GROUPS}
+    if groups := POD_GROUPS_OF.get(backend):
+        found[groups] = partial(Owned.decode, groups)
+    return found
 
 
 def _controller_uid(meta: Mapping[str, Any]) -> str:
@@ -238,6 +255,7 @@ def _containers(status: Mapping[str, Any]) -> tuple[Container, ...]:
 
 def _container(status: Mapping[str, Any], is_init: bool) -> Container:
     state = status.get("state") or {}
+    last = (status.get("lastState") or {}).get("terminated") or {}
     if ended := state.get("terminated"):
         return Container(
             name=status["name"],
@@ -255,4 +273,7 @@ def _container(status: Mapping[str, Any], is_init: bool) -> Container:
         reason=waiting.get("reason", ""),
         message=waiting.get("message", ""),
         is_init=is_init,
+        ready=bool(status.get("ready")),
+        last_exit_code=last.get("exitCode"),
+        last_message=last.get("message", ""),
     )

@@ -21,9 +21,9 @@ from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import NODES, Resource
-from trainyard.lifecycle.actions import Plan
+from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.invalid import plan_invalid
-from trainyard.lifecycle.observed import OBSERVED, Observed, Owned, Pod
+from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
 from trainyard.lifecycle.plan import plan
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Children, Executor, Outcome
@@ -96,6 +96,8 @@ class Controller:
         self.recorder = Recorder(client, now)
         self._keys: dict[str, JobKey] = {}
         self._uids: dict[JobKey, str] = {}
+        self._ready_nodes: dict[str, bool] = {}
+        self._in_vain: dict[JobKey, tuple[Action, ...]] = {}
         self._kinds = {kind.kind: kind for kind in job_kinds()}
         self.jobs: dict[str, Store[JobRecord]] = {
             kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
@@ -107,7 +109,7 @@ class Controller:
                 Store(lambda child: child.owner_uid, self._child_changed),
                 decode,
             )
-            for resource, decode in OBSERVED.items()
+            for resource, decode in observed_resources(lifecycle.gang_backend).items()
         }
         self._executor = Executor(
             client,
@@ -190,9 +192,18 @@ class Controller:
             self.queue.add(key)
 
     def _node_changed(self, node: Node) -> None:
-        for pod in self.children[PODS].store:
-            if pod.node == node.name:
-                self._child_changed(pod)
+        """A node that reports what it always does, as all do every now and then, is no news."""
+        ready = self.nodes.get("", node.name) is not None and node.is_ready
+        if self._ready_nodes.get(node.name) is ready:
+            return
+        if self.nodes.get("", node.name) is None:
+            self._ready_nodes.pop(node.name, None)
+        else:
+            self._ready_nodes[node.name] = ready
+        if self.is_synced:  # before, all jobs are to be looked at anyway
+            for pod in self.children[PODS].store:
+                if pod.node == node.name:
+                    self._child_changed(pod)
 
     async def _work(self) -> None:
         loop, settings = asyncio.get_running_loop(), self._settings
@@ -231,6 +242,7 @@ class Controller:
             self._forget(key)
             return Outcome.JOB_GONE
         made = self._plan(job)
+        self.queue.wake_at(key, made.wake_at)
         outcome = await self._executor.execute(job, made)
         if outcome is Outcome.JOB_GONE:
             self._forget(key)
@@ -239,18 +251,31 @@ class Controller:
             # The newer job arrives by the watch; the retry is for when that takes long.
             self.queue.retry(key)
             return outcome
-        self.queue.succeeded(key)
-        self.queue.wake_at(key, made.wake_at)
-        if outcome is not Outcome.UNCHANGED:
+        if outcome is Outcome.UNCHANGED:
+            self.queue.succeeded(key)
+        elif self._was_in_vain(key, made):
+            self.queue.retry(key)
+        else:
+            self.queue.succeeded(key)
             self.queue.add(key)  # own writes are in the cache, and may call for more
         return outcome
+
+    def _was_in_vain(self, key: JobKey, made: Plan) -> bool:
+        """Whether the very same actions were carried out before, and had no effect."""
+        before = self._in_vain.pop(key, None)
+        if made.status is not None or not made.actions:
+            return False
+        self._in_vain[key] = made.actions
+        return made.actions == before
 
     def _plan(self, job: JobRecord) -> Plan:
         workload = self._workloads.of(job)
         settings, now = self._settings.lifecycle, self._now()
         if isinstance(workload, Broken):
+            kind, generation = job.kind.kind, job.generation
+            pods = self.children[PODS].store.owned_by(job.uid)
             return plan_invalid(
-                job.kind.kind, job.name, job.generation, workload.problems, job.status, now
+                kind, job.name, generation, workload.problems, job.status, now, pods
             )
         return plan(workload, job.status, self._observe(job), now, settings)
 
@@ -279,6 +304,7 @@ class Controller:
 
     def _forget(self, key: JobKey) -> None:
         self.queue.forget(key)
+        self._in_vain.pop(key, None)
         uid = self._uids.pop(key, None)
         if uid is not None:
             self._forget_uid(uid)

@@ -41,6 +41,8 @@ log = logging.getLogger(__name__)
 Child = Pod | Owned
 
 _FIRST_BATCH = 8
+_FAULTS_OF_THE_SERVER = (ServerError, TooManyRequests, Unauthorized)
+"""Errors that are not about what was asked for."""
 
 
 class Outcome(Enum):
@@ -83,7 +85,10 @@ class Executor:
         self._parallel = parallel_writes
 
     async def execute(self, job: JobRecord, plan: Plan) -> Outcome:
-        """Do what `plan` says. Raises `KubeError` when the server cannot be reached or fails."""
+        """Do what `plan` says. Raises `KubeError` when the server cannot be reached or fails.
+
+        A deletion or a change that is refused holds up nothing else; it is raised at the end.
+        """
         if plan.status is not None:
             try:
                 job = await self._write_status(job, plan.status)
@@ -117,28 +122,39 @@ class Executor:
         return record
 
     async def _act(self, job: JobRecord, actions: Sequence[Action]) -> bool:
+        refused: list[ApiError] = []
         for _, group in groupby(actions, key=lambda action: (action.resource, type(action))):
-            if not await self._act_in_parallel(job, list(group)):
+            if not await self._act_in_parallel(job, list(group), refused):
                 return False
+        if refused:
+            raise refused[0]
         return True
 
-    async def _act_in_parallel(self, job: JobRecord, actions: Sequence[Action]) -> bool:
+    async def _act_in_parallel(
+        self, job: JobRecord, actions: Sequence[Action], refused: list[ApiError]
+    ) -> bool:
         """One resource's actions, in batches that double: a refusal then costs few requests."""
         first = 1 if self._memory.refusals(job.uid) else _FIRST_BATCH
         for batch in _batches(actions, first, self._parallel):
-            if not all(await _gather([self._do(job, action) for action in batch])):
+            if not all(await _gather([self._do(job, action, refused) for action in batch])):
                 return False
         return True
 
-    async def _do(self, job: JobRecord, action: Action) -> bool:
-        """Whether the action is done, as far as is known."""
+    async def _do(self, job: JobRecord, action: Action, refused: list[ApiError]) -> bool:
+        """Whether to go on to what comes next."""
         if isinstance(action, Create):
             return await self._create(job, action)
-        if action.resource not in self._children:
-            return await self._delete_job(job)
-        if isinstance(action, Delete):
+        try:
+            if isinstance(action, Patch):
+                return await self._patch(job, action)
+            if action.uid == job.uid:
+                return await self._delete_job(job)
             return await self._delete(job, action)
-        return await self._patch(job, action)
+        except _FAULTS_OF_THE_SERVER:
+            raise
+        except ApiError as error:
+            refused.append(error)
+            return True
 
     async def _create(self, job: JobRecord, action: Create) -> bool:
         children = self._children[action.resource]
@@ -151,7 +167,7 @@ class Executor:
             created = await self._client.create(children.resource, manifest, job.namespace)
         except AlreadyExists:
             return await self._adopt(job, action, children)
-        except (ServerError, TooManyRequests, Unauthorized):
+        except _FAULTS_OF_THE_SERVER:
             raise
         except ApiError as error:
             log.warning("%s: %s", job.key, error)

@@ -26,6 +26,7 @@ class _Entry:
     queued: bool = False
     active: bool = False
     again: bool = False
+    forgotten: bool = False
     failures: int = 0
     rest_until: float = 0.0
     due: float | None = None
@@ -63,6 +64,7 @@ class WorkQueue(Generic[K]):
     def add(self, key: K) -> None:
         """Have a pass for `key`, as soon as its rest after the last pass is over."""
         entry = self._entries.setdefault(key, _Entry())
+        entry.forgotten = False
         if entry.active:
             entry.again = True
         elif not entry.queued:
@@ -102,6 +104,7 @@ class WorkQueue(Generic[K]):
             return
         if entry.active or entry.queued:
             entry.due = entry.alarm = None
+            entry.forgotten = True  # once its pass is over
         else:
             del self._entries[key]
 
@@ -121,6 +124,8 @@ class WorkQueue(Generic[K]):
         if entry.again:
             entry.again = False
             self.add(key)
+        elif entry.forgotten:
+            del self._entries[key]
 
     async def run(self) -> None:
         """Move keys whose time has come to the ready ones, for ever."""
@@ -176,5 +181,6 @@ class WorkQueue(Generic[K]):
             else:
                 heapq.heappop(self._alarms)
                 entry.alarm = None
+                entry.rest_until = 0.0  # a deadline does not wait for a rest to be over
                 self.add(key)
         return 3600.0

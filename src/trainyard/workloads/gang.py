@@ -17,6 +17,12 @@ from trainyard.workloads.workload import Dependent, Lifetime, Manifest
 
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups")
 PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups")
+POD_GROUPS_OF: Mapping[GangBackend, Resource] = {
+    GangBackend.T9K: POD_GROUPS,
+    GangBackend.VOLCANO: VOLCANO_POD_GROUPS,
+    GangBackend.SCHEDULER_PLUGINS: PLUGINS_POD_GROUPS,
+}
+"""The PodGroups of schedulers that have such objects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +70,7 @@ class Gang:
 
     def dependents(self) -> tuple[Dependent, ...]:
         """The PodGroup, where the scheduler has such an object."""
-        resource = {
-            GangBackend.T9K: POD_GROUPS,
-            GangBackend.VOLCANO: VOLCANO_POD_GROUPS,
-            GangBackend.SCHEDULER_PLUGINS: PLUGINS_POD_GROUPS,
-        }.get(self.backend)
+        resource = POD_GROUPS_OF.get(self.backend)
         if resource is None:
             return ()
         return (
@@ -93,6 +95,21 @@ class Gang:
             "metadata": self.identity.metadata(name),
             "spec": spec,
         }
+
+
+def queued(backend: GangBackend, queue: str | None) -> Membership:
+    """What a pod that waits in a queue by itself carries."""
+    name = queue or labels.DEFAULT_QUEUE
+    match backend:
+        case GangBackend.T9K:
+            return Membership({labels.QUEUE: name}, scheduler_name=labels.T9K_SCHEDULER_NAME)
+        case GangBackend.VOLCANO:
+            note = {"scheduling.volcano.sh/queue-name": name}
+            return Membership(annotations=note, scheduler_name="volcano")
+        case GangBackend.KUEUE:
+            return Membership({"kueue.x-k8s.io/queue-name": name})
+        case GangBackend.SCHEDULER_PLUGINS | GangBackend.NONE:
+            return Membership()
 
 
 def gang_of(

@@ -81,6 +81,38 @@ def generic(
     return _job("GenericJob", {"replicaSpecs": [worker], **spec})
 
 
+def deepspeed(
+    *, workers: int = 3, policy: str = "OnFailure", run_policy: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """A DeepSpeedJob: worker-0 launches over all workers."""
+    worker = {"replicas": workers, "restartPolicy": policy, "template": template()}
+    config = {"run": {"python": ["train.py"]}}
+    return _job(
+        "DeepSpeedJob", {"config": config, "worker": worker, "runPolicy": dict(run_policy or {})}
+    )
+
+
+def colossalai(
+    *, workers: int = 2, policy: str = "OnFailure", limit: int = 0, **spec: Any
+) -> dict[str, Any]:
+    """A ColossalAIJob: a launcher, and workers."""
+    restart = {"policy": policy, "limit": limit}
+    body = {
+        "torchConfig": {"script": ["train.py"]},
+        "replicaSpecs": [
+            {"type": "launcher", "restartPolicy": restart, "template": {}},
+            {
+                "type": "worker",
+                "replicas": workers,
+                "restartPolicy": restart,
+                "template": template(),
+            },
+        ],
+        **spec,
+    }
+    return _job("ColossalAIJob", body)
+
+
 def _job(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": "batch.tensorstack.dev/v1beta1",

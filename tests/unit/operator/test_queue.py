@@ -142,6 +142,33 @@ def test_nothing_delayed_is_left_of_a_forgotten_key() -> None:
     with_queue(body)
 
 
+def test_a_key_forgotten_during_its_pass_is_dropped_after_it_unless_it_came_back() -> None:
+    async def body(queue: WorkQueue[str], clock: Clock) -> None:
+        for key, comes_back in (("a", False), ("b", True)):
+            queue.add(key)
+            await queue.get()
+            queue.wake_at(key, EPOCH + timedelta(seconds=5))
+            queue.forget(key)
+            if comes_back:
+                queue.add(key)
+            queue.done(key)
+        assert await due(queue) == ("b", 0.0)
+        assert list(queue._entries) == ["b"]
+
+    with_queue(body)
+
+
+def test_a_wake_up_does_not_wait_for_the_end_of_a_rest() -> None:
+    async def body(queue: WorkQueue[str], clock: Clock) -> None:
+        queue.add("a")
+        await due(queue, rest=60.0)
+        queue.add("a")
+        queue.wake_at("a", EPOCH + timedelta(seconds=5))
+        assert await due(queue) == ("a", 5.0)
+
+    with_queue(body)
+
+
 def test_keys_are_worked_on_in_parallel_but_each_by_one_worker() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
         active: list[str] = []
