@@ -49,6 +49,10 @@ DISRUPTIONS = frozenset(
 """Pod reasons by which the kubelet says that it took a pod away, or would not take it
 (pkg/kubelet: eviction, nodeshutdown, preemption, lifecycle). `OutOf…` belongs to them."""
 
+VANISHED = frozenset({"ContainerStatusUnknown", "Unknown"})
+"""Container reasons by which the kubelet and containerd say that they lost sight of it, as after
+a reboot of the node: its exit code is made up."""
+
 MAX_DURATION = "MaxDuration"
 """Part of the DisruptionTarget reason of a pod that its queue's `maxDuration` removed."""
 
@@ -74,7 +78,12 @@ def exit_of(pod: Pod, main_container: str | None) -> Exit | None:
 
 def is_disruption(pod: Pod) -> bool:
     """Whether the pod failed because the cluster took it away."""
-    return bool(pod.disruption) or pod.reason in DISRUPTIONS or pod.reason.startswith("OutOf")
+    return (
+        bool(pod.disruption)
+        or pod.reason in DISRUPTIONS
+        or pod.reason.startswith("OutOf")
+        or any(c.failed and c.reason in VANISHED for c in pod.containers)
+    )
 
 
 def deletion_requested(pod: Pod) -> datetime | None:

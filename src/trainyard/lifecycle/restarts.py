@@ -68,11 +68,17 @@ def respond(
     down = [r for r in down if r not in gone]
     response = Response(ledger)
     if down:
+        down += [_lost_with_node(r) for r in view.idle if r.state is State.UNKNOWN]
         others = [r for r in view.replicas if r not in gone] if gone else view.replicas
         response = _together(workload, ledger, others, down, now, settings)
     if not response.bumped and not response.lost:
         response = _each_again(workload, response, again, now, settings)
     return replace(response, lost=(*response.lost, *gone))
+
+
+def _lost_with_node(replica: Replica) -> Replica:
+    """One that cannot be reached when its peers fail is taken for the cause, as if deleted."""
+    return replica._replace(exit=Exit(reason="NodeLost", free=True))
 
 
 def may_restart(workload: Workload, ledger: Ledger, replica: Replica) -> bool:

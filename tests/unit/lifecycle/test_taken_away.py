@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.world import World, generic, pytorch
+from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
 
 NEVER_MIND = {"successRules": [{"worker": [0]}], "failureRules": [{"worker": [1, 2]}]}
 
@@ -74,3 +74,26 @@ def test_an_end_that_was_told_stays_so_whatever_becomes_of_the_pod(
     assert world.aggregate == {"running": 2, row: 1}
     assert world.status is not None
     assert world.status["restartCount"] == 0
+
+
+@pytest.mark.parametrize("policy", ["OnFailure", "ExitCode", "Never"])
+@pytest.mark.parametrize("make", [pytorch, torchrun])
+def test_failures_beside_a_replica_that_cannot_be_reached_cost_nothing(
+    make: Any, policy: str
+) -> None:
+    """Its node is lost, and its peers end because of that."""
+    world = World(make(policy=policy)).running()
+    world.pods[world.name("2")]["spec"]["nodeName"] = "lost"
+    world.lost_nodes = frozenset({"lost"})
+    fail_peers(world.settle())
+    world.settle().advance(10).settle().run().settle()
+    assert (world.phase, world.backoff) == ("Running", 0)
+    assert {world.attempt_of(r) for r in "0123"} == {"2"}
+
+
+@pytest.mark.parametrize("reason", ["ContainerStatusUnknown", "Unknown"])
+def test_a_container_that_vanished_with_a_reboot_of_its_node_costs_nothing(reason: str) -> None:
+    world = World(pytorch(policy="Never")).running()
+    world.exit("1", 255, reason=reason).settle().run().settle()
+    assert (world.phase, world.backoff) == ("Running", 0)
+    assert {world.attempt_of(r) for r in "0123"} == {"2"}
