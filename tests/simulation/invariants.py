@@ -31,6 +31,10 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 
 
+NODE_NEWS_SECONDS = 5.0
+"""Within this time a controller knows of a node that answers again."""
+
+
 class Violation(AssertionError):
     """An invariant does not hold; the message says which, when and for what."""
 
@@ -78,6 +82,8 @@ class Monitor(Observer):
     violations: list[str] = field(default_factory=list)
     controller_deletes: set[str] = field(default_factory=set)
     """UIDs of pods that a controller has asked to delete."""
+    lost_nodes: dict[str, float] = field(default_factory=dict)
+    """Nodes that do not answer, with the moment until which a controller may think so."""
     answered_creates: dict[int, dict[Key, str]] = field(default_factory=dict)
     broken: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -91,10 +97,22 @@ class Monitor(Observer):
         """Follow every change."""
         if plural in JOB_PLURALS:
             self._job_changed(Key(plural, "default", change.object["metadata"]["name"]), change)
+        elif plural == "nodes":
+            self._node_changed(change.object)
         elif plural == "pods":
             job = self.jobs.get(owner_uid(change.object))
             if job is not None:
                 self._pod_changed(job, change)
+
+    def _node_changed(self, node: Obj) -> None:
+        name, conditions = node["metadata"]["name"], (node.get("status") or {}).get("conditions")
+        if conditions and conditions[0]["status"] != "True":
+            self.lost_nodes[name] = float("inf")
+            for uid, job in self.jobs.items():
+                if self._misses_a_pod(uid):
+                    job.disturbances[job.attempt] += 1
+        elif name in self.lost_nodes:
+            self.lost_nodes[name] = self.loop.time() + NODE_NEWS_SECONDS
 
     def _job_changed(self, key: Key, change: Change) -> None:
         uid = change.object["metadata"]["uid"]
@@ -159,6 +177,13 @@ class Monitor(Observer):
                 truth.own_end = _exit_code(pod)
                 ends = job.failures if truth.own_end else job.completions
                 ends[job.attempt] += 1
+                if truth.own_end and self._misses_a_pod(owner_uid(pod)):
+                    job.disturbances[job.attempt] += 1  # which may be why
+
+    def _misses_a_pod(self, uid: str) -> bool:
+        """Whether a node that does not answer has a pod of the job."""
+        lost = {node for node, until in self.lost_nodes.items() if self.loop.time() < until}
+        return any(pod["spec"].get("nodeName") in lost for pod in self.server.owned("pods", uid))
 
     def _disturb(self, job: JobTruth, truth: PodTruth) -> None:
         truth.disturbed = True
