@@ -218,7 +218,8 @@ class Run:
         )
         jitter = random.Random(self.incarnation)
         client = Client(wire, jitter=jitter.random)
-        settings = OperatorSettings(lifecycle=self.scenario.settings)
+        # The monitor knows jobs only; pods of other owners would all be strays to it.
+        settings = OperatorSettings(lifecycle=self.scenario.settings, serves_tensorboards=False)
         controller = self.make(client, settings, self.clock, jitter)
         self.controller = self.loop.create_task(controller.run())
 

@@ -30,7 +30,7 @@ ROLE = "scheduler.tensorstack.dev/role"
 """The replica type, with t9kScheduler."""
 
 JOB_UID = "trainyard.dev/job-uid"
-"""The job's UID, on everything that it owns."""
+"""The UID of the job, or of the TensorBoard, on everything that it owns."""
 REPLICA_TYPE = "trainyard.dev/replica-type"
 """The replica type."""
 ATTEMPT = "trainyard.dev/attempt"

@@ -62,6 +62,11 @@ def replica_service_name(job: str, replica_type: str, index: int) -> str:
     return f"{job}-{replica_type}-{index}"
 
 
+def board_name(tensorboard: str) -> str:
+    """``<name>-tb``: pod and Service of a TensorBoard, whose own name a job's Service has."""
+    return f"{tensorboard}-tb"
+
+
 def is_dns_label(name: str) -> bool:
     """Whether the name is an RFC 1035 label: lower-case letters, digits, ``-``, a letter first."""
     return len(name) <= MAX_LABEL and _DNS_1035.match(name) is not None

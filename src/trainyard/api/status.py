@@ -90,6 +90,7 @@ class DependentStatus(OpenModel):
     action: str = Field(default="", description="What the controller did about it last.")
     note: str = Field(default="", description="One sentence on its state.")
     type: str = Field(default="Normal", description="Normal or Warning.")
+    url: str | None = Field(default=None, description="Where it can be looked at.")
 
 
 class Attempt(OpenModel):

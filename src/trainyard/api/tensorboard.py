@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import ClassVar
 
 from pydantic import Field
@@ -95,11 +96,11 @@ class TensorBoardSpec(Model):
     )
     image: str | None = Field(
         default=None,
-        description="Image with TensorBoard.",
+        description="Image with `tensorboard`. Defaults to the operator's setting.",
         examples=["tensorflow/tensorflow:2.14.0"],
     )
     suspend: bool = Field(
-        default=False, description="Delete the pod, keep the address. Defaults to false."
+        default=False, description="Delete the pod, keep the Service. Defaults to false."
     )
     run_mode: str | None = Field(default=None, description="Deprecated: use `suspend`.")
     scheduler: TensorBoardScheduler | None = Field(
@@ -107,9 +108,47 @@ class TensorBoardSpec(Model):
     )
     resources: Template | None = Field(
         default=None,
-        description="Resources of the container; immutable.",
+        description="Resources of the container.",
         examples=[{"limits": {"cpu": "1", "memory": "1Gi"}}],
     )
+
+
+class BoardPhase(StrEnum):
+    """``status.phase`` of a TensorBoard."""
+
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUSPENDED = "Suspended"
+    FAILED = "Failed"
+
+
+class BoardCondition(StrEnum):
+    """Types of ``status.conditions``, in the order in which they are listed."""
+
+    READY = "Ready"
+    """The page can be opened."""
+    LOGS_SERVED = "LogsServed"
+    """All logs that the spec names can be looked at."""
+
+
+class BoardReason(StrEnum):
+    """Reasons of conditions and events."""
+
+    RUNNING = "Running"
+    STARTING = "Starting"
+    SUSPENDED = "Suspended"
+    INVALID_SPEC = "InvalidSpec"
+    NO_LOGS = "NoLogs"
+    NAME_CONFLICT = "NameConflict"
+    CREATION_REFUSED = "CreationRefused"
+    UNSCHEDULABLE = "Unschedulable"
+    PROGRAM_MISSING = "ProgramMissing"
+    CRASHED = "Crashed"
+    RESTARTED = "Restarted"
+    ALL_SERVED = "AllServed"
+    NOT_SERVED = "NotServed"
+    FETCHING = "Fetching"
+    FETCH_FAILED = "FetchFailed"
 
 
 class PodState(OpenModel):
@@ -122,7 +161,7 @@ class PodState(OpenModel):
 class TensorBoardCondition(OpenModel):
     """One aspect of the viewer's state."""
 
-    type: str = Field(default="", description="Which aspect: Idle.")
+    type: str = Field(default="", description="Which aspect: Ready or LogsServed.")
     status: str = Field(default="", description="True, False or Unknown.")
     reason: str = Field(default="", description="One word on the last change.")
     message: str = Field(default="", description="One sentence on the last change.")
@@ -138,6 +177,9 @@ class TensorBoardStatus(OpenModel):
     pod: PodState | None = Field(default=None, description="The viewer's pod.")
     conditions: Items[TensorBoardCondition] = Field(default=(), description="Aspects of its state.")
     url: str | None = Field(default=None, description="Address of the viewer.")
+    observed_generation: int | None = Field(
+        default=None, description="`metadata.generation` that this status is about."
+    )
 
 
 class TensorBoard(Model):

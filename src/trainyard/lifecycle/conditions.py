@@ -25,7 +25,7 @@ class Conditions:
         self._now = render(now)
         self._items: dict[str, Condition] = {c["type"]: c for c in before}
 
-    def set(self, kind: ConditionType, status: bool, reason: str, message: str) -> None:
+    def set(self, kind: str, status: bool, reason: str, message: str) -> None:
         """Set a condition; its time moves with its status only."""
         value = "True" if status else "False"
         before = self._items.get(kind)
@@ -38,15 +38,15 @@ class Conditions:
             "lastTransitionTime": before[_TIME] if before is not None and same else self._now,
         }
 
-    def is_true(self, kind: ConditionType) -> bool:
+    def is_true(self, kind: str) -> bool:
         """Whether the condition is there and True."""
         return self._items.get(kind, {}).get("status") == "True"
 
-    def has(self, kind: ConditionType) -> bool:
+    def has(self, kind: str) -> bool:
         """Whether the condition is there."""
         return kind in self._items
 
-    def get(self, kind: ConditionType) -> Mapping[str, Any]:
+    def get(self, kind: str) -> Mapping[str, Any]:
         """The condition, or an empty one."""
         return self._items.get(kind, {})
 

@@ -1,8 +1,7 @@
 """The one controller: for every job, compare what is with what should be, and act.
 
 It speaks the Kubernetes API and nothing else, so that it runs the same against the embedded API
-server and against a real cluster. It knows no kind from another: `workloads` turns a job of any
-kind into a workload, and `lifecycle` plans for that.
+server and against a real cluster. It knows no kind from another: each has a planner.
 """
 
 from __future__ import annotations
@@ -22,21 +21,13 @@ from trainyard.kube.errors import KubeError
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import NODES, Resource
 from trainyard.lifecycle.actions import Action, Plan
-from trainyard.lifecycle.invalid import plan_invalid
 from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
-from trainyard.lifecycle.plan import plan
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Children, Executor, Outcome
-from trainyard.operator.jobs import (
-    Broken,
-    JobKey,
-    JobRecord,
-    Workloads,
-    job_kinds,
-    resource_of,
-)
+from trainyard.operator.jobs import JobKey, JobRecord, resource_of
 from trainyard.operator.memory import Memory
 from trainyard.operator.nodes import Node
+from trainyard.operator.planners import planners
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.recorder import Recorder
 from trainyard.operator.settings import OperatorSettings
@@ -90,7 +81,8 @@ class Controller:
         self.queue: WorkQueue[JobKey] = WorkQueue(
             now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
-        self._workloads = Workloads(settings.lifecycle)
+        made = planners(settings)
+        self._planners = {kind.kind: planner for kind, planner in made.items()}
         lifecycle = settings.lifecycle
         self._memory = Memory(now, lifecycle.refusal_base_seconds, lifecycle.refusal_max_seconds)
         self.recorder = Recorder(client, now)
@@ -98,7 +90,7 @@ class Controller:
         self._uids: dict[JobKey, str] = {}
         self._ready_nodes: dict[str, bool] = {}
         self._in_vain: dict[JobKey, tuple[Action, ...]] = {}
-        self._kinds = {kind.kind: kind for kind in job_kinds()}
+        self._kinds = {kind.kind: kind for kind in made}
         self.jobs: dict[str, Store[JobRecord]] = {
             kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
         }
@@ -269,15 +261,7 @@ class Controller:
         return made.actions == before
 
     def _plan(self, job: JobRecord) -> Plan:
-        workload = self._workloads.of(job)
-        settings, now = self._settings.lifecycle, self._now()
-        if isinstance(workload, Broken):
-            kind, generation = job.kind.kind, job.generation
-            pods = self.children[PODS].store.owned_by(job.uid)
-            return plan_invalid(
-                kind, job.name, generation, workload.problems, job.status, now, pods
-            )
-        return plan(workload, job.status, self._observe(job), now, settings)
+        return self._planners[job.kind.kind].plan(job, self._observe(job), self._now())
 
     def _observe(self, job: JobRecord) -> Observed:
         owned: list[Owned] = []
@@ -311,7 +295,8 @@ class Controller:
 
     def _forget_uid(self, uid: str) -> None:
         self._keys.pop(uid, None)
-        self._workloads.forget(uid)
+        for planner in self._planners.values():
+            planner.forget(uid)
         self._memory.forget(uid)
 
 

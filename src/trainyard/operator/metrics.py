@@ -71,6 +71,8 @@ class _State(Collector):
         )
         for store in controller.jobs.values():
             for job in store:
+                if not job.kind.is_job:
+                    continue
                 phase = (job.status or {}).get("phase") or "Pending"
                 labels = [job.kind.kind, job.name, job.uid, job.namespace, phase]
                 phases.add_metric(labels, 1.0)

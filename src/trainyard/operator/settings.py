@@ -15,6 +15,8 @@ class OperatorSettings:
     lifecycle: Settings = field(default_factory=Settings)
     namespace: str | None = None
     """Look after the jobs of this namespace only; None: of all."""
+    serves_tensorboards: bool = True
+    """False: another controller runs the TensorBoards that jobs create."""
     workers: int = 16
     """Jobs that may be worked on at once."""
     parallel_writes: int = 32

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -14,6 +14,20 @@ class GangBackend(StrEnum):
     SCHEDULER_PLUGINS = "scheduler-plugins"
     KUEUE = "kueue"
     NONE = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class BoardSettings:
+    """How TensorBoards are served."""
+
+    image: str = "tensorflow/tensorflow:2.14.0"
+    """For those whose spec names none."""
+    node_port_host: str = ""
+    """Where ports of the node are reached: their Services then have one, and are told by it. "":
+    they have an address inside the cluster only."""
+    yields: bool = False
+    """A viewer must not keep a job from a machine that is just large enough for it: its CPU and
+    memory are limited as the spec says, but not set aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +61,7 @@ class Settings:
     plain_processes: bool = False
     """Pods share this machine's network (no namespaces): names are addresses, ports are shared."""
     cluster_domain: str = "cluster.local"
+    boards: BoardSettings = field(default_factory=BoardSettings)
 
     @classmethod
     def local(cls, *, plain_processes: bool = False) -> Settings:
@@ -61,4 +76,5 @@ class Settings:
             refusal_max_seconds=10.0,
             elastic_settle_seconds=3.0,
             plain_processes=plain_processes,
+            boards=BoardSettings(node_port_host="127.0.0.1", yields=True),
         )

@@ -21,6 +21,7 @@ from trainyard.api.model import format_time
 from trainyard.kube.client import Client
 from trainyard.operator.controller import Controller
 from trainyard.operator.jobs import JobKey
+from trainyard.operator.planners import JobPlanner
 from trainyard.operator.settings import OperatorSettings
 from trainyard.workloads.settings import GangBackend, Settings
 
@@ -319,6 +320,8 @@ def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
         assert not controller.queue._entries
         assert not controller._keys
         assert not controller._uids
-        assert not controller._workloads._made
+        planner = controller._planners["GenericJob"]
+        assert isinstance(planner, JobPlanner)
+        assert not planner._workloads._made
 
     in_yard(body)

@@ -1,0 +1,141 @@
+"""What plans for each kind that the controller looks after; the one place that tells kinds apart.
+
+Each planner keeps what an object turns into, made anew only when its generation changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Generic, Protocol, TypeVar
+
+from trainyard.api.job import Job
+from trainyard.api.kinds import JOB_KINDS, KINDS, Kind
+from trainyard.api.model import Model
+from trainyard.lifecycle.actions import Plan
+from trainyard.lifecycle.invalid import plan_invalid
+from trainyard.lifecycle.observed import Observed
+from trainyard.lifecycle.plan import plan
+from trainyard.operator.jobs import JobRecord
+from trainyard.operator.settings import OperatorSettings
+from trainyard.workloads.settings import Settings
+from trainyard.workloads.workload import Workload
+
+T = TypeVar("T")
+
+
+class Planner(Protocol):
+    """Says what to do for the objects of some kinds."""
+
+    def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
+        """One pass over one object."""
+        ...
+
+    def forget(self, uid: str) -> None:
+        """The object is gone."""
+        ...
+
+
+def planners(settings: OperatorSettings) -> Mapping[Kind, Planner]:
+    """A planner for every kind that is looked after."""
+    found: dict[Kind, Planner] = dict.fromkeys(JOB_KINDS.values(), JobPlanner(settings.lifecycle))
+    if settings.serves_tensorboards:
+        found[KINDS["TensorBoard"]] = BoardPlanner(settings.lifecycle)
+    return found
+
+
+class _Described(Generic[T]):
+    """Descriptions by UID, each with the generation it was made from."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, tuple[int, T]] = {}
+
+    def get(self, record: JobRecord) -> T | None:
+        made = self._made.get(record.uid)
+        current = made is not None and made[0] == record.generation and record.generation
+        return made[1] if made is not None and current else None
+
+    def put(self, record: JobRecord, described: T) -> T:
+        self._made[record.uid] = (record.generation, described)
+        return described
+
+    def forget(self, uid: str) -> None:
+        self._made.pop(uid, None)
+
+
+class _Broken(tuple[str, ...]):
+    """What is wrong with an object that was stored although it breaks rules, with paths."""
+
+    __slots__ = ()
+
+
+class JobPlanner:
+    """Plans for jobs, whatever their kind."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._workloads: _Described[Workload | _Broken] = _Described()
+        self.forget = self._workloads.forget
+
+    def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
+        """See Planner."""
+        workload = self._workloads.get(record)
+        if workload is None:
+            workload = self._workloads.put(record, self._describe(record))
+        if isinstance(workload, _Broken):
+            return plan_invalid(
+                record.kind.kind,
+                record.name,
+                record.generation,
+                workload,
+                record.status,
+                now,
+                observed.pods,
+            )
+        return plan(workload, record.status, observed, now, self._settings)
+
+    def _describe(self, record: JobRecord) -> Workload | _Broken:
+        from trainyard import workloads
+
+        model = _admitted(record)
+        if isinstance(model, _Broken):
+            return model
+        assert isinstance(model, Job)
+        return workloads.describe(model, self._settings)
+
+
+class BoardPlanner:
+    """Plans for TensorBoards. What it needs is imported for the first of them."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._boards: _Described[Any] = _Described()
+        self.forget = self._boards.forget
+
+    def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
+        """See Planner."""
+        from trainyard.api.tensorboard import TensorBoard
+        from trainyard.lifecycle.boards import plan_board, plan_invalid_board
+        from trainyard.workloads.board import Board, describe
+
+        board = self._boards.get(record)
+        if board is None:
+            model = _admitted(record)
+            made = describe(model, self._settings) if isinstance(model, TensorBoard) else model
+            board = self._boards.put(record, made)
+        if isinstance(board, Board):
+            return plan_board(board, record.status, observed, now, self._settings)
+        return plan_invalid_board(record.generation, board, record.status, now)
+
+
+def _admitted(record: JobRecord) -> Model | _Broken:
+    """The model of a stored object, judged anew: it may be older than our rules."""
+    from trainyard.api.admission import admit
+
+    # Lists leave apiVersion and kind out. Pod fields that the bundled schema does not know are
+    # left to the API server, which judges them when the pod is created.
+    head = {"apiVersion": record.kind.api_version, "kind": record.kind.kind}
+    admission = admit({**record.raw, **head}, open_templates=True)
+    if admission.errors or admission.model is None:
+        return _Broken(problem.detail for problem in admission.errors)
+    return admission.model
