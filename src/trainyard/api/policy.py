@@ -13,6 +13,8 @@ from trainyard.api import crds
 from trainyard.api.kinds import BATCH, JOB_KINDS, Kind
 
 _ELASTIC = ("enabled", "enable", "minReplicas", "maxReplicas")
+SINCE = (1, 30)
+"""The first Kubernetes that serves v1 of these policies."""
 _API = "admissionregistration.k8s.io/v1"
 
 

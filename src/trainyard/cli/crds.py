@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from trainyard.cli.kubernetes_version import kubernetes_version
+
 
 @click.command()
 @click.option(
@@ -13,7 +15,8 @@ import click
     metavar="KIND",
     help="Only this kind; may be repeated. Defaults to all.",
 )
-def command(kinds: tuple[str, ...]) -> None:
+@kubernetes_version
+def command(kinds: tuple[str, ...], server: tuple[int, int] | None) -> None:
     """Print the CustomResourceDefinitions as YAML, for `kubectl apply --server-side -f -`."""
     import yaml
 
@@ -25,5 +28,5 @@ def command(kinds: tuple[str, ...]) -> None:
         if kind not in KINDS:
             hint = suggest(kind, tuple(KINDS)) or ", ".join(KINDS)
             raise click.BadParameter(f"unknown kind '{kind}'; did you mean {hint}?")
-    chosen = [crds.crd(kind) for kind in kinds or KINDS]
+    chosen = crds.crds_for(kinds or KINDS, server)
     click.echo(yaml.dump_all(chosen, Dumper=yaml.CSafeDumper, sort_keys=False, width=100), nl=False)

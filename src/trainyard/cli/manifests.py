@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from trainyard.cli.kubernetes_version import kubernetes_version
+
 
 @click.command()
 @click.option(
@@ -19,16 +21,22 @@ import click
     show_default=True,
     help="Operators that run, of which one works.",
 )
-def command(image: str, namespace: str, replicas: int) -> None:
+@kubernetes_version
+def command(image: str, namespace: str, replicas: int, server: tuple[int, int] | None) -> None:
     """Print definitions, policies, rights and the operator's Deployment as YAML.
 
-    For `kubectl apply --server-side -f -`. The policies need Kubernetes 1.30 or newer.
+    For `kubectl apply --server-side -f -`. Clusters before 1.30 need --kubernetes-version, and
+    keep less of a job's spec from being changed: before 1.30 there are no admission policies,
+    before 1.25 no rules in the definitions. The operator then ignores such a change, with a
+    warning.
     """
     import yaml
 
     from trainyard.operator import manifests
 
-    objects = manifests.manifests(image=image, namespace=namespace, replicas=replicas)
+    objects = manifests.manifests(
+        image=image, namespace=namespace, replicas=replicas, server=server
+    )
     click.echo(
         yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False, width=100), nl=False
     )

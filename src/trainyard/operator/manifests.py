@@ -19,16 +19,18 @@ _RBAC = "rbac.authorization.k8s.io"
 Object = dict[str, Any]
 
 
-def manifests(*, image: str, namespace: str, replicas: int) -> list[Object]:
+def manifests(
+    *, image: str, namespace: str, replicas: int, server: tuple[int, int] | None = None
+) -> list[Object]:
     """Everything, in the order in which to apply it.
 
     `image` must hold trainyard with its command on the PATH; `replicas` operators run, of which
-    one works.
+    one works. `server` is the version of Kubernetes; what it does not know is left out.
     """
     labels = {"app.kubernetes.io/name": NAME}
     return [
-        *crds.all_crds(),
-        *policy.policies(),
+        *crds.crds_for(server=server),
+        *(policy.policies() if server is None or server >= policy.SINCE else ()),
         _object("v1", "Namespace", namespace),
         _object("v1", "ServiceAccount", NAME, namespace),
         _object(f"{_RBAC}/v1", "ClusterRole", NAME, rules=_rules()),

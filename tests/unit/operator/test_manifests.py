@@ -8,6 +8,8 @@ import kubernetes_validate
 import pytest
 from click.testing import CliRunner
 
+from trainyard.api.kinds import KINDS
+from trainyard.cli.crds import command as crds_command
 from trainyard.cli.manifests import command
 from trainyard.lifecycle import OBSERVED
 from trainyard.operator.manifests import manifests
@@ -50,3 +52,25 @@ def test_the_command_prints_all_of_it() -> None:
     printed = CliRunner().invoke(command, ["--image", "i"], catch_exceptions=False)
     assert printed.exit_code == 0
     assert printed.output.count("\nkind: ") == len(OBJECTS)
+
+
+@pytest.mark.parametrize(
+    ("version", "has_policies", "has_rules"),
+    [("1.31", True, True), ("v1.29.4+k3s1", False, True), ("1.20", False, False)],
+)
+def test_an_old_server_gets_nothing_it_does_not_know(
+    version: str, has_policies: bool, has_rules: bool
+) -> None:
+    options = ["--image", "i", "--kubernetes-version", version]
+    printed = CliRunner().invoke(command, options, catch_exceptions=False).output
+    assert ("ValidatingAdmissionPolicy" in printed) is has_policies
+    assert ("x-kubernetes-validations" in printed) is has_rules
+    definitions = CliRunner().invoke(crds_command, options[2:], catch_exceptions=False).output
+    assert definitions.count("\nkind: ") == len(KINDS)
+    assert ("x-kubernetes-validations" in definitions) is has_rules
+
+
+def test_what_is_no_version_is_refused() -> None:
+    printed = CliRunner().invoke(crds_command, ["--kubernetes-version", "new"])
+    assert printed.exit_code == 2
+    assert "write it like 1.27" in printed.output

@@ -1,0 +1,80 @@
+"""One real control plane for all tests of a session, and a namespace for each."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from tools.control_plane import HOW, find
+
+from tests.cluster.plane import RunningControlPlane
+from tests.cluster.yard import Yard, until
+from tests.tools import kubectl_path, oldest_and_newest_kubectl
+from trainyard.kube.client import Client
+from trainyard.kube.errors import NotFound
+from trainyard.kube.resources import NAMESPACES, Resource
+
+_serial = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningControlPlane]:
+    """A control plane, or a skip: the binaries are in no package that CI could install."""
+    programs = find()
+    if programs is None:
+        if os.environ.get("TRAINYARD_CLUSTER_TESTS") == "required":
+            pytest.fail(f"no control plane found: {HOW}")
+        pytest.skip(f"not judged: no control plane found: {HOW}")
+    running = RunningControlPlane(programs, tmp_path_factory.mktemp("control-plane"))
+    try:
+        running.start()
+        yield running
+    finally:
+        running.stop()
+
+
+@pytest.fixture(scope="session")
+def definitions(plane: RunningControlPlane) -> None:
+    """Our kinds are served."""
+    version = ".".join(map(str, plane.version))
+    text = subprocess.run(
+        [sys.executable, "-m", "trainyard.cli.main", "crds", "--kubernetes-version", version],
+        capture_output=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    kubectl = [kubectl_path(oldest_and_newest_kubectl()[-1]), "--kubeconfig", str(plane.kubeconfig)]
+    for command in (
+        ("apply", "--server-side", "-f", "-"),
+        ("wait", "--for=condition=Established", "--timeout=60s", "-f", "-"),
+    ):
+        done = subprocess.run([*kubectl, *command], input=text, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr.decode()
+
+
+@pytest.fixture
+async def yard(
+    plane: RunningControlPlane, definitions: None, tmp_path: Path
+) -> AsyncIterator[Yard]:
+    """A namespace on a cluster that serves our kinds."""
+    name = f"test-{next(_serial)}"
+    async with await Client.from_kubeconfig(plane.kubeconfig) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": name}})
+        if plane.collects:
+            accounts = Resource("", "v1", "serviceaccounts", "ServiceAccount")
+
+            async def account() -> bool:
+                try:
+                    await client.get(accounts, "default", name)
+                except NotFound:
+                    return False
+                return True
+
+            await until(account, bool)
+        yield Yard(plane, name, client, tmp_path)
+        await client.delete(NAMESPACES, name)

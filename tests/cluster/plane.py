@@ -1,0 +1,184 @@
+"""etcd, kube-apiserver and kube-controller-manager as processes of the tests."""
+
+from __future__ import annotations
+
+import ctypes
+import http.client
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from pathlib import Path
+
+import yaml
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from tools.control_plane import ControlPlane
+
+from trainyard.local.apiserver import certificates
+
+ADMIN = "admin-of-the-tests"
+START_SECONDS = 60.0
+_CONTROLLERS = ("garbagecollector", "namespace", "serviceaccount", "serviceaccount-token")
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_libc = ctypes.CDLL(None)
+
+
+def free_port() -> int:
+    """A port that nobody listens on just now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class RunningControlPlane:
+    """A control plane with its data in `folder`; ports and data stay over a restart of a part."""
+
+    def __init__(self, programs: ControlPlane, folder: Path) -> None:
+        self.programs = programs
+        self.version = programs.version
+        self.folder = folder
+        self.port = free_port()
+        self.etcd_port = free_port()
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._made = certificates.ensure(folder / "pki")
+        self._tls = ssl.create_default_context(cafile=str(self._made.authority))
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.TraditionalOpenSSL,
+            serialization.NoEncryption(),
+        )
+        (folder / "accounts.key").write_bytes(key)
+        (folder / "tokens.csv").write_text(f'{ADMIN},admin,admin,"system:masters"\n')
+        self.kubeconfig = self.write_kubeconfig("admin", ADMIN)
+
+    @property
+    def collects(self) -> bool:
+        """Whether there is a garbage collector."""
+        return self.programs.controller_manager is not None
+
+    def write_kubeconfig(self, name: str, token: str) -> Path:
+        """A kubeconfig for whoever holds `token`."""
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "test",
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": name}}],
+            "clusters": [
+                {
+                    "name": "test",
+                    "cluster": {
+                        "server": f"https://127.0.0.1:{self.port}",
+                        "certificate-authority": str(self._made.authority),
+                    },
+                }
+            ],
+            "users": [{"name": name, "user": {"token": token}}],
+        }
+        path = self.folder / f"{name}.kubeconfig"
+        path.write_text(yaml.safe_dump(config))
+        return path
+
+    def start(self) -> None:
+        """Start everything, and return when it can be used."""
+        self.start_etcd()
+        self.start_apiserver()
+        if self.programs.controller_manager is not None:
+            self._start(
+                self.programs.controller_manager,
+                f"--kubeconfig={self.kubeconfig}",
+                f"--controllers={','.join(_CONTROLLERS)}",
+                f"--service-account-private-key-file={self.folder}/accounts.key",
+                f"--root-ca-file={self._made.authority}",
+                "--leader-elect=false",
+            )
+
+    def start_etcd(self) -> None:
+        """Start etcd alone."""
+        client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{free_port()}"
+        self._start(
+            self.programs.etcd,
+            f"--data-dir={self.folder}/etcd",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=default={peer}",
+        )
+
+    def start_apiserver(self) -> None:
+        """Start the API server, and return when it is ready."""
+        admission = () if self.collects else ("--disable-admission-plugins=ServiceAccount",)
+        self._start(
+            self.programs.apiserver,
+            f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
+            f"--secure-port={self.port}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder}",
+            f"--tls-cert-file={self._made.certificate}",
+            f"--tls-private-key-file={self._made.key}",
+            f"--token-auth-file={self.folder}/tokens.csv",
+            "--authorization-mode=RBAC",
+            "--service-cluster-ip-range=10.96.0.0/12",
+            "--service-account-issuer=https://tests",
+            f"--service-account-key-file={self.folder}/accounts.key",
+            f"--service-account-signing-key-file={self.folder}/accounts.key",
+            *admission,
+        )
+        self._until_ready()
+
+    def stop_apiserver(self, number: signal.Signals = signal.SIGKILL) -> None:
+        """End the API server and wait for that."""
+        self._stop(self.programs.apiserver.name, number)
+
+    def stop(self) -> None:
+        """End everything, the servers before what they depend on."""
+        for name in reversed(self._processes):
+            self._stop(name, signal.SIGKILL)
+
+    def get(self, path: str) -> tuple[int, bytes]:
+        """What the API server answers to its administrator; OSError when it does not."""
+        connection = http.client.HTTPSConnection(
+            "127.0.0.1", self.port, timeout=30, context=self._tls
+        )
+        try:
+            connection.request("GET", path, headers={"Authorization": f"Bearer {ADMIN}"})
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    def log(self, name: str) -> str:
+        """The end of what a program has written."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
+
+    def _until_ready(self) -> None:
+        deadline = time.monotonic() + START_SECONDS
+        process = self._processes[self.programs.apiserver.name]
+        while time.monotonic() < deadline:
+            assert process.poll() is None, self.log(self.programs.apiserver.name)
+            try:
+                status, _ = self.get("/readyz")
+            except OSError:
+                status = 0
+            if status == 200:
+                return
+            time.sleep(0.1)
+        raise AssertionError(f"the API server does not start: {self.log('kube-apiserver')}")
+
+    def _start(self, program: Path, *arguments: str) -> None:
+        with (self.folder / f"{program.name}.log").open("ab") as log:
+            self._processes[program.name] = subprocess.Popen(
+                [program, *arguments],
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                # Nothing may outlive the tests, however they end.
+                preexec_fn=lambda: _libc.prctl(_DEATH_SIGNAL, signal.SIGKILL),
+            )
+
+    def _stop(self, name: str, number: signal.Signals) -> None:
+        process = self._processes[name]
+        process.send_signal(number)
+        process.wait(timeout=60)

@@ -1,0 +1,82 @@
+"""Several operators on one cluster: one works, and the next takes over."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from contextlib import AsyncExitStack
+
+import pytest
+
+from tests.cluster.kubelet import running_kubelet
+from tests.cluster.yard import Operator, Yard, pytorch_job, until
+from trainyard.kube.resources import LEASES
+
+
+async def leaders(operators: list[Operator]) -> list[bool]:
+    """Which of them do the work just now."""
+    answers = await asyncio.gather(*(each.answer("/metrics") for each in operators))
+    return ["trainyard_leader 1.0" in answer for answer in answers]
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
+async def test_the_standby_takes_over(number: signal.Signals, yard: Yard) -> None:
+    """The job of the dead leader goes on to its end; there were never two leaders."""
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(yard.operator())
+        await first.leads()
+        second = await stack.enter_async_context(yard.operator())
+        kubelet = await stack.enter_async_context(running_kubelet(yard.client, yard.namespace))
+        await yard.kubectl("apply", "-f", "-", stdin=json.dumps(pytorch_job("digits")))
+        await yard.reaches("digits", "Running")
+        assert await leaders([first, second]) == [True, False]
+        loop = asyncio.get_running_loop()
+        code, died_at = await first.kill(number), loop.time()
+        assert code == (0 if number == signal.SIGTERM else -signal.SIGKILL)
+        await second.leads()
+        took = loop.time() - died_at
+        # Left in order, the Lease is free at once; else its 15 seconds have to pass.
+        assert took < (10 if number == signal.SIGTERM else 30)
+        for replica in ("worker-0", "worker-1"):
+            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await yard.reaches("digits", "Succeeded")
+        lease = await yard.client.get(LEASES, "trainyard-controller", yard.namespace)
+        assert lease["spec"]["leaseTransitions"] == 1
+        assert len(kubelet.seen) == 2
+
+
+async def test_a_leader_that_was_frozen_steps_down(yard: Yard) -> None:
+    """It wakes with a Lease that another holds, and must not go on as if it had it."""
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(yard.operator())
+        await first.leads()
+        second = await stack.enter_async_context(yard.operator())
+        kubelet = await stack.enter_async_context(running_kubelet(yard.client, yard.namespace))
+        await yard.kubectl("apply", "-f", "-", stdin=json.dumps(pytorch_job("digits")))
+        await yard.reaches("digits", "Running")
+        first.process.send_signal(signal.SIGSTOP)
+        await second.leads()
+        await kubelet.end(kubelet.pod("digits", "worker-1"), 1)
+        await until(lambda: yard.job("digits"), lambda job: job["status"].get("backoffCount") == 1)
+        first.process.send_signal(signal.SIGCONT)
+        await until(lambda: first.answer("/readyz"), lambda text: text == "standby")
+        assert await leaders([first, second]) == [False, True]
+        await until(lambda: _runs_again(yard), bool)
+        for replica in ("worker-0", "worker-1"):
+            await kubelet.end(kubelet.pod("digits", replica), 0)
+        job = await yard.reaches("digits", "Succeeded")
+        assert job["status"]["backoffCount"] == 1
+        assert len(kubelet.seen) == 4
+
+
+async def _runs_again(yard: Yard) -> bool:
+    pods = await yard.pods("digits")
+    status = (await yard.job("digits"))["status"]
+    return (
+        len(pods) == 2
+        and all(pod["status"]["phase"] == "Running" for pod in pods)
+        and status["phase"] == "Running"
+        and status["aggregate"]["running"] == 2
+        and len(status["attempts"]) == 2
+    )

@@ -1,0 +1,213 @@
+"""Find a real Kubernetes control plane for ``tests/cluster``, or build an old one.
+
+Usage: ``python tools/control_plane.py`` says what there is;
+``python tools/control_plane.py build`` builds one in ``.cache/control-plane``.
+
+Current binaries are the better judge: put the path of an envtest folder (etcd, kube-apiserver,
+kubectl) into ``$KUBEBUILDER_ASSETS``. Building is for where only Debian 12 is at hand: it takes
+Kubernetes 1.20 from Debian's source package, and etcd, Go and what else it needs as packages that
+are unpacked, not installed. It needs no root; ten minutes on two cores, and 4 GB while it builds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BUILT = ROOT / ".cache" / "control-plane"
+SERVERS = ("kube-apiserver", "kube-controller-manager")
+HOW = (
+    "name a folder that holds etcd and kube-apiserver in $KUBEBUILDER_ASSETS, "
+    "or run: python tools/control_plane.py build"
+)
+
+_PACKAGES = (
+    "etcd-server",
+    "golang-1.19-go",
+    "golang-1.19-src",
+    "golang-github-modern-go-reflect2-dev",
+    # The build copies its results with rsync.
+    "libpopt0",
+    "libxxhash0",
+    "rsync",
+)
+_TOOLS = ("apt-get", "dpkg-deb", "dpkg-source", "git", "make")
+_REFLECT2 = "github.com/modern-go/reflect2"
+
+
+@dataclass(frozen=True, slots=True)
+class ControlPlane:
+    """The programs of a control plane. Without a controller manager nothing is collected."""
+
+    etcd: Path
+    apiserver: Path
+    controller_manager: Path | None
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Of the API server: (1, 20)."""
+        text = subprocess.run(
+            [self.apiserver, "--version"], capture_output=True, text=True, check=True, timeout=60
+        ).stdout
+        found = re.search(r"v(\d+)\.(\d+)", text)
+        if found is None:
+            raise ValueError(f"{self.apiserver} --version says {text!r}")
+        return int(found[1]), int(found[2])
+
+
+@cache
+def find() -> ControlPlane | None:
+    """In ``$KUBEBUILDER_ASSETS``, else on PATH, else what was built here."""
+    places = [os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ.get("PATH", ""), str(BUILT)]
+    for place in filter(None, places):
+        etcd, apiserver, manager = (
+            shutil.which(name, path=place)
+            for name in ("etcd", "kube-apiserver", "kube-controller-manager")
+        )
+        if etcd and apiserver:
+            return ControlPlane(Path(etcd), Path(apiserver), Path(manager) if manager else None)
+    return None
+
+
+def build() -> None:
+    """Build what `find` looks for last; what is there already is not built again."""
+    if all((BUILT / name).exists() for name in ("etcd", *SERVERS)):
+        return
+    if absent := [name for name in _TOOLS if shutil.which(name) is None]:
+        sys.exit(f"cannot build a control plane without {', '.join(absent)}")
+    BUILT.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=BUILT, prefix="build-") as name:
+        folder = Path(name)
+        _download(folder)
+        source, system = folder / "source", folder / "system"
+        for package in (folder / "packages").glob("*.deb"):
+            _run("dpkg-deb", "--extract", package, system)
+        (description,) = (folder / "packages").glob("*.dsc")
+        _run("dpkg-source", "--no-check", "--extract", description, source)
+        _compile(source, system, folder, _version(description.name))
+        shutil.copy2(system / "usr/bin/etcd", BUILT)
+        for server in SERVERS:
+            shutil.copy2(source / "_output/bin" / server, BUILT)
+
+
+def _run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
+    subprocess.run(command, cwd=cwd, env=env, check=True)
+
+
+def _version(name: str) -> str:
+    """``1.20.2`` from ``kubernetes_1.20.5+really1.20.2-1.1.dsc``."""
+    found = re.search(r"(?:_|really)(\d+\.\d+\.\d+)(?!.*really)", name)
+    if found is None or not found[1].startswith("1.20."):
+        sys.exit(f"cannot build {name}: only Kubernetes 1.20, that of Debian 12, is known to build")
+    return found[1]
+
+
+def _download(folder: Path) -> None:
+    """The packages and the source, from where this machine gets its packages."""
+    sources, packages = folder / "apt" / "sources", folder / "packages"
+    for path in (sources, folder / "apt/lists/partial", folder / "apt/archives/partial", packages):
+        path.mkdir(parents=True)
+    (sources / "debian.sources").write_text(_with_sources())
+    options = [
+        f"-oDir::Etc::{option}={value}"
+        for option, value in (("SourceList", "/dev/null"), ("SourceParts", sources))
+    ]
+    options += [f"-oDir::State::Lists={folder}/apt/lists", f"-oDir::Cache={folder}/apt"]
+    options.append("-oAPT::Sandbox::User=root")  # of no effect for others; silences a warning
+    _run("apt-get", "-qq", *options, "update")
+    _run("apt-get", "-qq", *options, "download", *_PACKAGES, cwd=packages)
+    _run("apt-get", "-qq", *options, "source", "--download-only", "kubernetes", cwd=packages)
+
+
+def _with_sources() -> str:
+    """Debian's own entries of this machine's package sources, with source packages."""
+    release = Path("/etc/os-release").read_text()
+    found = re.search(r"^VERSION_CODENAME=(\w+)", release, re.MULTILINE)
+    suite = rf"{found[1]}(-\w+)?" if found else "stable"
+    entries: list[str] = []
+    for file in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
+        entries += [
+            re.sub(r"(?m)^Types:.*$", "Types: deb deb-src", entry).strip()
+            for entry in re.split(r"\n\s*\n", file.read_text())
+            if re.search(rf"(?m)^Suites:\s*{suite}(\s|$)", entry)
+        ]
+    listed = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*.list")]
+    for file in filter(Path.exists, listed):
+        for address, name, parts in re.findall(
+            rf"(?m)^deb\s+(?:\[.*?\]\s+)?(\S+)\s+({suite})\s+(\S.*)$", file.read_text()
+        ):
+            entries.append(
+                f"Types: deb deb-src\nURIs: {address}\nSuites: {name}\nComponents: {parts}"
+            )
+    if not entries:
+        sys.exit("cannot build a control plane: this machine has no package sources of Debian 12")
+    return "\n\n".join(entries) + "\n"
+
+
+def _compile(source: Path, system: Path, folder: Path, version: str) -> None:
+    _fit_to_newer_go(source, system)
+    major, minor, _ = version.split(".")
+    facts = folder / "version.sh"
+    facts.write_text(
+        f"KUBE_GIT_COMMIT={'0' * 40}\nKUBE_GIT_TREE_STATE=clean\nKUBE_GIT_VERSION=v{version}\n"
+        f"KUBE_GIT_MAJOR={major}\nKUBE_GIT_MINOR={minor}\n"
+    )
+    _run("git", "init", "--quiet", source)  # else the build asks the repository around it
+    places = [system / "usr/lib/go-1.19/bin", system / "usr/bin", os.environ["PATH"]]
+    (libraries,) = {path.parent for path in (system / "usr/lib").glob("*/libpopt.so.0")}
+    what = " ".join(f"cmd/{server}" for server in SERVERS)
+    _run(
+        *("nice", "make", "--directory", source, f"WHAT={what}"),
+        env={
+            "HOME": str(folder),
+            "PATH": os.pathsep.join(map(str, places)),
+            "LD_LIBRARY_PATH": str(libraries),
+            "KUBE_GIT_VERSION_FILE": str(facts),
+            "GOFLAGS": "-modcacherw",
+        },
+    )
+
+
+def _fit_to_newer_go(source: Path, system: Path) -> None:
+    """Kubernetes 1.20 was made for Go 1.15; two of its libraries break under Go 1.18 and newer."""
+    # The server would crash on the first write of a custom resource.
+    vendored = source / "vendor" / _REFLECT2
+    shutil.rmtree(vendored)
+    shutil.copytree(system / "usr/share/gocode/src" / _REFLECT2, vendored)
+    # It would take every empty text in a custom resource for null, and refuse it: this compares
+    # the value's address with that of Go's zero values, which used never to be the same.
+    validator = source / "vendor/k8s.io/kube-openapi/pkg/validation/validate/type.go"
+    text = validator.read_text()
+    odd = " || reflect.DeepEqual(reflect.Zero(reflect.TypeOf(data)), reflect.ValueOf(data))"
+    if odd not in text:
+        sys.exit(f"cannot build a control plane: {validator.relative_to(source)} is unexpected")
+    validator.write_text(text.replace(odd, ""))
+
+
+def main() -> int:
+    """Print what `find` finds, after building it if asked to."""
+    if sys.argv[1:] == ["build"]:
+        build()
+    elif sys.argv[1:]:
+        print(__doc__)
+        return 2
+    found = find()
+    if found is None:
+        print(f"no control plane found: {HOW}")
+        return 1
+    print(f"Kubernetes {'.'.join(map(str, found.version))}")
+    for path in (found.etcd, found.apiserver, found.controller_manager):
+        print(path or "no kube-controller-manager: owned objects are not collected")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
