@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
@@ -15,10 +16,15 @@ from trainyard.local.node.status import Run
 
 Verdict = Callable[[Run, str, str], None]
 _HOOK_SECONDS = 600.0
+_STARTUP_POLL_SECONDS = 0.2
 
 
 class Prober:
-    """The probes of one pod; ``verdict(run, outcome, message)`` hears of changes."""
+    """The probes of one pod; ``verdict(run, outcome, message)`` hears of changes.
+
+    Outcomes are ``started``, ``ready``, ``unready``, ``failing`` (the message says how) and
+    ``failed`` (the message names the probe).
+    """
 
     def __init__(self, shim: ShimClient, verdict: Verdict) -> None:
         self._shim = shim
@@ -61,26 +67,29 @@ class Prober:
         successes = failures = 0
         await asyncio.sleep(float(spec.get("initialDelaySeconds", 0)))
         while True:
-            if kind == "startup" or run.started:
-                problem = await check(self._shim, pod, address, run, spec)
-                successes = 0 if problem else successes + 1
-                failures = failures + 1 if problem else 0
-                text = f"{kind.capitalize()} probe failed: {problem}" if problem else ""
-                if kind == "readiness":
-                    if successes >= needed and not run.ready:
-                        self._verdict(run, "ready", "")
-                    elif failures >= allowed and run.ready:
-                        self._verdict(run, "unready", text)
-                elif failures >= allowed:
-                    self.spawn(self._fail(run, text))
-                    return
-                elif kind == "startup" and successes >= needed:
-                    self._verdict(run, "started", "")
-                    return
-            await asyncio.sleep(min(period, 0.2) if not run.started else period)
+            if kind != "startup" and not run.started:
+                await asyncio.sleep(min(period, _STARTUP_POLL_SECONDS))
+                continue
+            problem = await check(self._shim, pod, address, run, spec)
+            successes = 0 if problem else successes + 1
+            failures = failures + 1 if problem else 0
+            if failures == 1:  # as long as it stays so, it is told once
+                self._verdict(run, "failing", f"{kind.capitalize()} probe failed: {problem}")
+            if kind == "readiness":
+                if successes >= needed and not run.ready:
+                    self._verdict(run, "ready", "")
+                elif failures >= allowed and run.ready:
+                    self._verdict(run, "unready", "")
+            elif failures >= allowed:
+                self.spawn(self._fail(run, f"{kind} probe"))
+                return
+            elif kind == "startup" and successes >= needed:
+                self._verdict(run, "started", "")
+                return
+            await asyncio.sleep(period)
 
-    async def _fail(self, run: Run, text: str) -> None:
-        self._verdict(run, "failed", text)
+    async def _fail(self, run: Run, probe: str) -> None:
+        self._verdict(run, "failed", probe)
 
 
 async def check(shim: ShimClient, pod: str, address: str, run: Run, spec: Mapping[str, Any]) -> str:
@@ -116,14 +125,15 @@ async def _act(
         command = action["exec"]["command"]
         code, output = await run_command(shim, pod, run.name, command)
         tail = output[-500:].decode(errors="replace").strip()
-        return f"{' '.join(command)} ended with {code}: {tail}" if code else ""
+        said = f": {tail}" if tail else ""
+        return f"{' '.join(command)} ended with {code}{said}" if code else ""
     http = action.get("httpGet")
     if http is not None and http.get("scheme") != "HTTPS":
         return await _http_get(shim, pod, address, run, http)
     target = http or action.get("tcpSocket") or action.get("grpc")
     if target is not None:
         port = named_port(run.spec, target["port"])
-        connection = await open_connection(shim, pod, target.get("host") or address, port)
+        connection = await _connect(shim, pod, target.get("host") or address, port)
         connection.close()
         return ""
     return f"unsupported action {', '.join(action)}"
@@ -134,7 +144,7 @@ async def _http_get(
 ) -> str:
     port = named_port(run.spec, spec["port"])
     path = spec.get("path") or "/"
-    connection = await open_connection(shim, pod, spec.get("host") or address, port)
+    connection = await _connect(shim, pod, spec.get("host") or address, port)
     loop = asyncio.get_running_loop()
     lines = [f"GET {path} HTTP/1.1", f"Host: {address}:{port}", "Connection: close"]
     lines += [f"{h['name']}: {h['value']}" for h in spec.get("httpHeaders", ())]
@@ -159,6 +169,15 @@ def named_port(container: Mapping[str, Any], port: int | str) -> int:
         if entry.get("name") == port:
             return int(entry["containerPort"])
     raise TrainyardError(f"container {container['name']!r} has no port named {port!r}")
+
+
+async def _connect(shim: ShimClient, pod: str, address: str, port: int) -> socket.socket:
+    """As open_connection, with an error in words."""
+    try:
+        return await open_connection(shim, pod, address, port)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise TrainyardError(f"cannot connect to {address}:{port}: {why}") from error
 
 
 async def open_connection(shim: ShimClient, pod: str, address: str, port: int) -> socket.socket:

@@ -124,17 +124,19 @@ class PodWorker:
         return reason, ""
 
     def _probed(self, run: Run, outcome: str, message: str) -> None:
-        """A probe's verdict: ``started``, ``ready``, ``unready`` or ``failed``."""
+        """A probe's verdict; see Prober."""
         if outcome == "started":
             run.started = True
             run.ready = "readinessProbe" not in run.spec
         elif outcome in ("ready", "unready"):
             run.ready = outcome == "ready"
-        if message:
+        elif outcome == "failing" and self._stopping is None:
             self._event("Warning", "Unhealthy", message)
-        if outcome == "failed":
-            text = f"Container {run.name} failed a probe, will be restarted"
-            self._event("Normal", "Killing", text)
+        elif outcome == "failed":
+            is_restarted = run.sidecar or self._restart_policy() != "Never"
+            text = f"Container {run.name} failed {message}"
+            ending = ", will be restarted" if is_restarted else ""
+            self._event("Normal", "Killing", f"{text}{ending}")
             self._prober.spawn(self._stop_one(run))
         self._wake.set()
 

@@ -1,0 +1,84 @@
+"""What probes say and do: patience, verdicts and the words for them, with real processes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.node_cluster import Cluster, cluster, eventually
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Cluster]:
+    (tmp_path / "work").mkdir()
+    async with cluster(tmp_path / "state", working_dir=str(tmp_path / "work")) as running:
+        yield running
+
+
+async def test_a_startup_probe_is_as_patient_as_its_period_says(node: Cluster) -> None:
+    """Three failures at one a second take two seconds at least, whatever is polled meanwhile."""
+    probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 1, "failureThreshold": 3}
+    begin = time.monotonic()
+    await node.create("job-0", ["sleep", "100"], container={"startupProbe": probe})
+    await node.phase("job-0", "Failed")
+    assert time.monotonic() - begin >= 2
+
+
+async def test_a_startup_probe_that_succeeds_late_lets_the_container_live(node: Cluster) -> None:
+    probe = {"exec": {"command": ["test", "-e", "up"]}, "periodSeconds": 1, "failureThreshold": 5}
+    script = "sleep 2; touch up; sleep 100"
+    await node.create("job-0", ["sh", "-c", script], container={"startupProbe": probe})
+    await node.until("job-0", lambda pod: bool(_status(pod).get("ready")))
+    assert not node.events("Killing")
+
+
+async def test_what_a_probe_kills_is_told_with_the_probe(node: Cluster) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    await node.create("job-0", ["sleep", "100"], container={"livenessProbe": probe})
+    await node.phase("job-0", "Failed")
+    await eventually(lambda: bool(node.events("Killing")))
+    assert node.events("Unhealthy") == ["Liveness probe failed: false ended with 1"]
+    assert node.events("Killing") == ["Container main failed liveness probe"]
+
+
+async def test_a_probe_tells_whether_its_container_will_be_restarted(node: Cluster) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    await node.create(
+        "job-0", ["sleep", "100"], container={"livenessProbe": probe}, restartPolicy="Always"
+    )
+    await eventually(lambda: bool(node.events("Killing")))
+    assert node.events("Killing")[0] == "Container main failed liveness probe, will be restarted"
+
+
+async def test_a_container_that_never_becomes_ready_is_warned_about_once(node: Cluster) -> None:
+    probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
+    await node.create("job-0", ["sleep", "3"], container={"readinessProbe": probe})
+    pod = await node.phase("job-0", "Succeeded")
+    address = pod["status"]["podIP"]
+    expected = f"Readiness probe failed: cannot connect to {address}:8080: Connection refused"
+    assert node.events("Unhealthy") == [expected]
+
+
+async def test_each_spell_of_bad_health_is_told(node: Cluster) -> None:
+    probe = {
+        "exec": {"command": ["test", "-e", "up"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+    }
+    await node.create("job-0", ["sleep", "100"], container={"readinessProbe": probe})
+    await eventually(lambda: len(node.events("Unhealthy")) == 1)
+    await node.exec("job-0", "touch up")
+    await node.until("job-0", lambda pod: bool(_status(pod)["ready"]))
+    await node.exec("job-0", "rm up")
+    await eventually(lambda: len(node.events("Unhealthy")) == 2)
+    await node.until("job-0", lambda pod: not _status(pod)["ready"])
+
+
+def _status(pod: dict[str, object]) -> dict[str, object]:
+    status = pod["status"]
+    assert isinstance(status, dict)
+    found = status.get("containerStatuses") or [{}]
+    return dict(found[0])
