@@ -8,8 +8,9 @@ from functools import partial
 
 import click
 
+from trainyard.cli.eventtime import event_order
 from trainyard.cli.format import document
-from trainyard.cli.jobs import JOB_HELP, Found, event_time, events_of, find, is_about, snapshots
+from trainyard.cli.jobs import JOB_HELP, Found, events_of, find, is_about, snapshots
 from trainyard.cli.show import event_table
 from trainyard.cli.target import Target, Where, on_target
 from trainyard.kube.resources import EVENTS
@@ -50,7 +51,7 @@ async def _watch(target: Target, job: Found, *, only_warnings: bool) -> None:
     states = snapshots(target.client, EVENTS, job.namespace)
     async with contextlib.aclosing(states):
         async for present in states:
-            for uid, event in sorted(present.items(), key=lambda item: event_time(item[1])):
+            for uid, event in sorted(present.items(), key=lambda item: event_order(item[1])):
                 key = (uid, event.get("count") or 1)
                 wanted = event.get("type") == "Warning" or not only_warnings
                 if key in shown or not wanted or not is_about(event, job):

@@ -6,13 +6,12 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Any, TypeVar
 
 from trainyard.api import labels, names
 from trainyard.api.kinds import JOB_KINDS, Kind
-from trainyard.cli.format import parse_time
+from trainyard.cli.eventtime import event_order
 from trainyard.cli.target import CommandError, Target
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Gone, NotFound, StreamError
@@ -203,7 +202,7 @@ def replica_of(pod_name: str, job: Found) -> str:
 async def events_of(client: Client, job: Found) -> list[Object]:
     """Events about the job and everything that it owns, oldest first."""
     events, _ = await client.list(EVENTS, job.namespace)
-    return sorted((event for event in events if is_about(event, job)), key=event_time)
+    return sorted((event for event in events if is_about(event, job)), key=event_order)
 
 
 def is_about(event: Object, job: Found) -> bool:
@@ -216,15 +215,6 @@ def is_about(event: Object, job: Found) -> bool:
         is_job = subject.get("kind") == job.kind.kind and name == job.name
     is_group = subject.get("kind") == "PodGroup" and name == job.name
     return is_job or is_group or name == job.base or name.startswith(f"{job.base}-")
-
-
-def event_time(event: Object) -> datetime:
-    """When an event happened last."""
-    metadata = event.get("metadata") or {}
-    moment = (
-        event.get("lastTimestamp") or event.get("eventTime") or metadata.get("creationTimestamp")
-    )
-    return parse_time(moment) or datetime.min.replace(tzinfo=UTC)
 
 
 async def snapshots(

@@ -9,12 +9,12 @@ from typing import Any
 
 import click
 
+from trainyard.cli.eventtime import event_time
 from trainyard.cli.format import age, document, duration, indent, parse_time, span, table
 from trainyard.cli.jobs import (
     JOB_HELP,
     Found,
     Object,
-    event_time,
     events_of,
     find,
     pods_of,

@@ -307,7 +307,7 @@ CASES = [
     Case(
         "paused",
         job("Paused", spec={"runMode": {"pause": {"enabled": True}}}),
-        ("it is paused", "trainyard resume digits", "still ending: worker-0"),
+        ("is Paused: its pods are deleted", "trainyard resume digits", "still ending: worker-0"),
         (pod("worker-0", "Running", deleting=-5),),
     ),
     Case(

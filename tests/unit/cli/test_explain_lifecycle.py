@@ -118,7 +118,7 @@ def test_success_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("mode", "words"),
-    [("pause", "it is paused"), ("debug", "it is in debug mode")],
+    [("pause", "is Paused: its pods are deleted"), ("debug", "it is in debug mode")],
 )
 def test_a_mode_is_told(mode: str, words: str) -> None:
     world = World(pytorch(runMode={mode: {"enabled": True}})).settle().run().settle()

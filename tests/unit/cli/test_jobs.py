@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.cli.objects import UID, event, found, job, pod, pod_name, task
-from trainyard.cli.jobs import event_time, in_order, is_about, kind_named, replica_of
+from trainyard.cli.eventtime import event_order
+from trainyard.cli.jobs import in_order, is_about, kind_named, replica_of
 from trainyard.cli.replicas import choose_pod, training_container
 from trainyard.cli.target import CommandError
 
@@ -63,11 +64,16 @@ def test_events_of_an_earlier_job_of_the_same_name_do_not_belong() -> None:
     assert not is_about(earlier, found(job()))
 
 
-def test_events_are_ordered_by_time_whatever_their_precision() -> None:
-    whole, fraction = event("a", "x", "y"), event("a", "x", "y")
-    whole["lastTimestamp"] = "2026-08-02T12:00:05Z"
-    fraction["lastTimestamp"] = "2026-08-02T12:00:05.900000Z"
-    assert event_time(whole) < event_time(fraction)
+def test_events_of_one_second_are_in_the_order_in_which_they_were_written() -> None:
+    """Kubelets tell whole seconds: by time alone a pod would start before it was created."""
+    created, started, later = event("a", "x", "y"), event("b", "x", "y"), event("c", "x", "y")
+    created["lastTimestamp"] = "2026-08-02T12:00:05.900000Z"
+    created["metadata"]["resourceVersion"] = "99"
+    started["lastTimestamp"] = "2026-08-02T12:00:05Z"
+    started["metadata"]["resourceVersion"] = "101"
+    later["lastTimestamp"] = "2026-08-02T12:00:06Z"
+    later["metadata"]["resourceVersion"] = "7"
+    assert sorted([later, started, created], key=event_order) == [created, started, later]
 
 
 def test_without_a_replica_rank_0_is_meant() -> None:

@@ -237,6 +237,15 @@ async def test_a_queues_quota_holds() -> None:
         assert "queue small allows 1 nvidia.com/gpu" in cluster.message("b")
 
 
+async def test_a_request_above_a_queues_whole_quota_is_told_apart_in_the_quotas_units() -> None:
+    async with running() as cluster:
+        await cluster.queue("small", quota={"requests": {"cpu": "1"}})
+        await cluster.group("a", 1, queue="small")
+        await cluster.pod("a", group="a", queue="small", requests={"cpu": "1600m"})
+        expected = "queue small allows 1 cpu: 0 in use, 1600m wanted, more than it allows at all"
+        await cluster.until(lambda: expected in cluster.message("a"))
+
+
 async def test_a_closed_queue_starts_nothing_until_it_is_opened() -> None:
     async with running() as cluster:
         await cluster.queue("shut", closed=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
-from trainyard.cli.diagnosis import ended, pods, waiting
+from trainyard.api.reasons import Phase
+from trainyard.cli.diagnosis import deaths, ended, pods, waiting
 from trainyard.cli.diagnosis.situation import Cause, Situation
+from trainyard.cli.eventtime import event_time
+from trainyard.cli.format import duration
 
 __all__ = ["Cause", "Situation", "causes", "headline", "warnings"]
 
@@ -27,6 +31,7 @@ _RULES: tuple[_Rule, ...] = (
     waiting.in_debug,
     pods.awaited,
     waiting.degraded,
+    pods.unready,
     pods.starting,
 )
 """Gravest first: what a later rule finds may follow from what an earlier one found."""
@@ -62,17 +67,45 @@ def headline(situation: Situation, found: list[Cause]) -> str:
     running = (
         f" {counts.get('running', 0)} of {sum(counts.values())} replicas run." if counts else ""
     )
-    return f"{situation.title} is {state}, and nothing is wrong with it that can be seen.{running}"
+    text = f"{situation.title} is {state}, and nothing is wrong with it that can be seen.{running}"
+    return text + _history(situation)
+
+
+def _history(situation: Situation) -> str:
+    """What the last attempt ended with; a job that runs again may still be asked why."""
+    if not (failure := situation.last_failure):
+        return ""
+    death = deaths.of(situation, failure)
+    age = duration(situation.ago(failure.get("endTime")))
+    return (
+        f"\n    attempt {failure.get('number', '?')} was ended by {death.who} ({death.ending}) "
+        f"{age} ago"
+    )
 
 
 def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
-    """What else the cluster warned of, each once, newest last."""
+    """What else the cluster warned of, each once with its age, newest last."""
     told = "\n".join("\n".join((cause.what, *cause.evidence)) for cause in found)
-    texts = [
-        f"{event.get('reason')}: {message}"
-        for event in situation.events
-        if event.get("type") == "Warning"
-        and event.get("reason") not in _TOLD
-        and (message := (event.get("message") or "").strip()) not in told
+    newest: dict[str, Mapping[str, Any]] = {}
+    for event in situation.events:
+        message = (event.get("message") or "").strip()
+        if event.get("type") != "Warning" or event.get("reason") in _TOLD or message in told:
+            continue
+        if event.get("reason") == "Unhealthy" and _is_well(situation, event):
+            continue
+        text = f"{event.get('reason')}: {message}"
+        newest.pop(text, None)
+        newest[text] = event
+    return [
+        f"{text} ({duration((situation.now - event_time(event)).total_seconds())} ago)"
+        for text, event in newest.items()
     ]
-    return list(dict.fromkeys(texts))
+
+
+def _is_well(situation: Situation, event: Mapping[str, Any]) -> bool:
+    """Whether the probe that an event tells of succeeds by now, or no longer matters."""
+    pod = situation.pod(str((event.get("involvedObject") or {}).get("name")))
+    if pod is None or situation.phase == Phase.SUCCEEDED:
+        return True
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return bool(statuses) and all(status.get("ready") for status in statuses)

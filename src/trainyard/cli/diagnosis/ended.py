@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.api.reasons import ConditionReason, Phase
-from trainyard.cli.diagnosis import exits
-from trainyard.cli.diagnosis.situation import Cause, Object, Situation, lines_of
+from trainyard.cli.diagnosis import deaths, exits, policies
+from trainyard.cli.diagnosis.situation import Cause, Object, Situation, lines_of, listed
 from trainyard.cli.format import span
+
+_QUOTED_LINES = 6
 
 
 def succeeded(situation: Situation) -> Iterator[Cause]:
@@ -15,8 +17,21 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
     if situation.phase == Phase.SUCCEEDED:
         status = situation.status
         took = span(status.get("startTime"), status.get("completionTime"), situation.now)
-        evidence = (f"it took {took}",) if took else ()
-        yield Cause("it has done its work", evidence)
+        evidence = [f"it took {took}"] if took else []
+        advice = []
+        if left := [situation.replica(pod) for pod in situation.pods if _goes_on(pod)]:
+            evidence.append(f"still running, as cleanUpPolicy None has it: {listed(left)}")
+            field = "cleanUpPolicy" if situation.kind == "GenericJob" else "runPolicy.cleanUpPolicy"
+            advice.append(
+                f"`trainyard delete {situation.name}` ends what goes on; with spec.{field}: "
+                "Unfinished it ends with the job"
+            )
+        yield Cause("it has done its work", tuple(evidence), tuple(advice))
+
+
+def _goes_on(pod: Object) -> bool:
+    is_ending = pod["metadata"].get("deletionTimestamp")
+    return (pod.get("status") or {}).get("phase") == "Running" and not is_ending
 
 
 def failed(situation: Situation) -> Iterator[Cause]:
@@ -70,50 +85,69 @@ def _overdue(situation: Situation, condition: Object) -> Cause:
 
 def _by_a_replica(situation: Situation, condition: Object) -> Cause:
     failure = situation.last_failure
-    words = situation.last_words
-    code = failure.get("exitCode")
-    reading = exits.read(code, str(failure.get("reason") or ""), words)
     if not failure:
         return Cause(
             "a replica failed for good",
-            (*lines_of(condition.get("message")), *_quoted(words)),
+            (*lines_of(condition.get("message")), *quoted(situation.last_words)),
             _look(situation),
         )
-    replica = situation.replica(str(failure["replica"]))
-    ending = f"exit code {code}" if code is not None else str(failure.get("reason") or "no exit")
+    death = deaths.of(situation, failure)
     return Cause(
-        f"{replica} failed ({ending}): {reading.what}",
-        (*lines_of(condition.get("message")), *_quoted(words), *_budget(situation, condition)),
-        (*reading.advice, *_policy(situation, condition, code), *_look(situation, replica)),
+        f"{death.who} failed ({death.ending}): {death.reading.what}",
+        (
+            *lines_of(condition.get("message")),
+            *death.evidence,
+            *quoted(death.words),
+            *_why_not_again(situation, condition, death),
+        ),
+        (
+            *death.reading.advice,
+            *_how_again(situation, condition, death),
+            *_look(situation, death.logs),
+        ),
     )
 
 
-def _quoted(words: str) -> tuple[str, ...]:
-    return tuple(f"| {line}" for line in lines_of(words))
+def quoted(words: str) -> tuple[str, ...]:
+    """The last lines of a log, as evidence."""
+    return tuple(f"| {line}" for line in lines_of(words)[-_QUOTED_LINES:])
 
 
-def _budget(situation: Situation, condition: Object) -> tuple[str, ...]:
-    if condition.get("reason") != ConditionReason.BACKOFF_LIMIT_EXCEEDED:
-        return ()
-    spent = situation.status.get("backoffCount")
-    if spent is None:
-        spent = sum(task.get("restartCount") or 0 for task in situation.status.get("tasks") or ())
-    return (f"its restarts are used up: {spent} so far",)
-
-
-def _policy(situation: Situation, condition: Object, code: int | None) -> tuple[str, ...]:
-    """Why it was not restarted, where a restart may have helped."""
+def _why_not_again(situation: Situation, condition: Object, death: deaths.Death) -> tuple[str, ...]:
+    """Why it was not restarted (any more)."""
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
-        where = "restartPolicy.limit" if situation.kind in _LIMITS else "runPolicy.backoffLimit"
-        return (f"more restarts are allowed by {where}, if a restart can help",)
-    if code in exits.RESTART_CODES:
+        spent = situation.status.get("backoffCount")
+        if spent is None:
+            tasks = situation.status.get("tasks") or ()
+            spent = sum(task.get("restartCount") or 0 for task in tasks)
+        return (f"its restarts are used up: {spent} so far",)
+    policy, limit = policies.of(situation, death.replica)
+    if policy == "Never":
+        return ("restartPolicy is Never: it is not restarted",)
+    if policy == "ExitCode" and death.code not in exits.RESTART_CODES:
+        codes = ", ".join(map(str, exits.RESTART_CODES))
+        return (f"restartPolicy is ExitCode, which restarts after {codes} only",)
+    if policy and limit == 0:
+        return (f"restartPolicy is {policy}, but {_limit_field(situation)} is 0",)
+    return ()
+
+
+def _how_again(situation: Situation, condition: Object, death: deaths.Death) -> tuple[str, ...]:
+    """What would have restarted it, where a restart may have helped."""
+    if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
+        return (f"more restarts are allowed by {_limit_field(situation)}, if a restart can help",)
+    policy, _ = policies.of(situation, death.replica)
+    if policy == "Never" and death.is_accident:
         return ("restartPolicy ExitCode or OnFailure would have restarted it",)
     return ()
+
+
+def _limit_field(situation: Situation) -> str:
+    return "restartPolicy.limit" if situation.kind in _LIMITS else "runPolicy.backoffLimit"
 
 
 _LIMITS = frozenset({"GenericJob", "ColossalAIJob"})
 
 
-def _look(situation: Situation, replica: str = "") -> tuple[str, ...]:
-    option = f" --replica {replica}" if replica else ""
-    return (f"`trainyard logs {situation.name}{option}` shows what it wrote",)
+def _look(situation: Situation, options: str = "") -> tuple[str, ...]:
+    return (f"`trainyard logs {situation.name}{options}` shows what it wrote",)

@@ -66,7 +66,10 @@ _SAID = (
         "set NCCL_DEBUG=INFO and look at the logs of all replicas",
     ),
     _Words(
-        re.compile(r"command not found: (\S+)|(\S+): (?:command )?not found"),
+        re.compile(
+            r"command not found: (\S+)|(\S+): (?:command )?not found"
+            r"|exec: \"([^\"]+)\": executable file not found"
+        ),
         "the command {0} does not exist where the replica runs",
         "check its spelling and PATH, and which environment stands for the image "
         "(--image PATTERN=ENV)",
@@ -84,8 +87,22 @@ _SAID = (
 )
 
 
+_NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
+_REPORT = re.compile(
+    r"^(?:[^\n]*torch/distributed/elastic/multiprocessing/api\.py:\d+\] failed .*"
+    r"|={20,}\n[^\n]* FAILED *\n-{20,}.*)\Z",
+    re.MULTILINE | re.DOTALL,
+)
+_AGENT = re.compile(r"^[WEI]\d{4} [^\n]*torch/distributed/elastic/[^\n]*\n?", re.MULTILINE)
+"""What torchrun itself writes when a rank has failed; the cause is what the rank wrote before."""
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 """The last line of a Python traceback."""
+
+
+def without_report(message: str) -> str:
+    """The message without torchrun's report at its end, unless nothing else is there."""
+    rest = _AGENT.sub("", _REPORT.sub("", message))
+    return rest if rest.strip() else message
 
 
 def read(code: int | None, reason: str = "", message: str = "") -> Reading:
@@ -101,6 +118,8 @@ def read(code: int | None, reason: str = "", message: str = "") -> Reading:
         if found := words.pattern.search(message):
             subject = next((group for group in found.groups() if group), "")
             return Reading(words.what.format(subject), (words.advice,))
+    if reason in _NEVER_RAN and code not in (NOT_FOUND, NOT_EXECUTABLE) and message.strip():
+        return Reading(f"it could not be started: {message.strip().splitlines()[0]}")
     if code == NOT_FOUND:
         return Reading(
             "its command was not found",

@@ -6,7 +6,14 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.cli.diagnosis.situation import Cause, Object, Situation, lines_of, listed
+from trainyard.cli.diagnosis.situation import (
+    Cause,
+    Object,
+    Situation,
+    lines_of,
+    listed,
+    statuses_of,
+)
 from trainyard.cli.format import duration
 
 _GRACE_SECONDS = 30
@@ -51,6 +58,11 @@ def _placement(situation: Situation, text: str) -> tuple[str, tuple[str, ...]]:
     if found := re.search(r"queue (\S+) is closed", text):
         return f"queue {found[1]} is closed", (
             f"`trainyard queue open {found[1]}`, or use another queue",
+        )
+    if found := re.search(r"queue (\S+) allows .* at all", text):
+        return f"it asks for more than queue {found[1]} allows at all", (
+            "ask for less in resources.requests or with fewer replicas",
+            f"use another queue, or have the quota of {found[1]} raised",
         )
     if found := re.search(r"queue (\S+) allows", text):
         return f"the quota of queue {found[1]} is used up", (
@@ -107,7 +119,7 @@ def not_starting(situation: Situation) -> Iterator[Cause]:
 
 def _blocked(situation: Situation, pod: Object) -> Cause | None:
     replica = situation.replica(pod)
-    for status in _statuses(pod):
+    for status in statuses_of(pod):
         waiting = (status.get("state") or {}).get("waiting") or {}
         reason = str(waiting.get("reason") or "")
         if reason in _NORMAL_WAITS:
@@ -130,7 +142,7 @@ def _blocked(situation: Situation, pod: Object) -> Cause | None:
 
 
 def _volumes(situation: Situation, pod: Object) -> Cause | None:
-    if any("waiting" not in (s.get("state") or {}) for s in _statuses(pod)):
+    if any("waiting" not in (s.get("state") or {}) for s in statuses_of(pod)):
         return None
     for event in situation.events_about(pod["metadata"]["name"], *_VOLUME_EVENTS):
         return Cause(
@@ -153,6 +165,27 @@ def _initialising(situation: Situation, pod: Object) -> Cause | None:
                 (f"`trainyard logs {situation.name} --replica {replica} -c {name}`",),
             )
     return None
+
+
+def unready(situation: Situation) -> Iterator[Cause]:
+    """Pods that run, and whose readiness or startup probe does not succeed."""
+    if situation.is_over:
+        return
+    for pod in situation.pods:
+        names = [str(status["name"]) for status in statuses_of(pod) if _is_unready(status)]
+        if not names or _is_ending(pod):
+            continue
+        replica, name = situation.replica(pod), pod["metadata"]["name"]
+        told = (str(e.get("message")) for e in situation.events_about(name, "Unhealthy"))
+        yield Cause(
+            f"{replica} runs, but its probes do not call it ready",
+            (f"container {', '.join(names)} is not ready", *tuple(told)[:1]),
+            ("look at what the probe asks for; the job itself does not wait for it",),
+        )
+
+
+def _is_unready(status: Object) -> bool:
+    return "running" in (status.get("state") or {}) and status.get("ready") is False
 
 
 def lost(situation: Situation) -> Iterator[Cause]:
@@ -248,11 +281,6 @@ def _replica_phases(situation: Situation) -> list[tuple[str, str]]:
         for task in situation.status.get("tasks") or ()
         for replica in task.get("replicas") or ()
     ]
-
-
-def _statuses(pod: Object) -> list[Object]:
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def _is_ending(pod: Object) -> bool:

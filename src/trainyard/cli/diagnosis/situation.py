@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.api import names
+from trainyard.cli.diagnosis import exits
 from trainyard.cli.format import parse_time
 
 Object = Mapping[str, Any]
@@ -131,6 +132,25 @@ class Situation:
         """The last lines of the log of the replica that failed last, as its condition has them."""
         return str(self.condition("ReplicaFailure").get("message") or "").partition(": ")[2]
 
+    def pod(self, name: str) -> Object | None:
+        """The pod of this name, as long as it exists."""
+        return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
+
+    def failed_container(self, pod_name: str) -> Object:
+        """The status of the container that ended a pod; empty when the pod is gone or is well."""
+        pod = self.pod(pod_name) or {}
+        for status in statuses_of(pod):
+            ended = (status.get("state") or {}).get("terminated") or {}
+            if ended.get("exitCode"):
+                return status
+        return {}
+
+    def words_of(self, pod_name: str) -> str:
+        """The last lines that a replica wrote before it failed."""
+        state = self.failed_container(pod_name).get("state") or {}
+        message = (state.get("terminated") or {}).get("message") or self.last_words
+        return exits.without_report(str(message))
+
     @property
     def attempts(self) -> Sequence[Object]:
         """The history, oldest first."""
@@ -141,6 +161,12 @@ class Situation:
         """The newest attempt that a replica ended; empty when none did."""
         ended = [a for a in self.attempts if a.get("endTime") and a.get("replica")]
         return max(ended, key=lambda attempt: str(attempt["endTime"]), default={})
+
+
+def statuses_of(pod: Object) -> list[Object]:
+    """The statuses of all containers of a pod, init containers first."""
+    status = pod.get("status") or {}
+    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
 
 
 def listed(items: Sequence[str], most: int = 4) -> str:

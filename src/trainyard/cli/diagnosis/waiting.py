@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.api.reasons import ConditionReason, Phase
-from trainyard.cli.diagnosis import exits
+from trainyard.cli.diagnosis import deaths
+from trainyard.cli.diagnosis.ended import quoted
 from trainyard.cli.diagnosis.situation import Cause, Object, Situation, lines_of, listed
 from trainyard.cli.format import duration, parse_time
 
@@ -38,7 +39,7 @@ def paused(situation: Situation) -> Iterator[Cause]:
         pods = [situation.replica(pod) for pod in situation.pods]
         evidence.append(f"still ending: {listed(pods)}")
     yield Cause(
-        "it is paused: its pods are deleted until it is resumed",
+        "its pods are deleted until it is resumed",
         tuple(evidence),
         (f"`trainyard resume {situation.name}`",),
     )
@@ -110,26 +111,24 @@ def restarting(situation: Situation) -> Iterator[Cause]:
     failure = situation.last_failure
     if situation.is_over or not failure or _all_run(situation):
         return
-    code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
-    reading = exits.read(code, reason, situation.last_words)
-    replica = situation.replica(str(failure["replica"]))
-    ending = f"exit code {code}" if code is not None else reason or "taken away"
+    death = deaths.of(situation, failure)
     evidence = [
         (
-            f"attempt {failure.get('number', '?')} was ended by {replica} ({ending}) "
-            f"{duration(situation.ago(failure['endTime']))} ago: {reading.what}"
+            f"attempt {failure.get('number', '?')} was ended by {death.who} ({death.ending}) "
+            f"{duration(situation.ago(failure['endTime']))} ago: {death.reading.what}"
         ),
-        *(f"| {line}" for line in lines_of(situation.last_words)),
+        *death.evidence,
+        *quoted(death.words),
         *_spent(situation),
     ]
     wait = _until_next(situation)
-    what = f"{replica} failed ({ending}), and replicas are started again"
+    what = f"{death.who} failed ({death.ending}), and replicas are started again"
     if wait is not None:
         moment, seconds = wait
-        what = f"{replica} failed ({ending}); the next try is in {duration(seconds)}"
+        what = f"{death.who} failed ({death.ending}); the next try is in {duration(seconds)}"
         evidence.append(f"restarts are delayed, the longer the more have failed: next at {moment}")
-    advice = (*reading.advice, f"`trainyard logs {situation.name} --replica {replica} --previous`")
-    yield Cause(what, tuple(evidence), advice)
+    logs = f"`trainyard logs {situation.name}{death.logs} --previous`"
+    yield Cause(what, tuple(evidence), (*death.reading.advice, logs))
 
 
 def _all_run(situation: Situation) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainyard.api import duration
 from trainyard.local.scheduler.books import Books, PodEntry
-from trainyard.local.scheduler.requests import PODS, Amounts, add, amounts, readable, total
+from trainyard.local.scheduler.requests import PODS, Amounts, add, amounts, readable, text, total
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,11 @@ class QueueRules:
         for name, value in add(held, wanted).items():
             limit = self.quota.get(name)
             if limit is not None and value > limit and name != PODS:
+                asked = wanted.get(name, 0)
                 return (
                     f"queue {self.name} allows {readable(name, limit)}: "
-                    f"{held.get(name, 0)} in use, {wanted.get(name, 0)} wanted"
+                    f"{text(name, held.get(name, 0))} in use, {text(name, asked)} wanted"
+                    + (", more than it allows at all" if asked > limit else "")
                 )
         return ""
 

@@ -1,0 +1,194 @@
+"""How `explain` reads the end of a replica from its pod, its events and its job's spec."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.unit.cli.objects import NOW, Object, ago, condition, event, job, pod, pod_name, task
+from trainyard.cli import diagnosis
+from trainyard.cli.diagnosis import Situation, exits
+from trainyard.cli.explain import render
+
+BANNER = "=" * 60
+REPORT = f"""\
+E1121 16:37:36.5 2 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)
+
+{BANNER}
+train.py FAILED
+{"-" * 60}
+Root Cause (first observed failure):
+[0]:
+  exitcode  : 1 (pid: 8)
+{BANNER}"""
+
+
+def attempt(code: int = 1, number: int = 1, end: float = 10) -> Object:
+    return {
+        "number": number,
+        "startTime": ago(60),
+        "endTime": ago(end),
+        "replica": pod_name("worker-0"),
+        "reason": "Error",
+        "exitCode": code,
+    }
+
+
+def spec(policy: object = None, kind: str = "worker", **more: object) -> Object:
+    entry: Object = {"type": kind, "replicas": 1}
+    if policy is not None:
+        entry["restartPolicy"] = policy
+    return {"replicaSpecs": [entry], **more}
+
+
+def explained(
+    code: int = 1,
+    *,
+    pods: Sequence[Object] = (),
+    events: Sequence[Object] = (),
+    reason: str = "Failed",
+    phase: str = "Failed",
+    **more: object,
+) -> str:
+    obj = job(phase, attempts=[attempt(code)], conditions=[condition("Failed", "True", reason)])
+    obj["spec"] = more.pop("spec", {})
+    obj["kind"] = more.pop("kind", obj["kind"])
+    obj["status"] |= more
+    situation = Situation(obj, pods, events, now=NOW)
+    return render(situation, diagnosis.causes(situation))
+
+
+def ended(code: int, message: str = "", container: str = "pytorch") -> Object:
+    state = {"terminated": {"exitCode": code, "reason": "Error", "message": message}}
+    return pod("worker-0", "Failed", states={container: state})
+
+
+def test_the_cause_is_read_from_the_whole_message_of_the_pod_not_from_torchruns_report() -> None:
+    words = f"Traceback (most recent call last):\nValueError: rate is negative\n{REPORT}"
+    text = explained(pods=[ended(1, words)])
+    assert "its program ended with ValueError: rate is negative" in text
+    assert "Root Cause" not in text
+
+
+def test_a_report_is_told_where_there_is_nothing_else() -> None:
+    assert "train.py FAILED" in explained(pods=[ended(1, REPORT)])
+
+
+def test_lines_of_torchruns_agent_are_no_last_words() -> None:
+    line = "W1121 16:40:08.1 2 torch/distributed/elastic/agent/server/api.py:753] Received 15"
+    assert exits.without_report(f"{line}\nboom\n{line}\n") == "boom\n"
+
+
+def test_an_init_container_that_failed_is_named() -> None:
+    failed = pod("worker-0", "Failed")
+    failed["spec"]["initContainers"] = [{"name": "fetch"}]
+    state = {"terminated": {"exitCode": 7, "message": "cannot download"}}
+    failed["status"]["initContainerStatuses"] = [{"name": "fetch", "state": state}]
+    text = explained(7, pods=[failed])
+    assert "worker-0's init container fetch failed (exit code 7)" in text
+    assert "| cannot download" in text
+    assert "trainyard logs digits --replica worker-0 -c fetch" in text
+
+
+@pytest.mark.parametrize("probe", ["liveness", "startup"])
+def test_a_probe_that_had_the_container_ended_is_the_cause(probe: str) -> None:
+    name = pod_name("worker-0")
+    said = f"{probe.capitalize()} probe failed: false ended with 1"
+    events = [
+        event(name, "Unhealthy", said, age=12),
+        event(name, "Killing", f"Container pytorch failed {probe} probe", warns=False, age=12),
+    ]
+    text = explained(143, pods=[ended(143)], events=events)
+    assert f"worker-0 failed (exit code 143): its {probe} probe failed, so it was ended" in text
+    assert text.count(said) == 1, "as evidence, not again as a warning"
+    assert f"{probe}Probe" in text
+    assert "would have restarted it" not in text
+
+
+def test_a_probe_of_an_earlier_attempt_is_not_the_cause() -> None:
+    said = "Container c failed liveness probe"
+    killing = event(pod_name("worker-0"), "Killing", said, warns=False, age=90)
+    assert "probe" not in explained(1, events=[killing])
+
+
+@pytest.mark.parametrize(
+    ("code", "given", "words"),
+    [
+        (1, spec(), "restartPolicy is Never: it is not restarted"),
+        (1, spec("ExitCode"), "restartPolicy is ExitCode, which restarts after 130, 137, 138, 143"),
+        (1, spec("Always", runPolicy={"backoffLimit": 0}), "runPolicy.backoffLimit is 0"),
+        (137, spec(), "restartPolicy ExitCode or OnFailure would have restarted it"),
+    ],
+)
+def test_why_nothing_was_restarted_is_told(code: int, given: Object, words: str) -> None:
+    assert words in explained(code, spec=given)
+
+
+def test_the_budget_of_a_generic_job_is_told_by_its_own_name() -> None:
+    given = spec({"policy": "OnFailure", "limit": 0})
+    text = explained(1, spec=given, kind="GenericJob")
+    assert "restartPolicy is OnFailure, but restartPolicy.limit is 0" in text
+
+
+def test_a_container_that_could_not_be_started_says_why() -> None:
+    message = "container 'pytorch' has neither command nor args"
+    assert exits.read(128, "ContainerCannotRun", message).what.endswith(message)
+    runc = 'runc create failed: exec: "trian": executable file not found in $PATH: unknown'
+    assert "the command trian does not exist" in exits.read(128, "StartError", runc).what
+
+
+def test_replicas_that_outlive_the_success_of_their_job_are_told() -> None:
+    obj = job("Succeeded", startTime=ago(100), completionTime=ago(40), kind="GenericJob")
+    pods = [pod("ps-0", "Running"), pod("worker-0", "Succeeded")]
+    situation = Situation(obj, pods, now=NOW)
+    text = render(situation, diagnosis.causes(situation))
+    assert "still running, as cleanUpPolicy None has it: ps-0" in text
+    assert "trainyard delete digits" in text
+    assert "spec.cleanUpPolicy: Unfinished" in text
+
+
+def test_a_job_that_runs_again_tells_what_ended_the_attempt_before() -> None:
+    obj = job("Running", attempts=[attempt(137)], aggregate={"running": 1})
+    situation = Situation(obj, now=NOW)
+    text = render(situation, diagnosis.causes(situation))
+    assert "nothing is wrong" in text
+    assert "attempt 1 was ended by worker-0 (exit code 137) 10s ago" in text
+
+
+def test_a_replica_that_is_not_ready_is_told() -> None:
+    running = pod("worker-0", "Running", states={"pytorch": {"running": {}}})
+    running["status"]["containerStatuses"][0]["ready"] = False
+    said = "Readiness probe failed: no answer within 1s"
+    obj = job("Running", aggregate={"running": 1}, tasks=[task("Running")])
+    situation = Situation(obj, [running], [event(pod_name("worker-0"), "Unhealthy", said)], now=NOW)
+    text = render(situation, diagnosis.causes(situation))
+    assert "worker-0 runs, but its probes do not call it ready" in text
+    assert text.count(said) == 1
+
+
+def test_a_probe_that_succeeds_by_now_is_no_warning() -> None:
+    running = pod("worker-0", "Running", states={"pytorch": {"running": {}}})
+    running["status"]["containerStatuses"][0]["ready"] = True
+    events = [event(pod_name("worker-0"), "Unhealthy", "Readiness probe failed: no")]
+    obj = job("Running", aggregate={"running": 1})
+    assert diagnosis.warnings(Situation(obj, [running], events, now=NOW)) == []
+
+
+def test_a_warning_has_its_age_and_is_told_once() -> None:
+    events = [event("digits", "Odd", "again", age=90), event("digits", "Odd", "again", age=30)]
+    situation = Situation(job("Running"), (), events, now=NOW)
+    assert diagnosis.warnings(situation) == ["Odd: again (30s ago)"]
+
+
+def test_a_request_above_the_quota_is_not_said_to_wait_for_others() -> None:
+    refusal = {
+        "type": "PodScheduled",
+        "status": "False",
+        "message": "queue q allows 1 cpu: 0 in use, 1600m wanted, more than it allows at all",
+    }
+    waiting = pod("worker-0", node="", conditions=(refusal,))
+    situation = Situation(job("Pending"), [waiting], now=NOW)
+    text = render(situation, diagnosis.causes(situation))
+    assert "asks for more than queue q allows at all" in text
+    assert "used up" not in text
