@@ -84,13 +84,19 @@ def not_running(conditions: Conditions, reason: str, message: str) -> None:
         conditions.set(ConditionType.RUNNING, False, reason, message)
 
 
-def success(conditions: Conditions) -> None:
-    """The job has ended well. `Completed` means ended, whichever way."""
+def success(conditions: Conditions, *, tells_all: bool = False) -> None:
+    """The job has ended well. `Completed` means ended, whichever way.
+
+    `tells_all`: in ReplicaFailure too, in the words documented for a ColossalAIJob.
+    """
     reason, message = ConditionReason.SUCCEEDED, reasons.FINISHED
     conditions.set(ConditionType.RUNNING, False, reason, message)
     conditions.set(ConditionType.FAILED, False, reason, message)
     conditions.set(ConditionType.COMPLETED, True, reason, message)
-    if conditions.is_true(ConditionType.REPLICA_FAILURE) or not conditions.has(
+    if tells_all:
+        kind, text = ConditionType.REPLICA_FAILURE, reasons.FINISHED.rstrip(".")
+        conditions.set(kind, False, ConditionReason.FINISHED, text)
+    elif conditions.is_true(ConditionType.REPLICA_FAILURE) or not conditions.has(
         ConditionType.REPLICA_FAILURE
     ):
         no_replica_failure(conditions)

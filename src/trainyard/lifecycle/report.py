@@ -193,7 +193,7 @@ class Report:
         if verdict.success:
             self.status["phase"] = Phase.SUCCEEDED.value
             self.initialized()
-            conditions.success(self.conditions)
+            conditions.success(self.conditions, tells_all=self._workload.tells_all)
             self._event(EventReason.SUCCEEDED, reasons.FINISHED)
             return
         self.status["phase"] = Phase.FAILED.value

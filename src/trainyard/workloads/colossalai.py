@@ -178,6 +178,7 @@ class _Description:
             decides=THE_LAUNCHER,
             restart_after_success=False,
             counts_backoff=False,
+            tells_all=True,
             clean_up=CleanUpPolicy.WORKERS if cleans else CleanUpPolicy.NONE,
             paused=mode.pause.enabled,
             debug=mode.debug.enabled,

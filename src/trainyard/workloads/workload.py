@@ -158,6 +158,8 @@ class Workload:
     shared_budget: bool = True
     counts_backoff: bool = True
     """Whether status has `backoffCount`."""
+    tells_all: bool = False
+    """Whether the condition ReplicaFailure tells of the job's success too."""
     restart_after_success: bool = True
     """Whether the policy Always holds for an exit 0 too (never for the replica that decides)."""
     fail_fast: bool = True

@@ -118,6 +118,9 @@ def test_the_launcher_decides_under_any_policy() -> None:
     world = World(colossalai(policy="Always", limit=3)).running()
     world.exit("worker-0", 0).settle().exit("launcher", 0).settle()
     assert (world.phase, restart_count(world)) == ("Succeeded", 0)
+    text = "The job has finished successfully"
+    assert world.condition("Completed") == ("True", "Succeeded", f"{text}.")
+    assert world.condition("ReplicaFailure") == ("False", "Finished", text)
 
 
 @pytest.mark.parametrize("code", [0, 1])
