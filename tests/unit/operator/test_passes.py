@@ -35,10 +35,14 @@ def generic(name: str = "train", replicas: int = 1, **spec: Any) -> Obj:
     return _job("GenericJob", name, {"replicaSpecs": [worker], **spec})
 
 
-def pytorch(name: str = "train", replicas: int = 1, **spec: Any) -> Obj:
+def pytorch(name: str = "train", replicas: int = 1, policy: str = "Never", **spec: Any) -> Obj:
     """A PyTorchTrainingJob."""
     worker = {"type": "worker", "replicas": replicas, "template": TEMPLATE}
-    return _job("PyTorchTrainingJob", name, {"replicaSpecs": [worker], **spec})
+    return _job(
+        "PyTorchTrainingJob",
+        name,
+        {"replicaSpecs": [{**worker, "restartPolicy": policy}], **spec},
+    )
 
 
 def _job(kind: str, name: str, spec: Obj) -> Obj:
@@ -110,6 +114,12 @@ class Yard:
                 spec={**pod["spec"], "nodeName": "node"},
                 status={"phase": "Running", "containerStatuses": containers},
             )
+
+    def finish_deletions(self) -> None:
+        """What the kubelet does with pods that are to go."""
+        for pod in self.pods():
+            if "deletionTimestamp" in pod["metadata"]:
+                self.server.delete(Key("pods", "default", pod["metadata"]["name"]), grace=0)
 
     def collect(self, uid: str) -> None:
         """What the garbage collector does after the end of an owner."""
@@ -323,5 +333,89 @@ def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
         planner = controller._planners["GenericJob"]
         assert isinstance(planner, JobPlanner)
         assert not planner._workloads._made
+
+    in_yard(body)
+
+
+def _pending(yard: Yard, key: Key) -> None:
+    """Its pods have been created."""
+
+
+def _running(yard: Yard, key: Key) -> None:
+    yard.let_run()
+
+
+def _restarting(yard: Yard, key: Key) -> None:
+    yard.let_run()
+    pod = yard.pods()[1]["metadata"]["name"]
+    yard.server.set(Key("pods", "default", pod), status={"phase": "Failed"})
+
+
+def _paused(yard: Yard, key: Key) -> None:
+    yard.server.patch(key, {"spec": {"runMode": {"pause": {"enabled": True}}}})
+
+
+def _ended(yard: Yard, key: Key) -> None:
+    yard.let_run()
+    for pod in yard.pods():
+        name = Key("pods", "default", pod["metadata"]["name"])
+        yard.server.set(name, status={"phase": "Succeeded"})
+
+
+@pytest.mark.parametrize("state", [_pending, _running, _restarting, _paused, _ended])
+@pytest.mark.parametrize("make", [generic, pytorch])
+def test_a_job_on_its_way_out_is_left_to_the_garbage_collector(
+    make: Callable[..., Obj], state: Callable[[Yard, Key], None]
+) -> None:
+    """Whatever keeps it (its dependents in the foreground, or somebody's finalizer)."""
+
+    async def body(yard: Yard) -> None:
+        job = make(replicas=2)
+        job["metadata"]["finalizers"] = ["foregroundDeletion"]
+        key = yard.submit(job)
+        await asyncio.sleep(1)
+        state(yard, key)
+        await asyncio.sleep(2)
+        yard.server.delete(key)
+        await asyncio.sleep(2)
+        yard.sent.clear()
+        for pod in yard.pods():  # the garbage collector deletes them
+            yard.server.delete(Key("pods", "default", pod["metadata"]["name"]), grace=0)
+        await asyncio.sleep(3600)
+        assert not yard.sent
+        assert not yard.controller.queue._entries
+
+    in_yard(body)
+
+
+@pytest.mark.parametrize("fault", [Fault.SERVER_ERROR, Fault.LOST_REQUEST, Fault.LOST_RESPONSE])
+@pytest.mark.parametrize("nth", range(1, 7))
+def test_a_pass_that_fails_midway_is_made_up_for(fault: Fault, nth: int) -> None:
+    """The n-th write of a restart fails, each in its turn; it counts once all the same."""
+
+    async def body(yard: Yard) -> None:
+        key = yard.submit(pytorch(replicas=3, policy="OnFailure"))
+        await asyncio.sleep(1)
+        yard.let_run()
+        await asyncio.sleep(1)
+        writes = 0
+
+        def fate(call: Call) -> Fault:
+            nonlocal writes
+            writes += call.is_write and call.key.plural != "events"
+            return fault if writes == nth and call.key.plural != "events" else Fault.NONE
+
+        yard.fault = fate
+        pod = yard.pods()[1]["metadata"]["name"]
+        yard.server.set(Key("pods", "default", pod), status={"phase": "Failed"})
+        for _ in range(90):
+            await asyncio.sleep(1)
+            yard.finish_deletions()
+        yard.let_run()
+        await asyncio.sleep(5)
+        status = yard.status(key)
+        assert (status["phase"], status["backoffCount"]) == ("Running", 1)
+        attempts = {p["metadata"]["annotations"]["trainyard.dev/attempt"] for p in yard.pods()}
+        assert attempts == {"2"}
 
     in_yard(body)
