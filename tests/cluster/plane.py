@@ -20,6 +20,8 @@ from trainyard.local.apiserver import certificates
 
 ADMIN = "admin-of-the-tests"
 START_SECONDS = 60.0
+GRACE_SECONDS = 15.0
+"""Longer than an operator holds on to a Lease that it cannot renew."""
 _CONTROLLERS = ("garbagecollector", "namespace", "serviceaccount", "serviceaccount-token")
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None)
@@ -84,6 +86,7 @@ class RunningControlPlane:
         """Start everything, and return when it can be used."""
         self.start_etcd()
         self.start_apiserver()
+        self.until_ready()
         if self.programs.controller_manager is not None:
             self._start(
                 self.programs.controller_manager,
@@ -108,7 +111,7 @@ class RunningControlPlane:
         )
 
     def start_apiserver(self) -> None:
-        """Start the API server, and return when it is ready."""
+        """Start the API server; not in a thread, whose end would be the server's."""
         admission = () if self.collects else ("--disable-admission-plugins=ServiceAccount",)
         self._start(
             self.programs.apiserver,
@@ -124,9 +127,10 @@ class RunningControlPlane:
             "--service-account-issuer=https://tests",
             f"--service-account-key-file={self.folder}/accounts.key",
             f"--service-account-signing-key-file={self.folder}/accounts.key",
+            # Some clusters have it: an owner that blocks deletion takes a right of its own.
+            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
             *admission,
         )
-        self._until_ready()
 
     def stop_apiserver(self, number: signal.Signals = signal.SIGKILL) -> None:
         """End the API server and wait for that."""
@@ -153,7 +157,8 @@ class RunningControlPlane:
         """The end of what a program has written."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
 
-    def _until_ready(self) -> None:
+    def until_ready(self) -> None:
+        """Wait until the API server serves."""
         deadline = time.monotonic() + START_SECONDS
         process = self._processes[self.programs.apiserver.name]
         while time.monotonic() < deadline:
@@ -181,4 +186,8 @@ class RunningControlPlane:
     def _stop(self, name: str, number: signal.Signals) -> None:
         process = self._processes[name]
         process.send_signal(number)
-        process.wait(timeout=60)
+        try:
+            process.wait(timeout=GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(timeout=START_SECONDS)

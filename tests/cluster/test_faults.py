@@ -55,16 +55,25 @@ def _attempt(pod: object) -> int:
     return Pod.decode(pod).attempt
 
 
+async def restart(plane: RunningControlPlane, number: signal.Signals) -> None:
+    """End the API server with a signal, start it, and wait until it serves."""
+    await asyncio.to_thread(plane.stop_apiserver, number)
+    plane.start_apiserver()
+    await asyncio.to_thread(plane.until_ready)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda n: n.name)
 async def test_a_restart_of_the_api_server_is_survived(number: signal.Signals, yard: Yard) -> None:
-    """The same operator process, and with a Lease: nobody else is there to take it."""
+    """Its operator loses the Lease if that takes long, and takes it again.
+
+    On SIGTERM an API server takes no connection any more, but waits for watches to end.
+    """
     async with AsyncExitStack() as stack:
         operator = await stack.enter_async_context(yard.operator())
         kubelet = await stack.enter_async_context(running_kubelet(yard.client, yard.namespace))
         await yard.client.create(PYTORCH, pytorch_job("digits"), yard.namespace)
         await yard.reaches("digits", "Running")
-        await asyncio.to_thread(yard.plane.stop_apiserver, number)
-        await asyncio.to_thread(yard.plane.start_apiserver)
+        await restart(yard.plane, number)
         await kubelet.end(kubelet.pod("digits", "worker-1"), 1)
         await until(
             lambda: yard.pods("digits"),
@@ -108,8 +117,7 @@ async def test_a_watch_from_before_a_compaction_is_made_good(yard: Yard) -> None
         await yard.client.delete(PYTORCH, "deleted", yard.namespace, propagation="Background")
         await yard.client.create(PYTORCH, pytorch_job("new"), yard.namespace)
         await compact(yard.plane)
-        await asyncio.to_thread(yard.plane.stop_apiserver)
-        await asyncio.to_thread(yard.plane.start_apiserver)
+        await restart(yard.plane, signal.SIGKILL)
         operator.process.send_signal(signal.SIGCONT)
         await yard.reaches("new", "Running")
         await until(

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from subprocess import run
+from typing import Any
 
+import pytest
 import yaml
 
-from tests.cluster.kubelet import running_kubelet
-from tests.cluster.yard import Yard
+from tests.cluster.kubelet import Kubelet, running_kubelet
+from tests.cluster.yard import Yard, pytorch_job, until
+from tests.tools import kubectl_path, oldest_and_newest_kubectl
 from tests.unit.api import manifests
+from trainyard.kube.errors import NotFound
 
 
 def printed(yard: Yard) -> str:
@@ -26,7 +31,12 @@ def printed(yard: Yard) -> str:
     ).stdout
 
 
-async def test_kubectl_applies_all_of_it_and_again(yard: Yard) -> None:
+KUBECTLS = pytest.mark.parametrize("kubectl", oldest_and_newest_kubectl())
+
+
+@KUBECTLS
+async def test_kubectl_applies_all_of_it_and_again(kubectl: str, yard: Yard) -> None:
+    yard.kubectl_program = kubectl_path(kubectl)
     text = printed(yard)
     await yard.kubectl("apply", "--server-side", "-f", "-", stdin=text)
     again = await yard.kubectl("apply", "--server-side", "-f", "-", stdin=text)
@@ -34,7 +44,9 @@ async def test_kubectl_applies_all_of_it_and_again(yard: Yard) -> None:
     assert await yard.kubectl("diff", "--server-side", "-f", "-", stdin=text) == ""
 
 
-async def test_kubectl_applies_all_of_it_from_the_client(yard: Yard) -> None:
+@KUBECTLS
+async def test_kubectl_applies_all_of_it_from_the_client(kubectl: str, yard: Yard) -> None:
+    yard.kubectl_program = kubectl_path(kubectl)
     text = printed(yard)
     await yard.kubectl("apply", "-f", "-", stdin=text)
     again = await yard.kubectl("apply", "-f", "-", stdin=text)
@@ -42,29 +54,63 @@ async def test_kubectl_applies_all_of_it_from_the_client(yard: Yard) -> None:
     assert changed == []
 
 
+TRAINING = {
+    "runPolicy": {"cleanUpPolicy": "All", "ttlSecondsAfterFinished": 1},
+    "scheduler": {"t9kScheduler": {"queue": "default"}},
+}
+JOBS = (
+    manifests.pytorch(**TRAINING, tensorboardSpec={"logDir": {"pvc": [{"name": "logs"}]}}),
+    manifests.deepspeed(**TRAINING),
+    manifests.colossalai(scheduler=TRAINING["scheduler"], runPolicy={"cleanUpWorkers": True}),
+    manifests.generic(cleanUpPolicy="All", service={"ports": [{"name": "grpc", "port": 2222}]}),
+)
+
+
 async def test_the_operator_needs_no_right_but_those_it_is_given(yard: Yard) -> None:
     """All kinds, with the token of the service account that `manifests` makes."""
     await yard.kubectl("apply", "--server-side", "-f", "-", stdin=printed(yard))
     token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
     config = yard.plane.write_kubeconfig("operator", token)
-    jobs = [
-        manifests.changed(build(), "metadata.name", kind.lower())
-        for kind, build in manifests.BUILDERS.items()
-    ]
+    jobs = [manifests.changed(job, "metadata.name", job["kind"].lower()) for job in JOBS]
+    late = pytorch_job("late", runPolicy={"activeDeadlineSeconds": 1})
     async with (
         yard.operator("--gang-scheduler", "t9k", kubeconfig=config, everywhere=True) as operator,
         running_kubelet(yard.client, yard.namespace) as kubelet,
     ):
         await operator.leads()
-        for job in jobs:
+        for job in (*jobs, late):
             await yard.kubectl("apply", "-f", "-", stdin=manifests.dump(job))
         for job in jobs:
             await yard.reaches(job["metadata"]["name"], "Running", job["kind"])
-        assert "forbidden" not in operator.log.lower()
-        for pod in list(kubelet.pods.values()):
-            await kubelet.end(pod, 0)
-        for job in jobs:
-            await yard.reaches(job["metadata"]["name"], "Succeeded", job["kind"])
-        for job in jobs:
+        # A deadline patches pods; what was taken away is made again; what has ended is deleted.
+        await yard.reaches("late", "Failed")
+        groups = await yard.kubectl("get", "podgroups.scheduler.tensorstack.dev", "-o", "name")
+        assert len(groups.splitlines()) == 3
+        for pod in await yard.pods(jobs[0]["metadata"]["name"]):
+            await kubelet.evict(pod)
+        await until(lambda: attempts(yard, jobs[0]), lambda number: number == 2)
+        await until(lambda: succeed(yard, kubelet, jobs), bool)
+        for job in jobs[:2]:
             await yard.gone(job["metadata"]["name"], job["kind"])
         assert "forbidden" not in operator.log.lower()
+        assert "cannot" not in operator.log
+
+
+async def attempts(yard: Yard, job: dict[str, Any]) -> int:
+    """How many there have been."""
+    found = await yard.job(job["metadata"]["name"], job["kind"])
+    return len(found["status"]["attempts"])
+
+
+async def succeed(yard: Yard, kubelet: Kubelet, jobs: list[dict[str, Any]]) -> bool:
+    """End what runs with 0; whether all jobs have succeeded, or are gone since."""
+    for pod in list(kubelet.pods.values()):
+        if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]:
+            with suppress(NotFound):
+                await kubelet.end(pod, 0)
+    phases = set()
+    for job in jobs:
+        with suppress(NotFound):
+            found = await yard.job(job["metadata"]["name"], job["kind"])
+            phases.add(found["status"]["phase"])
+    return phases <= {"Succeeded"}

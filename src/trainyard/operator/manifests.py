@@ -5,11 +5,14 @@ Only rights that the controller uses; what it watches is what it may see.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from trainyard.api import crds, policy
 from trainyard.api.kinds import BATCH, JOB_KINDS
 from trainyard.lifecycle import OBSERVED
+from trainyard.operator.planners import planners
+from trainyard.operator.settings import OperatorSettings
 
 NAME = "trainyard-operator"
 PORT = 8080
@@ -59,15 +62,24 @@ def _rules() -> list[Object]:
     gangs = ["scheduling.volcano.sh", "scheduling.x-k8s.io"]
     return [
         _rule([BATCH], kinds, ["delete", "get", "list", "watch"]),
-        _rule([BATCH], [f"{plural}/status" for plural in kinds], ["patch", "update"]),
-        # Setting an owner that blocks deletion takes the right to its finalizers.
-        _rule([BATCH], [f"{plural}/finalizers" for plural in kinds], ["update"]),
+        *_own_status(),
         *(_rule([group], plurals, _OWN) for group, plurals in observed.items()),
         _rule(gangs, ["podgroups"], _OWN),
         _rule([""], ["nodes"], ["list", "watch"]),
         _rule([""], ["events"], ["create", "patch", "update"]),
         _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"]),
     ]
+
+
+def _own_status() -> Iterator[Object]:
+    """Rights to what is looked after itself: to tell its state, and to own what it consists of."""
+    plurals: dict[str, list[str]] = {}
+    for kind in planners(OperatorSettings()):
+        plurals.setdefault(kind.group, []).append(kind.plural)
+    for group, names in plurals.items():
+        yield _rule([group], [f"{name}/status" for name in sorted(names)], ["update"])
+        # Setting an owner that blocks deletion takes the right to its finalizers.
+        yield _rule([group], [f"{name}/finalizers" for name in sorted(names)], ["update"])
 
 
 def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Object:

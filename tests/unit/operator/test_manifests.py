@@ -13,6 +13,8 @@ from trainyard.cli.crds import command as crds_command
 from trainyard.cli.manifests import command
 from trainyard.lifecycle import OBSERVED
 from trainyard.operator.manifests import manifests
+from trainyard.operator.planners import planners
+from trainyard.operator.settings import OperatorSettings
 
 OBJECTS = manifests(image="registry/trainyard:1", namespace="training", replicas=3)
 
@@ -74,3 +76,17 @@ def test_what_is_no_version_is_refused() -> None:
     printed = CliRunner().invoke(crds_command, ["--kubernetes-version", "new"])
     assert printed.exit_code == 2
     assert "write it like 1.27" in printed.output
+
+
+def test_the_controller_may_tell_the_state_of_all_that_it_looks_after() -> None:
+    granted = {
+        (group, resource)
+        for rule in named("ClusterRole")["rules"]
+        if "update" in rule["verbs"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    for kind in planners(OperatorSettings()):
+        assert {
+            (kind.group, f"{kind.plural}/{part}") for part in ("status", "finalizers")
+        } <= granted
