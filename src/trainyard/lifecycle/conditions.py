@@ -23,12 +23,13 @@ class Conditions:
 
     def __init__(self, before: Iterable[Condition], now: datetime) -> None:
         self._now = render(now)
-        self._items: dict[str, Condition] = {c["type"]: c for c in before}
+        self._before: dict[str, Condition] = {c["type"]: c for c in before}
+        self._items = dict(self._before)
 
     def set(self, kind: str, status: bool, reason: str, message: str) -> None:
         """Set a condition; its time moves with its status only."""
         value = "True" if status else "False"
-        before = self._items.get(kind)
+        before = self._before.get(kind)
         same = before is not None and before["status"] == value
         self._items[kind] = {
             "type": str(kind),

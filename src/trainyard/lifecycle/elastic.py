@@ -6,15 +6,23 @@ their highest index, so that rank 0 is never removed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Any
 
 from trainyard.lifecycle.ledger import RESIZED, Ledger, ending
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.replicas import View
 from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import ReplicaKey, Workload
+
+
+def as_told(workload: Workload, status: Mapping[str, Any]) -> Workload:
+    """With the size that status tells: nothing follows from one that is changed after the end."""
+    told = {task["type"]: len(task["replicas"]) for task in status.get("tasks") or ()}
+    types = (replace(t, replicas=told.get(t.name, t.replicas)) for t in workload.types)
+    return replace(workload, types=tuple(types))
 
 
 def resize(
@@ -73,5 +81,5 @@ def settles_at(
         return now
     if workload.elastic is None or ledger.ready_at is not None or not is_up(workload, view):
         return None
-    since = ledger.resized_at or ledger.not_before or started or now
-    return since + timedelta(seconds=settings.resize_grace_seconds)
+    moments = [m for m in (ledger.resized_at, ledger.not_before, started) if m is not None]
+    return max(moments, default=now) + timedelta(seconds=settings.resize_grace_seconds)

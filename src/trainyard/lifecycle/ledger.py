@@ -205,10 +205,16 @@ class Ledger:
         return replace(self, attempts=({"number": self.attempt, "startTime": render(start)},))
 
     def close(self, ended: Mapping[str, Any]) -> Ledger:
-        """End the current attempt without another one. `ended` may tell whose attempt it was."""
+        """End the current attempt without another one. `ended` may tell whose attempt it was.
+
+        One that was still to start when it ended starts with its end.
+        """
         if not self.attempts or "endTime" in self.attempts[-1]:
             return self
-        return replace(self, attempts=(*self.attempts[:-1], {**self.attempts[-1], **ended}))
+        closed = {**self.attempts[-1], **ended}
+        if "endTime" in closed and _moment(closed["endTime"]) < _moment(closed["startTime"]):
+            closed["startTime"] = closed["endTime"]
+        return replace(self, attempts=(*self.attempts[:-1], closed))
 
     def note(self, entry: Mapping[str, Any], start: datetime) -> Ledger:
         """Add the finished attempt of a single replica, which starts anew at `start`.
@@ -228,6 +234,10 @@ class Ledger:
     def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
         opened = {"number": self.attempt + 1, "startTime": render(start)}
         return (*self.close(ended).attempts, opened)[-HISTORY:]
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text)
 
 
 def ending(

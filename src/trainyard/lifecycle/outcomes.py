@@ -32,6 +32,8 @@ class Exit:
     message: str = ""
     at: datetime | None = None
     free: bool = False
+    init_container: str = ""
+    """Name of the init container that failed, if one did."""
 
 
 DISRUPTIONS = frozenset(
@@ -106,6 +108,7 @@ def _of_container(pod: Pod, container: Container) -> Exit:
         message=container.message,
         at=container.ended,
         free=free,
+        init_container=container.name if container.is_init else "",
     )
 
 

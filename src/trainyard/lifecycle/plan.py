@@ -53,8 +53,12 @@ def plan(
     `status` is the job's, as stored. The job must be valid (else `plan_invalid`) and not on its
     way out: then its objects go with it by their owner references.
     """
-    job = _Pass(workload, dict(status or {}), observed, now, settings)
-    if job.before.get("phase") in (Phase.SUCCEEDED, Phase.FAILED):
+    before = dict(status or {})
+    has_ended = before.get("phase") in (Phase.SUCCEEDED, Phase.FAILED)
+    if has_ended and workload.elastic is not None:
+        workload = elastic.as_told(workload, before)
+    job = _Pass(workload, before, observed, now, settings)
+    if has_ended:
         job.finished()
     elif workload.paused:
         job.pause()
@@ -243,7 +247,8 @@ class _Pass:
         elif settles_at is not None and self.ledger.ready_at is None:
             self.ledger = replace(self.ledger, ready_at=self.now)
         if elastic.is_up(workload, view):
-            self.report.up(well=well and self.ledger.ready_at is not None)
+            together = workload.scope is Scope.JOB and self.ledger.ready_at is not None
+            self.report.up(well=well and (together or all(r.ended for r in view.idle)))
             self._wake(deadline.due(workload, parse(self.report.status["startTime"])))
             return
         trouble = troubles.find(workload, needs, self.observed, view.idle)

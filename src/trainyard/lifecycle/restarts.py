@@ -19,7 +19,7 @@ from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica, View
-from trainyard.lifecycle.timestamps import render
+from trainyard.lifecycle.timestamps import parse, render
 from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import ReplicaType, RestartPolicy, Scope, Workload
 
@@ -345,9 +345,19 @@ def last_attempt(ledger: Ledger, replica: Replica, now: datetime) -> dict[str, A
     end = replica.exit or Exit()
     reason = COMPLETED if end.code == 0 else end.reason or "Error"
     entry: dict[str, Any] = {"number": ledger.wanted(replica.name)}
-    if replica.pod is not None and replica.pod.started is not None:
-        entry["startTime"] = render(replica.pod.started)
+    if start := _start_of(ledger, replica):
+        entry["startTime"] = render(min(start, now))
     return entry | ending(now, reason, replica.name, end)
+
+
+def _start_of(ledger: Ledger, replica: Replica) -> datetime | None:
+    """When a replica's attempt began; of a pod that has gone, when it was to be created."""
+    pod, record = replica.pod, ledger.records.get(replica.name)
+    if pod is not None and (pod.started or pod.created):
+        return pod.started or pod.created
+    if record is not None and record.not_before is not None:
+        return record.not_before
+    return parse(ledger.attempts[-1].get("startTime"))
 
 
 def _add(response: Response, ledger: Ledger, replica: Replica, start: datetime) -> Response:

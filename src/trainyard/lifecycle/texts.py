@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from trainyard.api import reasons
@@ -12,6 +13,14 @@ from trainyard.workloads.workload import Workload
 LAST_LINES = 5
 LAST_CHARACTERS = 800
 
+_REPORT = re.compile(
+    r"^(?:[^\n]*torch/distributed/elastic/multiprocessing/api\.py:\d+\] failed .*"
+    r"|={20,}\n[^\n]* FAILED *\n-{20,}.*)\Z",
+    re.MULTILINE | re.DOTALL,
+)
+_AGENT = re.compile(r"^[WEI]\d{4} [^\n]*torch/distributed/elastic/[^\n]*\n?", re.MULTILINE)
+"""What torchrun itself writes when a rank has failed; the cause is what the rank wrote before."""
+
 
 def replica_failure(replica: Replica) -> str:
     """`Pod[…] exited with error code 137 (OOMKilled): last lines`."""
@@ -20,9 +29,12 @@ def replica_failure(replica: Replica) -> str:
         text = f"Pod[{replica.name}] failed"
     else:
         text = reasons.pod_exited(replica.name, end.code)
-    if end.reason and end.reason != "Error":
-        text += f" ({end.reason})"
-    lines = last_lines(end.message)
+    details = [end.reason] if end.reason and end.reason != "Error" else []
+    if end.init_container:
+        details.append(f"init container {end.init_container}")
+    if details:
+        text += f" ({', '.join(details)})"
+    lines = last_lines(without_report(end.message))
     return f"{text}: {lines}" if lines else text
 
 
@@ -36,6 +48,12 @@ def last_lines(message: str) -> str:
     """The end of a termination message."""
     lines = [line for line in message.strip().splitlines() if line.strip()]
     return "\n".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:]
+
+
+def without_report(message: str) -> str:
+    """The message without torchrun's report at its end, unless nothing else is there."""
+    rest = _AGENT.sub("", _REPORT.sub("", message))
+    return rest if rest.strip() else message
 
 
 def job_failure(workload: Workload, replica: Replica) -> str:

@@ -115,6 +115,14 @@ def test_attempts_go_on_after_a_pause_where_replicas_restart_one_by_one() -> Non
     assert told == [(1, "00", "Paused"), (2, "10", "Error"), (3, "25", "Succeeded")]
 
 
+def test_an_attempt_that_never_started_began_when_it_ended() -> None:
+    world = World(pytorch(workers=1)).running()
+    set_paused(world.exit("0").settle().advance(4)).settle()
+    assert world.status is not None
+    waited = world.status["attempts"][-1]
+    assert (waited["reason"], waited["startTime"]) == ("Paused", waited["endTime"])
+
+
 def test_resume_before_the_old_pods_are_gone_waits_for_them() -> None:
     world = World(pytorch()).running()
     set_paused(world).step()
@@ -248,6 +256,37 @@ def test_a_survivor_that_fails_shortly_after_shrinking_costs_nothing() -> None:
     assert world.backoff == 0
     world.run().settle().advance(120).exit("1", 1).settle()
     assert world.backoff == 1
+
+
+def test_an_incident_long_after_a_resize_is_one_until_its_replica_is_back() -> None:
+    world = World(elastic(1, 3, 4)).running()
+    resize(world, 4).settle().run().settle().advance(120).settle()
+    world.exit("3", 137).settle()
+    assert world.condition("ReplicaFailure")[0] == "True"  # type: ignore[index]
+    world.advance(1).exit("1", 1).settle().advance(20).settle().run().settle()
+    assert (world.phase, world.backoff) == ("Running", 1)
+    assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
+
+
+def test_a_failure_is_told_until_its_replica_is_back_where_each_restarts_alone() -> None:
+    world = World(elastic(1, 3, 3, run_policy={"restartScope": "Replica"})).running()
+    world.exit("2", 1).settle()
+    assert world.phase == "Running"
+    assert world.condition("ReplicaFailure")[0] == "True"  # type: ignore[index]
+    world.advance(10).settle().run().settle()
+    assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_a_size_that_changes_after_the_end_changes_nothing_that_is_told(size: int) -> None:
+    world = World(elastic(1, 3, 4)).running()
+    world.exit("0", 0).settle()
+    before = world.status
+    assert before is not None
+    resize(world, size).settle()
+    assert world.status is not None
+    for told in ("tasks", "aggregate", "replicas"):
+        assert world.status[told] == before[told]
 
 
 def test_an_elastic_job_runs_with_what_fits() -> None:

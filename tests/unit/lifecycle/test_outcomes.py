@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.world import World, elastic, generic
+from tests.unit.lifecycle.world import World, elastic, generic, pytorch
 from trainyard.lifecycle import OBSERVED, Owned, Pod
 from trainyard.lifecycle.outcomes import Exit, exit_of, is_disruption
 from trainyard.workloads.resources import PODS, SECRETS, TENSOR_BOARDS
@@ -124,7 +124,18 @@ def test_an_init_container_that_fails_fails_the_replica() -> None:
         {"name": "m", "state": {"waiting": {"reason": "PodInitializing"}}},
         initContainerStatuses=[ended("init", 5, 1, message="no such host")],
     )
-    assert exit_of(found, "m") == Exit(5, "Error", "no such host", found.containers[0].ended)
+    end = exit_of(found, "m")
+    at = found.containers[0].ended
+    assert end == Exit(5, "Error", "no such host", at, init_container="init")
+
+
+def test_an_init_container_that_fails_is_named() -> None:
+    world = World(pytorch(policy="Never")).running()
+    status = world.pods[world.name("1")]["status"]
+    status |= {"phase": "Failed", "initContainerStatuses": [ended("prep", 7, 1, message="no net")]}
+    world.settle()
+    text = world.condition("ReplicaFailure")[2]  # type: ignore[index]
+    assert text.endswith("exited with error code 7 (init container prep): no net")
 
 
 @pytest.mark.parametrize(

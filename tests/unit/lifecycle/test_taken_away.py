@@ -97,3 +97,17 @@ def test_a_container_that_vanished_with_a_reboot_of_its_node_costs_nothing(reaso
     world.exit("1", 255, reason=reason).settle().run().settle()
     assert (world.phase, world.backoff) == ("Running", 0)
     assert {world.attempt_of(r) for r in "0123"} == {"2"}
+
+
+def test_an_attempt_whose_pod_was_gone_before_anybody_looked_has_a_start() -> None:
+    world = World(generic(limit=3)).running()
+    world.advance(5).remove("1").settle().run().settle()
+    world.advance(5).remove("1").settle()
+    told = [(a["number"], a["startTime"][-3:-1], a["endTime"][-3:-1]) for a in attempts(world)]
+    assert told == [(1, "00", "05"), (2, "05", "10")]
+
+
+def attempts(world: World) -> list[dict[str, Any]]:
+    """Those that have ended."""
+    assert world.status is not None
+    return [attempt for attempt in world.status["attempts"] if "endTime" in attempt]
