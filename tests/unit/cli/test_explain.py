@@ -24,7 +24,7 @@ from trainyard.cli.diagnosis import Situation, exits
 from trainyard.cli.explain import render
 
 _DEVICES = (
-    "cannot schedule p: 2 pods that start together: needs 16 nvidia.com/gpu, this machine has 0; "
+    "2 pods that start together: needs 16 nvidia.com/gpu, this machine has 0; "
     "to pretend the devices, start the cluster with --resource nvidia.com/gpu=16"
 )
 _CLUSTER = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
@@ -118,7 +118,7 @@ CASES = [
         "queue closed",
         job("Pending"),
         ("queue night is closed", "trainyard queue open night"),
-        (unplaced("worker-0", "cannot schedule p: queue night is closed"),),
+        (unplaced("worker-0", "queue night is closed"),),
     ),
     Case(
         "queue used up",

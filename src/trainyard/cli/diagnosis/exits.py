@@ -88,21 +88,8 @@ _SAID = (
 
 
 _NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
-_REPORT = re.compile(
-    r"^(?:[^\n]*torch/distributed/elastic/multiprocessing/api\.py:\d+\] failed .*"
-    r"|={20,}\n[^\n]* FAILED *\n-{20,}.*)\Z",
-    re.MULTILINE | re.DOTALL,
-)
-_AGENT = re.compile(r"^[WEI]\d{4} [^\n]*torch/distributed/elastic/[^\n]*\n?", re.MULTILINE)
-"""What torchrun itself writes when a rank has failed; the cause is what the rank wrote before."""
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 """The last line of a Python traceback."""
-
-
-def without_report(message: str) -> str:
-    """The message without torchrun's report at its end, unless nothing else is there."""
-    rest = _AGENT.sub("", _REPORT.sub("", message))
-    return rest if rest.strip() else message
 
 
 def read(code: int | None, reason: str = "", message: str = "") -> Reading:

@@ -21,7 +21,6 @@ _SLACK_SECONDS = 10.0
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _NORMAL_WAITS = ("", "ContainerCreating", "PodInitializing")
 _VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "VolumeWarning")
-_PREFIX = re.compile(r"\Acannot schedule \S+: ")
 _MISSING = ("Creating", "Pending")
 _SSH_KINDS = ("DeepSpeedJob", "ColossalAIJob")
 
@@ -34,7 +33,7 @@ def unschedulable(situation: Situation) -> Iterator[Cause]:
     for pod in situation.pods:
         text = _no_place(pod)
         if text is not None:
-            by_reason.setdefault(_PREFIX.sub("", text), []).append(situation.replica(pod))
+            by_reason.setdefault(text, []).append(situation.replica(pod))
     for text, replicas in by_reason.items():
         what, advice = _placement(situation, text)
         yield Cause(

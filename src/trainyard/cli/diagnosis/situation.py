@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.api import names
-from trainyard.cli.diagnosis import exits
 from trainyard.cli.format import parse_time
+from trainyard.lifecycle import texts
 
 Object = Mapping[str, Any]
 
@@ -149,7 +149,7 @@ class Situation:
         """The last lines that a replica wrote before it failed."""
         state = self.failed_container(pod_name).get("state") or {}
         message = (state.get("terminated") or {}).get("message") or self.last_words
-        return exits.without_report(str(message))
+        return texts.without_report(str(message))
 
     @property
     def attempts(self) -> Sequence[Object]:

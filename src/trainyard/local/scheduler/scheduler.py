@@ -219,18 +219,18 @@ class Scheduler:
         if self._told.get(pod.uid) == reason:
             return
         self._told[pod.uid] = reason
-        message = f"cannot schedule {pod.name}: {reason}"
 
         def change(obj: Object) -> Object | None:
             if obj["metadata"]["uid"] != pod.uid:
                 return None
-            _set_scheduled(obj, "False", "Unschedulable", message)
+            _set_scheduled(obj, "False", "Unschedulable", reason)
             return obj
 
         try:
             await self._registry.update(
                 "pods", pod.namespace, pod.name, change, subresource="status"
             )
+            message = f"cannot schedule {pod.name}: {reason}"
             await self._reporter.warn(reference(pod.raw), "FailedScheduling", message)
         except KubeError:
             self._told.pop(pod.uid, None)

@@ -1,0 +1,28 @@
+"""What is told of a replica's end."""
+
+from __future__ import annotations
+
+from tests.unit.lifecycle.world import World, torchrun
+
+BANNER = "=" * 60
+LAST_WORDS = f"""\
+Traceback (most recent call last):
+ValueError: rate is negative
+E1121 16:37:36.5 2 torch/distributed/elastic/multiprocessing/api.py:1002] failed (exitcode: 1)
+
+{BANNER}
+train.py FAILED
+{"-" * 60}
+Root Cause (first observed failure):
+[0]:
+  exitcode  : 1 (pid: 8)
+{BANNER}"""
+
+
+def test_the_cause_is_told_and_not_torchruns_report_that_follows_it() -> None:
+    world = World(torchrun(workers=2, policy="Never")).running()
+    world.exit("1", 1, message=LAST_WORDS).settle()
+    text = world.condition("ReplicaFailure")[2]  # type: ignore[index]
+    assert text.endswith(
+        "exited with error code 1: Traceback (most recent call last):\nValueError: rate is negative"
+    )
