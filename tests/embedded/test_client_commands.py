@@ -434,17 +434,25 @@ def test_a_closed_queue_holds_a_job_until_it_is_opened(trainyard: CommandLine) -
     assert "no queue night; there are: default" in trainyard.run("queue", "show", "night", code=1)
 
 
-def test_explain_tells_of_a_queue_that_is_used_up(trainyard: CommandLine) -> None:
-    trainyard.run("queue", "create", "small", "--quota", "cpu=100m")
-    wants = generic("wants", "true", scheduler={"t9kScheduler": {"queue": "small"}})
-    container = wants["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
-    container["resources"] = {"requests": {"cpu": "200m"}}
-    name = submit(trainyard, wants)
-    until(lambda: "used up" in trainyard.run("explain", name), "the queue refuses the job")
-    answer = trainyard.run("explain", name)
+def test_explain_tells_a_queue_that_is_used_up_from_one_that_is_too_small(
+    trainyard: CommandLine,
+) -> None:
+    trainyard.run("queue", "create", "small", "--quota", "cpu=300m")
+    names = []
+    for name, cpu in (("holds", "200m"), ("wants", "200m"), ("wants-more", "400m")):
+        obj = generic(name, "sleep 3600", scheduler={"t9kScheduler": {"queue": "small"}})
+        container = obj["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+        container["resources"] = {"requests": {"cpu": cpu}}
+        phase = "Running" if name == "holds" else "Pending"
+        names.append(submit(trainyard, obj, until_phase=phase))
+    until(lambda: "used up" in trainyard.run("explain", "wants"), "the queue holds it back")
+    answer = trainyard.run("explain", "wants")
     assert "the quota of queue small is used up" in answer
+    assert "200m in use, 200m wanted" in answer
     assert "trainyard queue show small" in answer
-    trainyard.run("delete", name)
+    until(lambda: "at all" in trainyard.run("explain", "wants-more"), "the queue refuses it")
+    assert "used up" not in trainyard.run("explain", "wants-more")
+    trainyard.run("delete", *names)
     trainyard.run("queue", "delete", "small")
 
 

@@ -41,7 +41,9 @@ class Options:
 @on_target
 @click.option("-f", "--filename", "file", required=True, metavar="FILE", help="The manifest.")
 @click.option("--job", default="", metavar="NAME", help="Which job, where the file has several.")
-@click.option("--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1.")
+@click.option(
+    "-r", "--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1."
+)
 @click.option("-c", "--container", default="", metavar="NAME", help="Not the training container.")
 @click.option(
     "--timeout",
@@ -137,7 +139,7 @@ async def _enter(target: Target, job: Found, options: Options) -> int:
 async def _running_replica(target: Target, job: Found, options: Options) -> Object:
     """The pod to enter, once its container runs; CommandError if the job ends before."""
     async with asyncio.TaskGroup() as group:
-        ended = group.create_task(_fail_when_over(target, job))
+        ended = group.create_task(_fail_when_hopeless(target, job, options.replica))
         pod = await _wait_for_pod(target, job, options)
         ended.cancel()
     return pod
@@ -158,7 +160,7 @@ async def _wait_for_pod(target: Target, job: Found, options: Options) -> Object:
     raise CommandError(f"{job} cannot be watched")
 
 
-async def _fail_when_over(target: Target, job: Found) -> None:
+async def _fail_when_hopeless(target: Target, job: Found, replica: str) -> None:
     states = follow(target.client, job)
     async with contextlib.aclosing(states):
         async for state in states:
@@ -169,3 +171,12 @@ async def _fail_when_over(target: Target, job: Found) -> None:
                     f"{job} ended before it could be entered ({state.phase}); "
                     f"`trainyard explain {job.name}` tells why"
                 )
+            known = [name for name in replica_names(state) if name]
+            if replica and known and replica not in {*known, *(f"{job.base}-{n}" for n in known)}:
+                raise CommandError(f"{job} has no replica {replica}; there are {', '.join(known)}")
+
+
+def replica_names(job: Found) -> list[str]:
+    """The short names of all replicas that its status tells of."""
+    tasks = job.status.get("tasks") or ()
+    return [replica_of(each["name"], job) for task in tasks for each in task.get("replicas") or ()]

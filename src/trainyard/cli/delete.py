@@ -7,16 +7,29 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from trainyard.api import labels
-from trainyard.cli.jobs import JOB_HELP, Found, JobNotFound, find, follow, snapshots, together
+from trainyard.cli import completion
+from trainyard.cli.jobs import (
+    JOB_HELP,
+    Found,
+    JobNotFound,
+    find,
+    follow,
+    list_jobs,
+    snapshots,
+    together,
+)
 from trainyard.cli.submit import read_jobs
 from trainyard.cli.target import CommandError, Target, Where, on_target
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import PODS
+
+if TYPE_CHECKING:
+    from trainyard.api.reader import ReadResult
 
 
 @click.command(help=f"Delete jobs; their pods, Services and so on go with them.\n\n{JOB_HELP}")
@@ -31,10 +44,12 @@ from trainyard.kube.resources import PODS
     help="With --wait: give up after so long, with exit code 1.",
 )
 @click.option("--ignore-not-found", is_flag=True, help="A job that does not exist is no error.")
+@click.option("--all", "every", is_flag=True, help="All jobs of the namespace.")
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Jobs with these labels.")
 @click.option(
     "-f", "--filename", "files", multiple=True, metavar="FILE", help="The jobs of a manifest."
 )
-@click.argument("jobs", nargs=-1, metavar="JOB...")
+@click.argument("jobs", nargs=-1, metavar="JOB...", shell_complete=completion.jobs)
 def command(
     where: Where,
     jobs: tuple[str, ...],
@@ -42,14 +57,21 @@ def command(
     wait: bool,
     timeout: float,
     ignore_not_found: bool,
+    every: bool,
+    selector: str,
 ) -> None:
     """Delete jobs."""
     named = [Named(job) for job in jobs]
-    named += [name for file in files for name in _names(file, where.namespace)]
-    if not named:
-        raise CommandError("which jobs? name some, or a manifest with -f FILE")
+    named += [name for file in files for name in names_in(read_jobs(file, where.namespace))]
     seconds = timeout if wait else None
-    where.run(partial(_delete, jobs=named, seconds=seconds, lenient=ignore_not_found))
+    if (every or selector) and named:
+        raise CommandError("choose jobs either by name or manifest, or by --all or -l")
+    if every or selector:
+        where.run(partial(_delete_selected, selector=selector, seconds=seconds))
+        return
+    if not named:
+        raise CommandError("which jobs? name some, or a manifest with -f FILE, or --all")
+    where.run(partial(delete_jobs, jobs=named, seconds=seconds, lenient=ignore_not_found))
 
 
 class Named(NamedTuple):
@@ -59,16 +81,31 @@ class Named(NamedTuple):
     namespace: str = ""
 
 
-def _names(file: str, namespace: str | None) -> list[Named]:
+def names_in(result: ReadResult) -> list[Named]:
     """The jobs of a manifest."""
-    found = [(job.kind, job.metadata) for job in read_jobs(file, namespace).jobs]
+    found = [(job.kind, job.metadata) for job in result.jobs]
     return [Named(f"{kind}/{meta.name}", meta.namespace) for kind, meta in found if meta.name]
 
 
-async def _delete(
+async def delete_jobs(
     target: Target, *, jobs: Sequence[Named], seconds: float | None, lenient: bool
 ) -> None:
+    """Delete named jobs; with `seconds`, wait so long at most until they and their pods are gone.
+
+    `lenient`: jobs that do not exist are passed over.
+    """
     found = [job for job in [await _find(target, name, lenient) for name in jobs] if job]
+    await _delete(target, found, seconds)
+
+
+async def _delete_selected(target: Target, *, selector: str, seconds: float | None) -> None:
+    found = await list_jobs(target, target.namespace, selector=selector)
+    if not found:
+        click.echo(f"There are no such jobs in namespace {target.namespace}.", err=True)
+    await _delete(target, found, seconds)
+
+
+async def _delete(target: Target, found: Sequence[Found], seconds: float | None) -> None:
     await together([_delete_one(target, job) for job in found])
     if seconds is None:
         return

@@ -8,6 +8,7 @@ from functools import partial
 
 import click
 
+from trainyard.cli import completion
 from trainyard.cli.eventtime import event_order
 from trainyard.cli.format import document
 from trainyard.cli.jobs import JOB_HELP, Found, events_of, find, is_about, snapshots
@@ -21,7 +22,7 @@ from trainyard.kube.resources import EVENTS
 @click.option("-w", "--watch", is_flag=True, help="Go on with what happens from now on.")
 @click.option("--warnings", is_flag=True, help="Only warnings.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The objects as stored.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 def command(where: Where, job: str, watch: bool, warnings: bool, output: str | None) -> None:
     """List what happened to a job."""
     where.run(partial(_events, name=job, watch=watch, only_warnings=warnings, output=output))

@@ -8,6 +8,7 @@ from functools import partial
 
 import click
 
+from trainyard.cli import completion
 from trainyard.cli.jobs import JOB_HELP, Found, Object, find, pods_of, replica_of
 from trainyard.cli.replicas import choose_pod, container_statuses, training_container
 from trainyard.cli.target import CommandError, Target, Where, on_target
@@ -22,13 +23,15 @@ SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec 
     f"The exit code is the command's.\n\n{JOB_HELP}"
 )
 @on_target
-@click.option("--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1.")
+@click.option(
+    "-r", "--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1."
+)
 @click.option("-c", "--container", default="", metavar="NAME", help="Not the training container.")
 @click.option("-i/-I", "--stdin/--no-stdin", default=True, help="Pass standard input on.")
 @click.option(
     "-t/-T", "--tty/--no-tty", default=None, help="A terminal for the command, or none for it."
 )
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 @click.argument("words", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED)
 def command(
     where: Where,

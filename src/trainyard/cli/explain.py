@@ -10,7 +10,7 @@ from functools import partial
 
 import click
 
-from trainyard.cli import diagnosis
+from trainyard.cli import completion, diagnosis
 from trainyard.cli.diagnosis import Cause, Situation
 from trainyard.cli.jobs import JOB_HELP, events_of, find, pods_of
 from trainyard.cli.target import Target, Where, on_target
@@ -24,7 +24,7 @@ _MOST_WARNINGS = 5
 )
 @on_target
 @click.option("-o", "--output", type=click.Choice(["json"]), help="The causes as JSON.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 def command(where: Where, job: str, output: str | None) -> None:
     """Say why a job is where it is."""
     where.run(partial(_explain, name=job, output=output))

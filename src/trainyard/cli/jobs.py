@@ -136,6 +136,12 @@ async def _missing(target: Target, kinds: Sequence[Kind], text: str, name: str) 
     present = await list_jobs(target, target.namespace, kinds)
     close = get_close_matches(name, sorted({job.name for job in present}), n=1)
     what = f"there is no job {text} in namespace {target.namespace} of {target.title}"
+    if owner := next((job for job in present if name.startswith(f"{job.base}-")), None):
+        replica = replica_of(name, owner)
+        return JobNotFound(
+            f"{what}; {name} is a pod of {owner.name}: name the job, and the replica by "
+            f"`--replica {replica}` where a command has it"
+        )
     if close:
         return JobNotFound(f"{what}; did you mean {close[0]}?")
     elsewhere = "`trainyard list -A` lists the jobs of all namespaces"
@@ -220,7 +226,7 @@ def is_about(event: Object, job: Found) -> bool:
 async def snapshots(
     client: Client,
     resource: Resource,
-    namespace: str,
+    namespace: str | None,
     *,
     selector: str = "",
     name: str = "",

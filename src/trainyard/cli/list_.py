@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
 import click
 
+from trainyard.api.kinds import Kind
 from trainyard.cli.format import age, document, span, table
 from trainyard.cli.jobs import Found, kind_named, list_jobs
-from trainyard.cli.target import Target, Where, on_target
+from trainyard.cli.target import CommandError, Target, Where, on_target
 
 
 @click.command()
@@ -20,27 +22,44 @@ from trainyard.cli.target import Target, Where, on_target
 @click.option(
     "-o", "--output", type=click.Choice(["wide", "name", "json", "yaml"]), help="Another format."
 )
+@click.option("-w", "--watch", is_flag=True, help="Go on with a line for every change.")
 @click.argument("kinds", nargs=-1, metavar="[KIND]...")
 def command(
     where: Where,
     all_namespaces: bool,
     selector: str,
     output: str | None,
+    watch: bool,
     kinds: tuple[str, ...],
 ) -> None:
     """List jobs, of all kinds or of each KIND, oldest first."""
-    where.run(
-        partial(
-            _list, everywhere=all_namespaces, selector=selector, output=output or "", kinds=kinds
-        )
-    )
+    if watch and output not in (None, "wide"):
+        raise CommandError(f"--watch prints a table; leave out -o {output}")
+    wanted = [kind_named(kind) for kind in kinds]
+    wish = Wish(tuple(wanted), selector, all_namespaces, output == "wide")
+    if watch:
+        from trainyard.cli.watching import watch_jobs
+
+        where.run(partial(watch_jobs, wish=wish))
+    else:
+        where.run(partial(_list, wish=wish, output=output or ""))
 
 
-async def _list(
-    target: Target, *, everywhere: bool, selector: str, output: str, kinds: Sequence[str]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Which jobs to list, and how much of each."""
+
+    kinds: tuple[Kind, ...] = ()
+    """None: all."""
+    selector: str = ""
+    everywhere: bool = False
+    wide: bool = False
+
+
+async def _list(target: Target, *, wish: Wish, output: str) -> None:
+    everywhere = wish.everywhere
     namespace = None if everywhere else target.namespace
-    jobs = await list_jobs(target, namespace, [kind_named(kind) for kind in kinds], selector)
+    jobs = await list_jobs(target, namespace, wish.kinds, wish.selector)
     if output in ("json", "yaml"):
         items = [job.obj for job in jobs]
         click.echo(document({"apiVersion": "v1", "kind": "List", "items": items}, output))
@@ -52,7 +71,7 @@ async def _list(
         click.echo(f"There are no jobs in {place}.", err=True)
     else:
         now = datetime.now(UTC)
-        click.echo(job_table(jobs, now, everywhere=everywhere, wide=output == "wide"))
+        click.echo(job_table(jobs, now, everywhere=everywhere, wide=wish.wide))
 
 
 def job_table(jobs: Sequence[Found], now: datetime, *, everywhere: bool, wide: bool) -> str:

@@ -20,6 +20,7 @@ class Options:
     previous: bool = False
     tail: int | None = None
     timestamps: bool = False
+    since_seconds: int | None = None
 
 
 @dataclass(slots=True)

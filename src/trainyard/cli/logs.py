@@ -6,11 +6,14 @@ import asyncio
 import contextlib
 from collections.abc import Mapping, Sequence
 from functools import partial
+from math import ceil
 from pathlib import Path
 
 import click
 
-from trainyard.api import labels
+from trainyard.api import duration, labels
+from trainyard.api.errors import InvalidDuration
+from trainyard.cli import completion
 from trainyard.cli.jobs import (
     JOB_HELP,
     Found,
@@ -23,7 +26,12 @@ from trainyard.cli.jobs import (
     snapshots,
 )
 from trainyard.cli.loglines import Lines, Options, Printer
-from trainyard.cli.replicas import choose_pod, container_statuses, training_container
+from trainyard.cli.replicas import (
+    choose_pod,
+    container_statuses,
+    failed_init_container,
+    training_container,
+)
 from trainyard.cli.target import CommandError, Target, Where, on_target
 from trainyard.kube.errors import Invalid, KubeError, NotFound, StreamError
 from trainyard.kube.resources import PODS
@@ -38,10 +46,18 @@ _DRAIN_SECONDS = 5.0
 )
 @on_target
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
-@click.option("--replica", default="", metavar="NAME", help="Only this one, such as worker-0.")
+@click.option(
+    "-r", "--replica", default="", metavar="NAME", help="Only this one, such as worker-0."
+)
 @click.option("-c", "--container", default="", metavar="NAME", help="Not the training container.")
 @click.option(
     "--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines."
+)
+@click.option(
+    "--since",
+    callback=lambda _context, _parameter, text: seconds_of(text),
+    metavar="DURATION",
+    help="Only lines newer than so long ago: 30s, 5m, 2h.",
 )
 @click.option(
     "-p",
@@ -51,7 +67,7 @@ _DRAIN_SECONDS = 5.0
     "only restarts inside a pod have an earlier log.",
 )
 @click.option("--timestamps", is_flag=True, help="Put the time before each line.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 def command(
     where: Where,
     job: str,
@@ -59,12 +75,23 @@ def command(
     replica: str,
     container: str,
     tail: int | None,
+    since: int | None,
     previous: bool,
     timestamps: bool,
 ) -> None:
     """Print what the replicas of a job write."""
-    options = Options(replica, container, follow, previous, tail, timestamps)
+    options = Options(replica, container, follow, previous, tail, timestamps, since)
     where.run(partial(_logs, name=job, options=options))
+
+
+def seconds_of(text: str | None) -> int | None:
+    """A duration such as `5m` in whole seconds, at least one; BadParameter if it is none."""
+    if text is None:
+        return None
+    try:
+        return max(1, ceil(duration.parse(text).total_seconds()))
+    except InvalidDuration as error:
+        raise click.BadParameter(str(error)) from error
 
 
 async def _logs(target: Target, *, name: str, options: Options) -> None:
@@ -135,13 +162,19 @@ async def _stream(target: Target, job: Found, pod: Object, options: Options, sho
     """One container's log, to its end."""
     metadata = pod["metadata"]
     lines = Lines(show, replica_of(metadata["name"], job))
+    container = options.container or failed_init_container(pod)
+    if container != options.container:
+        click.echo(
+            f"{metadata['name']}: init container {container} failed; this is its log", err=True
+        )
     chunks = target.client.logs(
         metadata["name"],
         metadata["namespace"],
-        container=options.container or training_container(pod),
+        container=container or training_container(pod),
         follow=options.follow,
         previous=options.previous,
         tail_lines=options.tail,
+        since_seconds=options.since_seconds,
         timestamps=options.timestamps,
     )
     async with contextlib.aclosing(chunks) as stream:

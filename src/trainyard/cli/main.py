@@ -44,8 +44,31 @@ _COMMANDS = {
     "crds": ("crds", "Print the CustomResourceDefinitions."),
     "manifests": ("manifests", "Print all that a cluster needs, the operator included."),
     "operator": ("operator", "Run the controller against a cluster."),
+    "completion": ("completion", "Print the completion script of a shell."),
 }
 """Command to the module of this package that defines it as `command`, and its summary."""
+
+
+_ELSEWHERE = {
+    "apply": "submit",
+    "create": "submit",
+    "start": "up",
+    "stop": "down",
+    "get": "list",
+    "ls": "list",
+    "ps": "list",
+    "describe": "show",
+    "log": "logs",
+    "rm": "delete",
+    "kill": "delete",
+    "cancel": "delete",
+    "attach": "exec",
+    "shell": "exec",
+    "why": "explain",
+    "suspend": "pause",
+    "template": "render",
+}
+"""What other tools call these things."""
 
 
 class Commands(click.Group):
@@ -62,6 +85,19 @@ class Commands(click.Group):
         module = import_module(f"trainyard.cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command to call; an unknown one is answered with what was probably meant."""
+        name = args[0]
+        if name not in _COMMANDS and not name.startswith("-"):
+            from difflib import get_close_matches
+
+            meant = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, _COMMANDS, 1)), "")
+            hint = f" Did you mean {meant}?" if meant else ""
+            ctx.fail(f"No such command {name!r}.{hint}")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table itself."""

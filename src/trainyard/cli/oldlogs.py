@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from trainyard.cli.jobs import Found
@@ -65,5 +66,7 @@ def _training(job: Found, names: list[str]) -> str:
 
 
 def _read(path: Path, options: Options) -> AsyncIterator[bytes]:
-    wanted = LogOptions(tail=options.tail, timestamps=options.timestamps)
+    ago = options.since_seconds
+    since = None if ago is None else datetime.now(UTC) - timedelta(seconds=ago)
+    wanted = LogOptions(tail=options.tail, timestamps=options.timestamps, since=since)
     return read_log(str(path), wanted, lambda: True)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from trainyard.cli import completion
 from trainyard.cli.jobs import JOB_HELP, Found, find
 from trainyard.cli.target import CommandError, Target, Where, on_target
 
@@ -17,7 +18,7 @@ from trainyard.cli.target import CommandError, Target, Where, on_target
     f"`trainyard resume` starts them again, at no cost of restarts.\n\n{JOB_HELP}"
 )
 @on_target
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completion.jobs)
 def command(where: Where, jobs: tuple[str, ...]) -> None:
     """Pause jobs."""
     where.run(partial(set_paused, names=jobs, paused=True))

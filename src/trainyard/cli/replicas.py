@@ -58,3 +58,12 @@ def container_statuses(pod: Mapping[str, Any]) -> list[Object]:
     """Of all containers that the node knows of."""
     status = pod.get("status") or {}
     return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+
+
+def failed_init_container(pod: Mapping[str, Any]) -> str:
+    """The init container that keeps the training container from starting; empty if none does."""
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        ended = (status.get("state") or {}).get("terminated") or {}
+        if ended.get("exitCode"):
+            return str(status["name"])
+    return ""

@@ -6,6 +6,7 @@ from functools import partial
 
 import click
 
+from trainyard.cli import completion
 from trainyard.cli.jobs import JOB_HELP
 from trainyard.cli.pause import set_paused
 from trainyard.cli.target import Where, on_target
@@ -13,7 +14,7 @@ from trainyard.cli.target import Where, on_target
 
 @click.command(help="Resume paused jobs; their `resumeSpecs` apply from then on.\n\n" + JOB_HELP)
 @on_target
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...")
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completion.jobs)
 def command(where: Where, jobs: tuple[str, ...]) -> None:
     """Resume paused jobs."""
     where.run(partial(set_paused, names=jobs, paused=False))

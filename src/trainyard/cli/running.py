@@ -15,6 +15,7 @@ from typing import Protocol, Self
 
 import uvloop
 
+from trainyard.api.errors import TrainyardError
 from trainyard.api.reader import Document, ReadResult, read_file
 from trainyard.cli import summary
 from trainyard.cli.commands import check_commands, unserved
@@ -137,6 +138,15 @@ class _Run:
     async def to_the_end(self, *, clean: bool) -> int:
         """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
         jobs = await submit(self._client, self._documents, create_namespaces=True)
+        try:
+            return await self._to_the_end(jobs, clean=clean)
+        except (OSError, BaseExceptionGroup):  # such as a pipe that nobody reads any more
+            if clean:
+                with contextlib.suppress(TrainyardError):
+                    await self._delete(jobs)
+            raise
+
+    async def _to_the_end(self, jobs: Sequence[JobRef], *, clean: bool) -> int:
         follower = Follower(self._client, jobs, self._screen)
         async with _interrupts() as interrupts:
             with self._screen:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from trainyard.cli import completion
 from trainyard.cli.jobs import JOB_HELP, Found, find
 from trainyard.cli.target import CommandError, Target, Where, on_target
 
@@ -18,7 +19,7 @@ from trainyard.cli.target import CommandError, Target, Where, on_target
 )
 @on_target
 @click.option("--replicas", type=int, required=True, metavar="N", help="The new size.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 def command(where: Where, job: str, replicas: int) -> None:
     """Change the size of an elastic job."""
     where.run(partial(_scale, name=job, replicas=replicas))

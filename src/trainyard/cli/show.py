@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from trainyard.cli import completion
 from trainyard.cli.eventtime import event_time
 from trainyard.cli.format import age, document, duration, indent, parse_time, span, table
 from trainyard.cli.jobs import (
@@ -30,7 +31,7 @@ _EVENTS = 8
 @click.command(help=f"Show one job: phase, conditions, replicas, attempts, events.\n\n{JOB_HELP}")
 @on_target
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The object as stored.")
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 def command(where: Where, job: str, output: str | None) -> None:
     """Show one job."""
     where.run(partial(_show, name=job, output=output))

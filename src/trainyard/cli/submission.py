@@ -123,7 +123,8 @@ async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> J
         name = metadata["name"]
         raise SubmissionError(
             f"{resource.kind} {metadata['namespace']}/{name} already exists; delete it first "
-            f"(trainyard delete {name}) or give this one another name"
+            f"(trainyard delete {name}, or trainyard submit --replace) or give this one another "
+            "name"
         ) from error
 
 

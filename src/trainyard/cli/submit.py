@@ -13,6 +13,8 @@ from trainyard.cli.target import CommandError, Target, Where, on_target
 if TYPE_CHECKING:
     from trainyard.api.reader import ReadResult
 
+_REPLACE_SECONDS = 300.0
+
 
 @click.command()
 @on_target
@@ -25,12 +27,19 @@ if TYPE_CHECKING:
     metavar="FILE",
     help="A manifest, or - for standard input. Repeatable.",
 )
+@click.option(
+    "--replace",
+    "replaces",
+    is_flag=True,
+    help="Delete jobs of the same name first, and wait until they and their pods are gone.",
+)
 @click.option("-o", "--output", type=click.Choice(["name"]), help="Print kind and name only.")
-def command(where: Where, files: tuple[str, ...], output: str | None) -> None:
+def command(where: Where, files: tuple[str, ...], replaces: bool, output: str | None) -> None:
     """Create the jobs of manifests, and before them the Secrets, claims and so on beside them."""
     # Everything is read before anything is created.
     results = [read_jobs(file, where.namespace) for file in files]
-    where.run(partial(_submit, results=results, names_only=output == "name"))
+    names_only = output == "name"
+    where.run(partial(_submit, results=results, replaces=replaces, names_only=names_only))
 
 
 def read_jobs(file: str, namespace: str | None) -> ReadResult:
@@ -53,10 +62,17 @@ def read_jobs(file: str, namespace: str | None) -> ReadResult:
     return result
 
 
-async def _submit(target: Target, *, results: Sequence[ReadResult], names_only: bool) -> None:
+async def _submit(
+    target: Target, *, results: Sequence[ReadResult], replaces: bool, names_only: bool
+) -> None:
     from trainyard.api.kinds import KINDS
     from trainyard.cli.submission import submit
 
+    if replaces:
+        from trainyard.cli.delete import delete_jobs, names_in
+
+        old = [name for result in results for name in names_in(result)]
+        await delete_jobs(target, jobs=old, seconds=_REPLACE_SECONDS, lenient=True)
     for result in results:
         jobs = await submit(
             target.client,

@@ -11,6 +11,7 @@ from functools import partial
 import click
 
 from trainyard.api.reasons import ConditionType, Phase
+from trainyard.cli import completion
 from trainyard.cli.jobs import JOB_HELP, Found, JobNotFound, find, follow
 from trainyard.cli.target import CommandError, Target, Where, on_target
 
@@ -47,7 +48,7 @@ class Goal:
     metavar="SECONDS",
     help="Give up after so long; 0 looks once. Without it, wait for ever.",
 )
-@click.argument("job")
+@click.argument("job", shell_complete=completion.jobs)
 def command(where: Where, job: str, goal: str, timeout: float | None) -> int:
     """Wait until a job has come to a certain point."""
     wanted = parse_goal(goal)

@@ -45,6 +45,22 @@ def test_an_unknown_command_is_refused() -> None:
     assert "trian" in result.output
 
 
+@pytest.mark.parametrize(
+    ("word", "meant"), [("lst", "list"), ("describe", "show"), ("get", "list"), ("apply", "submit")]
+)
+def test_a_command_of_another_name_is_answered_with_ours(word: str, meant: str) -> None:
+    result = CliRunner().invoke(cli, [word, "x"])
+    assert result.exit_code == 2
+    assert f"No such command '{word}'. Did you mean {meant}?" in result.output
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_every_shell_gets_its_completion_script(shell: str) -> None:
+    result = CliRunner().invoke(cli, ["completion", shell])
+    assert result.exit_code == 0
+    assert f"_TRAINYARD_COMPLETE={shell}_complete" in result.output
+
+
 def test_the_first_error_of_nested_groups_is_what_the_user_reads() -> None:
     first = TrainyardError("first")
     group = ExceptionGroup("", [ExceptionGroup("", [first]), TrainyardError("second")])
