@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -108,6 +109,13 @@ class Client:
     async def aclose(self) -> None:
         """Close every connection."""
         await self._transport.aclose()
+
+    async def server_version(self) -> tuple[int, int]:
+        """Major and minor version of Kubernetes: (1, 33)."""
+        told = await self._json("GET", "/version", "read the server's version")
+        found = [re.match(r"\d+", str(told.get(part, ""))) for part in ("major", "minor")]
+        major, minor = (int(each[0]) if each else 0 for each in found)  # minor may be "33+"
+        return major, minor
 
     async def get(
         self, resource: Resource, name: str, namespace: str | None = None, *, subresource: str = ""

@@ -29,6 +29,7 @@ from trainyard.kube.errors import (
 from trainyard.kube.resources import Resource
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
+from trainyard.lifecycle.verdicts import UNPROCESSABLE
 from trainyard.operator.cache import Store
 from trainyard.operator.jobs import JobRecord, resource_of
 from trainyard.operator.memory import Memory
@@ -41,6 +42,7 @@ log = logging.getLogger(__name__)
 Child = Pod | Owned
 
 _FIRST_BATCH = 8
+_MALFORMED = ("strict decoding error", "cannot be handled as a ")
 _FAULTS_OF_THE_SERVER = (ServerError, TooManyRequests, Unauthorized)
 """Errors that are not about what was asked for."""
 
@@ -171,7 +173,8 @@ class Executor:
             raise
         except ApiError as error:
             log.warning("%s: %s", job.key, error)
-            self._memory.refused(job.uid, action.resource, action.name, error.code, str(error))
+            code = UNPROCESSABLE if _is_malformed(error) else error.code
+            self._memory.refused(job.uid, action.resource, action.name, code, str(error))
             return False
         children.store.wrote(children.decode(created))
         self._memory.created(job.uid, action.resource, action.name)
@@ -267,6 +270,12 @@ class Executor:
         )
         for event in plan.events:
             self._recorder.emit(subject, event.type, event.reason, event.message)
+
+
+def _is_malformed(error: ApiError) -> bool:
+    """Whether the server could not read the object: 400 says this, and also that a webhook that
+    may change its mind has refused it."""
+    return error.code == 400 and any(sign in str(error) for sign in _MALFORMED)
 
 
 def _batches(actions: Sequence[Action], first: int, most: int) -> Iterator[Sequence[Action]]:

@@ -18,7 +18,6 @@ from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.plan import plan
 from trainyard.operator.jobs import JobRecord
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import Workload
 
 T = TypeVar("T")
@@ -38,9 +37,9 @@ class Planner(Protocol):
 
 def planners(settings: OperatorSettings) -> Mapping[Kind, Planner]:
     """A planner for every kind that is looked after."""
-    found: dict[Kind, Planner] = dict.fromkeys(JOB_KINDS.values(), JobPlanner(settings.lifecycle))
+    found: dict[Kind, Planner] = dict.fromkeys(JOB_KINDS.values(), JobPlanner(settings))
     if settings.serves_tensorboards:
-        found[KINDS["TensorBoard"]] = BoardPlanner(settings.lifecycle)
+        found[KINDS["TensorBoard"]] = BoardPlanner(settings)
     return found
 
 
@@ -72,8 +71,9 @@ class _Broken(tuple[str, ...]):
 class JobPlanner:
     """Plans for jobs, whatever their kind."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: OperatorSettings) -> None:
+        self._settings = settings.lifecycle
+        self._open_templates = settings.open_templates
         self._workloads: _Described[Workload | _Broken] = _Described()
         self.forget = self._workloads.forget
 
@@ -97,7 +97,7 @@ class JobPlanner:
     def _describe(self, record: JobRecord) -> Workload | _Broken:
         from trainyard import workloads
 
-        model = _admitted(record)
+        model = _admitted(record, self._open_templates)
         if isinstance(model, _Broken):
             return model
         assert isinstance(model, Job)
@@ -107,8 +107,9 @@ class JobPlanner:
 class BoardPlanner:
     """Plans for TensorBoards. What it needs is imported for the first of them."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
+    def __init__(self, settings: OperatorSettings) -> None:
+        self._settings = settings.lifecycle
+        self._open_templates = settings.open_templates
         self._boards: _Described[Any] = _Described()
         self.forget = self._boards.forget
 
@@ -120,7 +121,7 @@ class BoardPlanner:
 
         board = self._boards.get(record)
         if board is None:
-            model = _admitted(record)
+            model = _admitted(record, self._open_templates)
             made = describe(model, self._settings) if isinstance(model, TensorBoard) else model
             board = self._boards.put(record, made)
         if isinstance(board, Board):
@@ -128,14 +129,13 @@ class BoardPlanner:
         return plan_invalid_board(record.generation, board, record.status, now)
 
 
-def _admitted(record: JobRecord) -> Model | _Broken:
+def _admitted(record: JobRecord, open_templates: bool) -> Model | _Broken:
     """The model of a stored object, judged anew: it may be older than our rules."""
     from trainyard.api.admission import admit
 
-    # Lists leave apiVersion and kind out. Pod fields that the bundled schema does not know are
-    # left to the API server, which judges them when the pod is created.
+    # Lists leave apiVersion and kind out.
     head = {"apiVersion": record.kind.api_version, "kind": record.kind.kind}
-    admission = admit({**record.raw, **head}, open_templates=True)
+    admission = admit({**record.raw, **head}, open_templates=open_templates)
     if admission.errors or admission.model is None:
         return _Broken(problem.detail for problem in admission.errors)
     return admission.model

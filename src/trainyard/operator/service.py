@@ -6,17 +6,21 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from aiohttp import web
 
 from trainyard.kube.client import Client
+from trainyard.kube.errors import KubeError
 from trainyard.operator.controller import Clock, Controller, wall_clock
 from trainyard.operator.election import LeaderElection, LeaseSettings
 from trainyard.operator.metrics import CONTENT_TYPE, Metrics
 from trainyard.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
+
+# https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
+_STRICT_SINCE = (1, 25)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +58,12 @@ class Service:
                 await election.run(self._control)
 
     async def _control(self) -> None:
+        operator = self._settings.operator
+        if operator.open_templates:
+            operator = replace(operator, open_templates=await self._refuses_unknown_fields())
         self._controller = Controller(
             self._client,
-            self._settings.operator,
+            operator,
             now=self._now,
             passed=self._metrics.passed,
             drains_events=self._settings.lease is None,
@@ -65,6 +72,16 @@ class Service:
             await self._controller.run()
         finally:
             self._controller = None
+
+    async def _refuses_unknown_fields(self) -> bool:
+        """Whether the server keeps to fieldValidation=Strict; an older one drops what it does not
+        know, and a replica would run without what the user asked for."""
+        try:
+            version = await self._client.server_version()
+        except KubeError as error:
+            log.warning("%s; it is taken for a current one", error)
+            return True
+        return version >= _STRICT_SINCE
 
     @asynccontextmanager
     async def _endpoints(self) -> AsyncIterator[None]:

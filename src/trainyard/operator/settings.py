@@ -17,6 +17,9 @@ class OperatorSettings:
     """Look after the jobs of this namespace only; None: of all."""
     serves_tensorboards: bool = True
     """False: another controller runs the TensorBoards that jobs create."""
+    open_templates: bool = True
+    """Pod fields that our schema does not know are left to the server, which may be newer and
+    refuses what it does not know itself; False: they make a job invalid."""
     workers: int = 16
     """Jobs that may be worked on at once."""
     parallel_writes: int = 32

@@ -43,6 +43,24 @@ def status(code: int, reason: str) -> web.Response:
 
 
 @pytest.mark.parametrize(
+    ("told", "version"),
+    [
+        ({"major": "1", "minor": "33"}, (1, 33)),
+        ({"major": "1", "minor": "27+"}, (1, 27)),
+        ({}, (0, 0)),
+    ],
+)
+async def test_the_version_of_the_server_is_read_as_numbers(
+    serve: Serve, told: dict[str, str], version: tuple[int, int]
+) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        assert request.path == "/version"
+        return web.json_response(told)
+
+    assert await (await serve(handler)).server_version() == version
+
+
+@pytest.mark.parametrize(
     ("code", "reason", "kind"),
     [
         (400, "BadRequest", errors.Invalid),

@@ -1,0 +1,58 @@
+"""Jobs that were stored with pod fields that nobody knows: by a server without our admission."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.operator.test_controller import eventually, job, running
+from trainyard.api.kinds import KINDS
+from trainyard.kube.client import Client
+from trainyard.kube.resources import PODS
+from trainyard.local.registry import Registry
+from trainyard.local.server import ApiServer
+from trainyard.operator.controller import run
+from trainyard.operator.jobs import resource_of
+from trainyard.operator.settings import OperatorSettings
+from trainyard.workloads.settings import Settings
+
+JOBS = resource_of(KINDS["PyTorchTrainingJob"])
+
+
+@pytest.fixture
+async def registry() -> AsyncIterator[Registry]:
+    """What an API server stores, to be written to past its admission."""
+    registry = Registry()
+    await registry.ensure_system_objects()
+    yield registry
+    await registry.close()
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["judged by the server", "judged by us"])
+async def test_the_job_fails_and_has_no_pods(
+    is_open: bool, registry: Registry, tmp_path: Path
+) -> None:
+    """A misspelt command that is silently left out would run something else."""
+    server = ApiServer(registry, None)
+    await server.serve_unix(tmp_path / "api.sock")
+    stored = job("train")
+    (spec,) = stored["spec"]["replicaSpecs"]
+    spec["template"]["spec"]["containers"][0]["commands"] = ["train"]
+    await registry.create(JOBS.full_name, stored)
+    settings = OperatorSettings(lifecycle=Settings.local(), open_templates=is_open)
+    async with Client.unix(tmp_path / "api.sock", timeout_seconds=5) as client:
+        async with running(run(client, settings)):
+
+            async def failed() -> dict[str, Any] | None:
+                status = (await client.get(JOBS, "train", "default")).get("status") or {}
+                return status if status.get("phase") == "Failed" else None
+
+            status = await eventually(failed)
+        conditions = {each["type"]: each for each in status["conditions"]}
+        assert conditions["Failed"]["reason"] == "InvalidSpec"
+        assert "commands" in conditions["Failed"]["message"]
+        assert (await client.list(PODS))[0] == []
+    await server.close()
