@@ -16,7 +16,7 @@ from trainyard.lifecycle import outcomes
 from trainyard.lifecycle import plan as plan_of_a_job
 from trainyard.lifecycle.actions import Delete, Plan
 from trainyard.lifecycle.observed import Observed
-from trainyard.operator import controller
+from trainyard.operator import planners
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Executor, Outcome
 from trainyard.operator.jobs import JobRecord
@@ -94,7 +94,7 @@ def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
             status = {**status, "phase": "Running"}
         return plan_of_a_job(workload, status, observed, now, settings)
 
-    monkeypatch.setattr(controller, "plan", amnesiac)
+    monkeypatch.setattr(planners, "plan", amnesiac)
 
 
 def lose_a_wake_up(monkeypatch: pytest.MonkeyPatch) -> None:
