@@ -227,6 +227,16 @@ async def test_an_absent_queue_is_created_without_limits_and_said_so() -> None:
         assert any("queue research did not exist" in warning for warning in cluster.warnings())
 
 
+@pytest.mark.parametrize("is_strict", [False, True])
+async def test_there_is_a_default_queue_whatever_other_queues_there_are(is_strict: bool) -> None:
+    async with running(is_strict=is_strict) as cluster:
+        await cluster.queue("night")
+        names = {"default", "night"}
+        await cluster.until(
+            lambda: {q["metadata"]["name"] for q in cluster.registry.list(QUEUES)} == names
+        )
+
+
 async def test_a_queues_quota_holds() -> None:
     async with running() as cluster:
         await cluster.queue("small", quota={"requests": {"nvidia.com/gpu": 1}})

@@ -6,6 +6,7 @@ Runs in the cluster's process on the registry. There is one node, this machine.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -71,7 +72,9 @@ class Scheduler:
         self._reporter = Reporter(registry)
 
     async def run(self) -> None:
-        """Follow the registry and place pods as they come."""
+        """Follow the registry and place pods as they come; there is always a default queue."""
+        with contextlib.suppress(AlreadyExists):
+            await self._registry.create(_QUEUES, _queue(DEFAULT_QUEUE))
         subscription = self._registry.subscribe("pods", _QUEUES, _GROUPS)
         try:
             while events := await subscription.batch():
@@ -265,21 +268,23 @@ class Scheduler:
         await self._reporter.warn(job, reason, text)
 
     async def _create_absent_queues(self) -> None:
-        wanted = {DEFAULT_QUEUE: None} if not self._queues else {}
         pods: dict[str, PodEntry] = {p.queue: p for p in self._waiting.values() if p.queue}
-        for name in [*wanted, *pods]:
+        for name in pods:
             if name in self._queues:
                 continue
             try:
-                queue = await self._registry.create(
-                    _QUEUES, {"metadata": {"name": name}, "spec": {}}
-                )
+                queue = await self._registry.create(_QUEUES, _queue(name))
             except AlreadyExists:
                 continue
             self._queues[name] = QueueRules.of(queue)
-            if name in pods and name != DEFAULT_QUEUE:
+            if name != DEFAULT_QUEUE:
                 text = f"queue {name} did not exist; it was created without limits"
                 await self._reporter.warn(owner_reference(pods[name].raw), "QueueCreated", text)
+
+
+def _queue(name: str) -> Object:
+    """A queue without limits."""
+    return {"metadata": {"name": name}, "spec": {}}
 
 
 def _set_scheduled(pod: Object, status: str, reason: str, message: str) -> None:
