@@ -17,6 +17,8 @@ from trainyard.api.model import format_time
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 NODES = ("node-a", "node-b", "node-c")
 JOB_PLURALS = frozenset(kind.plural for kind in JOB_KINDS.values())
+BOARDS = "tensorboards"
+OWNER_PLURALS = JOB_PLURALS | {BOARDS}
 
 
 @dataclass(slots=True)
@@ -58,7 +60,7 @@ class Cluster(Observer):
         """React as the cluster's own controllers would, a little later."""
         if plural == "pods":
             self._pod_changed(change)
-        if plural in JOB_PLURALS and change.type == "DELETED":
+        if plural in OWNER_PLURALS and change.type == "DELETED":
             self._later(0.01, 5.0, self._collect, change.object["metadata"]["uid"])
         owner = owner_uid(change.object)
         if change.type == "ADDED" and owner:
@@ -67,7 +69,7 @@ class Cluster(Observer):
     # The garbage collector.
     def _collect_orphan(self, owner: str) -> None:
         alive = any(
-            key.plural in JOB_PLURALS and obj["metadata"]["uid"] == owner
+            key.plural in OWNER_PLURALS and obj["metadata"]["uid"] == owner
             for key, obj in self.server.objects.items()
         )
         if not alive:
@@ -113,8 +115,9 @@ class Cluster(Observer):
         started = format_time(self.server.now())
         state = {"running": {"startedAt": started}}
         self._set_status(key, pod, "Running", state, startTime=started)
-        seconds, code = self.outcome(pod)
-        self.loop.call_later(seconds, self._end, uid, code)
+        if pod["metadata"]["ownerReferences"][0]["kind"] != "TensorBoard":  # that runs for ever
+            seconds, code = self.outcome(pod)
+            self.loop.call_later(seconds, self._end, uid, code)
         limit = pod["spec"].get("activeDeadlineSeconds")
         if limit is not None:
             self.loop.call_later(limit, self._exceed, uid)
@@ -164,7 +167,8 @@ class Cluster(Observer):
 
     def _set_status(self, key: Key, pod: Obj, phase: str, state: Obj, **more: Any) -> None:
         containers = [
-            {"name": container["name"], "state": state} for container in pod["spec"]["containers"]
+            {"name": container["name"], "state": state, "ready": "running" in state}
+            for container in pod["spec"]["containers"]
         ]
         status = {**pod["status"], "phase": phase, "containerStatuses": containers, **more}
         self.server.set(key, status=status)

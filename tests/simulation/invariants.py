@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation.cluster import JOB_PLURALS
+from tests.simulation.cluster import BOARDS, JOB_PLURALS
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
 from trainyard.api import labels
@@ -79,6 +79,8 @@ class Monitor(Observer):
     server: ModelServer
     loop: asyncio.AbstractEventLoop
     jobs: dict[str, JobTruth] = field(default_factory=dict)
+    boards: dict[str, Key] = field(default_factory=dict)
+    """All TensorBoards that ever were, by UID."""
     violations: list[str] = field(default_factory=list)
     controller_deletes: set[str] = field(default_factory=set)
     """UIDs of pods that a controller has asked to delete."""
@@ -99,6 +101,9 @@ class Monitor(Observer):
             self._job_changed(Key(plural, "default", change.object["metadata"]["name"]), change)
         elif plural == "nodes":
             self._node_changed(change.object)
+        elif plural == BOARDS and change.type == "ADDED":
+            metadata = change.object["metadata"]
+            self.boards[metadata["uid"]] = Key(BOARDS, "default", metadata["name"])
         elif plural == "pods":
             job = self.jobs.get(owner_uid(change.object))
             if job is not None:
@@ -211,15 +216,15 @@ class Monitor(Observer):
     def _pod_creation_sent(self, sent: Sent) -> None:
         call = sent.call
         uid = owner_uid(call.body)
-        job = self.jobs.get(uid)
-        if job is None:
-            self.fail(f"pod {call.body['metadata']['name']} of a job that never was")
+        owner = self.boards.get(uid) or (self.jobs[uid].key if uid in self.jobs else None)
+        if owner is None:
+            self.fail(f"pod {call.body['metadata']['name']} of an owner that never was")
             return
-        stored = self.server.objects.get(job.key)
+        stored = self.server.objects.get(owner)
         if stored is None or stored["metadata"]["uid"] != uid:
             return  # deleted a moment ago; the garbage collector takes what comes late
-        if (stored.get("status") or {}).get("phase") in TERMINAL:
-            self.fail(f"pod creation after the end of {job.key.name}")
+        if uid in self.jobs and (stored.get("status") or {}).get("phase") in TERMINAL:
+            self.fail(f"pod creation after the end of {owner.name}")
         key = Key("pods", "default", call.body["metadata"]["name"])
         known = self.answered_creates.get(sent.incarnation, {}).get(key)
         current = self.server.objects.get(key)
@@ -234,7 +239,9 @@ class Monitor(Observer):
             self.fail(f"pod {key.name} is deleted without a UID")
         if pod is None or pod["metadata"]["uid"] != wanted:
             return
-        job = self.jobs[owner_uid(pod)]
+        job = self.jobs.get(owner_uid(pod))
+        if job is None:
+            return
         self.controller_deletes.add(wanted)
         stored = self.server.objects.get(job.key)
         if stored is not None and not self._is_deletion_due(job, stored, pod):
@@ -279,6 +286,22 @@ class Monitor(Observer):
             else:
                 self.fail(f"{job.key.name}: has not ended, phase {phase}")
             self._check_counts(job, stored)
+        for uid, key in self.boards.items():
+            self._check_board(uid, key)
+
+    def _check_board(self, uid: str, key: Key) -> None:
+        """It outlives the end of its job and a pause, and goes with the job."""
+        board = self.server.objects.get(key)
+        phases = [pod["status"].get("phase") for pod in self.server.owned("pods", uid)]
+        if board is None or board["metadata"]["uid"] != uid:
+            if phases:
+                self.fail(f"a pod outlives the TensorBoard {key.name}")
+        elif self.jobs[owner_uid(board)].deleted:
+            self.fail(f"the TensorBoard {key.name} outlives its job")
+        elif phases != ["Running"]:
+            self.fail(f"the pods of TensorBoard {key.name} are {phases}")
+        elif (board.get("status") or {}).get("phase") != "Running":
+            self.fail(f"the TensorBoard {key.name} is told as {board.get('status')}")
 
     def _check_nothing_left(self, uid: str, job: JobTruth) -> None:
         for key, obj in self.server.objects.items():

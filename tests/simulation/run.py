@@ -219,7 +219,7 @@ class Run:
         jitter = random.Random(self.incarnation)
         client = Client(wire, jitter=jitter.random)
         # The monitor knows jobs only; pods of other owners would all be strays to it.
-        settings = OperatorSettings(lifecycle=self.scenario.settings, serves_tensorboards=False)
+        settings = OperatorSettings(lifecycle=self.scenario.settings)
         controller = self.make(client, settings, self.clock, jitter)
         self.controller = self.loop.create_task(controller.run())
 
