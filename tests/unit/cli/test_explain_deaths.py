@@ -127,9 +127,11 @@ def test_why_nothing_was_restarted_is_told(code: int, given: Object, words: str)
 
 
 def test_the_budget_of_a_generic_job_is_told_by_its_own_name() -> None:
-    given = spec({"policy": "OnFailure", "limit": 0})
-    text = explained(1, spec=given, kind="GenericJob")
-    assert "restartPolicy is OnFailure, but restartPolicy.limit is 0" in text
+    for policy in (None, {"policy": "OnFailure", "limit": 0}):
+        text = explained(1, spec=spec(policy), kind="GenericJob")
+        assert "restartPolicy is OnFailure, but restartPolicy.limit is 0" in text
+    text = explained(1, spec=spec({"limit": 2}), kind="GenericJob")
+    assert "its restarts are used up: restartPolicy.limit is 2" in text
 
 
 def test_a_container_that_could_not_be_started_says_why() -> None:

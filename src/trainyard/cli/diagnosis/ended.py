@@ -127,8 +127,10 @@ def _why_not_again(situation: Situation, condition: Object, death: deaths.Death)
     if policy == "ExitCode" and death.code not in exits.RESTART_CODES:
         codes = ", ".join(map(str, exits.RESTART_CODES))
         return (f"restartPolicy is ExitCode, which restarts after {codes} only",)
-    if policy and limit == 0:
+    if limit == 0:
         return (f"restartPolicy is {policy}, but {_limit_field(situation)} is 0",)
+    if situation.kind in policies.PER_REPLICA:  # a rule counts only those that failed for good
+        return (f"its restarts are used up: {_limit_field(situation)} is {limit}",)
     return ()
 
 
@@ -143,10 +145,8 @@ def _how_again(situation: Situation, condition: Object, death: deaths.Death) -> 
 
 
 def _limit_field(situation: Situation) -> str:
-    return "restartPolicy.limit" if situation.kind in _LIMITS else "runPolicy.backoffLimit"
-
-
-_LIMITS = frozenset({"GenericJob", "ColossalAIJob"})
+    is_own = situation.kind in policies.PER_REPLICA
+    return "restartPolicy.limit" if is_own else "runPolicy.backoffLimit"
 
 
 def _look(situation: Situation, options: str = "") -> tuple[str, ...]:

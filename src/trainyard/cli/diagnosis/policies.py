@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from trainyard.cli.diagnosis.situation import Object, Situation
 
-_DEFAULTS = {"PyTorchTrainingJob": "Never", "DeepSpeedJob": "OnFailure"}
+PER_REPLICA = frozenset({"GenericJob", "ColossalAIJob"})
+"""Kinds whose `restartPolicy` is an object with a limit of its own."""
+_DEFAULTS = {"PyTorchTrainingJob": "Never"}
 _BACKOFF_LIMIT = 3
 
 
 def of(situation: Situation, replica: str) -> tuple[str, int]:
-    """Restart policy and budget of a replica such as `worker-0`; ("", 0) where unknown."""
+    """Restart policy and budget of a replica such as `worker-0`."""
     told = _replica_spec(situation, replica).get("restartPolicy")
-    if isinstance(told, dict):
-        return str(told.get("policy") or ""), int(told.get("limit") or 0)
-    policy = str(told or _DEFAULTS.get(situation.kind, ""))
+    if situation.kind in PER_REPLICA:
+        told = told or {}
+        return str(told.get("policy") or "OnFailure"), int(told.get("limit") or 0)
+    policy = str(told or _DEFAULTS.get(situation.kind, "OnFailure"))
     return policy, int(situation.run_policy.get("backoffLimit", _BACKOFF_LIMIT))
 
 
