@@ -73,6 +73,11 @@ class Hurdles:
             refused[refusal.resource] = max(until, refused.get(refusal.resource, until))
         return cls(refused, {(c.resource, c.name): c for c in observed.conflicts})
 
+    @property
+    def none(self) -> bool:
+        """Whether everything may be created."""
+        return not self.refused and not self.taken
+
     def judge(self, create: Create, now: datetime) -> tuple[bool, datetime | None]:
         """Whether an object may be created now, and if not, when it may; None: nobody knows."""
         conflict = self.taken.get((create.resource, create.name))

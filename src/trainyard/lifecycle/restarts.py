@@ -346,7 +346,8 @@ def last_attempt(ledger: Ledger, replica: Replica, now: datetime) -> dict[str, A
     reason = COMPLETED if end.code == 0 else end.reason or "Error"
     entry: dict[str, Any] = {"number": ledger.wanted(replica.name)}
     if start := _start_of(ledger, replica):
-        entry["startTime"] = render(min(start, now))
+        ended_at = end.at if end.at is not None else now
+        entry["startTime"] = render(min(start, ended_at, now))
     return entry | ending(now, reason, replica.name, end)
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
+from tests.unit.lifecycle.world import START, World, generic, pytorch, torchrun
+from trainyard.lifecycle.timestamps import render
 
 NEVER_MIND = {"successRules": [{"worker": [0]}], "failureRules": [{"worker": [1, 2]}]}
 
@@ -105,6 +107,18 @@ def test_an_attempt_whose_pod_was_gone_before_anybody_looked_has_a_start() -> No
     world.advance(5).remove("1").settle()
     told = [(a["number"], a["startTime"][-3:-1], a["endTime"][-3:-1]) for a in attempts(world)]
     assert told == [(1, "00", "05"), (2, "05", "10")]
+
+
+def test_an_attempt_that_was_over_within_the_second_does_not_end_before_it_starts() -> None:
+    """Deletion timestamps are whole seconds."""
+    world = World(generic(limit=3))
+    world.advance(0.6).running()
+    world.take(world.name("1"), grace=30)
+    moment = world.pods[world.name("1")]["metadata"]
+    moment["deletionTimestamp"] = render(START + timedelta(seconds=30))
+    world.settle()
+    (attempt,) = attempts(world)
+    assert attempt["startTime"] == attempt["endTime"] == render(START)
 
 
 def attempts(world: World) -> list[dict[str, Any]]:
