@@ -160,6 +160,7 @@ class Registry:
         strategies.prepare_create(resource, served.status, obj)
         if resource == "services":
             self._assign_cluster_address(obj)
+            self._assign_node_ports(obj)
         if dry_run:
             return obj
         return await self._write(key, "ADDED", obj, None)
@@ -196,7 +197,7 @@ class Registry:
             metadata.keep(new, old, "status")
         metadata.retain(served, new, old)
         if not subresource:
-            strategies.prepare_update(resource, new, old)
+            self._prepare_update(resource, new, old)
         if new == old:
             return old
         if served.generation and metadata.spec_differs(new, old):
@@ -297,6 +298,32 @@ class Registry:
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         spec.setdefault("internalTrafficPolicy", "Cluster")
+
+    def _prepare_update(self, resource: str, new: Object, old: Object) -> None:
+        strategies.prepare_update(resource, new, old)
+        if resource == "services":
+            self._assign_node_ports(new)
+
+    def _assign_node_ports(self, service: Object) -> None:
+        """A port of this machine for every port of a NodePort Service that has none yet."""
+        spec = service["spec"]
+        if spec.get("type") not in ("NodePort", "LoadBalancer"):
+            return
+        lacking = [port for port in spec.get("ports") or () if not port.get("nodePort")]
+        if not lacking:
+            return
+        from trainyard.local.node.nodeports import free_port
+
+        taken = {
+            port.get("nodePort")
+            for other in self._latest("services")
+            for port in other["spec"].get("ports") or ()
+        }
+        for port in lacking:
+            port["nodePort"] = free_port(taken)
+            if not port["nodePort"]:
+                raise forbidden("services", "", "no port of this machine is free for it")
+            taken.add(port["nodePort"])
 
     def _free_address(self) -> str:
         taken = {obj["spec"].get("clusterIP") for obj in self._latest("services")}

@@ -106,6 +106,16 @@ def _update_service(new: Object, old: Object) -> None:
             new["metadata"]["name"],
             [Cause("spec.clusterIP", "Invalid value: field is immutable")],
         )
+    if after.get("type") == before.get("type") != "ClusterIP":
+        _keep_node_ports(after, before)
+
+
+def _keep_node_ports(after: Object, before: Object) -> None:
+    """A manifest that is applied again does not say which ports it was given."""
+    known = {port.get("port"): port.get("nodePort") for port in before.get("ports") or ()}
+    for port in after.get("ports") or ():
+        if not port.get("nodePort") and known.get(port.get("port")):
+            port["nodePort"] = known[port["port"]]
 
 
 def _create_claim(claim: Object) -> None:

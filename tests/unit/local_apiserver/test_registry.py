@@ -260,3 +260,39 @@ async def test_watch_resumes_from_a_version_and_says_gone_when_that_is_too_old()
 async def test_system_namespaces_stay(registry: Registry) -> None:
     with pytest.raises(Forbidden, match="may not be deleted"):
         await registry.delete("namespaces", "", "default")
+
+
+def node_port_service(name: str, **port: Any) -> dict[str, Any]:
+    spec = {"type": "NodePort", "ports": [{"port": 80, **port}], "selector": {"a": "b"}}
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def node_ports(service: dict[str, Any]) -> list[int]:
+    return [port["nodePort"] for port in service["spec"]["ports"]]
+
+
+async def test_node_ports_are_given_once_and_kept(registry: Registry) -> None:
+    """Also over an update by a manifest that does not name them."""
+    made = [await registry.create("services", node_port_service(f"s{n}")) for n in range(20)]
+    ports = [node_ports(service)[0] for service in made]
+    assert len(set(ports)) == 20
+    assert all(30000 <= port < 32768 for port in ports)
+    again = {"type": "NodePort", "ports": [{"port": 80}, {"port": 81}], "selector": {}}
+    updated = await registry.update("services", "default", "s0", lambda s: {**s, "spec": again})
+    assert node_ports(updated)[0] == ports[0]
+    assert node_ports(updated)[1] not in ports
+
+
+async def test_a_named_node_port_is_taken_as_it_is(registry: Registry) -> None:
+    made = await registry.create("services", node_port_service("s", nodePort=31000))
+    assert node_ports(made) == [31000]
+
+
+async def test_a_service_inside_the_cluster_has_no_node_port(registry: Registry) -> None:
+    service = node_port_service("s")
+    service["spec"]["type"] = "ClusterIP"
+    made = await registry.create("services", service)
+    assert "nodePort" not in made["spec"]["ports"][0]
+    exposed = {**made["spec"], "type": "NodePort"}
+    updated = await registry.update("services", "default", "s", lambda s: {**s, "spec": exposed})
+    assert node_ports(updated)[0] >= 30000

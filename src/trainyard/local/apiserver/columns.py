@@ -142,7 +142,11 @@ def _restarts(pod: Object) -> str:
 
 def _service_ports(service: Object) -> str:
     ports = service.get("spec", {}).get("ports") or ()
-    texts = [f"{port.get('port')}/{port.get('protocol', 'TCP')}" for port in ports]
+    texts = [
+        f"{port.get('port')}{':' if 'nodePort' in port else ''}{port.get('nodePort', '')}"
+        f"/{port.get('protocol', 'TCP')}"
+        for port in ports
+    ]
     return ",".join(texts) or "<none>"
 
 

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainyard.api.errors import TrainyardError
 from trainyard.local.node import cgroups, gpus, kept_logs, services, unsupported
@@ -27,6 +27,9 @@ from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.worker import PodWorker
 from trainyard.local.registry import Registry
+
+if TYPE_CHECKING:
+    from trainyard.local.node.nodeports import NodePorts
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
 _PODS_BETWEEN_SWEEPS = 50
@@ -68,6 +71,7 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._has_services = False
+        self._node_ports: NodePorts | None = None
         self._pods_since_sweep = 0
         self._pods_folder = os.path.join(settings.state_dir, "pods")
         os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
@@ -103,6 +107,8 @@ class NodeAgent:
                         self._services_changed.set()
         finally:
             self._registry.unsubscribe(subscription)
+            if self._node_ports is not None:
+                await self._node_ports.close()
 
     async def shut_down(self) -> None:
         """End every pod process at once, and the shim with them."""
@@ -191,6 +197,14 @@ class NodeAgent:
             if kind == "ADDED" and (problem := unsupported.service_not_honoured(service)):
                 self._events.warn_owner(service, "NotHonoured", problem)
         self._node.hosts.set_service(metadata["namespace"], metadata["name"], address)
+        if self._node_ports is None and any(
+            "nodePort" in p for p in service["spec"].get("ports", ())
+        ):
+            from trainyard.local.node.nodeports import NodePorts
+
+            self._node_ports = NodePorts(self._registry, self, self._events.warn_owner)
+        if self._node_ports is not None:
+            self._node_ports.changed(kind, service)
 
     # -- PodRuntime -----------------------------------------------------------------------------
 

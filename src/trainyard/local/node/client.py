@@ -55,7 +55,9 @@ class ShimClient:
             message["descriptors"] = len(attach)
         try:
             self._send(message, attach)
-            answer = await asyncio.wait_for(future, _ANSWER_SECONDS)
+            # Not wait_for(), which swallows a cancellation that comes with the answer.
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                answer = await future
         finally:
             self._waiting.pop(number, None)
         if "error" in answer:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 Forward = tuple[str, int, list[tuple[str, int]]]
+Pod = TypeVar("Pod", bound=Mapping[str, Any])
 
 
 def forwards(
@@ -16,19 +17,19 @@ def forwards(
     In plain mode a Service's address does not exist: peers are given the address of its pod. A
     forward is then only needed where the port differs from the target's.
     """
-    running = [pod for pod in pods if pod.get("status", {}).get("podIP") and not _is_over(pod)]
+    pods = [pod for pod in pods if _has_address(pod)]
     result: list[Forward] = []
     for service in services:
         spec = service["spec"]
         address = spec.get("clusterIP", "")
         if address in ("", "None") or not spec.get("selector"):
             continue
-        behind = [pod for pod in running if _selects(service, pod)]
+        ready = behind(service, pods)
         for port in spec.get("ports", ()):
             if port.get("protocol", "TCP") != "TCP":
                 continue
             number, target = port["port"], port.get("targetPort") or port["port"]
-            ends = [(pod["status"]["podIP"], _target(pod, target)) for pod in behind]
+            ends = [(pod["status"]["podIP"], target_port(pod, target)) for pod in ready]
             if not plain:
                 result.append((address, number, ends))
             else:
@@ -36,8 +37,25 @@ def forwards(
     return result
 
 
-def _is_over(pod: Mapping[str, Any]) -> bool:
-    return pod["status"].get("phase") in ("Succeeded", "Failed")
+def behind(service: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod]:
+    """The pods that a Service sends connections to."""
+    return [pod for pod in pods if _has_address(pod) and _selects(service, pod)]
+
+
+def target_port(pod: Mapping[str, Any], target: int | str) -> int:
+    """A Service's targetPort as the number of the pod's port; 0 for a name that it has not."""
+    if isinstance(target, int) or target.isdigit():
+        return int(target)
+    for container in pod["spec"]["containers"]:
+        for port in container.get("ports", ()):
+            if port.get("name") == target:
+                return int(port["containerPort"])
+    return 0
+
+
+def _has_address(pod: Mapping[str, Any]) -> bool:
+    status = pod.get("status", {})
+    return bool(status.get("podIP")) and status.get("phase") not in ("Succeeded", "Failed")
 
 
 def _selects(service: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
@@ -50,13 +68,3 @@ def _selects(service: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
         return True
     conditions = pod["status"].get("conditions", ())
     return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-
-
-def _target(pod: Mapping[str, Any], target: int | str) -> int:
-    if isinstance(target, int) or target.isdigit():
-        return int(target)
-    for container in pod["spec"]["containers"]:
-        for port in container.get("ports", ()):
-            if port.get("name") == target:
-                return int(port["containerPort"])
-    return 0

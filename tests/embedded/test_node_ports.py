@@ -1,0 +1,128 @@
+"""NodePort Services: from this machine into pods, by real connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.node_cluster import Cluster, Object, cluster
+from trainyard.local.node.launch import Isolation
+
+ECHO = """
+import socket, sys
+server = socket.create_server(("", 7000))
+while True:
+    peer, _ = server.accept()
+    while data := peer.recv(65536):
+        peer.sendall(sys.argv[1].encode() + data)
+    peer.close()
+"""
+ON_OWN_ADDRESS = ECHO.replace('""', "__import__('os').environ['IP']")
+ADDRESS = [{"name": "IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}]
+
+
+async def service(node: Cluster, name: str = "echo", **port: int) -> Object:
+    spec = {
+        "type": "NodePort",
+        "selector": {"app": name},
+        "ports": [{"port": 80, "targetPort": 7000, **port}],
+    }
+    metadata = {"name": name, "namespace": "default"}
+    return await node.registry.create("services", {"metadata": metadata, "spec": spec})
+
+
+async def echo_pod(node: Cluster, name: str, text: str, app: str = "echo") -> None:
+    probe = {"tcpSocket": {"port": 7000}, "periodSeconds": 1}
+    await node.create(
+        name,
+        ["python3", "-c", ON_OWN_ADDRESS, text],
+        container={"env": ADDRESS, "readinessProbe": probe},
+        metadata={"labels": {"app": app}},
+    )
+
+
+async def ask(port: int, text: bytes) -> bytes:
+    """What comes back; a port that nothing listens on yet is tried again."""
+    async with asyncio.timeout(30):
+        while True:
+            with contextlib.suppress(ConnectionRefusedError):
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                break
+            await asyncio.sleep(0.01)
+        writer.write(text)
+        writer.write_eof()
+        answer = await reader.read()
+        writer.close()
+        with contextlib.suppress(ConnectionError):
+            await writer.wait_closed()
+    return answer
+
+
+def port_of(made: Object) -> int:
+    return int(made["spec"]["ports"][0]["nodePort"])
+
+
+@pytest.mark.parametrize("isolation", ["auto", "plain"])
+async def test_a_port_of_this_machine_leads_into_a_pod(
+    tmp_path: Path, isolation: Isolation
+) -> None:
+    """Also one that is connected to before its pod listens."""
+    async with cluster(tmp_path / "s", isolation=isolation) as node:
+        port = port_of(await service(node))
+        assert 30000 <= port < 32768
+        await echo_pod(node, "one", "hello ")
+        assert await ask(port, b"world") == b"hello world"
+        long = await ask(port, b"x" * 1_000_000)
+        assert long.replace(b"hello ", b"") == b"x" * 1_000_000
+
+
+async def test_connections_follow_the_pods_that_are_there(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "s") as node:
+        port = port_of(await service(node))
+        await echo_pod(node, "one", "one")
+        assert await ask(port, b".") == b"one."
+        await echo_pod(node, "two", "two")
+        answers = set()
+        async with asyncio.timeout(30):
+            while len(answers) < 2:
+                answers.add(await ask(port, b"."))
+        await node.registry.delete("pods", "default", "one", grace_seconds=1)
+        await node.gone("one")
+        assert {await ask(port, b".") for _ in range(4)} == {b"two."}
+
+
+async def test_a_deleted_service_leaves_its_port(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "s") as node:
+        port = port_of(await service(node))
+        await echo_pod(node, "one", "")
+        assert await ask(port, b"a") == b"a"
+        await node.registry.delete("services", "default", "echo")
+        async with asyncio.timeout(10):
+            while True:
+                with contextlib.suppress(OSError):
+                    socket.create_server(("127.0.0.1", port)).close()
+                    break
+                await asyncio.sleep(0.01)
+
+
+async def test_a_port_that_is_taken_is_told_and_had_later(tmp_path: Path) -> None:
+    taken = socket.create_server(("127.0.0.1", 0))
+    port = taken.getsockname()[1]
+    async with cluster(tmp_path / "s") as node:
+        owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "u"}
+        spec = {
+            "type": "NodePort",
+            "selector": {"app": "echo"},
+            "ports": [{"port": 80, "targetPort": 7000, "nodePort": port}],
+        }
+        metadata = {"name": "echo", "namespace": "default", "ownerReferences": [owner]}
+        await node.registry.create("services", {"metadata": metadata, "spec": spec})
+        await echo_pod(node, "one", "had ")
+        await node.until("one", lambda _: bool(node.events("NotHonoured")))
+        assert f"127.0.0.1:{port}" in node.events("NotHonoured")[0]
+        taken.close()
+        assert await ask(port, b"it") == b"had it"
