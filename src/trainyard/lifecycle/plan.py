@@ -294,9 +294,11 @@ class _Pass:
             return
         self._wake(expiry)
         reason = self.report.conditions.get(ConditionType.FAILED).get("reason")
+        over = creation.superseded(self.view)  # whatever the policy: they were to go before
+        self.actions += creation.delete_all(over)
         self.actions += cleanup.clean_up(
             self.workload,
-            self.observed.pods,
+            [pod for pod in self.observed.pods if pod not in over],
             failed=failed,
             overdue=reason == ConditionReason.DEADLINE_EXCEEDED,
         )
@@ -324,7 +326,7 @@ class _Pass:
         new["internal"] = self.ledger.encode()
         new["attempts"] = [dict(attempt) for attempt in self.ledger.attempts]
         new["observedGeneration"] = workload.generation
-        new["replicas"] = len(self.view.replicas) - sum(1 for r in self.view.idle if r.pod is None)
+        new["replicas"] = self.view.existing
         new["selector"] = labels.selector(workload.uid)
         if workload.counts_backoff:
             new["backoffCount"] = self.ledger.backoff

@@ -43,6 +43,12 @@ class View(NamedTuple):
     idle: list[Replica]
     surplus: list[Pod]
 
+    @property
+    def existing(self) -> int:
+        """How many pods the job has, whether they are wanted or on their way out."""
+        missing = sum(1 for r in self.idle if r.pod is None and r.old is None)
+        return len(self.replicas) - missing + len(self.surplus)
+
     def rank0_is(self, state: State) -> bool:
         """Whether the first replica is in this state."""
         return bool(self.replicas) and self.replicas[0].state is state

@@ -333,6 +333,11 @@ def test_scale_fields_are_told() -> None:
     assert world.status is not None
     assert world.status["replicas"] == 3
     assert world.status["selector"] == f"trainyard.dev/job-uid={world.workload.uid}"
+    resize(world, 1).step()
+    world.step()
+    assert world.status["replicas"] == 3, "two of them on their way out"
+    world.settle()
+    assert world.status["replicas"] == 1
 
 
 class Revised(World):
