@@ -31,14 +31,16 @@ def plan_invalid(
     held = Conditions(before.get("conditions") or (), now)
     if before.get("phase") in (Phase.SUCCEEDED, Phase.FAILED):
         ours = held.get(ConditionType.FAILED).get("reason") == ConditionReason.INVALID_SPEC
-        return Plan(None, tuple(cleanup.stop_all(pods)) if ours else ())
+        seen = before.get("observedGeneration") == generation
+        new = None if seen else before | {"observedGeneration": generation}
+        return Plan(new, tuple(cleanup.stop_all(pods)) if ours else ())
     message = f"{kind} {name} is invalid: " + "; ".join(problems)
     conditions.failure(held, ConditionReason.INVALID_SPEC, message)
-    new = before | {
+    failed = before | {
         "phase": Phase.FAILED.value,
         "conditions": held.encode(),
         "completionTime": render(now),
         "observedGeneration": generation,
     }
     event = Event("Warning", EventReason.INVALID_SPEC.value, message)
-    return Plan(new, tuple(cleanup.stop_all(pods)), (event,))
+    return Plan(failed, tuple(cleanup.stop_all(pods)), (event,))
