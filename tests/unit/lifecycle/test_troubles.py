@@ -214,6 +214,8 @@ def test_an_invalid_job_fails_and_says_why() -> None:
     assert [(e.type, e.reason) for e in plan.events] == [("Warning", "InvalidSpec")]
     again = plan_invalid("GenericJob", "x", 2, ["spec.a: no"], plan.status, START)
     assert again.status is None
+    later = plan_invalid("GenericJob", "x", 3, ["spec.a: no"], plan.status, START)
+    assert later.status == plan.status | {"observedGeneration": 3}
 
 
 def test_nothing_changes_without_news() -> None:
