@@ -116,6 +116,34 @@ def test_down_after_kill_9_ends_the_replicas_too(trainyard: CommandLine) -> None
     assert not trainyard.processes()
 
 
+def test_a_cluster_that_was_killed_says_so_until_it_is_brought_down(trainyard: CommandLine) -> None:
+    trainyard.run("up")
+    os.kill(_pid(trainyard), signal.SIGKILL)
+    until(lambda: "no cluster is up" in trainyard.run("status", code=None), "it is gone")
+    assert "it was killed; `trainyard up` takes over" in trainyard.run("status", code=3)
+    assert "it was killed" in trainyard.run("list", code=1)
+    trainyard.run("down")
+    assert "it was killed" not in trainyard.run("status", code=3)
+
+
+def test_a_cluster_that_ends_without_its_node_says_why_and_replaces_the_pods_in_its_next_life(
+    trainyard: CommandLine,
+) -> None:
+    trainyard.run("up")
+    trainyard.run("submit", "-f", trainyard.manifest("m.yaml", job("moved", ["sleep", "3600"])))
+    trainyard.run("wait", "moved", "--for", "phase=Running")
+    (shim,) = Path(f"/proc/{_pid(trainyard)}/task/{_pid(trainyard)}/children").read_text().split()
+    os.kill(int(shim), signal.SIGKILL)
+    until(lambda: "no cluster is up" in trainyard.run("status", code=None), "the cluster ends")
+    reason = "the last one failed: the node's shim process is gone, and all pods with it"
+    assert reason in trainyard.run("status", code=3)
+    assert not trainyard.processes()
+    trainyard.run("up")
+    trainyard.run("wait", "moved", "--for", "phase=Running")
+    until(lambda: trainyard.processes("sleep 3600"), "the replica runs again")
+    assert "attempt 1 was ended by worker-0" in trainyard.run("explain", "moved")
+
+
 @pytest.mark.parametrize("version", oldest_and_newest_kubectl())
 def test_kubectl_follows_a_job_from_submission_to_deletion(
     trainyard: CommandLine, version: str

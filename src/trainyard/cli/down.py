@@ -26,6 +26,7 @@ def command() -> None:
         _end(found.pid)
     # A cluster that was killed leaves its replicas to the shim.
     had_shim = _end_shim(paths)
+    paths.record.unlink(missing_ok=True)
     if found is None and not had_shim:
         raise TrainyardError(f"no cluster is up in {paths.folder}; start one with: trainyard up")
     click.echo("the cluster is down")

@@ -7,7 +7,7 @@ from collections import Counter
 
 import click
 
-from trainyard.local.state import Paths, RunningCluster, find_cluster, state_folder
+from trainyard.local.state import Paths, RunningCluster, find_cluster, state_folder, why_down
 
 
 @click.command()
@@ -16,7 +16,8 @@ def command() -> int:
     paths = Paths(state_folder())
     found = find_cluster(paths.folder)
     if found is None:
-        click.echo(f"no cluster is up in {paths.folder}")
+        why = why_down(paths)
+        click.echo(f"no cluster is up in {paths.folder}" + (f"; {why}" if why else ""))
         return 3
     import uvloop
 

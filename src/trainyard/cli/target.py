@@ -17,7 +17,7 @@ import click
 
 from trainyard.api.errors import TrainyardError
 from trainyard.kube.client import Client
-from trainyard.local.state import find_cluster, state_folder
+from trainyard.local.state import Paths, find_cluster, state_folder, why_down
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,9 +67,10 @@ class Where:
         folder = state_folder()
         cluster = find_cluster(folder)
         if cluster is None:
+            why = why_down(Paths(folder))
             raise CommandError(
                 f"there is no cluster: none is up in {folder}; start one with `trainyard up`, "
-                "or name another with --kubeconfig FILE"
+                "or name another with --kubeconfig FILE" + (f" ({why})" if why else "")
             )
         return Target(
             client=Client.unix(cluster.socket),

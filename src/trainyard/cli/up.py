@@ -11,6 +11,7 @@ import gc
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from dataclasses import asdict
 
@@ -20,6 +21,7 @@ from trainyard.api.errors import TrainyardError
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import ClusterOptions, cluster_options
 from trainyard.local.state import (
+    FAILED,
     Paths,
     RunningCluster,
     TlsFiles,
@@ -137,6 +139,7 @@ def _become_background(
 
             traceback.print_exc()
         text = str(expected or f"{type(error).__name__}: {error}; see {paths.log}")
+        print(f"{time.strftime('%Y-%m-%d %H:%M:%S')} the cluster{FAILED}{text}", file=sys.stderr)
         _answer(ready, text.encode())
     finally:
         with suppress(OSError):

@@ -16,6 +16,9 @@ from pathlib import Path
 from trainyard.api.errors import TrainyardError
 from trainyard.api.names import fnv1a64
 
+FAILED = " failed: "
+"""In the log of a cluster, before the reason for which it ended."""
+_TAIL_BYTES = 4096
 _CONNECT_SECONDS = 2.0
 _UNIX_PATH_LIMIT = 107
 
@@ -164,6 +167,23 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
         except OSError:
             return None
     return found
+
+
+def why_down(paths: Paths) -> str:
+    """How the last cluster of a folder, which is not up, came to its end; empty if by itself."""
+    if paths.record.exists():
+        return (
+            "it was killed; `trainyard up` takes over the replicas that still run, "
+            "`trainyard down` ends them"
+        )
+    try:
+        with open(paths.log, "rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    last = lines[-1] if lines else ""
+    return f"the last one failed: {last.partition(FAILED)[2]}" if FAILED in last else ""
 
 
 def node_name() -> str:
