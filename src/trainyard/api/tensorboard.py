@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import ClassVar
 
 from pydantic import Field
@@ -111,44 +110,6 @@ class TensorBoardSpec(Model):
         description="Resources of the container.",
         examples=[{"limits": {"cpu": "1", "memory": "1Gi"}}],
     )
-
-
-class BoardPhase(StrEnum):
-    """``status.phase`` of a TensorBoard."""
-
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUSPENDED = "Suspended"
-    FAILED = "Failed"
-
-
-class BoardCondition(StrEnum):
-    """Types of ``status.conditions``, in the order in which they are listed."""
-
-    READY = "Ready"
-    """The page can be opened."""
-    LOGS_SERVED = "LogsServed"
-    """All logs that the spec names can be looked at."""
-
-
-class BoardReason(StrEnum):
-    """Reasons of conditions and events."""
-
-    RUNNING = "Running"
-    STARTING = "Starting"
-    SUSPENDED = "Suspended"
-    INVALID_SPEC = "InvalidSpec"
-    NO_LOGS = "NoLogs"
-    NAME_CONFLICT = "NameConflict"
-    CREATION_REFUSED = "CreationRefused"
-    UNSCHEDULABLE = "Unschedulable"
-    PROGRAM_MISSING = "ProgramMissing"
-    CRASHED = "Crashed"
-    RESTARTED = "Restarted"
-    ALL_SERVED = "AllServed"
-    NOT_SERVED = "NotServed"
-    FETCHING = "Fetching"
-    FETCH_FAILED = "FetchFailed"
 
 
 class PodState(OpenModel):

@@ -25,12 +25,3 @@ def check_commands(job: Job, file: str) -> None:
                     "neither command nor args; images are not pulled on this machine, so that "
                     "their entrypoint is not known: set command or args in the manifest"
                 )
-
-
-def unserved(job: Job) -> list[str]:
-    """What the manifest asks for and nothing on this machine serves."""
-    if workloads.describe(job, Settings.local()).tensorboard:
-        what = f"{job.kind} {job.metadata.name}: spec.tensorboardSpec"
-        remedy = "look at the logs with: tensorboard --logdir DIR"
-        return [f"{what}: the TensorBoard object is created, but nothing here serves it; {remedy}"]
-    return []

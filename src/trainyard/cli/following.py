@@ -34,6 +34,9 @@ class Screen(Protocol):
     def warning(self, about: str, message: str) -> None:
         """Something that the user should know."""
 
+    def note(self, text: str) -> None:
+        """Something that the user may want to know."""
+
 
 class Follower:
     """Follows a set of jobs that were just created."""
@@ -101,6 +104,7 @@ class Follower:
             return
         job.raw, job.is_deleted = obj, is_gone
         self._show(job)
+        self._tell_viewer(job)
 
     def pod_seen(self, obj: Object, *, is_gone: bool = False) -> None:
         """A pod's newest version."""
@@ -136,6 +140,17 @@ class Follower:
     def _show(self, job: JobView) -> None:
         self._screen.job_changed(job)
         self._changed.set()
+
+    def _tell_viewer(self, job: JobView) -> None:
+        """Where the job's TensorBoard can be opened, or why it cannot; each once."""
+        viewer = job.viewer
+        note = str(viewer.get("note") or "")
+        if viewer.get("type") == "Warning" and (job.uid, note) not in self._warned:
+            self._warned.add((job.uid, note))
+            self._screen.warning(job.name, note)
+        if viewer.get("ready") and (job.uid, job.viewer_url) not in self._warned:
+            self._warned.add((job.uid, job.viewer_url))
+            self._screen.note(f"{job.name}: TensorBoard: {job.viewer_url}")
 
     # Logs.
 

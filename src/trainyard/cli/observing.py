@@ -130,6 +130,16 @@ class JobView:
         return max((end - start).total_seconds(), 0.0)
 
     @property
+    def viewer(self) -> Mapping[str, Any]:
+        """What the status says of the job's TensorBoard; empty for a job without one."""
+        return self.status.get("tensorboard") or {}
+
+    @property
+    def viewer_url(self) -> str:
+        """Where its TensorBoard is."""
+        return str(self.viewer.get("url") or "")
+
+    @property
     def failure(self) -> str:
         """Why the job failed."""
         for condition in self.status.get("conditions") or ():

@@ -18,7 +18,7 @@ import uvloop
 from trainyard.api.errors import TrainyardError
 from trainyard.api.reader import Document, ReadResult, read_file
 from trainyard.cli import summary
-from trainyard.cli.commands import check_commands, unserved
+from trainyard.cli.commands import check_commands
 from trainyard.cli.embedded import embedded
 from trainyard.cli.following import Follower, Screen
 from trainyard.cli.observing import JobView
@@ -70,8 +70,6 @@ def _read(file: str) -> ReadResult:
         print(problem, file=sys.stderr)
     for job in result.jobs:
         check_commands(job, file)
-        for warning in unserved(job):
-            print(f"warning: {warning}", file=sys.stderr)
     return result
 
 
@@ -98,7 +96,8 @@ async def _on_background(result: ReadResult, *, keep: bool) -> int:
     async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
         watching = group.create_task(_until_down(paths))
         try:
-            return await _Run(client, result.documents, paths).to_the_end(clean=not keep)
+            run = _Run(client, result.documents, paths, keeps=keep)
+            return await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
 
@@ -114,9 +113,6 @@ async def _until_down(paths: Paths) -> None:
 class RunScreen(Screen, Protocol):
     """A screen that is shown for as long as its block lasts."""
 
-    def note(self, text: str) -> None:
-        """Something about the run itself."""
-
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *exception: object) -> None: ...
@@ -126,12 +122,19 @@ class _Run:
     """One manifest's jobs from submission to the summary."""
 
     def __init__(
-        self, client: Client, documents: Sequence[Document], paths: Paths, *, hint: str = ""
+        self,
+        client: Client,
+        documents: Sequence[Document],
+        paths: Paths,
+        *,
+        hint: str = "",
+        keeps: bool = False,
     ) -> None:
         self._client = client
         self._documents = documents
         self._paths = paths
         self._hint = hint
+        self._keeps = keeps
         self._started = time.monotonic()
         self._screen = _screen(names_jobs=sum(d.is_job for d in documents) > 1)
 
@@ -222,6 +225,8 @@ class _Run:
             return
         for line in summary.lines(job, self._paths.pods, seconds=seconds):
             self._screen.note(line)
+        if job.viewer:
+            self._screen.note(summary.viewer(job, keeps=self._keeps))
 
 
 def _screen(*, names_jobs: bool) -> RunScreen:

@@ -134,7 +134,10 @@ def _deadline(spec: Object) -> str:
 
 def _tensorboard(status: Object) -> str:
     viewer = status.get("tensorboard") or {}
-    return str(viewer.get("note") or "")
+    url, note = viewer.get("url"), str(viewer.get("note") or "")
+    if viewer.get("ready") and url:
+        return f"{url} ({note})" if viewer.get("type") == "Warning" else str(url)
+    return note
 
 
 def _conditions(job: Found, now: datetime) -> str:

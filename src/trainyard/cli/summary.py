@@ -24,6 +24,15 @@ def lines(job: JobView, logs: Path | None, *, seconds: float) -> Iterator[str]:
         yield f"  logs: {logs}"
 
 
+def viewer(job: JobView, *, keeps: bool) -> str:
+    """Of a job with a TensorBoard; `keeps`: the job, and it, stay after the command."""
+    if not keeps:
+        return "  TensorBoard ends with this command; with --keep it stays"
+    if job.viewer.get("ready"):
+        return f"  TensorBoard: {job.viewer_url}"
+    return f"  TensorBoard is not ready yet: trainyard show {job.name}"
+
+
 def failed_pods(job: JobView) -> list[PodView]:
     """The pods that ended with an error, in order."""
     return [pod for pod in job.ordered_pods() if pod.phase == "Failed"]

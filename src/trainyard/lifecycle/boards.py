@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from trainyard.api.tensorboard import BoardCondition, BoardPhase, BoardReason
+from trainyard.api.reasons import BoardCondition, BoardPhase, BoardReason
 from trainyard.lifecycle import lost
 from trainyard.lifecycle.actions import Action, Create, Delete, Event, Plan
 from trainyard.lifecycle.clock import earliest

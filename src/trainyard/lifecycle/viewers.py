@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from trainyard.lifecycle.observed import Observed
+from trainyard.api.reasons import BoardCondition, BoardPhase, BoardReason
+from trainyard.lifecycle.observed import Observed, Owned
 from trainyard.workloads.resources import TENSOR_BOARDS
 from trainyard.workloads.workload import Workload
+
+_TROUBLES = (BoardReason.NOT_SERVED, BoardReason.FETCH_FAILED)
 
 
 def dependent_status(workload: Workload, observed: Observed) -> dict[str, Any] | None:
@@ -33,17 +37,28 @@ def dependent_status(workload: Workload, observed: Observed) -> dict[str, Any] |
         },
         "name": "tensorboard",
     }
+    url = found.status.get("url") if found else None
     if found is not None and found.status.get("phase") == "Running":
-        return status | {
-            "note": f"TensorBoard [{name}] is ready",
-            "ready": True,
-            "reason": "DependentReady",
-            "type": "Normal",
-        }
-    failed = found is not None and found.status.get("phase") == "Failed"
-    return status | {
-        "note": f"TensorBoard [{name}] is not ready",
-        "ready": False,
-        "reason": "DependentNotReady",
-        "type": "Warning" if failed else "Normal",
+        return status | _told(f"TensorBoard [{name}] is ready", found, ready=True, url=url)
+    why = _condition(found, BoardCondition.READY).get("message") or ""
+    note = f"TensorBoard [{name}] is not ready" + (f": {why}" if why else "")
+    return status | _told(note, found, ready=False, url=url)
+
+
+def _told(note: str, found: Owned | None, *, ready: bool, url: str | None) -> dict[str, Any]:
+    logs = _condition(found, BoardCondition.LOGS_SERVED)
+    if logs.get("status") == "False":
+        note += f"; {logs.get('message', '')}"
+    failed = found is not None and found.status.get("phase") == BoardPhase.FAILED
+    told = {
+        "note": note,
+        "ready": ready,
+        "reason": "DependentReady" if ready else "DependentNotReady",
+        "type": "Warning" if failed or logs.get("reason") in _TROUBLES else "Normal",
     }
+    return told | ({"url": url} if url else {})
+
+
+def _condition(found: Owned | None, kind: BoardCondition) -> Mapping[str, Any]:
+    conditions = (found.status.get("conditions") or ()) if found else ()
+    return next((c for c in conditions if c.get("type") == kind), {})

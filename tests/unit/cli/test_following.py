@@ -144,6 +144,7 @@ class Told:
 
     def __init__(self) -> None:
         self.warnings: list[str] = []
+        self.notes: list[str] = []
 
     def job_changed(self, job: JobView) -> None:
         """Not looked at."""
@@ -153,6 +154,9 @@ class Told:
 
     def warning(self, about: str, message: str) -> None:
         self.warnings.append(f"{about}: {message}")
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
 
 
 def test_a_warning_that_comes_before_its_pod_is_told_once_the_pod_is_seen() -> None:
@@ -168,3 +172,32 @@ def test_a_warning_that_comes_before_its_pod_is_told_once_the_pod_is_seen() -> N
         {"metadata": {"uid": "p", "namespace": "default", "name": "train-0", "labels": marks}}
     )
     assert screen.warnings == ["train-0: mind this"]
+
+
+def test_a_tensorboard_is_told_when_it_can_be_opened_and_when_it_cannot_each_once() -> None:
+    ref = JobRef(Resource("g", "v1", "jobs", "Job"), "default", "train", "u")
+    screen = Told()
+    follower = Follower(Client.unix("/nowhere"), [ref], screen)
+    starting = {"type": "Normal", "note": "not ready", "url": "http://127.0.0.1:31000"}
+    failed = {**starting, "type": "Warning", "note": "there is no program"}
+    ready = {**starting, "ready": True, "note": "ready"}
+    for viewer in (starting, failed, failed, starting, ready, ready):
+        job = {"metadata": {"uid": "u", "name": "train"}, "status": {"tensorboard": viewer}}
+        follower.job_seen(job)
+    assert screen.warnings == ["train: there is no program"]
+    assert screen.notes == ["train: TensorBoard: http://127.0.0.1:31000"]
+
+
+@pytest.mark.parametrize(
+    ("ready", "keeps", "line"),
+    [
+        (True, False, "TensorBoard ends with this command; with --keep it stays"),
+        (True, True, "TensorBoard: http://127.0.0.1:31000"),
+        (False, True, "TensorBoard is not ready yet: trainyard show train"),
+    ],
+)
+def test_the_summary_says_what_becomes_of_the_tensorboard(
+    ready: bool, keeps: bool, line: str
+) -> None:
+    job = view("Succeeded", tensorboard={"ready": ready, "url": "http://127.0.0.1:31000"})
+    assert summary.viewer(job, keeps=keeps) == f"  {line}"

@@ -35,7 +35,12 @@ def page(**more: Any) -> str:
             },
             {"number": 2, "startTime": ago(20)},
         ],
-        tensorboard={"note": "TensorBoard [digits-1] is ready"},
+        tensorboard={
+            "note": "TensorBoard [digits-1] is ready",
+            "ready": True,
+            "type": "Normal",
+            "url": "http://127.0.0.1:31234",
+        },
         **more,
     )
     pods = [pod("worker-0", "Running", node="here")]
@@ -57,7 +62,7 @@ def test_the_facts_come_first() -> None:
     assert told["Restarts"] == "1 of 5"
     assert told["Elastic"] == "2 replicas expected, 1 to 4 allowed"
     assert told["Deadline"] == "3600 s from the start"
-    assert told["TensorBoard"] == "TensorBoard [digits-1] is ready"
+    assert told["TensorBoard"] == "http://127.0.0.1:31234"
     assert told["Logs"] == "/state/pods/x"
     assert told["Duration"] == "50s"
     assert "Ended" not in told

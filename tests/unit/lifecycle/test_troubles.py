@@ -272,6 +272,25 @@ def test_the_tensorboard_is_told(phase: str | None, ready: bool, type_: str) -> 
     assert status["dependent"]["kind"] == "TensorBoard"
 
 
+def test_what_keeps_the_tensorboard_from_being_used_is_told_in_the_jobs_status() -> None:
+    world = World(pytorch(workers=1, tensorboardSpec={"logDir": {"pvc": [{"name": "m"}]}}))
+    world.settle()
+    board = next(obj for obj in world.owned.values() if obj["kind"] == "TensorBoard")
+    ready = {"type": "Ready", "status": "False", "message": "there is no program"}
+    logs = {"type": "LogsServed", "status": "False", "reason": "NotServed", "message": "not shown"}
+    board["status"] = {"phase": "Failed", "conditions": [ready], "url": "http://x"}
+    world.settle()
+    assert world.status is not None
+    told = world.status["tensorboard"]
+    assert told["note"].endswith("is not ready: there is no program")
+    assert told["url"] == "http://x"
+    board["status"] = {"phase": "Running", "conditions": [logs], "url": "http://x"}
+    world.settle()
+    told = world.status["tensorboard"]
+    assert told["note"].endswith("is ready; not shown")
+    assert (told["ready"], told["type"]) == (True, "Warning")
+
+
 def test_the_tensorboard_outlives_the_end() -> None:
     job = pytorch(
         workers=1,
