@@ -17,6 +17,8 @@ from typing import Generic, TypeVar
 K = TypeVar("K", bound=Hashable)
 
 _WALL_CLOCK_CHECK_SECONDS = 5.0
+_FEW_ALARMS = 1000
+"""Not worth a look for those that were replaced."""
 
 
 @dataclass(slots=True)
@@ -93,6 +95,7 @@ class WorkQueue(Generic[K]):
             return
         entry.alarm = when
         if when is not None:
+            self._drop_void_alarms()
             self._serial += 1
             heapq.heappush(self._alarms, (when, self._serial, key))
             self._rescheduled.set()
@@ -151,6 +154,17 @@ class WorkQueue(Generic[K]):
         heapq.heappush(self._due, (due, self._serial, key))
         self._rescheduled.set()
 
+    def _drop_void_alarms(self) -> None:
+        """Deadlines of jobs that ended early would be kept for as long as those had allowed."""
+        if len(self._alarms) < _FEW_ALARMS + 2 * len(self._entries):
+            return
+        self._alarms = [alarm for alarm in self._alarms if self._is_set(*alarm)]
+        heapq.heapify(self._alarms)
+
+    def _is_set(self, when: datetime, serial: int, key: K) -> bool:
+        entry = self._entries.get(key)
+        return entry is not None and entry.alarm == when
+
     def _release_due(self) -> float:
         """Release what is due; the seconds until the next."""
         now = self._loop.time()
@@ -172,14 +186,14 @@ class WorkQueue(Generic[K]):
         """Wake what is due by the wall clock; the seconds after which to look again."""
         now = self._now()
         while self._alarms:
-            when, _, key = self._alarms[0]
-            entry = self._entries.get(key)
-            if entry is None or entry.alarm != when:
+            when, serial, key = self._alarms[0]
+            if not self._is_set(when, serial, key):
                 heapq.heappop(self._alarms)
             elif when > now:
                 return min((when - now).total_seconds(), _WALL_CLOCK_CHECK_SECONDS)
             else:
                 heapq.heappop(self._alarms)
+                entry = self._entries[key]
                 entry.alarm = None
                 entry.rest_until = 0.0  # a deadline does not wait for a rest to be over
                 self.add(key)

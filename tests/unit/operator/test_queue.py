@@ -142,6 +142,18 @@ def test_nothing_delayed_is_left_of_a_forgotten_key() -> None:
     with_queue(body)
 
 
+def test_far_wake_ups_of_forgotten_keys_do_not_pile_up() -> None:
+    async def body(queue: WorkQueue[str], clock: Clock) -> None:
+        queue.wake_at("kept", EPOCH + timedelta(seconds=5))
+        for number in range(20_000):
+            queue.wake_at(f"job-{number}", EPOCH + timedelta(days=30))
+            queue.forget(f"job-{number}")
+        assert len(queue._alarms) <= 1100
+        assert await due(queue) == ("kept", 5.0)
+
+    with_queue(body)
+
+
 def test_a_key_forgotten_during_its_pass_is_dropped_after_it_unless_it_came_back() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
         for key, comes_back in (("a", False), ("b", True)):
