@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.simulation import statuses
 from tests.simulation.cluster import BOARDS, JOB_PLURALS
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
@@ -153,10 +154,8 @@ class Monitor(Observer):
             self.fail(f"{job.key.name}: backoffCount fell")
         if (new.get("backoffCount") or 0) > _limit(obj):
             self.fail(f"{job.key.name}: backoffCount above the limit of {_limit(obj)}")
-        total = sum((new.get("aggregate") or {}).values())
-        wanted = sum(len(task.get("replicas") or ()) for task in new.get("tasks") or ())
-        if new.get("aggregate") and total != wanted:
-            self.fail(f"{job.key.name}: aggregate sums up to {total} of {wanted}")
+        for problem in statuses.contradictions(old, new, obj):
+            self.fail(f"{job.key.name}: {problem}")
 
     def _pod_changed(self, job: JobTruth, change: Change) -> None:
         pod = change.object
@@ -286,6 +285,9 @@ class Monitor(Observer):
             else:
                 self.fail(f"{job.key.name}: has not ended, phase {phase}")
             self._check_counts(job, stored)
+            pods = {pod["metadata"]["name"]: pod for pod in self.server.owned("pods", uid)}
+            for problem in statuses.differences(stored, pods):
+                self.fail(f"{job.key.name}: {problem}")
         for uid, key in self.boards.items():
             self._check_board(uid, key)
 

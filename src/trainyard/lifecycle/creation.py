@@ -23,8 +23,12 @@ from trainyard.workloads.workload import Workload
 
 def removals(view: View) -> list[Delete]:
     """Pods of attempts that are over, and of replicas that are not wanted any more."""
-    old = [replica.old for replica in view.idle if replica.old is not None]
-    return delete_all([*old, *view.surplus])
+    return delete_all([*superseded(view), *view.surplus])
+
+
+def superseded(view: View) -> list[Pod]:
+    """Pods of attempts that are over."""
+    return [replica.old for replica in view.idle if replica.old is not None]
 
 
 def delete_all(pods: Sequence[Pod]) -> list[Delete]:

@@ -508,3 +508,13 @@ def test_an_elastic_job_that_lost_a_replica_restarts_others_all_the_same(evicted
     assert world.pods[world.name(evicted)]["metadata"]["uid"] != before
     assert world.aggregate == {"running": 3, "failed": 1}
     assert (world.phase, world.backoff) == ("Running", 0)
+
+
+def test_a_pod_whose_attempt_is_over_goes_although_clean_up_keeps_all() -> None:
+    """The controller died after it had decided on the restart, and before it deleted the pod."""
+    world = World(pytorch(workers=2, policy="Always")).running()
+    world.exit("1", 0).advance(10)
+    world.status = world.look().status
+    world.exit("0", 0).settle()
+    assert world.phase == "Succeeded"
+    assert list(world.pods) == [world.name("0")]
