@@ -28,6 +28,18 @@ if TYPE_CHECKING:
     help="Of the cluster's DNS. By default that of this pod's resolv.conf, else cluster.local.",
 )
 @click.option(
+    "--tensorboards/--no-tensorboards",
+    "serves_tensorboards",
+    default=True,
+    show_default=True,
+    help="Whether to serve TensorBoards; no: another controller of the cluster does.",
+)
+@click.option(
+    "--tensorboard-image",
+    metavar="IMAGE",
+    help="For TensorBoards that name none.",
+)
+@click.option(
     "--leader-elect/--no-leader-elect",
     default=True,
     show_default=True,
@@ -54,6 +66,8 @@ def command(
     namespace: str | None,
     gang_scheduler: str,
     cluster_domain: str | None,
+    serves_tensorboards: bool,
+    tensorboard_image: str | None,
     leader_elect: bool,
     lease_namespace: str,
     host: str,
@@ -71,7 +85,7 @@ def command(
     from trainyard.operator.election import LeaseSettings
     from trainyard.operator.service import ServiceSettings
     from trainyard.operator.settings import OperatorSettings
-    from trainyard.workloads.settings import GangBackend, Settings
+    from trainyard.workloads.settings import BoardSettings, GangBackend, Settings
 
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -79,9 +93,13 @@ def command(
     lifecycle = Settings(
         gang_backend=GangBackend(gang_scheduler),
         cluster_domain=cluster_domain or cluster_domain_of(_resolver_configuration()),
+        boards=BoardSettings(image=tensorboard_image) if tensorboard_image else BoardSettings(),
+    )
+    operator = OperatorSettings(
+        lifecycle=lifecycle, namespace=namespace, serves_tensorboards=serves_tensorboards
     )
     settings = ServiceSettings(
-        operator=OperatorSettings(lifecycle=lifecycle, namespace=namespace),
+        operator=operator,
         lease=LeaseSettings(namespace=lease_namespace) if leader_elect else None,
         host=host,
         port=port,
