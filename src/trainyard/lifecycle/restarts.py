@@ -63,7 +63,11 @@ def respond(
     down = [r for r in view.idle if r.state is State.FAILED or r.state is State.TAKEN]
     again = [r for r in view.idle if runs_again(workload, ledger, r)]
     if workload.scope is Scope.REPLICA:
-        return _each(workload, ledger, [*down, *again], now, settings)
+        due = [_due_again(r, now, settings) if workload.decides else now for r in again]
+        ready = [r for r, moment in zip(again, due, strict=True) if moment <= now]
+        response = _each(workload, ledger, [*down, *ready], now, settings)
+        later = (moment for moment in due if moment > now)
+        return replace(response, wake_at=earliest(response.wake_at, *later))
     gone = [r for r in down if ledger.is_lost(r.name)]
     down = [r for r in down if r not in gone]
     response = Response(ledger)
@@ -298,15 +302,10 @@ def _each_again(
     now: datetime,
     settings: Settings,
 ) -> Response:
-    """Exits 0 under Always, in a job that otherwise restarts together: each costs one, alone.
-
-    Nothing is decided before the delay is over: the replica whose end is the job's success mostly
-    ends at about the same time as the others.
-    """
+    """Exits 0 under Always, in a job that otherwise restarts together: each costs one, alone."""
     for replica in again:
-        at = replica.exit.at if replica.exit else None
-        due = (at or now) + backoff.delay(1, settings)
-        if at is not None and now < due:
+        due = _due_again(replica, now, settings)
+        if now < due:
             response = replace(response, wake_at=earliest(response.wake_at, due))
         elif runs_again(workload, response.ledger, replica):
             closed = ending(now, COMPLETED, replica.name, replica.exit)
@@ -314,6 +313,15 @@ def _each_again(
             ledger = replace(ledger, backoff=ledger.backoff + 1).count({replica.type.name: 1})
             response = _add(response, ledger, replica, now)
     return response
+
+
+def _due_again(replica: Replica, now: datetime, settings: Settings) -> datetime:
+    """When an exit 0 under Always is decided on, where one replica's end is the job's success.
+
+    That one mostly ends at about the same time as the others.
+    """
+    at = replica.exit.at if replica.exit else None
+    return now if at is None else at + backoff.delay(1, settings)
 
 
 def _one(

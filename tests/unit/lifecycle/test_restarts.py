@@ -294,8 +294,10 @@ def test_a_budget_that_status_does_not_tell_is_kept_all_the_same() -> None:
     assert world.phase == "Failed"
 
 
-def test_always_spends_nothing_on_replicas_that_complete_just_before_rank_0() -> None:
-    world = World(pytorch(workers=3, policy="Always")).running()
+@pytest.mark.parametrize("scope", ["Job", "Replica"])
+def test_always_spends_nothing_on_replicas_that_complete_just_before_rank_0(scope: str) -> None:
+    run_policy = {"restartScope": scope}
+    world = World(pytorch(workers=3, policy="Always", run_policy=run_policy)).running()
     world.exit("1", 0).exit("2", 0).settle().advance(9.9).exit("0", 0).settle()
     assert (world.phase, world.backoff) == ("Succeeded", 0)
 
