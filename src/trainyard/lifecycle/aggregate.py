@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from trainyard.api.reasons import ReplicaPhase
+from trainyard.lifecycle import cleanup
+from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.replicas import Entry, Replica, View
 from trainyard.workloads.workload import Workload
@@ -24,6 +26,9 @@ _PHASES: Mapping[State, str] = {
 }
 _COUNTED: Mapping[str, str] = {phase.value: phase.value.lower() for phase in ReplicaPhase}
 """Field of the aggregate per phase, in the order documented."""
+STOPPED = "Stopped"
+"""Reason of a replica that was stopped because its job had ended; the kubelet calls it
+DeadlineExceeded, after the means."""
 _CREATING, _DELETED = ReplicaPhase.CREATING.value, ReplicaPhase.DELETED.value
 
 
@@ -96,5 +101,9 @@ def _entry(replica: Replica) -> Entry:
         "containers": pod.told,
     }
     if replica.state is State.FAILED and replica.exit is not None and replica.exit.reason:
-        entry["reason"] = replica.exit.reason
+        entry["reason"] = STOPPED if _was_stopped(pod) else replica.exit.reason
     return entry
+
+
+def _was_stopped(pod: Pod) -> bool:
+    return pod.reason == "DeadlineExceeded" and cleanup.is_stopped(pod)

@@ -31,7 +31,7 @@ def clean_up(
         if pod.deleting is not None:
             continue
         if _goes(workload, pod, overdue=overdue):
-            if overdue and pod.scheduled and not _is_over(pod) and not _is_stopped(pod):
+            if overdue and pod.scheduled and not _is_over(pod) and not is_stopped(pod):
                 stops.append(stop(pod))
             deletions.append(Delete(PODS, pod.name, pod.uid))
         elif _must_stop(workload, pod, failed=failed):
@@ -47,13 +47,13 @@ def stop_all(pods: Iterable[Pod]) -> list[Action]:
     return [
         stop(pod) if pod.scheduled else Delete(PODS, pod.name, pod.uid)
         for pod in pods
-        if pod.deleting is None and not _is_over(pod) and not _is_stopped(pod)
+        if pod.deleting is None and not _is_over(pod) and not is_stopped(pod)
     ]
 
 
 def stop_helpers(pod: Pod) -> Patch | None:
     """Stop a pod whose main container has ended while others in it go on."""
-    if pod.deleting is not None or pod.phase != "Running" or _is_stopped(pod):
+    if pod.deleting is not None or pod.phase != "Running" or is_stopped(pod):
         return None
     return stop(pod)
 
@@ -75,7 +75,7 @@ def _goes(workload: Workload, pod: Pod, *, overdue: bool) -> bool:
         case CleanUpPolicy.ALL:
             return True
         case CleanUpPolicy.UNFINISHED:
-            if overdue and _is_stopped(pod) and pod.phase == "Failed":
+            if overdue and is_stopped(pod) and pod.phase == "Failed":
                 return True  # stopped, but not deleted before the controller died
             return not _is_over(pod) and not _has_ended(workload, pod)
         case CleanUpPolicy.WORKERS:
@@ -86,7 +86,7 @@ def _goes(workload: Workload, pod: Pod, *, overdue: bool) -> bool:
 
 
 def _must_stop(workload: Workload, pod: Pod, *, failed: bool) -> bool:
-    if _is_over(pod) or _is_stopped(pod):
+    if _is_over(pod) or is_stopped(pod):
         return False
     return failed or _has_ended(workload, pod)
 
@@ -95,7 +95,8 @@ def _is_over(pod: Pod) -> bool:
     return pod.phase in ("Succeeded", "Failed")
 
 
-def _is_stopped(pod: Pod) -> bool:
+def is_stopped(pod: Pod) -> bool:
+    """Whether we have asked for the pod's end by its `activeDeadlineSeconds`."""
     return pod.deadline_seconds == STOP_SECONDS
 
 

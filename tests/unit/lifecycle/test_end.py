@@ -518,3 +518,13 @@ def test_a_pod_whose_attempt_is_over_goes_although_clean_up_keeps_all() -> None:
     world.exit("0", 0).settle()
     assert world.phase == "Succeeded"
     assert list(world.pods) == [world.name("0")]
+
+
+def test_replicas_that_are_stopped_after_a_failure_are_told_as_stopped() -> None:
+    world = World(pytorch(workers=2, policy="Never")).running()
+    world.exit("1", 3).settle()
+    world.exit("0", 143).pods[world.name("0")]["status"]["reason"] = "DeadlineExceeded"
+    world.settle()
+    assert world.status is not None
+    told = [replica.get("reason") for replica in world.status["tasks"][0]["replicas"]]
+    assert told == ["Stopped", "Error"]
