@@ -35,6 +35,13 @@ def test_up_is_ready_when_it_returns_and_a_second_up_says_so(trainyard: CommandL
     assert trainyard.run("kubeconfig").strip() == str(trainyard.state / "kubeconfig")
 
 
+def test_two_at_a_time_that_start_a_cluster_get_the_same_one(trainyard: CommandLine) -> None:
+    both = [trainyard.start("up") for _ in range(2)]
+    said = [process.communicate(timeout=30)[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert all(f"process {_pid(trainyard)}," in text.splitlines()[0] for text in said), said
+
+
 def test_down_ends_everything(trainyard: CommandLine) -> None:
     file = trainyard.manifest("m.yaml", job("long", shell("setsid sleep 3600"), replicas=2))
     trainyard.run("up")

@@ -10,7 +10,7 @@ import io
 import os
 import sys
 from importlib import import_module
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -71,6 +71,10 @@ _ELSEWHERE = {
 """What other tools call these things."""
 
 
+class _PipeBroke(Exception):
+    """Something that was written to has no reader any more."""
+
+
 class Commands(click.Group):
     """Lists all commands without importing any."""
 
@@ -99,6 +103,13 @@ class Commands(click.Group):
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """Call the command; click itself would end silently with code 1 at a broken pipe."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise _PipeBroke from error
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The table itself."""
         with formatter.section("Commands"):
@@ -123,7 +134,7 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except BrokenPipeError:
+    except _PipeBroke:
         _output_is_over(141)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -31,6 +31,8 @@ from trainyard.local.state import (
 )
 
 _READY = b"ready"
+_BUSY = b"another one is just starting or ending in this folder"
+_OTHER_SECONDS = 5.0
 
 
 class NotStarted(TrainyardError):
@@ -86,15 +88,25 @@ def ensure_up(options: ClusterOptions, *, port: int = 0) -> RunningCluster:
     with os.fdopen(reader, "rb") as pipe:
         answer = pipe.read()
     found = find_cluster(paths.folder)
+    if answer == _BUSY and (found := found or _await_other(paths)) is not None:
+        return found
     if answer != _READY or found is None:
         reason = answer.decode(errors="replace") or f"it ended at once; see {paths.log}"
         raise NotStarted(f"cannot start the cluster: {reason}")
     return found
 
 
+def _await_other(paths: Paths) -> RunningCluster | None:
+    """The cluster that another command is just starting in the folder; None if none comes up."""
+    patience = time.monotonic() + _OTHER_SECONDS
+    while (found := find_cluster(paths.folder)) is None and time.monotonic() < patience:
+        time.sleep(0.05)
+    return found
+
+
 def _send_certificates(paths: Paths, pipe: int) -> None:
     """Make them here, where there is nothing to do but wait, while the other process imports."""
-    with os.fdopen(pipe, "w") as answer, suppress(TrainyardError, OSError):
+    with suppress(TrainyardError, OSError), os.fdopen(pipe, "w") as answer:
         answer.write(json.dumps(asdict(make_tls(paths))))
 
 
@@ -117,7 +129,7 @@ def _become_background(
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise NotStarted("another one is just starting or ending in this folder") from error
+            raise NotStarted(_BUSY.decode()) from error
         from trainyard.local.node.launch import start_shim
 
         shim = start_shim(paths.folder, isolation=options.shim_isolation, die_with_parent=False)
