@@ -88,8 +88,11 @@ class RunningControlPlane:
         self.start_apiserver()
         self.until_ready()
         if self.programs.controller_manager is not None:
+            insecure = ("--port=0",) if self.version < (1, 24) else ()
             self._start(
                 self.programs.controller_manager,
+                "--secure-port=0",
+                *insecure,
                 f"--kubeconfig={self.kubeconfig}",
                 f"--controllers={','.join(_CONTROLLERS)}",
                 f"--service-account-private-key-file={self.folder}/accounts.key",

@@ -205,3 +205,35 @@ async def test_deletion_cascades_as_kubectl_asks(cascade: str, yard: Yard) -> No
         assert set(kubelet.seen) == pods
         await asyncio.wait_for(operator.answer("/healthz"), 10)
         assert "pass failed" not in operator.log
+
+
+async def test_a_changed_spec_is_refused_or_has_no_effect(yard: Yard) -> None:
+    """Rules in CEL refuse it where the server knows them; elsewhere the operator warns."""
+    job = pytorch_job("digits")
+    async with yard.operator(), running_kubelet(yard.client, yard.namespace) as kubelet:
+        await submit(yard, job)
+        first = await running(yard, kubelet, "digits", besides=set())
+        job["spec"]["runPolicy"] = {"backoffLimit": 9}
+        text = json.dumps(job)
+        if yard.plane.version >= (1, 25):
+            errors = await yard.kubectl("apply", "-f", "-", stdin=text, fails=True)
+            assert "cannot be changed after creation" in errors
+            return
+        await yard.kubectl("apply", "-f", "-", stdin=text)
+        await until(
+            lambda: yard.kubectl("get", "events", "-o", "jsonpath={.items[*].reason}"),
+            lambda reasons: "SpecDrift" in reasons,
+        )
+        assert set(kubelet.seen) == first
+
+
+async def test_kubectl_scale_needs_a_size_to_start_from(yard: Yard) -> None:
+    """Nothing fills in what a manifest leaves out on a server without our admission."""
+    elastic = {"enabled": True, "minReplicas": 1, "maxReplicas": 4}
+    await submit(yard, pytorch_job("digits", torchrunConfig={"enabled": True}, elastic=elastic))
+    print(await yard.kubectl("scale", "--replicas=3", NAME, fails=True))
+    await yard.kubectl(
+        *("patch", NAME, "--type=merge", "-p", '{"spec":{"elastic":{"expectedReplicas":2}}}')
+    )
+    await yard.kubectl("scale", "--replicas=3", NAME)
+    assert (await yard.job("digits"))["spec"]["elastic"]["expectedReplicas"] == 3

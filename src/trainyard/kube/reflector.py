@@ -43,11 +43,11 @@ class Sink(Protocol[T_contra]):
 class Timing:
     """How patient a reflector is; all in seconds."""
 
-    watch_timeout: float = 300.0
+    watch_timeout: float = 90.0
     """The server is asked to end a watch after this long, plus up to as much again."""
-    idle: float = 150.0
-    """Silence (not even a bookmark, which servers send each minute) after which a watch is
-    taken for dead."""
+    overdue: float = 30.0
+    """A watch in which nothing comes, and that has not ended this long after it should have, is
+    dead. Silence before that is none: servers before 1.21 send bookmarks at the end only."""
     backoff_min: float = 0.2
     backoff_max: float = 30.0
     missing: float = 60.0
@@ -129,13 +129,14 @@ class Reflector(Generic[T]):
     async def _follow(self, version: str) -> AsyncGenerator[str]:
         """One watch; yields the resourceVersion reached after every event."""
         timing = self._timing
+        seconds = int(timing.watch_timeout * (1 + self._random.random()))
         events = self._client.watch(
             self.resource,
             self._namespace,
             resource_version=version,
             labels=self._labels,
-            timeout_seconds=int(timing.watch_timeout * (1 + self._random.random())),
-            idle_seconds=timing.idle,
+            timeout_seconds=seconds,
+            idle_seconds=seconds + timing.overdue,
         )
         async with contextlib.aclosing(events):
             async for kind, raw in events:

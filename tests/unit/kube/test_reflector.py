@@ -7,6 +7,9 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
+from tests.simulation import network
 from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Wire
 from tests.simulation.server import Key, ModelServer
@@ -140,6 +143,18 @@ def test_bookmarks_keep_a_quiet_watch_from_expiring() -> None:
         world.server.forget_history()
         world.cut()
         await asyncio.sleep(60)
+        assert world.lists == 1
+
+    in_world(body)
+
+
+def test_a_quiet_watch_is_not_taken_for_a_dead_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Servers before 1.21 send a bookmark when a watch is about to end, and none before."""
+    monkeypatch.setattr(network, "_BOOKMARK_SECONDS", float("inf"))
+
+    async def body(world: World) -> None:
+        world.create("a")
+        await asyncio.sleep(3600)
         assert world.lists == 1
 
     in_world(body)

@@ -1,0 +1,71 @@
+"""The commands that work with jobs, on a cluster that a kubeconfig names."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+
+import yaml
+
+from tests.cluster.kubelet import running_kubelet
+from tests.cluster.yard import START_SECONDS, Yard, pytorch_job, until
+
+
+async def trainyard(yard: Yard, *arguments: str, code: int = 0) -> str:
+    """What a command prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "trainyard.cli.main", *arguments),
+        *("--kubeconfig", str(yard.plane.kubeconfig), "--namespace", yard.namespace),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            printed, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    assert process.returncode == code, printed.decode()
+    return printed.decode()
+
+
+async def test_a_job_from_submit_to_delete(yard: Yard, tmp_path: Path) -> None:
+    elastic = {"enabled": True, "minReplicas": 1, "maxReplicas": 4, "expectedReplicas": 2}
+    job = pytorch_job("digits", torchrunConfig={"enabled": True}, elastic=elastic)
+    container = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    container["args"] = container.pop("command")
+    file = tmp_path / "job.yaml"
+    file.write_text(yaml.safe_dump(job))
+    async with yard.operator(), running_kubelet(yard.client, yard.namespace) as kubelet:
+        assert "digits" in await trainyard(yard, "submit", "-f", str(file))
+        await yard.reaches("digits", "Running")
+        assert "Running" in await trainyard(yard, "list")
+        assert "worker-1" in await trainyard(yard, "show", "digits")
+        assert "Created" in await trainyard(yard, "events", "digits")
+        await trainyard(yard, "scale", "digits", "--replicas", "3")
+        await until(lambda: yard.pods("digits"), lambda pods: len(pods) == 3)
+        await trainyard(yard, "pause", "digits")
+        await yard.reaches("digits", "Paused")
+        assert "paused" in (await trainyard(yard, "explain", "digits")).lower()
+        await trainyard(yard, "resume", "digits")
+        await yard.reaches("digits", "Running")
+        await until(lambda: yard.pods("digits"), lambda pods: len(pods) == 3)
+        for replica in ("worker-0", "worker-1", "worker-2"):
+            pod = await until(lambda r=replica: _running(yard, r), bool)
+            await kubelet.end(pod[0], 0)
+        assert "Succeeded" in await trainyard(yard, "wait", "digits")
+        (listed,) = json.loads(await trainyard(yard, "list", "-o", "json"))["items"]
+        assert listed["status"]["phase"] == "Succeeded"
+        await trainyard(yard, "delete", "digits")
+        await yard.gone("digits")
+
+
+async def _running(yard: Yard, replica: str) -> list[dict[str, object]]:
+    return [
+        pod
+        for pod in await yard.pods("digits")
+        if pod["metadata"]["name"].endswith(replica) and pod["status"]["phase"] == "Running"
+    ]
