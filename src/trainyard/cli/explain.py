@@ -12,6 +12,7 @@ import click
 
 from trainyard.cli import completion, diagnosis
 from trainyard.cli.diagnosis import Cause, Situation
+from trainyard.cli.format import printable
 from trainyard.cli.jobs import JOB_HELP, events_of, find, pods_of
 from trainyard.cli.target import Target, Where, on_target
 
@@ -58,7 +59,7 @@ def render(situation: Situation, found: Sequence[Cause]) -> str:
         lines += ["", f"Also: {cause.what}", *_details(cause)]
     if said := diagnosis.warnings(situation, found):
         lines += ["", "Warnings:", *(f"  - {text}" for text in said[-_MOST_WARNINGS:])]
-    return "\n".join(lines)
+    return printable("\n".join(lines))
 
 
 def _details(cause: Cause) -> list[str]:

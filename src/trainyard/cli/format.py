@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from trainyard.local.apiserver.columns import duration
 
-__all__ = ["age", "document", "duration", "indent", "parse_time", "span", "table"]
+__all__ = ["age", "document", "duration", "indent", "parse_time", "printable", "span", "table"]
 
 _GAP = "   "
 NONE = "-"
+_ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\^_])")
+"""Escape sequences of terminals (ECMA-48): CSI, OSC and single ones."""
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Left-aligned columns, as kubectl prints them; empty cells show as `-`."""
     lines = [[str(header) for header in headers]]
-    lines += [[NONE if cell is None or cell == "" else str(cell) for cell in row] for row in rows]
+    lines += [[NONE if cell is None or cell == "" else printable(cell) for cell in r] for r in rows]
     widths = [max(len(line[column]) for line in lines) for column in range(len(headers))]
     return "\n".join(
         _GAP.join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     )
+
+
+def printable(value: object) -> str:
+    """The text without what would colour, move or clear a terminal: words of a program may."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _ESCAPE.sub("", str(value)))
 
 
 def parse_time(text: str | None) -> datetime | None:

@@ -195,3 +195,16 @@ def test_a_request_above_the_quota_is_not_said_to_wait_for_others() -> None:
     text = render(situation, diagnosis.causes(situation))
     assert "asks for more than queue q allows at all" in text
     assert "used up" not in text
+
+
+def test_words_of_a_program_neither_colour_nor_clear_the_terminal() -> None:
+    words = "\x1b[2J\x1b[31mred\x1b[0m\x07\r\nstep 1\rstep 2\r\n\x1b]0;title\x07bell"
+    text = explained(1, pods=[ended(1, words)])
+    assert "| red\N{REPLACEMENT CHARACTER}\n" in text
+    assert "    | step 2\n" in text, "of a progress bar the last state"
+    assert "    | bell\n" in text
+    assert "\x1b" not in text
+
+
+def test_exit_code_138_is_read_as_the_wish_for_a_restart() -> None:
+    assert "asked to be restarted" in exits.read(138).what

@@ -31,6 +31,11 @@ def test_an_age_reads_as_in_kubectl(seconds: float, text: str) -> None:
     assert age(ago(seconds), NOW) == text
 
 
+def test_a_cell_neither_colours_nor_moves_the_terminal() -> None:
+    text = table(("A", "B"), [("\x1b[1;31mred\x1b[0m", "be\x07ll\rx")])
+    assert text == "A     B\nred   be\N{REPLACEMENT CHARACTER}ll\N{REPLACEMENT CHARACTER}x"
+
+
 def test_an_absent_time_has_no_age() -> None:
     assert age(None, NOW) == "<unknown>"
 

@@ -7,7 +7,9 @@ import signal
 from dataclasses import dataclass
 
 NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
-RESTART_CODES = (130, 137, 138, 143)
+ASKS_FOR_RESTART = 138
+"""By convention of restartPolicy ExitCode."""
+RESTART_CODES = (130, 137, ASKS_FOR_RESTART, 143)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +128,8 @@ def _exception(message: str) -> str:
 
 
 def _of_signal(number: int) -> Reading:
+    if SIGNAL_BASE + number == ASKS_FOR_RESTART:
+        return Reading(f"it asked to be restarted (exit code {ASKS_FOR_RESTART}), or got SIGUSR1")
     try:
         name = signal.Signals(number).name
     except ValueError:

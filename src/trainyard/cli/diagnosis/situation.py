@@ -177,5 +177,6 @@ def listed(items: Sequence[str], most: int = 4) -> str:
 
 
 def lines_of(text: str | None) -> tuple[str, ...]:
-    """The lines of a message that are not empty."""
-    return tuple(line for line in (text or "").splitlines() if line.strip())
+    """The lines of a message that are not empty; of a progress bar its last state."""
+    shown = (line.rstrip("\r").rpartition("\r")[2] for line in (text or "").split("\n"))
+    return tuple(line for line in shown if line.strip())
