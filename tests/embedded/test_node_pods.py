@@ -168,6 +168,12 @@ async def test_a_pod_has_its_own_host_name_processes_shm_and_loopback(node: Clus
     assert text.split()[2] == "0"
 
 
+async def test_the_file_of_the_host_name_agrees_with_it(node: Cluster) -> None:
+    script = "hostname; cat /etc/hostname"
+    assert await node.shell("job-0", script, hostname="its-own") == "its-own\nits-own\n"
+    assert await node.shell("hostname", script) == "hostname\nhostname\n"
+
+
 async def test_what_a_pod_may_not_change_on_the_host(node: Cluster) -> None:
     script = """
         echo 1 > /proc/sys/kernel/panic && echo changed

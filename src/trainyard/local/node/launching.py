@@ -9,7 +9,7 @@ from typing import Any
 
 from trainyard.api.errors import TrainyardError
 from trainyard.local.node import gpus
-from trainyard.local.node.environment import container_environment
+from trainyard.local.node.environment import container_environment, host_name
 from trainyard.local.node.expansion import expand
 from trainyard.local.node.fields import Addresses, Objects
 from trainyard.local.node.rootfs import Bind
@@ -134,6 +134,7 @@ def start_request(
     own = [
         Bind("/etc/hosts", hosts[0], True),
         Bind("/etc/resolv.conf", hosts[1], True),
+        Bind("/etc/hostname", _hostname_file(pod_folder, host_name(pod)), True),
         *_temporary(pod_folder, [home, cwd, settings.state_dir], settings),
         *_persistent(home, cwd),
     ]
@@ -153,6 +154,15 @@ def start_request(
 
 def termination_path(pod_folder: str, container: str) -> str:
     return os.path.join(pod_folder, container, "termination-log")
+
+
+def _hostname_file(pod_folder: str, name: str) -> str:
+    """The host's file behind /etc/hostname; the same for all containers of a pod."""
+    path = os.path.join(pod_folder, ".hostname")  # no container can have that name
+    os.makedirs(pod_folder, exist_ok=True)
+    with open(path, "w") as file:
+        file.write(f"{name}\n")
+    return path
 
 
 def termination_file(pod_folder: str, container: str) -> str:
