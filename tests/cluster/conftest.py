@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -77,4 +78,5 @@ async def yard(
 
             await until(account, bool)
         yield Yard(plane, name, client, tmp_path)
-        await client.delete(NAMESPACES, name)
+        with suppress(NotFound):
+            await client.delete(NAMESPACES, name)

@@ -22,7 +22,13 @@ ADMIN = "admin-of-the-tests"
 START_SECONDS = 60.0
 GRACE_SECONDS = 15.0
 """Longer than an operator holds on to a Lease that it cannot renew."""
-_CONTROLLERS = ("garbagecollector", "namespace", "serviceaccount", "serviceaccount-token")
+_CONTROLLERS = (
+    "garbagecollector",
+    "namespace",
+    "resourcequota",
+    "serviceaccount",
+    "serviceaccount-token",
+)
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None)
 
@@ -138,6 +144,11 @@ class RunningControlPlane:
     def stop_apiserver(self, number: signal.Signals = signal.SIGKILL) -> None:
         """End the API server and wait for that."""
         self._stop(self.programs.apiserver.name, number)
+
+    @property
+    def serves(self) -> bool:
+        """Whether the API server has been started and not been stopped since."""
+        return self._processes[self.programs.apiserver.name].poll() is None
 
     def stop(self) -> None:
         """End everything, the servers before what they depend on."""

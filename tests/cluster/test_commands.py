@@ -10,7 +10,8 @@ from pathlib import Path
 import yaml
 
 from tests.cluster.kubelet import running_kubelet
-from tests.cluster.yard import START_SECONDS, Yard, pytorch_job, until
+from tests.cluster.plane import START_SECONDS
+from tests.cluster.yard import Object, Yard, pytorch_job, until
 
 
 async def trainyard(yard: Yard, *arguments: str, code: int = 0) -> str:
@@ -54,8 +55,7 @@ async def test_a_job_from_submit_to_delete(yard: Yard, tmp_path: Path) -> None:
         await yard.reaches("digits", "Running")
         await until(lambda: yard.pods("digits"), lambda pods: len(pods) == 3)
         for replica in ("worker-0", "worker-1", "worker-2"):
-            pod = await until(lambda r=replica: _running(yard, r), bool)
-            await kubelet.end(pod[0], 0)
+            await kubelet.end(await _running(yard, replica), 0)
         assert "Succeeded" in await trainyard(yard, "wait", "digits")
         (listed,) = json.loads(await trainyard(yard, "list", "-o", "json"))["items"]
         assert listed["status"]["phase"] == "Succeeded"
@@ -63,9 +63,14 @@ async def test_a_job_from_submit_to_delete(yard: Yard, tmp_path: Path) -> None:
         await yard.gone("digits")
 
 
-async def _running(yard: Yard, replica: str) -> list[dict[str, object]]:
-    return [
-        pod
-        for pod in await yard.pods("digits")
-        if pod["metadata"]["name"].endswith(replica) and pod["status"]["phase"] == "Running"
-    ]
+async def _running(yard: Yard, replica: str) -> Object:
+    """The pod of a replica, once it runs."""
+
+    def mine(pods: list[Object]) -> list[Object]:
+        return [
+            pod
+            for pod in pods
+            if pod["metadata"]["name"].endswith(replica) and pod["status"]["phase"] == "Running"
+        ]
+
+    return mine(await until(lambda: yard.pods("digits"), mine))[0]

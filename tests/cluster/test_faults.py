@@ -14,7 +14,7 @@ import pytest
 
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.plane import RunningControlPlane
-from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
+from tests.cluster.yard import PYTORCH, Operator, Yard, pytorch_job, until
 from tests.tools import soak
 from trainyard.kube.resources import PODS
 
@@ -88,6 +88,31 @@ async def test_a_restart_of_the_api_server_is_survived(number: signal.Signals, y
         assert job["status"]["backoffCount"] == 1
         assert len(kubelet.seen) == 4
         assert "Traceback" not in operator.log
+
+
+@pytest.mark.parametrize("options", [(), (ALONE,)], ids=["elected", "alone"])
+async def test_an_operator_waits_for_an_api_server_that_is_not_up(
+    options: tuple[str, ...], yard: Yard
+) -> None:
+    """And it still finds out how old that is: a field that nobody knows is not dropped."""
+    await asyncio.to_thread(yard.plane.stop_apiserver)
+    try:
+        async with yard.operator(*options) as operator:
+            await until(lambda: _read(operator), lambda log: "no answer from" in log)
+            yard.plane.start_apiserver()
+            await asyncio.to_thread(yard.plane.until_ready)
+            job = pytorch_job("digits")
+            job["spec"]["replicaSpecs"][0]["template"]["spec"]["nodeNmae"] = "a"
+            await yard.client.create(PYTORCH, job, yard.namespace)
+            await yard.reaches("digits", "Failed")
+    finally:
+        if not yard.plane.serves:
+            yard.plane.start_apiserver()
+            await asyncio.to_thread(yard.plane.until_ready)
+
+
+async def _read(operator: Operator) -> str:
+    return operator.log
 
 
 async def compact(plane: RunningControlPlane) -> None:

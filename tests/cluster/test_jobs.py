@@ -227,13 +227,29 @@ async def test_a_changed_spec_is_refused_or_has_no_effect(yard: Yard) -> None:
         assert set(kubelet.seen) == first
 
 
-async def test_kubectl_scale_needs_a_size_to_start_from(yard: Yard) -> None:
+async def test_kubectl_scale_gives_a_size_that_was_left_open(yard: Yard) -> None:
     """Nothing fills in what a manifest leaves out on a server without our admission."""
     elastic = {"enabled": True, "minReplicas": 1, "maxReplicas": 4}
     await submit(yard, pytorch_job("digits", torchrunConfig={"enabled": True}, elastic=elastic))
-    print(await yard.kubectl("scale", "--replicas=3", NAME, fails=True))
-    await yard.kubectl(
-        *("patch", NAME, "--type=merge", "-p", '{"spec":{"elastic":{"expectedReplicas":2}}}')
-    )
     await yard.kubectl("scale", "--replicas=3", NAME)
     assert (await yard.job("digits"))["spec"]["elastic"]["expectedReplicas"] == 3
+
+
+async def test_kubectl_scale_does_nothing_to_a_job_that_is_not_elastic(yard: Yard) -> None:
+    """A server with CEL refuses it; without, the job is left as it is."""
+    has_cel = yard.plane.version >= (1, 25)
+    async with yard.operator(), running_kubelet(yard.client, yard.namespace) as kubelet:
+        await submit(yard, pytorch_job("digits"))
+        first = await running(yard, kubelet, "digits", besides=set())
+        await yard.kubectl("scale", "--replicas=3", NAME, fails=has_cel)
+        if not has_cel:
+            generation = (await yard.job("digits"))["metadata"]["generation"]
+            await until(
+                lambda: yard.job("digits"),
+                lambda job: job["status"]["observedGeneration"] == generation,
+            )
+        assert (await yard.job("digits"))["status"]["phase"] == "Running"
+        for replica in WORKERS:
+            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await yard.reaches("digits", "Succeeded")
+        assert set(kubelet.seen) == first

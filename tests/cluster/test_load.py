@@ -37,7 +37,7 @@ async def written_in_a_second(plane: RunningControlPlane) -> int:
 
 async def test_the_requests_per_job_are_bounded(yard: Yard) -> None:
     """From creation to success: what has to be written, and nothing again and again."""
-    count = soak(100, 500)
+    count = soak(260, 500)
     names = [f"job-{number}" for number in range(count)]
     async with (
         yard.operator("--no-leader-elect") as operator,
@@ -69,3 +69,14 @@ async def test_the_requests_per_job_are_bounded(yard: Yard) -> None:
         # Events arrive late. Then nothing is written any more.
         await until(lambda: written_in_a_second(yard.plane), lambda count: count == 0)
         assert "Traceback" not in operator.log
+        await operator.kill()
+        # Its successor lists in several pages what has ended, and leaves all of it alone.
+        before = requests(yard.plane)
+        async with yard.operator("--no-leader-elect") as successor:
+            await until(
+                lambda: successor.answer("/metrics"),
+                lambda text: text.count('phase="Succeeded"') == count,
+            )
+            assert await written_in_a_second(yard.plane) == 0
+        made = requests(yard.plane) - before
+        assert made["PUT", f"{PYTORCH.plural}/status"] == made["POST", "pods"] == 0

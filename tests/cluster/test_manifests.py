@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.cluster.kubelet import Kubelet, running_kubelet
-from tests.cluster.yard import Yard, pytorch_job, until
+from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
 from tests.unit.api import manifests
 from trainyard.kube.errors import NotFound
@@ -114,3 +114,21 @@ async def succeed(yard: Yard, kubelet: Kubelet, jobs: list[dict[str, Any]]) -> b
             found = await yard.job(job["metadata"]["name"], job["kind"])
             phases.add(found["status"]["phase"])
     return phases <= {"Succeeded"}
+
+
+async def test_an_operator_of_one_namespace_needs_a_role_there_only(yard: Yard) -> None:
+    """The same rules in a Role; nodes cannot be granted by one, and are done without."""
+    objects = {obj["kind"]: obj for obj in yaml.safe_load_all(printed(yard))}
+    role = {**objects["ClusterRole"], "kind": "Role"}
+    binding = {**objects["ClusterRoleBinding"], "kind": "RoleBinding"}
+    binding["roleRef"] = {**binding["roleRef"], "kind": "Role"}
+    granted = yaml.safe_dump_all([objects["ServiceAccount"], role, binding])
+    await yard.kubectl("apply", "-f", "-", stdin=granted)
+    token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
+    config = yard.plane.write_kubeconfig("operator", token)
+    async with (
+        yard.operator(kubeconfig=config),
+        running_kubelet(yard.client, yard.namespace, lambda pod: 0),
+    ):
+        await yard.client.create(PYTORCH, pytorch_job("digits"), yard.namespace)
+        await yard.reaches("digits", "Succeeded")

@@ -121,7 +121,7 @@ class Yard:
                 *("--kubeconfig", str(kubeconfig or self.plane.kubeconfig)),
                 *("--lease-namespace", self.namespace),
                 *("--host", "127.0.0.1", "--port", "0"),
-                *options,
+                *options,  # the last one counts
                 stderr=log,
             )
         running = Operator(process, path)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from aiohttp import web
 
 from trainyard.kube.client import Client
-from trainyard.kube.errors import KubeError
+from trainyard.kube.errors import ApiError, KubeError
 from trainyard.operator.controller import Clock, Controller, wall_clock
 from trainyard.operator.election import LeaderElection, LeaseSettings
 from trainyard.operator.metrics import CONTENT_TYPE, Metrics
@@ -21,6 +21,7 @@ log = logging.getLogger(__name__)
 
 # https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
 _STRICT_SINCE = (1, 25)
+_RETRY_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +77,15 @@ class Service:
     async def _refuses_unknown_fields(self) -> bool:
         """Whether the server keeps to fieldValidation=Strict; an older one drops what it does not
         know, and a replica would run without what the user asked for."""
-        try:
-            version = await self._client.server_version()
-        except KubeError as error:
-            log.warning("%s; it is taken for a current one", error)
-            return True
-        return version >= _STRICT_SINCE
+        while True:
+            try:
+                return await self._client.server_version() >= _STRICT_SINCE
+            except ApiError as error:
+                log.warning("%s; it is taken for a current one", error)
+                return True
+            except KubeError as error:
+                log.warning("%s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     @asynccontextmanager
     async def _endpoints(self) -> AsyncIterator[None]:
