@@ -12,7 +12,15 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.world import World, elastic, generic, pytorch, torchrun
+from tests.unit.lifecycle.world import (
+    World,
+    colossalai,
+    deepspeed,
+    elastic,
+    generic,
+    pytorch,
+    torchrun,
+)
 from trainyard.lifecycle.actions import Create
 from trainyard.workloads.resources import PODS
 
@@ -27,6 +35,13 @@ JOBS: dict[str, Callable[[], dict[str, Any]]] = {
     "replica scope": lambda: pytorch(run_policy={"restartScope": "Replica"}),
     "torchrun": torchrun,
     "elastic": lambda: elastic(1, 3, 4),
+    "elastic, never": lambda: elastic(2, 3, 4, policy="Never"),
+    "elastic, exit code": lambda: elastic(1, 3, 4, policy="ExitCode"),
+    "elastic, always": lambda: elastic(1, 3, 4, policy="Always"),
+    "elastic, replica scope": lambda: elastic(1, 3, 4, run_policy={"restartScope": "Replica"}),
+    "deepspeed": lambda: deepspeed(run_policy={"backoffLimit": 2, "cleanUpPolicy": "All"}),
+    "colossalai": lambda: colossalai(limit=2),
+    "gang": lambda: pytorch(scheduler={"t9kScheduler": {"queue": "q"}}),
     "deadline": lambda: pytorch(run_policy={"activeDeadlineSeconds": 900}),
     "generic": lambda: generic(workers=3, limit=2),
     "generic always": lambda: generic(workers=3, policy="Always", limit=2, cleanUpPolicy="All"),
@@ -77,7 +92,7 @@ class Life:
         world, chance = self.world, self.random
         names = list(world.pods)
         pod = world.pods[chance.choice(names)] if names else None
-        match chance.randrange(12):
+        match chance.randrange(15):
             case 0 | 1 | 2 | 3:
                 world.run()
             case 4 if pod and pod["status"].get("containerStatuses"):
@@ -94,8 +109,35 @@ class Life:
                 world.job["spec"]["runMode"] = {"pause": {"enabled": pause}}
             case 9 if "elastic" in world.job["spec"]:
                 world.job["spec"]["elastic"]["expectedReplicas"] = chance.randint(1, 4)
+            case 10 | 11:
+                self.trouble_the_node(pod)
+            case 12:
+                self.come_to_rest()
             case _:
                 world.advance(chance.choice([0.1, 5, 60]))
+
+    def trouble_the_node(self, pod: dict[str, Any] | None) -> None:
+        """It evicts a pod, does not answer, or answers again."""
+        world = self.world
+        if (
+            pod is not None
+            and pod["status"].get("containerStatuses")
+            and self.random.random() < 0.5
+        ):
+            world.evict(pod["metadata"]["name"].removeprefix(world.workload.base + "-"))
+        else:
+            world.lost_nodes = frozenset() if world.lost_nodes else frozenset({"node"})
+
+    def come_to_rest(self) -> None:
+        """Without news there is soon nothing to do, and no reason to look at once."""
+        world = self.world
+        for _ in range(12):
+            plan = world.look()
+            assert plan.wake_at is None or plan.wake_at > world.now
+            if plan.status is None and not plan.actions:
+                return
+            self.pass_()
+        raise AssertionError(f"always something to do: {world.look()}")
 
     def vanish(self) -> None:
         """Pods on their way out are gone."""
@@ -139,6 +181,7 @@ class Life:
         """Once faults stop, every job ends, and its clean-up policy is carried out."""
         world = self.world
         world.job["spec"]["runMode"] = {}
+        world.lost_nodes = frozenset()
         for _ in range(60):
             self.vanish()
             world.run().advance(30)
@@ -153,6 +196,7 @@ class Life:
         for _ in range(5):
             self.pass_()
             self.vanish()
+        self.come_to_rest()
         left = {pod["status"]["phase"] for pod in world.pods.values()}
         match world.workload.clean_up.value:
             case "All":
