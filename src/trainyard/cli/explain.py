@@ -15,6 +15,7 @@ from trainyard.cli.diagnosis import Cause, Situation
 from trainyard.cli.format import printable
 from trainyard.cli.jobs import JOB_HELP, events_of, find, pods_of
 from trainyard.cli.target import Target, Where, on_target
+from trainyard.local.state import is_full
 
 _MOST_WARNINGS = 5
 
@@ -39,6 +40,7 @@ async def _explain(target: Target, *, name: str, output: str | None) -> None:
         await events_of(target.client, job),
         now=datetime.now(UTC),
         is_local=target.folder is not None,
+        full_disk=str(target.folder) if target.folder and is_full(target.folder) else "",
     )
     found = diagnosis.causes(situation)
     if output == "json":

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.eventtime import event_time
+from trainyard.cli.eventtime import event_order
 from trainyard.cli.format import age, document, duration, indent, parse_time, span, table
 from trainyard.cli.jobs import (
     JOB_HELP,
@@ -214,7 +214,7 @@ def event_table(job: Found, events: Sequence[Object], now: datetime) -> str:
         count = event.get("count") or 1
         rows.append(
             (
-                duration((now - event_time(event)).total_seconds())
+                duration((now - event_order(event)[0]).total_seconds())
                 + (f" (x{count})" if count > 1 else ""),
                 event.get("type"),
                 event.get("reason"),

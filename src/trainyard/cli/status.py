@@ -7,7 +7,14 @@ from collections import Counter
 
 import click
 
-from trainyard.local.state import Paths, RunningCluster, find_cluster, state_folder, why_down
+from trainyard.local.state import (
+    Paths,
+    RunningCluster,
+    find_cluster,
+    is_full,
+    state_folder,
+    why_down,
+)
 
 
 @click.command()
@@ -23,6 +30,8 @@ def command() -> int:
 
     for line in uvloop.run(_describe(found, paths)):
         click.echo(line)
+    if is_full(paths.folder):
+        click.echo("warning: the disk of the state folder is full; make room", err=True)
     return 0
 
 

@@ -19,6 +19,7 @@ from trainyard.api.names import fnv1a64
 FAILED = " failed: "
 """In the log of a cluster, before the reason for which it ended."""
 _TAIL_BYTES = 4096
+_ROOM_BYTES = 64 << 10
 _CONNECT_SECONDS = 2.0
 _UNIX_PATH_LIMIT = 107
 
@@ -184,6 +185,15 @@ def why_down(paths: Paths) -> str:
         return ""
     last = lines[-1] if lines else ""
     return f"the last one failed: {last.partition(FAILED)[2]}" if FAILED in last else ""
+
+
+def is_full(folder: Path) -> bool:
+    """Whether there is hardly any room left to write to."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _ROOM_BYTES
 
 
 def node_name() -> str:

@@ -208,3 +208,12 @@ def test_words_of_a_program_neither_colour_nor_clear_the_terminal() -> None:
 
 def test_exit_code_138_is_read_as_the_wish_for_a_restart() -> None:
     assert "asked to be restarted" in exits.read(138).what
+
+
+def test_a_full_disk_comes_before_everything_that_it_hides() -> None:
+    situation = Situation(job("Running"), now=NOW, full_disk="/state")
+    text = render(situation, diagnosis.causes(situation))
+    assert "cannot write down what becomes of it: the disk is full" in text
+    assert "no room is left in /state" in text
+    over = Situation(job("Succeeded"), now=NOW, full_disk="/state")
+    assert "disk" not in render(over, diagnosis.causes(over))

@@ -105,6 +105,15 @@ def test_conditions_and_events_are_one_line_each() -> None:
     assert section(page(), "Events")[1].endswith("worker-1   exited ⏎ restarting")
 
 
+def test_the_ages_of_events_fall_as_the_list_goes_on() -> None:
+    """Some sources tell whole seconds and some fractions: the list goes by whole seconds."""
+    first, second = event("a", "First", "x"), event("b", "Second", "y")
+    first["lastTimestamp"] = "2026-08-02T11:59:50.900000Z"
+    second["lastTimestamp"] = "2026-08-02T11:59:50Z"
+    lines = event_table(found(job()), [first, second], NOW).splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["10s", "10s"]
+
+
 def test_an_event_that_happened_again_is_counted() -> None:
     again = event("digits", "Restart", "x") | {"count": 4}
     assert "5s (x4)" in event_table(found(job()), [again], NOW)

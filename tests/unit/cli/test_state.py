@@ -13,6 +13,7 @@ from trainyard.local.state import (
     RunningCluster,
     StateError,
     find_cluster,
+    is_full,
     node_name,
     state_folder,
 )
@@ -83,3 +84,9 @@ def test_every_folder_that_is_made_is_the_users_own(tmp_path: Path) -> None:
     Paths(tmp_path / "state" / "runs" / "1").prepare()
     made = [tmp_path / "state", tmp_path / "state" / "runs", tmp_path / "state" / "runs" / "1"]
     assert [path.stat().st_mode & 0o777 for path in made] == [0o700] * 3
+
+
+def test_a_disk_is_full_when_hardly_anything_can_be_written(tmp_path: Path) -> None:
+    assert not is_full(tmp_path)
+    assert not is_full(tmp_path / "absent")
+    assert is_full(Path("/proc/self"))  # a file system without any blocks

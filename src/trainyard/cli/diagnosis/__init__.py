@@ -16,6 +16,7 @@ __all__ = ["Cause", "Situation", "causes", "headline", "warnings"]
 _Rule = Callable[[Situation], Iterable[Cause]]
 
 _RULES: tuple[_Rule, ...] = (
+    waiting.disk_is_full,
     waiting.being_deleted,
     ended.succeeded,
     ended.failed,

@@ -33,6 +33,8 @@ class Situation:
     now: datetime = field(kw_only=True)
     is_local: bool = True
     """On the embedded cluster, where the remedies are other commands."""
+    full_disk: str = ""
+    """The state folder of the embedded cluster, if there is no room left in it."""
 
     @property
     def name(self) -> str:

@@ -30,6 +30,16 @@ def being_deleted(situation: Situation) -> Iterator[Cause]:
     yield Cause("it goes as soon as what it owns is gone", tuple(evidence), tuple(advice))
 
 
+def disk_is_full(situation: Situation) -> Iterator[Cause]:
+    """Nothing of the job can be written down any more."""
+    if situation.full_disk and not situation.is_over:
+        yield Cause(
+            "the cluster cannot write down what becomes of it: the disk is full",
+            (f"no room is left in {situation.full_disk}", "what replicas print is lost meanwhile"),
+            ("make room there; then it goes on by itself",),
+        )
+
+
 def paused(situation: Situation) -> Iterator[Cause]:
     """Somebody wants the job to wait."""
     if not situation.is_on("pause") or situation.is_over:
