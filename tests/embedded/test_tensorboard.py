@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -18,6 +19,7 @@ import pytest
 
 from tests.embedded.command_line import CommandLine, Object, until
 from tests.embedded.lifecycle_yard import Yard, condition, pytorch, template, yard
+from tests.object_store import serving
 from tests.tools import require
 
 BOARDS = "/apis/tensorstack.dev/v1beta1/namespaces/default/tensorboards"
@@ -197,4 +199,42 @@ def test_run_prints_the_address_and_ends_it(tmp_path: Path) -> None:
         assert "nothing here serves it" not in "".join(output)
         until(lambda: not line.processes(), "nothing is left", 10)
     finally:
+        line.kill_everything()
+
+
+def test_logs_of_an_object_store_are_shown_beside_those_of_a_claim(tmp_path: Path) -> None:
+    """And told when the store refuses; in plain mode, where pods reach this machine's ports."""
+    require("tensorboard")
+    line = Yard(tmp_path)
+    events = tmp_path / "elsewhere"
+    subprocess.run([sys.executable, "-c", WRITE, str(events)], check=True, timeout=60)
+    logs = {
+        "pvc": [{"name": "data", "subPath": ["log"]}],
+        "s3": {"secretRef": {"name": "keys"}, "uri": ["s3://runs/one/"]},
+    }
+    try:
+        with serving() as bucket:
+            bucket.is_down = True
+            bucket.objects = {f"one/{p.name}": p.read_bytes() for p in events.iterdir()}
+            line.run("up", "--isolation", "plain", "--volume", f"data={line.data}")
+            secret = {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "keys"},
+                "stringData": bucket.environment,
+            }
+            code, _ = line.api.request("POST", "/api/v1/namespaces/default/secrets", secret)
+            assert code == 201
+            script = ["/bin/sh", "-c", f"python3 -c '{WRITE}' {line.data}/log"]
+            job = pytorch("train", template(script), tensorboardSpec={"logDir": logs})
+            line.submit(job)
+            url = ready(line, "train")
+            until(lambda: scalars(url, "data-log") == VALUES, "the claim's logs are shown")
+            until(lambda: "503" in viewer(line, "train")["note"], "the store's refusal is told")
+            bucket.is_down = False
+            until(lambda: scalars(url, "s3-keys/runs-one") == VALUES, "the store's are shown too")
+            until(lambda: viewer(line, "train")["type"] == "Normal", "nothing is wrong any more")
+            line.run("down")
+    finally:
+        line.run("down", code=None)
         line.kill_everything()

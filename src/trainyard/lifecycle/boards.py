@@ -252,14 +252,38 @@ def _tell(
 
 
 def _tell_logs(conditions: Conditions, board: Board, pod: Pod | None) -> list[Event]:
-    phase = BoardPhase.RUNNING  # of no account here
-    if board.unserved:
-        text = "not shown: " + "; ".join(board.unserved)
-        state = _State(phase, BoardReason.NOT_SERVED, text, is_warning=True)
-    else:
-        state = _State(phase, BoardReason.ALL_SERVED, "All logs that the spec names are shown.")
-    events = _tell(conditions, BoardCondition.LOGS_SERVED, state, is_true=not state.is_warning)
+    state = _logs(board, pod)
+    is_true = state.reason is BoardReason.ALL_SERVED
+    events = _tell(conditions, BoardCondition.LOGS_SERVED, state, is_true=is_true)
     return [event for event in events if event.type == "Warning"]
+
+
+def _logs(board: Board, pod: Pod | None) -> _State:
+    phase = BoardPhase.RUNNING  # of no account here
+    lacking = list(board.unserved)
+    fetchers = [pod.container(name) if pod else None for name in board.fetchers]
+    waiting = [fetcher for fetcher in fetchers if fetcher is None or not fetcher.ready]
+    failures = [text for fetcher in waiting if (text := _failure(fetcher))]
+    if lacking or failures:
+        reason = BoardReason.FETCH_FAILED if failures else BoardReason.NOT_SERVED
+        text = "not shown: " + "; ".join([*lacking, *failures])
+        return _State(phase, reason, text, is_warning=True)
+    if waiting and not board.suspended:
+        return _State(phase, BoardReason.FETCHING, "Some logs are being fetched.")
+    return _State(phase, BoardReason.ALL_SERVED, "All logs that the spec names are shown.")
+
+
+def _failure(fetcher: Container | None) -> str:
+    """What a container that fetches ended with; "" while it has not failed."""
+    if fetcher is None:
+        return ""
+    if fetcher.failed:
+        return last_lines(fetcher.message) or f"{fetcher.name}: exit code {fetcher.exit_code}"
+    if fetcher.last_exit_code:
+        return last_lines(fetcher.last_message) or f"{fetcher.name}: exit {fetcher.last_exit_code}"
+    if fetcher.state == "Waiting" and fetcher.reason not in _STILL_STARTING:
+        return f"{fetcher.reason} {fetcher.message}".rstrip()
+    return ""
 
 
 def _status(

@@ -2,7 +2,8 @@
 
 Claims are mounted whole and read-only, never by `subPath`: Kubernetes would create a folder that is
 not there yet, as root, and the training that is to make it could then not write to it. Several
-sources are shown side by side, by a folder of links.
+sources are shown side by side, by a folder of links. What is not in a claim is fetched into that
+folder by containers beside, one for each set of credentials.
 """
 
 from __future__ import annotations
@@ -12,13 +13,15 @@ import json
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 from trainyard.api import labels, names
 from trainyard.api.tensorboard import TensorBoard, TensorBoardSpec
 from trainyard.workloads.gang import Membership, queued
 from trainyard.workloads.identity import WORKING_DIR, Identity
-from trainyard.workloads.logsources import Folder, Sources, label, sources
+from trainyard.workloads.logsources import Folder, Remote, Sources, label, sources
 from trainyard.workloads.resources import SERVICES
 from trainyard.workloads.settings import Settings
 from trainyard.workloads.workload import Dependent, Manifest
@@ -30,6 +33,10 @@ REVISION = "trainyard.dev/revision"
 LOGS = "/logs"
 CLAIMS = "/claims"
 GRACE_SECONDS = 5
+FETCHED = ".fetched"
+"""As in ``fetchlogs``."""
+FETCH_SECONDS = 6 * 3600
+"""How long the first round of fetching may take."""
 START_SECONDS = 300
 """How long an image may take to import all that its tensorboard needs."""
 
@@ -88,6 +95,7 @@ def describe(board: TensorBoard, settings: Settings) -> Board:
         service=_service(identity, settings),
         unserved=found.unserved,
         has_logs=found.any,
+        fetchers=tuple(_fetcher_names(found)),
     )
 
 
@@ -100,6 +108,8 @@ def _service(identity: Identity, settings: Settings) -> Dependent:
             "spec": {
                 "type": "NodePort" if settings.boards.node_port_host else "ClusterIP",
                 "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
+                # What is in claims can be looked at while other logs are not fetched yet.
+                "publishNotReadyAddresses": True,
                 "selector": {labels.JOB_UID: identity.uid},
             },
         }
@@ -116,7 +126,7 @@ def _pod(
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
-        "containers": [_container(spec, found, image, settings)],
+        "containers": [_container(spec, found, image, settings), *_fetchers(found, image)],
         "volumes": _volumes(found),
     }
     scheduler = spec.scheduler.t9k_scheduler if spec.scheduler else None
@@ -152,7 +162,7 @@ def _container(
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": mounts,
     }
-    if _has_links(found):
+    if _is_combined(found):
         mounts.append({"name": "logs", "mountPath": LOGS})
     if settings.plain_processes:
         address = {"fieldRef": {"fieldPath": "status.podIP"}}
@@ -173,29 +183,67 @@ def _resources(given: Mapping[str, Any], settings: Settings) -> Mapping[str, Any
 def _command(found: Sources, settings: Settings) -> list[str]:
     # Pods without a network of their own must not listen where others do.
     listen = "--host=$(POD_IP)" if settings.plain_processes else "--bind_all"
-    if not _has_links(found):
+    if not _is_combined(found):
         logs = _path(found.folders[0]) if found.folders else LOGS
         return [PROGRAM, f"--logdir={logs}", f"--port={PORT}", listen]
-    links = _links(found)
-    script = [f"ln -sfn {shlex.quote(path)} {LOGS}/{name}" for name, path in links.items()]
+    links = zip(_names(found), found.folders, strict=False)
+    script = [f"ln -sfn {shlex.quote(_path(folder))} {LOGS}/{name}" for name, folder in links]
     script.append(f"exec {PROGRAM} --logdir={LOGS} --port={PORT} {listen}")
     return ["/bin/sh", "-c", " && ".join(script)]
 
 
-def _has_links(found: Sources) -> bool:
-    return len(found.folders) > 1
+def _is_combined(found: Sources) -> bool:
+    return len(found.folders) > 1 or bool(found.remotes)
 
 
-def _links(found: Sources) -> dict[str, str]:
-    """Link names, which become parts of run names, and where they lead."""
-    links: dict[str, str] = {}
-    for folder in found.folders:
-        name = plain = label(folder.claim, folder.path)
-        number = 2
-        while name in links:
+def _names(found: Sources) -> list[str]:
+    """Names of the links, then of what is fetched; they become parts of run names."""
+    wanted = [label(folder.claim, folder.path) for folder in found.folders]
+    wanted += [label("s3", remote.secret) if remote.secret else "http" for remote in found.remotes]
+    names: dict[str, None] = {}
+    for plain in wanted:
+        name, number = plain, 2
+        while name in names:
             name, number = f"{plain}-{number}", number + 1
-        links[name] = _path(folder)
-    return links
+        names[name] = None
+    return list(names)
+
+
+def _fetcher_names(found: Sources) -> list[str]:
+    return [f"fetch-{number}" for number in range(len(found.remotes))]
+
+
+def _fetchers(found: Sources, image: str) -> list[dict[str, Any]]:
+    folders = _names(found)[len(found.folders) :]
+    return [
+        _fetcher(name, remote, f"{LOGS}/{folder}", image)
+        for name, remote, folder in zip(_fetcher_names(found), found.remotes, folders, strict=True)
+    ]
+
+
+def _fetcher(name: str, remote: Remote, folder: str, image: str) -> dict[str, Any]:
+    container: dict[str, Any] = {
+        "name": name,
+        "image": image,
+        "command": ["python3", "-c", _program(), folder, *remote.addresses],
+        "env": [{"name": "LOGS_FOLDER", "value": folder}],
+        "startupProbe": {
+            # By a variable: pods without mounts have the folder elsewhere, and know it by that.
+            "exec": {"command": ["/bin/sh", "-c", f'cat "$LOGS_FOLDER/{FETCHED}"']},
+            "periodSeconds": 1,
+            "failureThreshold": FETCH_SECONDS,
+        },
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+        "volumeMounts": [{"name": "logs", "mountPath": LOGS}],
+    }
+    if remote.secret:
+        container["envFrom"] = [{"secretRef": {"name": remote.secret}}]
+    return container
+
+
+@cache
+def _program() -> str:
+    return Path(__file__).with_name("fetchlogs.py").read_text(encoding="utf-8")
 
 
 def _path(folder: Folder) -> str:
@@ -214,7 +262,7 @@ def _volumes(found: Sources) -> list[dict[str, Any]]:
         {"name": volume, "persistentVolumeClaim": {"claimName": claim}}
         for claim, volume in _claim_volumes(found).items()
     ]
-    if _has_links(found):
+    if _is_combined(found):
         volumes.append({"name": "logs", "emptyDir": {}})
     return volumes
 

@@ -72,6 +72,7 @@ class World:
         phase: str = "Running",
         ready: bool = False,
         last: Mapping[str, Any] | None = None,
+        fetcher: Mapping[str, Any] | None = None,
         **meta: Any,
     ) -> Pod:
         """A pod of the present spec; `meta` changes its metadata."""
@@ -80,7 +81,8 @@ class World:
         if state is not None:
             container = {"name": "tensorboard", "state": state, "ready": ready}
             status["containerStatuses"] = [
-                {**container, "lastState": {"terminated": last} if last else {}}
+                {**container, "lastState": {"terminated": last} if last else {}},
+                *([{"name": "fetch-0", **fetcher}] if fetcher else ()),
             ]
         metadata = {
             **made["metadata"],
@@ -305,6 +307,45 @@ def test_logs_that_cannot_be_shown_are_told_beside_those_that_can() -> None:
     assert world.condition("LogsServed") == ("False", "NotServed")
     assert [event.reason for event in made.events] == ["Running", "NotServed"]
     assert world.plan() == Plan(None)
+
+
+REFUSED = {"exitCode": 1, "message": "cannot fetch s3://runs/: HTTP Error 403: Forbidden"}
+
+
+@pytest.mark.parametrize(
+    ("fetcher", "expected"),
+    [
+        ({"state": {"running": STARTED}, "ready": True}, ("True", "AllServed")),
+        ({"state": {"running": STARTED}}, ("False", "Fetching")),
+        ({"state": {"waiting": {"reason": "ContainerCreating"}}}, ("False", "Fetching")),
+        ({"state": {"terminated": REFUSED}}, ("False", "FetchFailed")),
+        (
+            {"state": {"running": STARTED}, "lastState": {"terminated": REFUSED}},
+            ("False", "FetchFailed"),
+        ),
+        (
+            {"state": {"running": STARTED}, "ready": True, "lastState": {"terminated": REFUSED}},
+            ("True", "AllServed"),
+        ),
+        (
+            {"state": {"waiting": {"reason": "CreateContainerConfigError", "message": "no keys"}}},
+            ("False", "FetchFailed"),
+        ),
+        (None, ("False", "Fetching")),
+    ],
+)
+def test_what_is_fetched_is_told_and_holds_up_nothing_else(
+    fetcher: Mapping[str, Any] | None, expected: tuple[str, str]
+) -> None:
+    world = World(spec={"logDir": {"s3": {"secretRef": {"name": "k"}, "uri": ["s3://runs/"]}}})
+    world.pods = (world.pod({"running": STARTED}, ready=True, fetcher=fetcher),)
+    made = world.plan()
+    assert world.condition("Ready") == ("True", "Running")
+    assert world.condition("LogsServed") == expected
+    warned = [event.message for event in made.events if event.type == "Warning"]
+    assert len(warned) == (expected[1] == "FetchFailed")
+    if fetcher and REFUSED in (fetcher["state"].get("terminated"),):
+        assert REFUSED["message"] in warned[0]
 
 
 def test_a_condition_that_holds_keeps_its_time() -> None:

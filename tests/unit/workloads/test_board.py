@@ -10,7 +10,7 @@ import pytest
 from trainyard.api.admission import admit
 from trainyard.api.pod_schema import check_template
 from trainyard.api.tensorboard import TensorBoard
-from trainyard.workloads.board import Board, describe
+from trainyard.workloads.board import FETCHED, Board, describe
 from trainyard.workloads.settings import GangBackend, Settings
 
 CLAIM = {"pvc": [{"name": "mnist", "subPath": ["./log"]}]}
@@ -160,3 +160,36 @@ def test_what_cannot_be_shown_is_kept_for_the_status() -> None:
     made = board(logDir={"pvc": [{"name": "a", "subPath": [".."]}]})
     assert not made.has_logs
     assert made.unserved == ("folder '..' leaves the claim a",)
+
+
+REMOTE = {
+    "pvc": [{"name": "mnist", "subPath": ["log"]}],
+    "s3": {"secretRef": {"name": "keys"}, "uri": ["s3://runs/one/", "s3://runs/two/"]},
+    "http": {"url": ["https://example.com/events"]},
+}
+
+
+def test_logs_elsewhere_are_fetched_beside_by_who_has_the_credentials() -> None:
+    made = board(logDir=REMOTE)
+    first, *fetchers = made.pod["spec"]["containers"]
+    assert "envFrom" not in first
+    assert [each["name"] for each in fetchers] == list(made.fetchers) == ["fetch-0", "fetch-1"]
+    assert [each.get("envFrom") for each in fetchers] == [[{"secretRef": {"name": "keys"}}], None]
+    assert [each["command"][3:] for each in fetchers] == [
+        ["/logs/s3-keys", "s3://runs/one/", "s3://runs/two/"],
+        ["/logs/http", "https://example.com/events"],
+    ]
+    assert "ln -sfn /claims/mnist/log /logs/mnist-log && exec" in first["command"][2]
+    assert check_template({"spec": made.pod["spec"]}, ()) == []
+
+
+def test_a_claim_that_is_called_like_a_fetched_folder_keeps_its_own() -> None:
+    made = board(logDir={**REMOTE, "pvc": [{"name": "http"}]})
+    assert "/logs/http &&" in container(made)["command"][2]
+    assert made.pod["spec"]["containers"][2]["command"][3] == "/logs/http-2"
+
+
+def test_kubernetes_expands_nothing_in_the_program_that_fetches() -> None:
+    text = board(logDir=REMOTE).pod["spec"]["containers"][1]["command"][2]
+    assert "$(" not in text
+    assert f'FETCHED = "{FETCHED}"' in text
