@@ -262,8 +262,7 @@ class Wire:
                 yield _line("ERROR", gone)
                 return
             if opened < conditions.silenced_at.get(plural, 0.0):
-                await asyncio.sleep(end - loop.time())
-                return
+                await asyncio.Event().wait()  # half open: nothing ends it from the other side
             changes = server.changes(plural, version)
             if changes:
                 version = changes[-1].version

@@ -1,15 +1,20 @@
 """What must hold in every status that is written, whatever happened: it does not contradict itself.
 
-Reads the documented fields only.
+Reads the documented fields only, and holds them against the definition that a server would apply.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import pairwise
+from typing import Any
+
+import jsonschema_rs
 
 from tests.simulation.server import Obj
+from trainyard.api import crds
 
 CONDITIONS = ("Initialized", "Running", "Failed", "Completed", "ReplicaFailure", "Paused")
 REPLICA_PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
@@ -19,12 +24,32 @@ MOST_ATTEMPTS = 10
 
 def contradictions(old: Obj, new: Obj, job: Obj) -> Iterator[str]:
     """Problems of a status (`new`) that follows another."""
+    for error in _validator(job["kind"]).iter_errors(new):
+        yield f"a server would refuse or prune it: {error.message} at {error.instance_path}"
     if "tasks" not in new or "conditions" not in new:
         return  # an invalid job has neither replicas nor attempts
     yield from _of_conditions(old, new)
     yield from _of_phase(new)
     yield from _of_attempts(new, one_by_one=_restarts_one_by_one(job))
     yield from _of_counts(old, new)
+
+
+@cache
+def _validator(kind: str) -> jsonschema_rs.Draft202012Validator:
+    schema = _closed(crds.schema(kind)["properties"]["status"])
+    return jsonschema_rs.Draft202012Validator(schema)
+
+
+def _closed(schema: Any) -> Any:
+    """The schema, such that a field that a server would prune is an error too."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict) and "type" in schema:
+        closed.setdefault("additionalProperties", False)
+    return closed
 
 
 def _of_conditions(old: Obj, new: Obj) -> Iterator[str]:
