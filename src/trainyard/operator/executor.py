@@ -206,7 +206,8 @@ class Executor:
                 grace_seconds=action.grace_seconds,
                 propagation="Background",
             )
-        except (NotFound, Conflict):
+        except (NotFound, Conflict) as error:
+            await self._make_sure(children.resource, job.namespace, action.name, action.uid, error)
             self._note_gone(job, action)
             return True
         if known is None or known.uid != action.uid:
@@ -230,7 +231,9 @@ class Executor:
                 uid=job.uid,
                 propagation="Background",
             )
-        except (NotFound, Conflict):
+        except (NotFound, Conflict) as error:
+            kind = resource_of(job.kind)
+            await self._make_sure(kind, job.namespace, job.name, job.uid, error)
             store.forget(job)
             return True
         metadata = answer.get("metadata") or {}
@@ -246,11 +249,25 @@ class Executor:
         body["metadata"] = {**body.get("metadata", {}), "uid": action.uid}
         try:
             patched = await self._client.patch(children.resource, action.name, body, job.namespace)
-        except (NotFound, Conflict):
+        except (NotFound, Conflict) as error:
+            await self._make_sure(children.resource, job.namespace, action.name, action.uid, error)
             self._note_gone(job, action)
             return True
         children.store.wrote(children.decode(patched))
         return True
+
+    async def _make_sure(
+        self, resource: Resource, namespace: str, name: str, uid: str, error: ApiError
+    ) -> None:
+        """Raise `error` if the object is still there: another writer was faster, no more."""
+        if isinstance(error, NotFound):
+            return
+        try:
+            found = await self._client.get(resource, name, namespace)
+        except NotFound:
+            return
+        if found["metadata"]["uid"] == uid:
+            raise error
 
     def _note_gone(self, job: JobRecord, action: Delete | Patch) -> None:
         """The object is gone; or, by the UID precondition, gone and replaced by another."""

@@ -15,7 +15,7 @@ import pytest
 
 from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Sent, Wire
-from tests.simulation.server import Key, ModelServer, Obj, owner_uid
+from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.virtual_time import run
 from trainyard.api.model import format_time
 from trainyard.kube.client import Client
@@ -55,10 +55,25 @@ def _job(kind: str, name: str, spec: Obj) -> Obj:
 
 
 class Server(ModelServer):
-    """Finalizers keep what was deleted, with its deletionTimestamp."""
+    """Finalizers keep what was deleted, with its deletionTimestamp.
+
+    `contended` many changes and deletions of pods meet others' writes, and are answered with 409.
+    """
+
+    contended = 0
+
+    def _contend(self, key: Key) -> None:
+        if key.plural == "pods" and self.contended:
+            self.contended -= 1
+            raise Refused(409, "Conflict", "the object has been modified")
+
+    def patch(self, key: Key, patch: Obj) -> Obj:
+        self._contend(key)
+        return super().patch(key, patch)
 
     def delete(self, key: Key, *, uid: str | None = None, grace: int | None = None) -> Obj:
         metadata = self.get(key)["metadata"]
+        self._contend(key)
         if not metadata.get("finalizers"):
             return super().delete(key, uid=uid, grace=grace)
         at = format_time(self.now().replace(microsecond=0))
@@ -194,6 +209,27 @@ def test_a_refused_write_does_not_keep_the_others_from_being_done() -> None:
         await asyncio.sleep(10)
         assert yard.status(key)["phase"] == "Failed"
         assert all("deletionTimestamp" in pod["metadata"] for pod in yard.pods())
+
+    in_yard(body)
+
+
+@pytest.mark.parametrize("policy", ["None", "All"])
+def test_a_conflict_does_not_mean_that_a_pod_is_gone(policy: str) -> None:
+    """An API server may lose the race against other writers of a pod, and says so."""
+
+    async def body(yard: Yard) -> None:
+        run_policy = {"cleanUpPolicy": policy, "activeDeadlineSeconds": 5}
+        key = yard.submit(pytorch(replicas=3, runPolicy=run_policy))
+        await asyncio.sleep(1)
+        yard.let_run()
+        yard.server.contended = 5
+        await asyncio.sleep(15)
+        assert yard.status(key)["phase"] == "Failed"
+        pods = yard.pods()
+        if policy == "All":
+            assert all("deletionTimestamp" in pod["metadata"] for pod in pods)
+        else:
+            assert [pod["spec"].get("activeDeadlineSeconds") for pod in pods] == [1, 1, 1]
 
     in_yard(body)
 
