@@ -6,6 +6,7 @@ Imported only when such a cluster is used: aiohttp costs 200 ms at start-up.
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -19,6 +20,9 @@ from trainyard.kube.errors import Unreachable
 from trainyard.kube.transport import Request, Response, StreamResponse
 
 _MAX_CONNECTIONS = 100
+_KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
+"""A quiet connection is probed after 30 s, and given up when the other side is silent for 30 s
+more: a watch whose server vanished without a word would else hang until its timeout."""
 
 
 async def connect(
@@ -91,7 +95,9 @@ class ClusterTransport:
 
     def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
-            connector = aiohttp.TCPConnector(limit=_MAX_CONNECTIONS, keepalive_timeout=60)
+            connector = aiohttp.TCPConnector(
+                limit=_MAX_CONNECTIONS, keepalive_timeout=60, socket_factory=probing_socket
+            )
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         return self._session
 
@@ -105,6 +111,17 @@ class ClusterTransport:
     def _unreachable(self, error: BaseException) -> Unreachable:
         text = str(error) or type(error).__name__
         return Unreachable(f"no answer from the API server at {self._cluster.server}: {text}")
+
+
+def probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """A socket that notices by itself when the other side is gone."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _KEEPALIVE.items():
+        if hasattr(socket, name):  # macOS has other names
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return made
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

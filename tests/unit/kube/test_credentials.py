@@ -186,3 +186,16 @@ def test_in_a_pod_the_service_account_is_used(
     cluster = credentials.load()
     assert (cluster.server, cluster.namespace) == ("https://[fd00::1]:443", "team")
     assert cluster.token_file == tmp_path / "token"
+
+
+async def test_the_kernel_probes_connections_that_are_quiet(
+    config: dict[str, Any], tmp_path: Path
+) -> None:
+    """A server that vanishes without a word would else hold a watch up until its timeout."""
+    path = write(tmp_path / "config", config)
+    port = int(config["clusters"][0]["cluster"]["server"].rsplit(":", 1)[1])
+    async with await Client.from_kubeconfig(path) as client:
+        await client.list(NAMESPACES)
+        table = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+    timers = [row[5][:2] for row in table if row[2].endswith(f":{port:04X}") and row[3] == "01"]
+    assert timers == ["02"], "the timer of an established connection that is kept alive"
