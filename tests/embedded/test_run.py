@@ -53,6 +53,18 @@ def test_a_failure_ends_with_1_and_shows_replica_exit_code_and_last_lines(
     assert "no-such-script.py" in summary
 
 
+def test_the_cause_of_a_failure_and_a_remedy_are_told_with_it(trainyard: CommandLine) -> None:
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
+    unwell = job("unwell", ["sleep", "3600"], container={"livenessProbe": probe})
+    said = trainyard.run("run", "-f", trainyard.manifest("unwell.yaml", unwell), code=1)
+    assert "worker-0 failed (exit code 143): its liveness probe failed, so it was ended" in said
+    assert "  → raise failureThreshold" in said
+    absent = job("absent", ["python", "nowhere.py"])
+    said = trainyard.run("run", "-f", trainyard.manifest("absent.yaml", absent), code=1)
+    assert "nowhere.py does not exist where the replica runs" in said
+    assert "  → check the path" in said
+
+
 def test_a_command_that_does_not_exist_ends_with_127(trainyard: CommandLine) -> None:
     file = trainyard.manifest("m.yaml", job("bad", ["no-such-command"]))
     output = trainyard.run("run", "-f", file, code=1)

@@ -157,6 +157,8 @@ class _Run:
                 is_interrupted = await self._follow(follower, jobs, interrupts)
         for job in follower.jobs.values():
             self._report(job, is_interrupted=is_interrupted)
+            if job.phase == "Failed" and not is_interrupted:
+                await self._advise(job)
         if clean and not is_interrupted:
             await self._delete(jobs)
         if is_interrupted:
@@ -227,6 +229,14 @@ class _Run:
             self._screen.note(line)
         if job.viewer:
             self._screen.note(summary.viewer(job, keeps=self._keeps))
+
+    async def _advise(self, job: JobView) -> None:
+        """Why it failed and what helps, if the cluster is still there to tell."""
+        from trainyard.cli.advice import advice
+
+        with contextlib.suppress(TrainyardError):
+            for line in await advice(self._client, job):
+                self._screen.note(line)
 
 
 def _screen(*, names_jobs: bool) -> RunScreen:
