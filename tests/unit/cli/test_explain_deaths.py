@@ -217,3 +217,13 @@ def test_a_full_disk_comes_before_everything_that_it_hides() -> None:
     assert "no room is left in /state" in text
     over = Situation(job("Succeeded"), now=NOW, full_disk="/state")
     assert "disk" not in render(over, diagnosis.causes(over))
+
+
+def test_a_replica_that_goes_on_beside_its_failed_container_is_told() -> None:
+    states = {"main": {"terminated": {"exitCode": 3}}, "side": {"running": {}}}
+    beside = pod("worker-0", "Running", containers=("main", "side"), states=states)
+    obj = job("Running", kind="GenericJob", aggregate={"running": 1}, tasks=[task("Running")])
+    situation = Situation(obj, [beside], now=NOW)
+    text = render(situation, diagnosis.causes(situation))
+    assert "container main of worker-0 has ended with exit code 3, and side beside it" in text
+    assert "trainyard logs digits --replica worker-0 -c main" in text

@@ -32,6 +32,7 @@ _RULES: tuple[_Rule, ...] = (
     waiting.in_debug,
     pods.awaited,
     waiting.degraded,
+    pods.half_ended,
     pods.unready,
     pods.starting,
 )

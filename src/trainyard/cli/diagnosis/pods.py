@@ -183,6 +183,30 @@ def unready(situation: Situation) -> Iterator[Cause]:
         )
 
 
+def half_ended(situation: Situation) -> Iterator[Cause]:
+    """Pods that go on although one of their containers has failed."""
+    if situation.is_over:
+        return
+    for pod in situation.pods:
+        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+        running = [str(s["name"]) for s in statuses if "running" in (s.get("state") or {})]
+        for status in statuses:
+            ended = (status.get("state") or {}).get("terminated") or {}
+            if not ended.get("exitCode") or not running or _is_ending(pod):
+                continue
+            replica, name = situation.replica(pod), status["name"]
+            yield Cause(
+                f"container {name} of {replica} has ended with exit code {ended['exitCode']}, "
+                f"and {', '.join(running)} beside it goes on",
+                ("a replica ends, and is restarted, when all containers of its pod have ended",),
+                (
+                    "end the other container with it, or make it a sidecar: an init container "
+                    "with restartPolicy Always",
+                    f"`trainyard logs {situation.name} --replica {replica} -c {name}`",
+                ),
+            )
+
+
 def _is_unready(status: Object) -> bool:
     return "running" in (status.get("state") or {}) and status.get("ready") is False
 
