@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from trainyard.api.reasons import Phase
-from trainyard.cli.diagnosis import deaths, ended, pods, waiting
+from trainyard.cli.diagnosis import containers, deaths, ended, pods, waiting
 from trainyard.cli.diagnosis.situation import Cause, Situation
 from trainyard.cli.eventtime import event_time
 from trainyard.cli.format import duration
@@ -32,8 +32,8 @@ _RULES: tuple[_Rule, ...] = (
     waiting.in_debug,
     pods.awaited,
     waiting.degraded,
-    pods.half_ended,
-    pods.unready,
+    containers.half_ended,
+    containers.unready,
     pods.starting,
 )
 """Gravest first: what a later rule finds may follow from what an earlier one found."""

@@ -109,7 +109,7 @@ def not_starting(situation: Situation) -> Iterator[Cause]:
     if situation.is_over:
         return
     for pod in situation.pods:
-        if not (pod.get("spec") or {}).get("nodeName") or _is_ending(pod):
+        if not (pod.get("spec") or {}).get("nodeName") or is_ending(pod):
             continue
         cause = _blocked(situation, pod)
         if cause is not None:
@@ -164,51 +164,6 @@ def _initialising(situation: Situation, pod: Object) -> Cause | None:
                 (f"`trainyard logs {situation.name} --replica {replica} -c {name}`",),
             )
     return None
-
-
-def unready(situation: Situation) -> Iterator[Cause]:
-    """Pods that run, and whose readiness or startup probe does not succeed."""
-    if situation.is_over:
-        return
-    for pod in situation.pods:
-        names = [str(status["name"]) for status in statuses_of(pod) if _is_unready(status)]
-        if not names or _is_ending(pod):
-            continue
-        replica, name = situation.replica(pod), pod["metadata"]["name"]
-        told = (str(e.get("message")) for e in situation.events_about(name, "Unhealthy"))
-        yield Cause(
-            f"{replica} runs, but its probes do not call it ready",
-            (f"container {', '.join(names)} is not ready", *tuple(told)[:1]),
-            ("look at what the probe asks for; the job itself does not wait for it",),
-        )
-
-
-def half_ended(situation: Situation) -> Iterator[Cause]:
-    """Pods that go on although one of their containers has failed."""
-    if situation.is_over:
-        return
-    for pod in situation.pods:
-        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-        running = [str(s["name"]) for s in statuses if "running" in (s.get("state") or {})]
-        for status in statuses:
-            ended = (status.get("state") or {}).get("terminated") or {}
-            if not ended.get("exitCode") or not running or _is_ending(pod):
-                continue
-            replica, name = situation.replica(pod), status["name"]
-            yield Cause(
-                f"container {name} of {replica} has ended with exit code {ended['exitCode']}, "
-                f"and {', '.join(running)} beside it goes on",
-                ("a replica ends, and is restarted, when all containers of its pod have ended",),
-                (
-                    "end the other container with it, or make it a sidecar: an init container "
-                    "with restartPolicy Always",
-                    f"`trainyard logs {situation.name} --replica {replica} -c {name}`",
-                ),
-            )
-
-
-def _is_unready(status: Object) -> bool:
-    return "running" in (status.get("state") or {}) and status.get("ready") is False
 
 
 def lost(situation: Situation) -> Iterator[Cause]:
@@ -306,5 +261,6 @@ def _replica_phases(situation: Situation) -> list[tuple[str, str]]:
     ]
 
 
-def _is_ending(pod: Object) -> bool:
+def is_ending(pod: Object) -> bool:
+    """Whether a pod is being deleted."""
     return bool(pod["metadata"].get("deletionTimestamp"))
