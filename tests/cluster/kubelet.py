@@ -49,14 +49,17 @@ class Kubelet:
         """Until cancelled."""
         with suppress(AlreadyExists):
             await self._client.create(NODES, {"metadata": {"name": NODE}})
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": ""}
-        await self._client.patch(
-            NODES, NODE, {"status": {"conditions": [ready]}}, kind="strategic", subresource="status"
-        )
+        await self.report("True")
         async with asyncio.TaskGroup() as self._group:
             await Reflector(
                 self._client, PODS, dict, self, namespace=self._namespace, optional=False
             ).run()
+
+    async def report(self, ready: str) -> None:
+        """The node's Ready condition: True, False, or Unknown when nothing is heard of it."""
+        condition = {"type": "Ready", "status": ready, "reason": "Tests", "message": ""}
+        body = {"status": {"conditions": [condition]}}
+        await self._client.patch(NODES, NODE, body, kind="strategic", subresource="status")
 
     # What the reflector reports.
     def replace(self, items: Sequence[Object], resource_version: str) -> None:

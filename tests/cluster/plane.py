@@ -66,8 +66,8 @@ class RunningControlPlane:
         """Whether there is a garbage collector."""
         return self.programs.controller_manager is not None
 
-    def write_kubeconfig(self, name: str, token: str) -> Path:
-        """A kubeconfig for whoever holds `token`."""
+    def write_kubeconfig(self, name: str, token: str, port: int | None = None) -> Path:
+        """A kubeconfig for whoever holds `token`; `port` is that of a proxy."""
         config = {
             "apiVersion": "v1",
             "kind": "Config",
@@ -77,7 +77,7 @@ class RunningControlPlane:
                 {
                     "name": "test",
                     "cluster": {
-                        "server": f"https://127.0.0.1:{self.port}",
+                        "server": f"https://127.0.0.1:{port or self.port}",
                         "certificate-authority": str(self._made.authority),
                     },
                 }

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 
 from tests.cluster.kubelet import running_kubelet
+from tests.cluster.plane import ADMIN, RunningControlPlane
 from tests.cluster.yard import Operator, Yard, pytorch_job, until
 from trainyard.kube.resources import LEASES
 
@@ -44,6 +46,70 @@ async def test_the_standby_takes_over(number: signal.Signals, yard: Yard) -> Non
         lease = await yard.client.get(LEASES, "trainyard-controller", yard.namespace)
         assert lease["spec"]["leaseTransitions"] == 1
         assert len(kubelet.seen) == 2
+
+
+class Line:
+    """Connections to the API server that can be cut, and stay cut."""
+
+    def __init__(self, plane: RunningControlPlane) -> None:
+        self._plane = plane
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._is_cut = False
+
+    @asynccontextmanager
+    async def laid(self) -> AsyncIterator[int]:
+        """The port at which the API server is reached."""
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        try:
+            yield server.sockets[0].getsockname()[1]
+        finally:
+            self.cut()
+            server.close()
+            await server.wait_closed()
+
+    def cut(self) -> None:
+        self._is_cut = True
+        for writer in self._writers:
+            writer.close()
+
+    async def _connected(self, near: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        if self._is_cut:
+            back.close()
+            return
+        far, forth = await asyncio.open_connection("127.0.0.1", self._plane.port)
+        self._writers |= {back, forth}
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pass_on(near, forth))
+            group.create_task(self._pass_on(far, back))
+
+    async def _pass_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(1 << 16):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+        self._writers.discard(writer)
+
+
+async def test_a_leader_that_is_cut_off_ends_before_another_begins(yard: Yard) -> None:
+    """Seen from outside, ten times a second: there are never two."""
+    line = Line(yard.plane)
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(line.laid())
+        config = yard.plane.write_kubeconfig("far", ADMIN, port)
+        first = await stack.enter_async_context(yard.operator(kubeconfig=config))
+        await first.leads()
+        second = await stack.enter_async_context(yard.operator())
+        line.cut()
+        seen: list[list[bool]] = []
+
+        async def look() -> list[bool]:
+            seen.append(await leaders([first, second]))
+            return seen[-1]
+
+        await until(look, lambda which: which == [False, True])
+        assert [True, True] not in seen
+        assert [True, False] in seen
 
 
 async def test_a_leader_that_was_frozen_steps_down(yard: Yard) -> None:

@@ -115,6 +115,28 @@ async def _read(operator: Operator) -> str:
     return operator.log
 
 
+async def test_a_node_that_is_silent_for_a_while_costs_nothing(yard: Yard) -> None:
+    """Its replicas are Unknown until it is back, and then run as before."""
+    async with (
+        yard.operator() as operator,
+        running_kubelet(yard.client, yard.namespace) as kubelet,
+    ):
+        await yard.client.create(PYTORCH, pytorch_job("digits"), yard.namespace)
+        await yard.reaches("digits", "Running")
+        before = set(kubelet.seen)
+        try:
+            await kubelet.report("Unknown")
+            job = await yard.reaches("digits", "Unknown")
+            assert job["status"]["aggregate"]["unknown"] == 2
+        finally:
+            await kubelet.report("True")
+        job = await yard.reaches("digits", "Running")
+        assert job["status"]["aggregate"]["running"] == 2
+        assert job["status"].get("backoffCount", 0) == 0
+        assert set(kubelet.seen) == before
+        assert "Traceback" not in operator.log
+
+
 async def compact(plane: RunningControlPlane) -> None:
     """Forget every revision of etcd but the last."""
     base = f"http://127.0.0.1:{plane.etcd_port}/v3/kv"
