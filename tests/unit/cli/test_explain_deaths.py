@@ -170,6 +170,16 @@ def test_a_replica_that_is_not_ready_is_told() -> None:
     assert text.count(said) == 1
 
 
+def test_an_init_container_that_runs_is_not_called_unready() -> None:
+    waiting = pod("worker-0", "Pending", states={"pytorch": {"waiting": {}}})
+    init = {"name": "fetch", "ready": False, "state": {"running": {"startedAt": ago(5)}}}
+    waiting["status"]["initContainerStatuses"] = [init]
+    situation = Situation(job("Pending", tasks=[task("Pending")]), [waiting], now=NOW)
+    text = render(situation, diagnosis.causes(situation))
+    assert "init container fetch runs" in text
+    assert "ready" not in text
+
+
 def test_a_probe_that_succeeds_by_now_is_no_warning() -> None:
     running = pod("worker-0", "Running", states={"pytorch": {"running": {}}})
     running["status"]["containerStatuses"][0]["ready"] = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.cli.diagnosis.pods import is_ending
-from trainyard.cli.diagnosis.situation import Cause, Object, Situation, statuses_of
+from trainyard.cli.diagnosis.situation import Cause, Object, Situation
 
 
 def unready(situation: Situation) -> Iterator[Cause]:
@@ -13,7 +13,8 @@ def unready(situation: Situation) -> Iterator[Cause]:
     if situation.is_over:
         return
     for pod in situation.pods:
-        names = [str(status["name"]) for status in statuses_of(pod) if _is_unready(status)]
+        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+        names = [str(status["name"]) for status in statuses if _is_unready(status)]
         if not names or is_ending(pod):
             continue
         replica, name = situation.replica(pod), pod["metadata"]["name"]
