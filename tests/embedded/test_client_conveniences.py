@@ -141,3 +141,14 @@ def test_a_shell_completes_the_names_of_jobs(trainyard: CommandLine) -> None:
     finally:
         for name in ("_TRAINYARD_COMPLETE", "COMP_WORDS", "COMP_CWORD"):
             del trainyard.environment[name]
+
+
+def test_one_command_waits_for_several_jobs_and_tells_if_one_failed(trainyard: CommandLine) -> None:
+    good = [_submit(trainyard, name, "sleep 0.5") for name in ("one", "two")]
+    said = trainyard.run("wait", *good, "--timeout", "30")
+    assert sorted(said.splitlines()) == [
+        f"PyTorchTrainingJob default/{name}: Succeeded" for name in sorted(good)
+    ]
+    slow, bad = _submit(trainyard, "slow", "sleep 3600"), _submit(trainyard, "bad", "exit 4")
+    assert "exit code 4" in trainyard.run("wait", good[0], bad, "--timeout", "30", code=1)
+    trainyard.run("wait", good[0], slow, "--timeout", "0.2", code=3)

@@ -32,7 +32,7 @@ _COMMANDS = {
     "show": ("show", "Show one job."),
     "logs": ("logs", "Print the logs of a job's replicas."),
     "events": ("events", "List what happened to a job."),
-    "wait": ("wait", "Wait until a job reaches a phase."),
+    "wait": ("wait", "Wait until jobs reach a phase."),
     "delete": ("delete", "Delete jobs."),
     "pause": ("pause", "Pause a job."),
     "resume": ("resume", "Resume a paused job."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,7 +12,7 @@ import click
 
 from trainyard.api.reasons import ConditionType, Phase
 from trainyard.cli import completion
-from trainyard.cli.jobs import JOB_HELP, Found, JobNotFound, find, follow
+from trainyard.cli.jobs import JOB_HELP, Found, JobNotFound, find, follow, together
 from trainyard.cli.target import CommandError, Target, Where, on_target
 
 REACHED, FAILED, TIMED_OUT = 0, 1, 3
@@ -28,8 +28,8 @@ class Goal:
 
 
 @click.command(
-    help="Wait until a job has ended, or has come to another point.\n\n"
-    "Exit code: 0 when it has come there; 1 when it has not and cannot any more (it failed, "
+    help="Wait until jobs have ended, or have come to another point.\n\n"
+    "Exit code: 0 when all have come there; 1 when one has not and cannot any more (it failed, "
     "ended otherwise or was deleted); 3 when the time is over. Waiting for the end counts as "
     f"reached only when the job succeeded.\n\n{JOB_HELP}"
 )
@@ -48,11 +48,11 @@ class Goal:
     metavar="SECONDS",
     help="Give up after so long; 0 looks once. Without it, wait for ever.",
 )
-@click.argument("job", shell_complete=completion.jobs)
-def command(where: Where, job: str, goal: str, timeout: float | None) -> int:
-    """Wait until a job has come to a certain point."""
+@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completion.jobs)
+def command(where: Where, jobs: tuple[str, ...], goal: str, timeout: float | None) -> int:
+    """Wait until jobs have come to a certain point."""
     wanted = parse_goal(goal)
-    return where.run(partial(_wait, name=job, goal=wanted, seconds=timeout))
+    return where.run(partial(_wait_for_all, names=jobs, goal=wanted, seconds=timeout))
 
 
 def parse_goal(text: str) -> Goal:
@@ -88,6 +88,13 @@ def _holds(name: str, status: str, job: Found) -> bool:
         condition["type"] == name and condition["status"] == status
         for condition in job.status.get("conditions") or ()
     )
+
+
+async def _wait_for_all(
+    target: Target, *, names: Sequence[str], goal: Goal, seconds: float | None
+) -> int:
+    codes = await together([_wait(target, name=n, goal=goal, seconds=seconds) for n in names])
+    return FAILED if FAILED in codes else max(codes)
 
 
 async def _wait(target: Target, *, name: str, goal: Goal, seconds: float | None) -> int:
