@@ -25,7 +25,8 @@ from trainyard.operator.controller import Controller
 from trainyard.operator.settings import OperatorSettings
 
 TIME_LIMIT = 4 * 3600.0
-CALM_SECONDS = 130.0
+CALM_SECONDS = 220.0
+"""Longer than any wait of the controller's, that for a watch which has fallen silent among them."""
 LEAST_CALLS = 50
 MOST_CALLS = 5000
 """More than any run needs: a controller that goes round in circles."""

@@ -5,7 +5,7 @@ The sum of the aggregate is always the number of replicas wanted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainyard.api.reasons import ReplicaPhase
@@ -29,33 +29,44 @@ _COUNTED: Mapping[str, str] = {phase.value: phase.value.lower() for phase in Rep
 STOPPED = "Stopped"
 """Reason of a replica that was stopped because its job had ended; the kubelet calls it
 DeadlineExceeded, after the means."""
-_CREATING, _DELETED = ReplicaPhase.CREATING.value, ReplicaPhase.DELETED.value
+_DELETED = ReplicaPhase.DELETED.value
+
+
+IsRemoved = Callable[[Replica], bool]
+
+
+def never(_: Replica) -> bool:
+    """A pod that is not there is created."""
+    return False
+
+
+def always(_: Replica) -> bool:
+    """Whatever had ended before, starts anew."""
+    return True
+
+
+def unless_ended(replica: Replica) -> bool:
+    """A pod that is not there, or on its way out, was removed."""
+    gone = replica.pod is None or replica.pod.deleting is not None
+    return gone and not replica.ended
+
+
+def unless_ended_by_itself(replica: Replica) -> bool:
+    """And so was one that was taken away, as far as the replica is concerned."""
+    return unless_ended(replica) or (replica.exit is not None and replica.exit.free)
 
 
 def compile_tasks(
     workload: Workload,
     view: View,
     restarts: Mapping[str, int],
-    *,
-    anew: Collection[str] = (),
-    removed: bool = False,
-    keeps_ended: bool = True,
+    is_removed: IsRemoved = never,
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
-    """Tasks and aggregate.
-
-    `anew` names replicas that were just given a new attempt. `removed`: the job has ended or is
-    paused, so that a pod that is not there was deleted; `keeps_ended` False: one that had ended
-    before, too.
-    """
+    """Tasks and aggregate. `is_removed`: which replicas count as deleted by an end or a pause."""
     counts = dict.fromkeys(_COUNTED.values(), 0)
     by_type: dict[str, list[Entry]] = {t.name: [] for t in workload.types}
     for replica in view.replicas:
-        if replica.name in anew:
-            entry = _blank(replica.name, _CREATING)
-        elif removed and _is_removed(replica, keeps_ended):
-            entry = _removed(replica)
-        else:
-            entry = _entry(replica)
+        entry = _removed(replica) if is_removed(replica) else _entry(replica)
         counts[_COUNTED[entry["phase"]]] += 1
         by_type[replica.type.name].append(entry)
     tasks = [
@@ -63,13 +74,6 @@ def compile_tasks(
         for name, entries in by_type.items()
     ]
     return tasks, counts
-
-
-def _is_removed(replica: Replica, keeps_ended: bool) -> bool:
-    if not keeps_ended:
-        return True
-    gone = replica.pod is None or replica.pod.deleting is not None
-    return gone and not replica.ended
 
 
 def _blank(name: str, phase: str) -> Entry:

@@ -94,7 +94,7 @@ class _Pass:
     def finished(self) -> None:
         """After the end: clean up until it is done, then expire."""
         self._clean_up(failed=self.before["phase"] == Phase.FAILED)
-        self._compile(removed=True)
+        self._compile(aggregate.unless_ended)
 
     def pause(self) -> None:
         """While paused: no pods, and no PodGroup."""
@@ -105,7 +105,8 @@ class _Pass:
         if first:
             self.ledger = pause.begin(self.ledger, self.now)
         self.report.paused(first=first)
-        self._compile(removed=True, keeps_ended=self.workload.scope is Scope.REPLICA)
+        one_by_one = self.workload.scope is Scope.REPLICA
+        self._compile(aggregate.unless_ended_by_itself if one_by_one else aggregate.always)
         self.actions += creation.delete_all(self.observed.pods)
         self.actions += dependents.unpaused_only(self.workload, self.observed)
         self._force_deletions()
@@ -274,7 +275,7 @@ class _Pass:
         started = (pod.started for pod in self.observed.pods if pod.started is not None)
         self.report.ended(verdict, min(started, default=self.now))
         self._clean_up(failed=not verdict.success)
-        self._compile(removed=True)
+        self._compile(aggregate.unless_ended)
         return True
 
     def _last_words(self, verdict: Verdict) -> dict[str, Any]:
@@ -309,13 +310,9 @@ class _Pass:
     def _wake(self, moment: datetime | None) -> None:
         self.wake_at = earliest(self.wake_at, moment)
 
-    def _compile(self, *, removed: bool = False, keeps_ended: bool = True) -> None:
+    def _compile(self, is_removed: aggregate.IsRemoved = aggregate.never) -> None:
         tasks, counts = aggregate.compile_tasks(
-            self.workload,
-            self.view,
-            self.ledger.restarts,
-            removed=removed,
-            keeps_ended=keeps_ended,
+            self.workload, self.view, self.ledger.restarts, is_removed
         )
         self.report.status |= {"tasks": tasks, "aggregate": counts}
 

@@ -383,3 +383,12 @@ def test_a_lost_replica_comes_back_after_a_pause_and_not_before() -> None:
     assert world.aggregate == {"running": 3, "failed": 1}
     set_paused(set_paused(world).settle(), False).settle().run().settle()
     assert world.aggregate == {"running": 4}
+
+
+def test_an_eviction_that_met_a_pause_costs_nothing() -> None:
+    world = World(generic(workers=2, limit=1)).running()
+    world.evict("1")
+    set_paused(world).settle()
+    set_paused(world, False).settle().run().settle()
+    assert world.status is not None
+    assert (world.phase, world.status["restartCount"]) == ("Running", 0)
