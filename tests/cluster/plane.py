@@ -62,6 +62,11 @@ class RunningControlPlane:
         self.kubeconfig = self.write_kubeconfig("admin", ADMIN)
 
     @property
+    def authority(self) -> Path:
+        """Certificate of the authority that vouches for the API server."""
+        return self._made.authority
+
+    @property
     def collects(self) -> bool:
         """Whether there is a garbage collector."""
         return self.programs.controller_manager is not None

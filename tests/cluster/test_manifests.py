@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import suppress
+from pathlib import Path
 from subprocess import run
 from typing import Any
 
@@ -12,9 +14,11 @@ import yaml
 
 from tests.cluster.kubelet import Kubelet, running_kubelet
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
-from tests.tools import kubectl_path, oldest_and_newest_kubectl
+from tests.tools import kubectl_path, oldest_and_newest_kubectl, require
 from tests.unit.api import manifests
+from trainyard.kube.credentials import SERVICE_ACCOUNT
 from trainyard.kube.errors import NotFound
+from trainyard.kube.resources import LEASES
 
 
 def printed(yard: Yard) -> str:
@@ -132,3 +136,51 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_only(yard: Yard) 
     ):
         await yard.client.create(PYTORCH, pytorch_job("digits"), yard.namespace)
         await yard.reaches("digits", "Succeeded")
+
+
+IN_A_POD = """
+set -eu
+mount -t tmpfs none /run
+mkdir -p {folder}
+cp {authority} {folder}/ca.crt
+printf %s "$TOKEN" > {folder}/token
+printf %s "$NAMESPACE" > {folder}/namespace
+unset TOKEN
+exec "$@"
+"""
+
+
+async def test_the_deployment_s_container_runs_as_it_is_shipped(yard: Yard, tmp_path: Path) -> None:
+    """Its command and arguments, with what a pod has: a service account, and no kubeconfig."""
+    pod = (require("unshare"), "--user", "--map-root-user", "--mount")
+    if run([*pod, "true"], capture_output=True, timeout=60).returncode:
+        pytest.skip("not judged: no namespaces of one's own may be made here")
+    objects = {obj["kind"]: obj for obj in yaml.safe_load_all(printed(yard))}
+    await yard.kubectl("apply", "--server-side", "-f", "-", stdin=printed(yard))
+    token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
+    (container,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
+    assert container["command"][0] == "trainyard"
+    arguments = [each.replace("$(NAMESPACE)", yard.namespace) for each in container["args"]]
+    folder = str(SERVICE_ACCOUNT).replace("/var/run/", "/run/")
+    script = IN_A_POD.format(folder=folder, authority=yard.plane.authority)
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/",
+        "TOKEN": token,
+        "NAMESPACE": yard.namespace,
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(yard.plane.port),
+    }
+    command = (
+        *(*pod, "sh", "-c", script, "sh"),
+        *(sys.executable, "-m", "trainyard.cli.main", *container["command"][1:], *arguments),
+        *("--port", "0"),  # any other port, since this is no pod's own network
+    )
+    async with (
+        yard.serving(*command, environment=environment),
+        running_kubelet(yard.client, yard.namespace, lambda pod: 0),
+    ):
+        await yard.client.create(PYTORCH, pytorch_job("digits"), yard.namespace)
+        await yard.reaches("digits", "Succeeded")
+        lease = await yard.client.get(LEASES, "trainyard-controller", yard.namespace)
+        assert lease["spec"]["holderIdentity"]

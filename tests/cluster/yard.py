@@ -113,17 +113,25 @@ class Yard:
         """An operator that looks after this namespace or all of them, from when it serves."""
         if not everywhere:
             options = ("--namespace", self.namespace, *options)
+        command = (
+            *(sys.executable, "-m", "trainyard.cli.main", "operator"),
+            *("--kubeconfig", str(kubeconfig or self.plane.kubeconfig)),
+            *("--lease-namespace", self.namespace),
+            *("--host", "127.0.0.1", "--port", "0"),
+            *options,  # the last one counts
+        )
+        async with self.serving(*command) as running:
+            yield running
+
+    @asynccontextmanager
+    async def serving(
+        self, *command: str, environment: dict[str, str] | None = None
+    ) -> AsyncIterator[Operator]:
+        """An operator started by a command, from when it serves."""
         self._operators += 1
         path = self.folder / f"operator-{self._operators}.log"
         with path.open("wb") as log:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "trainyard.cli.main", "operator"),
-                *("--kubeconfig", str(kubeconfig or self.plane.kubeconfig)),
-                *("--lease-namespace", self.namespace),
-                *("--host", "127.0.0.1", "--port", "0"),
-                *options,  # the last one counts
-                stderr=log,
-            )
+            process = await asyncio.create_subprocess_exec(*command, env=environment, stderr=log)
         running = Operator(process, path)
         try:
             found = await until(

@@ -83,7 +83,7 @@ def _own_status() -> Iterator[Object]:
 
 
 def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Object:
-    return {"apiGroups": groups, "resources": resources, "verbs": verbs}
+    return {"apiGroups": groups, "resources": resources, "verbs": list(verbs)}
 
 
 def _spec(image: str, replicas: int, labels: dict[str, str]) -> Object:
@@ -112,7 +112,7 @@ def _spec(image: str, replicas: int, labels: dict[str, str]) -> Object:
         "replicas": replicas,
         "selector": {"matchLabels": labels},
         "template": {
-            "metadata": {"labels": labels},
+            "metadata": {"labels": dict(labels)},
             "spec": {
                 "serviceAccountName": NAME,
                 "securityContext": {

@@ -54,6 +54,7 @@ def test_the_command_prints_all_of_it() -> None:
     printed = CliRunner().invoke(command, ["--image", "i"], catch_exceptions=False)
     assert printed.exit_code == 0
     assert printed.output.count("\nkind: ") == len(OBJECTS)
+    assert "&id" not in printed.output  # not every reader of manifests knows anchors
 
 
 @pytest.mark.parametrize(
