@@ -150,11 +150,16 @@ exec "$@"
 """
 
 
+def own_mounts() -> tuple[str, ...]:
+    """A command that runs another one with mounts of its own."""
+    command = (require("unshare"), "--user", "--map-root-user", "--mount")
+    if run([*command, "true"], capture_output=True, timeout=60).returncode:
+        pytest.skip("not judged: no namespaces may be made here")
+    return command
+
+
 async def test_the_deployment_s_container_runs_as_it_is_shipped(yard: Yard, tmp_path: Path) -> None:
     """Its command and arguments, with what a pod has: a service account, and no kubeconfig."""
-    pod = (require("unshare"), "--user", "--map-root-user", "--mount")
-    if run([*pod, "true"], capture_output=True, timeout=60).returncode:
-        pytest.skip("not judged: no namespaces of one's own may be made here")
     objects = {obj["kind"]: obj for obj in yaml.safe_load_all(printed(yard))}
     await yard.kubectl("apply", "--server-side", "-f", "-", stdin=printed(yard))
     token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
@@ -172,7 +177,7 @@ async def test_the_deployment_s_container_runs_as_it_is_shipped(yard: Yard, tmp_
         "KUBERNETES_SERVICE_PORT": str(yard.plane.port),
     }
     command = (
-        *(*pod, "sh", "-c", script, "sh"),
+        *(*own_mounts(), "sh", "-c", script, "sh"),
         *(sys.executable, "-m", "trainyard.cli.main", *container["command"][1:], *arguments),
         *("--port", "0"),  # any other port, since this is no pod's own network
     )
