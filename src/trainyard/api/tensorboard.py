@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from typing import ClassVar
 
 from pydantic import Field
@@ -56,6 +57,14 @@ class LogDir(Model):
     )
     s3: S3Logs | None = Field(default=None, description="An object store.")
     http: HttpLogs | None = Field(default=None, description="Web servers.")
+
+
+def inside_claim(path: str) -> str | None:
+    """A folder relative to its claim's root (`./log` is `log`); None when it leaves the claim."""
+    normal = posixpath.normpath(path.lstrip("/") or ".")
+    if normal == ".." or normal.startswith("../"):
+        return None
+    return "" if normal == "." else normal
 
 
 class QueueOnly(Model):

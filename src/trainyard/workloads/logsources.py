@@ -6,13 +6,12 @@ are served without it.
 
 from __future__ import annotations
 
-import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from trainyard.api.tensorboard import TensorBoardSpec
+from trainyard.api.tensorboard import TensorBoardSpec, inside_claim
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CLAIM_FILESET = "t9k://pvc/"
@@ -55,7 +54,7 @@ def sources(spec: TensorBoardSpec) -> Sources:
     remotes: dict[str, dict[str, None]] = {}
     unserved: dict[str, None] = {}
     for claim, path in _claims(spec):
-        inner = inside(path)
+        inner = inside_claim(path)
         if inner is None:
             unserved[f"folder '{path}' leaves the claim {claim}"] = None
         else:
@@ -80,14 +79,6 @@ def sources(spec: TensorBoardSpec) -> Sources:
         tuple(Remote(secret, tuple(addresses)) for secret, addresses in remotes.items()),
         tuple(unserved),
     )
-
-
-def inside(path: str) -> str | None:
-    """A folder relative to its claim's root (`./log` is `log`); None when it leaves the claim."""
-    normal = posixpath.normpath(path.lstrip("/") or ".")
-    if normal == ".." or normal.startswith("../"):
-        return None
-    return "" if normal == "." else normal
 
 
 def label(*parts: str) -> str:

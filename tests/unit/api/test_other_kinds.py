@@ -101,5 +101,12 @@ def test_names_must_be_names(kind: str) -> None:
     assert [p.where for p in check(obj(kind, {}, "A b")).errors] == ["metadata.name"]
 
 
+def test_a_tensorboard_leaves_room_for_the_name_of_its_pod() -> None:
+    board = {"logDir": {"pvc": [{"name": "m"}]}}
+    assert not check(obj("TensorBoard", board, "a" * 60)).errors
+    (problem,) = check(obj("TensorBoard", board, "a" * 61)).errors
+    assert (problem.where, "1 too long" in problem.detail) == ("metadata.name", True)
+
+
 def test_a_duration_is_the_sum_of_its_parts() -> None:
     assert duration.parse(str(QUEUE["maxDuration"])) == timedelta(hours=36)

@@ -111,6 +111,23 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.tensorboardSpec.runMode",
         "use suspend",
     ),
+    "TensorBoard folder outside": (
+        m.pytorch(tensorboardSpec={"logDir": {"pvc": [{"name": "a", "subPath": ["b", "../c"]}]}}),
+        "spec.tensorboardSpec.logDir.pvc[0].subPath[1]",
+        "leaves the claim",
+    ),
+    "TensorBoard store": (
+        m.pytorch(
+            tensorboardSpec={"logDir": {"s3": {"secretRef": {"name": "k"}, "uri": ["b/c/"]}}}
+        ),
+        "spec.tensorboardSpec.logDir.s3.uri[0]",
+        "s3://BUCKET/PREFIX/",
+    ),
+    "TensorBoard page": (
+        m.pytorch(tensorboardSpec={"logDir": {"http": {"url": ["example.com/events"]}}}),
+        "spec.tensorboardSpec.logDir.http.url[0]",
+        "https://",
+    ),
 }
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.api.tensorboard import TensorBoardSpec
-from trainyard.workloads.logsources import Folder, Remote, Sources, inside, label, sources
+from trainyard.api.tensorboard import TensorBoardSpec, inside_claim
+from trainyard.workloads.logsources import Folder, Remote, Sources, label, sources
 
 
 def found(**spec: Any) -> Sources:
@@ -33,7 +33,7 @@ def found(**spec: Any) -> Sources:
     ],
 )
 def test_a_folder_is_relative_to_its_claim_and_stays_in_it(path: str, expected: str | None) -> None:
-    assert inside(path) == expected
+    assert inside_claim(path) == expected
 
 
 def test_old_and_new_fields_name_the_same_folder_once() -> None:

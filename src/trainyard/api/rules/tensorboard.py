@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from trainyard.api import pod_schema
-from trainyard.api.names import is_dns_label
+from trainyard.api.names import MAX_LABEL, board_name, is_dns_label
 from trainyard.api.problems import Path, Problem, error, warning
-from trainyard.api.tensorboard import TensorBoard, TensorBoardSpec
+from trainyard.api.tensorboard import LogDir, TensorBoard, TensorBoardSpec, inside_claim
 
 _FILESET = re.compile(r"t9k://(pvc/[^/]+(/.*)?|minio/[^/]+/[^/]+(/.*)?)\Z")
 
@@ -19,6 +19,10 @@ def check(board: TensorBoard) -> list[Problem]:
     name = board.metadata.name or f"{board.metadata.generate_name}x"
     if not is_dns_label(name):
         message = f"'{name[:80]}' cannot be a host name; use lower-case letters, digits and '-'"
+        problems.append(error(("metadata", "name"), message))
+    elif not is_dns_label(board_name(name)):
+        excess = len(board_name(name)) - MAX_LABEL
+        message = f"makes the host name '{board_name(name)}', which is {excess} too long"
         problems.append(error(("metadata", "name"), message))
     return problems
 
@@ -32,14 +36,32 @@ def check_spec(spec: TensorBoardSpec, path: Path) -> Iterator[Problem]:
                 "t9k://minio/<secret>/<bucket>/<path>"
             )
             yield error((*path, "trainingLogFilesets", index), message)
-    logs = spec.log_dir
-    if not spec.training_log_filesets and not (logs and (logs.pvc or logs.s3 or logs.http)):
+    logs = spec.log_dir or LogDir()
+    if not spec.training_log_filesets and not (logs.pvc or logs.s3 or logs.http):
         yield warning(path, "names no logs; set logDir")
-    for index, uri in enumerate(logs.s3.uri if logs and logs.s3 else ()):
-        if not uri.endswith("/"):
-            message = f"'{uri[:80]}' is a prefix; end it in '/' to name a folder"
-            yield warning((*path, "logDir", "s3", "uri", index), message)
+    yield from _check_logs(logs, (*path, "logDir"))
     if spec.run_mode is not None:
         yield warning((*path, "runMode"), "is an old field and ignored; use suspend")
     if spec.resources is not None:
         yield from pod_schema.check_resources(spec.resources, (*path, "resources"))
+
+
+def _check_logs(logs: LogDir, path: Path) -> Iterator[Problem]:
+    """Warnings only: what cannot be shown does not keep a job from training."""
+    for index, claim in enumerate(logs.pvc):
+        for number, folder in enumerate(claim.sub_path):
+            if inside_claim(folder) is None:
+                message = f"'{folder[:80]}' leaves the claim and is not shown"
+                yield warning((*path, "pvc", index, "subPath", number), message)
+    for index, uri in enumerate(logs.s3.uri if logs.s3 else ()):
+        message = ""
+        if not uri.startswith("s3://"):
+            message = f"'{uri[:80]}' is no address s3://BUCKET/PREFIX/ and is not shown"
+        elif not uri.endswith("/"):
+            message = f"'{uri[:80]}' is a prefix; end it in '/' to name a folder"
+        if message:
+            yield warning((*path, "s3", "uri", index), message)
+    for index, url in enumerate(logs.http.url if logs.http else ()):
+        if not url.startswith(("http://", "https://")):
+            message = f"'{url[:80]}' is no address http://… or https://… and is not shown"
+            yield warning((*path, "http", "url", index), message)
