@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from pathlib import Path
 
@@ -60,6 +61,11 @@ async def ask(port: int, text: bytes) -> bytes:
         with contextlib.suppress(ConnectionError):
             await writer.wait_closed()
     return answer
+
+
+def is_ready(pod: Object) -> bool:
+    conditions = {c["type"]: c["status"] for c in pod["status"].get("conditions", ())}
+    return conditions.get("Ready") == "True"
 
 
 def port_of(made: Object) -> int:
@@ -126,3 +132,19 @@ async def test_a_port_that_is_taken_is_told_and_had_later(tmp_path: Path) -> Non
         assert f"127.0.0.1:{port}" in node.events("NotHonoured")[0]
         taken.close()
         assert await ask(port, b"it") == b"had it"
+
+
+async def test_connections_that_are_given_up_leave_no_descriptors(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "s") as node:
+        await echo_pod(node, "one", "")
+        pod = await node.until("one", is_ready)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(20):
+            connecting = asyncio.create_task(node.agent.connect(pod, 7000))
+            await asyncio.sleep(0)  # the request is on its way
+            connecting.cancel()
+            await asyncio.wait({connecting})
+            assert connecting.cancelled()
+        answered = await node.agent.connect(pod, 7000)  # and so are those before it
+        await answered.close()
+        assert len(os.listdir("/proc/self/fd")) == before

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import os
 from typing import Any
 
 from trainyard.api.errors import TrainyardError
@@ -130,3 +131,6 @@ class ShimClient:
         future = self._waiting.get(message["id"])
         if future is not None and not future.done():
             future.set_result(message)
+        else:  # given up meanwhile
+            for descriptor in message.get("descriptors") or ():
+                os.close(descriptor)
