@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ class Row(NamedTuple):
 
 
 def measure() -> list[Row]:
-    """Nothing to do, one failure, and everything to create, at both sizes."""
+    """Nothing to do, failures, and everything to create, at both sizes."""
     return [*_rows(1_000, 5.0), *_rows(10_000, 50.0)]
 
 
@@ -41,16 +41,18 @@ def _rows(size: int, target: float) -> Iterator[Row]:
     workload = _workload(size)
     service = Owned(SERVICES, "default", workload.base, "s", "1", workload.uid)
     healthy = Observed(pods=_pods(workload), owned=(service,))
-    failed = Observed(pods=_pods(workload, failed=size // 2), owned=(service,))
+    failed = Observed(pods=_pods(workload, failed=[size // 2]), owned=(service,))
     status = plan(workload, None, healthy, NOW, SETTINGS).status
     later = NOW + timedelta(seconds=60)
-    for what, before, observed in (
-        ("nothing to do", status, healthy),
-        ("one replica failed", status, failed),
-        ("all pods to create", None, Observed(owned=(service,))),
+    broken = Observed(pods=_pods(workload, failed=range(size)), owned=(service,))
+    for what, before, observed, limit in (
+        ("nothing to do", status, healthy, target),
+        ("one replica failed", status, failed, target),
+        ("all replicas failed", status, broken, None),
+        ("all pods to create", None, Observed(owned=(service,)), target),
     ):
         seconds = _best(partial(plan, workload, before, observed, later, SETTINGS))
-        yield Row(f"plan(), {size:,} replicas, {what}", seconds * 1e3, "ms", target)
+        yield Row(f"plan(), {size:,} replicas, {what}", seconds * 1e3, "ms", limit)
 
 
 def _workload(replicas: int) -> Workload:
@@ -72,8 +74,8 @@ def _workload(replicas: int) -> Workload:
     return describe(PyTorchTrainingJob.model_validate(job), SETTINGS)
 
 
-def _pods(workload: Workload, failed: int | None = None) -> tuple[Pod, ...]:
-    return tuple(_pod(workload, key, key.ordinal == failed) for key in workload.keys)
+def _pods(workload: Workload, failed: Container[int] = ()) -> tuple[Pod, ...]:
+    return tuple(_pod(workload, key, key.ordinal in failed) for key in workload.keys)
 
 
 def _pod(workload: Workload, key: ReplicaKey, failed: bool) -> Pod:

@@ -296,10 +296,11 @@ class _Pass:
         self._wake(expiry)
         reason = self.report.conditions.get(ConditionType.FAILED).get("reason")
         over = creation.superseded(self.view)  # whatever the policy: they were to go before
+        gone = {pod.uid for pod in over}
         self.actions += creation.delete_all(over)
         self.actions += cleanup.clean_up(
             self.workload,
-            [pod for pod in self.observed.pods if pod not in over],
+            [pod for pod in self.observed.pods if pod.uid not in gone],
             failed=failed,
             overdue=reason == ConditionReason.DEADLINE_EXCEEDED,
         )

@@ -69,12 +69,14 @@ def respond(
         later = (moment for moment in due if moment > now)
         return replace(response, wake_at=earliest(response.wake_at, *later))
     gone = [r for r in down if ledger.is_lost(r.name)]
-    down = [r for r in down if r not in gone]
+    replicas = view.replicas
+    if gone:
+        down = [r for r in down if not ledger.is_lost(r.name)]
+        replicas = [r for r in replicas if not ledger.is_lost(r.name)]
     response = Response(ledger)
     if down:
         down += [_lost_with_node(r) for r in view.idle if r.state is State.UNKNOWN]
-        others = [r for r in view.replicas if r not in gone] if gone else view.replicas
-        response = _together(workload, ledger, others, down, now, settings)
+        response = _together(workload, ledger, replicas, down, now, settings)
     if not response.bumped and not response.lost:
         response = _each_again(workload, response, again, now, settings)
     return replace(response, lost=(*response.lost, *gone))
@@ -149,10 +151,10 @@ def _together(
     lost.sort(key=lambda r: r is not cause)
     ledger = ledger.lose(r.name for r in lost)
     response = Response(ledger, bumped=bumped)
-    others = [r for r in fresh if r not in lost]
+    others = [r for r in fresh if not ledger.is_lost(r.name)]
     if others and workload.elastic is not None:
         # An elastic job may go on without those that are lost, and then needs the others.
-        left = [r for r in replicas if r not in lost]
+        left = [r for r in replicas if not ledger.is_lost(r.name)]
         cause = _cause(others, settings)
         response = _restart(workload, ledger, left, others, cause, now, settings, bumped)
     return replace(response, lost=tuple(lost))
@@ -289,10 +291,41 @@ def _each(
     now: datetime,
     settings: Settings,
 ) -> Response:
-    response = Response(ledger)
+    records = dict(ledger.records)
+    ledger = replace(ledger, records=records)  # ours alone: a copy for each would add up
+    incidents, lost = [], []
     for replica in sorted(ended, key=_when):
-        response = _one(workload, response, replica, now, settings)
-    return response
+        if may_restart(workload, ledger, replica):
+            start, ledger = _restart_one(workload, ledger, records, replica, now, settings)
+            incidents.append(Incident(replica, replica.exit or Exit(), 1, start))
+        elif replica.state is not State.SUCCEEDED:
+            lost.append(replica)
+    bumped = frozenset(incident.cause.name for incident in incidents)
+    return Response(ledger, tuple(incidents), tuple(lost), bumped=bumped)
+
+
+def _restart_one(
+    workload: Workload,
+    ledger: Ledger,
+    records: dict[str, Record],
+    replica: Replica,
+    now: datetime,
+    settings: Settings,
+) -> tuple[datetime, Ledger]:
+    """When it starts anew, and the account; `records` are the ledger's, and are changed."""
+    end = replica.exit or Exit()
+    record = records.get(replica.name) or Record(ledger.floor)
+    healthy_since = replica.pod.started if replica.pod else None
+    failures = backoff.failures_in_row(record.failures, healthy_since, now, settings)
+    start = now + backoff.delay(failures, settings, free=end.free)
+    counted = 0 if end.free else 1
+    ledger = ledger.note(last_attempt(ledger, replica, now), start)
+    records[replica.name] = Record(record.attempt + 1, record.restarts + counted, failures, start)
+    if counted:
+        ledger = ledger.count({replica.type.name: 1})
+        if workload.shared_budget:
+            ledger = replace(ledger, backoff=ledger.backoff + 1)
+    return start, ledger
 
 
 def _each_again(
@@ -303,16 +336,23 @@ def _each_again(
     settings: Settings,
 ) -> Response:
     """Exits 0 under Always, in a job that otherwise restarts together: each costs one, alone."""
+    ledger, incidents, wake_at = response.ledger, [], response.wake_at
     for replica in again:
         due = _due_again(replica, now, settings)
         if now < due:
-            response = replace(response, wake_at=earliest(response.wake_at, due))
-        elif runs_again(workload, response.ledger, replica):
+            wake_at = earliest(wake_at, due)
+        elif runs_again(workload, ledger, replica):
             closed = ending(now, COMPLETED, replica.name, replica.exit)
-            ledger = response.ledger.restart_some({replica.name: replica.type.name}, closed, now)
+            ledger = ledger.restart_some({replica.name: replica.type.name}, closed, now)
             ledger = replace(ledger, backoff=ledger.backoff + 1).count({replica.type.name: 1})
-            response = _add(response, ledger, replica, now)
-    return response
+            incidents.append(Incident(replica, replica.exit or Exit(), 1, now))
+    return replace(
+        response,
+        ledger=ledger,
+        incidents=(*response.incidents, *incidents),
+        bumped=response.bumped.union(incident.cause.name for incident in incidents),
+        wake_at=wake_at,
+    )
 
 
 def _due_again(replica: Replica, now: datetime, settings: Settings) -> datetime:
@@ -322,30 +362,6 @@ def _due_again(replica: Replica, now: datetime, settings: Settings) -> datetime:
     """
     at = replica.exit.at if replica.exit else None
     return now if at is None else at + backoff.delay(1, settings)
-
-
-def _one(
-    workload: Workload, response: Response, replica: Replica, now: datetime, settings: Settings
-) -> Response:
-    ledger, end = response.ledger, replica.exit or Exit()
-    if not may_restart(workload, ledger, replica):
-        if replica.state is State.SUCCEEDED:
-            return response
-        return replace(response, lost=(*response.lost, replica))
-    record = ledger.records.get(replica.name) or Record(ledger.floor)
-    healthy_since = replica.pod.started if replica.pod else None
-    failures = backoff.failures_in_row(record.failures, healthy_since, now, settings)
-    start = now + backoff.delay(failures, settings, free=end.free)
-    counted = 0 if end.free else 1
-    records = dict(ledger.records)
-    records[replica.name] = Record(record.attempt + 1, record.restarts + counted, failures, start)
-    over = last_attempt(ledger, replica, now)
-    ledger = replace(ledger.note(over, start), records=records)
-    if counted:
-        ledger = ledger.count({replica.type.name: 1})
-        if workload.shared_budget:
-            ledger = replace(ledger, backoff=ledger.backoff + 1)
-    return _add(response, ledger, replica, start)
 
 
 def last_attempt(ledger: Ledger, replica: Replica, now: datetime) -> dict[str, Any]:
@@ -367,13 +383,3 @@ def _start_of(ledger: Ledger, replica: Replica) -> datetime | None:
     if record is not None and record.not_before is not None:
         return record.not_before
     return parse(ledger.attempts[-1].get("startTime"))
-
-
-def _add(response: Response, ledger: Ledger, replica: Replica, start: datetime) -> Response:
-    incident = Incident(replica, replica.exit or Exit(), 1, start)
-    return replace(
-        response,
-        ledger=ledger,
-        incidents=(*response.incidents, incident),
-        bumped=response.bumped | {replica.name},
-    )
