@@ -182,7 +182,11 @@ def test_run_prints_the_address_and_ends_it(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
     (tmp_path / "data").mkdir()
     until_opened = "while [ ! -e /data/opened ]; do sleep 0.1; done"
-    job = pytorch("train", writes("log", until_opened), tensorboardSpec=LOGS)
+    # Both want the whole machine; on a cluster they would have to be on two.
+    resources = {"limits": {"cpu": "64", "memory": "1Ti"}}
+    template = writes("log", until_opened)
+    template["spec"]["containers"][0]["resources"] = resources
+    job = pytorch("train", template, tensorboardSpec={**LOGS, "resources": resources})
     file = line.manifest("m.yaml", job)
     address = re.compile(r"train: TensorBoard: (http://127\.0\.0\.1:\d+)\n")
     output: list[str] = []
