@@ -124,17 +124,11 @@ class _Description:
 
     @cached_property
     def gang(self) -> Gang | None:
-        scheduler = self.spec.scheduler.t9k_scheduler if self.spec.scheduler else None
-        if scheduler is None:
-            return None
-        total = 1 + self.worker.replicas
         return gang_of(
             self.identity,
             self.settings.gang_backend,
-            queue=scheduler.queue,
-            priority=scheduler.priority,
-            min_member=total,
-            total=total,
+            self.spec.scheduler,
+            total=1 + self.worker.replicas,
         )
 
     def pod_name(self, key: ReplicaKey) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainyard.api import labels
+from trainyard.api.run import SchedulePolicy, UnrankedSchedulePolicy
 from trainyard.workloads.identity import Identity
 from trainyard.workloads.resources import POD_GROUPS, Resource
 from trainyard.workloads.settings import GangBackend
@@ -115,11 +116,17 @@ def queued(backend: GangBackend, queue: str | None) -> Membership:
 def gang_of(
     identity: Identity,
     backend: GangBackend,
+    scheduler: SchedulePolicy | UnrankedSchedulePolicy | None,
     *,
-    queue: str | None,
-    priority: int,
-    min_member: int,
     total: int,
-) -> Gang:
-    """A job's gang; without a queue it waits in the one named `default`."""
-    return Gang(identity, backend, queue or labels.DEFAULT_QUEUE, priority, min_member, total)
+    min_member: int | None = None,
+) -> Gang | None:
+    """A job's gang, if it asks for one. Without a queue it waits in the one named `default`.
+
+    `min_member`: how many pods must start together, if not all (`total`).
+    """
+    asked = scheduler.t9k_scheduler if scheduler else None
+    if asked is None:
+        return None
+    queue = asked.queue or labels.DEFAULT_QUEUE
+    return Gang(identity, backend, queue, asked.priority, min_member or total, total)

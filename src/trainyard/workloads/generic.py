@@ -65,17 +65,11 @@ class _Description:
 
     @cached_property
     def gang(self) -> Gang | None:
-        scheduler = self.spec.scheduler.t9k_scheduler if self.spec.scheduler else None
-        if scheduler is None:
-            return None
-        total = sum(self.counts.values())
         return gang_of(
             self.identity,
             self.settings.gang_backend,
-            queue=scheduler.queue,
-            priority=scheduler.priority,
-            min_member=total,
-            total=total,
+            self.spec.scheduler,
+            total=sum(self.counts.values()),
         )
 
     @cached_property

@@ -103,17 +103,12 @@ class _Description:
 
     @cached_property
     def gang(self) -> Gang | None:
-        scheduler = self.spec.scheduler.t9k_scheduler if self.spec.scheduler else None
-        if scheduler is None:
-            return None
-        total = sum(self.counts.values())
         return gang_of(
             self.identity,
             self.settings.gang_backend,
-            queue=scheduler.queue,
-            priority=scheduler.priority,
-            min_member=self.elastic.min_replicas if self.elastic else total,
-            total=total,
+            self.spec.scheduler,
+            total=sum(self.counts.values()),
+            min_member=self.elastic.min_replicas if self.elastic else None,
         )
 
     def pod_name(self, key: ReplicaKey) -> str:
