@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from datetime import datetime
 
 from trainyard.api import reasons
+from trainyard.api.last_words import without_report
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica
 from trainyard.workloads.workload import Workload
 
 LAST_LINES = 5
 LAST_CHARACTERS = 800
-
-_REPORT = re.compile(
-    r"^(?:[^\n]*torch/distributed/elastic/multiprocessing/api\.py:\d+\] failed .*"
-    r"|={20,}\n[^\n]* FAILED *\n-{20,}.*)\Z",
-    re.MULTILINE | re.DOTALL,
-)
-_AGENT = re.compile(r"^[WEI]\d{4} [^\n]*torch/distributed/elastic/[^\n]*\n?", re.MULTILINE)
-"""What torchrun itself writes when a rank has failed; the cause is what the rank wrote before."""
 
 
 def replica_failure(replica: Replica) -> str:
@@ -48,12 +40,6 @@ def last_lines(message: str) -> str:
     """The end of a termination message."""
     lines = [line for line in message.strip().splitlines() if line.strip()]
     return "\n".join(lines[-LAST_LINES:])[-LAST_CHARACTERS:]
-
-
-def without_report(message: str) -> str:
-    """The message without torchrun's report at its end, unless nothing else is there."""
-    rest = _AGENT.sub("", _REPORT.sub("", message))
-    return rest if rest.strip() else message
 
 
 def job_failure(workload: Workload, replica: Replica) -> str:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.cli.objects import NOW, Object, ago, condition, event, job, pod, pod_name, task
+from trainyard.api.last_words import without_report
 from trainyard.cli import diagnosis
 from trainyard.cli.diagnosis import Situation, exits
 from trainyard.cli.explain import render
-from trainyard.lifecycle import texts
 
 BANNER = "=" * 60
 REPORT = f"""\
@@ -78,7 +78,7 @@ def test_a_report_is_told_where_there_is_nothing_else() -> None:
 
 def test_lines_of_torchruns_agent_are_no_last_words() -> None:
     line = "W1121 16:40:08.1 2 torch/distributed/elastic/agent/server/api.py:753] Received 15"
-    assert texts.without_report(f"{line}\nboom\n{line}\n") == "boom\n"
+    assert without_report(f"{line}\nboom\n{line}\n") == "boom\n"
 
 
 def test_an_init_container_that_failed_is_named() -> None:

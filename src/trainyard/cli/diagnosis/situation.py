@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.api import names
+from trainyard.api.last_words import without_report
 from trainyard.cli.format import parse_time
-from trainyard.lifecycle import texts
 
 Object = Mapping[str, Any]
 
@@ -151,7 +151,7 @@ class Situation:
         """The last lines that a replica wrote before it failed."""
         state = self.failed_container(pod_name).get("state") or {}
         message = (state.get("terminated") or {}).get("message") or self.last_words
-        return texts.without_report(str(message))
+        return without_report(str(message))
 
     @property
     def attempts(self) -> Sequence[Object]:
