@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.test_controller import eventually, job, running
+from tests.unit.operator.test_passes import Yard, in_yard
 from trainyard.api.kinds import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import NotFound
@@ -25,10 +27,11 @@ JOBS = resource_of(KINDS["PyTorchTrainingJob"])
 BOARDS = resource_of(KINDS["TensorBoard"])
 SETTINGS = OperatorSettings(lifecycle=Settings.local())
 LOGS = {"logDir": {"pvc": [{"name": "mnist"}]}}
+BOARD_METADATA = {"name": "logs", "namespace": "default"}
 BOARD = {
     "apiVersion": "tensorstack.dev/v1beta1",
     "kind": "TensorBoard",
-    "metadata": {"name": "logs", "namespace": "default"},
+    "metadata": BOARD_METADATA,
     "spec": LOGS,
 }
 
@@ -188,3 +191,21 @@ async def test_another_controllers_tensorboards_are_left_alone(client: Client) -
         assert [p["metadata"]["ownerReferences"][0]["kind"] for p in pods] == [JOBS.kind]
         found = await client.get(BOARDS, board["metadata"]["name"], "default")
         assert not found.get("status")
+
+
+def test_a_tensorboard_that_was_stored_though_invalid_is_told_with_its_paths() -> None:
+    """As on a server without our admission; what it was made of before goes on."""
+
+    async def body(yard: Yard) -> None:
+        key = yard.submit({**BOARD, "metadata": dict(BOARD_METADATA)})
+        await asyncio.sleep(1)
+        assert [pod["metadata"]["name"] for pod in yard.pods()] == ["logs-tb"]
+        yard.server.patch(key, {"spec": {"logDirs": {}}})
+        await asyncio.sleep(1)
+        ready = yard.condition(key, "Ready")
+        assert (ready["status"], ready["reason"]) == ("False", "InvalidSpec")
+        assert "spec.logDirs" in ready["message"]
+        assert yard.status(key)["phase"] == "Failed"
+        assert [pod["metadata"]["name"] for pod in yard.pods()] == ["logs-tb"]
+
+    in_yard(body)
