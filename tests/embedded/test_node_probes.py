@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
+from trainyard.local.node.launch import start_shim
+from trainyard.local.registry import Registry
 
 
 @pytest.fixture
@@ -75,6 +77,44 @@ async def test_each_spell_of_bad_health_is_told(node: Cluster) -> None:
     await node.exec("job-0", "rm up")
     await eventually(lambda: len(node.events("Unhealthy")) == 2)
     await node.until("job-0", lambda pod: not _status(pod)["ready"])
+
+
+async def test_an_agent_that_takes_a_running_container_over_probes_it_and_starts_nothing_again(
+    tmp_path: Path,
+) -> None:
+    state, work = tmp_path / "state", tmp_path / "work"
+    work.mkdir()
+    (work / "up").touch()
+    registry = Registry()
+    await registry.ensure_system_objects()
+    handle = start_shim(state, die_with_parent=False)
+    every = {"periodSeconds": 1, "failureThreshold": 1}
+    probed = {
+        "lifecycle": {"postStart": {"exec": {"command": ["sh", "-c", "echo x >> hooks"]}}},
+        "startupProbe": {"exec": {"command": ["test", "-e", "up"]}, **every},
+        "livenessProbe": {"exec": {"command": ["sh", "-c", "echo x >> probes"]}, **every},
+        "readinessProbe": {"exec": {"command": ["true"]}, **every},
+    }
+    there = {"registry": registry, "working_dir": str(work)}
+    async with cluster(state, handle=handle, shut_down=False, **there) as node:
+        await node.create("job-0", ["sleep", "100"], container=probed)
+        await node.until("job-0", lambda pod: bool(_status(pod).get("ready")))
+    (work / "up").unlink()
+    (work / "probes").unlink(missing_ok=True)
+    handle = start_shim(state, die_with_parent=False)
+    assert handle.adopted
+    changes = registry.subscribe("pods")
+    async with cluster(state, handle=handle, **there) as node:
+        await eventually(lambda: _lines(work / "probes") >= 3)
+        assert all(_status(event.object)["ready"] for event in changes.pending())
+        assert node.pod("job-0")["status"]["phase"] == "Running"
+        assert node.events("Started") == ["Started container main"]
+        assert _lines(work / "hooks") == 1
+    await registry.close()
+
+
+def _lines(path: Path) -> int:
+    return path.read_text().count("\n") if path.exists() else 0
 
 
 def _status(pod: dict[str, object]) -> dict[str, object]:

@@ -38,7 +38,7 @@ class Prober:
         self._tasks[run.name] = [
             asyncio.create_task(self._probe(pod, address, run, kind, spec))
             for kind in ("startup", "readiness", "liveness")
-            if (spec := run.spec.get(f"{kind}Probe"))
+            if (spec := run.spec.get(f"{kind}Probe")) and not (kind == "startup" and run.started)
         ]
 
     def stop(self, container: str) -> None:

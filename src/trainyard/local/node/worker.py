@@ -89,16 +89,18 @@ class PodWorker:
             self._started(run, event)
         self._wake.set()
 
-    def _started(self, run: Run, event: dict[str, Any]) -> None:
+    def _started(self, run: Run, event: dict[str, Any], *, is_new: bool = True) -> None:
+        """It runs; not `is_new`: as it did under an earlier agent, which has told so."""
         run.phase, run.reason, run.message = "running", "", ""
         run.started_at = event["startedAt"]
-        run.started = "startupProbe" not in run.spec
-        run.ready = run.started and "readinessProbe" not in run.spec
-        self._event("Normal", "Started", f"Started container {run.name}")
+        if is_new:
+            run.started = "startupProbe" not in run.spec
+            run.ready = run.started and "readinessProbe" not in run.spec
+            self._event("Normal", "Started", f"Started container {run.name}")
         if self._over:
             return
         self._prober.start(self.uid, self._place.address, run)
-        if hook := run.spec.get("lifecycle", {}).get("postStart"):
+        if is_new and (hook := run.spec.get("lifecycle", {}).get("postStart")):
             self._prober.spawn(self._post_start(run, hook))
 
     def _exited(self, run: Run, event: dict[str, Any]) -> None:
@@ -390,14 +392,22 @@ class PodWorker:
         if self._known is not None:
             self._place.adopt(self._known["address"])
         for found in (self._known or {}).get("containers", ()):
-            run = next(r for r in self.runs if r.name == found["name"])
-            if found["attempt"] >= run.attempt:
-                run.attempt, run.phase = found["attempt"], "starting"
-                self._place.restore(run, found)
-                self.container_event(found)
+            self._take_over(next(r for r in self.runs if r.name == found["name"]), found)
         for run in self.runs:
             if run.active and not self._is_known(run):
                 self._lose(run)
+
+    def _take_over(self, run: Run, found: dict[str, Any]) -> None:
+        """Go on with a container that the shim knows of."""
+        if found["attempt"] < run.attempt:
+            return
+        has_run = run.phase == found["state"] == "running" and found["attempt"] == run.attempt
+        self._place.restore(run, found)
+        if has_run:
+            self._started(run, found, is_new=False)
+        else:
+            run.attempt, run.phase = found["attempt"], "starting"
+            self.container_event(found)
 
     def _is_known(self, run: Run) -> bool:
         containers = (self._known or {}).get("containers", ())
