@@ -134,12 +134,12 @@ def start_request(
     own = [
         Bind("/etc/hosts", hosts[0], True),
         Bind("/etc/resolv.conf", hosts[1], True),
-        Bind("/etc/hostname", _hostname_file(pod_folder, host_name(pod)), True),
         *_temporary(pod_folder, [home, cwd, settings.state_dir], settings),
         *_persistent(home, cwd),
     ]
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
     own.append(Bind(message_path, termination_file(pod_folder, container["name"])))
+    own.append(Bind("/etc/hostname", _hostname_file(pod_folder, host_name(pod)), True))
     _tell_made_folders(own, volumes=binds, cwd=cwd, warn=warn)
     context = container.get("securityContext", {})
     request["root"] = {
@@ -157,9 +157,8 @@ def termination_path(pod_folder: str, container: str) -> str:
 
 
 def _hostname_file(pod_folder: str, name: str) -> str:
-    """The host's file behind /etc/hostname; the same for all containers of a pod."""
+    """The host's file behind /etc/hostname, in the pod's folder, which exists by now."""
     path = os.path.join(pod_folder, ".hostname")  # no container can have that name
-    os.makedirs(pod_folder, exist_ok=True)
     with open(path, "w") as file:
         file.write(f"{name}\n")
     return path
