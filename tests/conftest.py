@@ -1,0 +1,9 @@
+"""What holds for all tests."""
+
+from __future__ import annotations
+
+import signal
+
+# A shell starts what runs in its background with SIGINT ignored, and children inherit that; the
+# commands under test are to be interrupted wherever the tests run.
+signal.signal(signal.SIGINT, signal.default_int_handler)
