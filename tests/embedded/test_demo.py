@@ -50,7 +50,9 @@ def test_four_replicas_train_to_95_percent(trainyard: CommandLine) -> None:
     volume = f"digits={trainyard.folder / 'digits'}"
     output = trainyard.run("run", "-f", str(manifest), "--volume", volume)
     assert "PyTorchTrainingJob digits: Succeeded" in output
-    assert float(re.findall(r"\[worker-0\] test accuracy (\S+)", output)[0]) >= 0.95
+    # Where all replicas have one host name, torchrun orders them by process number.
+    told = re.findall(r"\[worker-\d\] test accuracy (\S+)", output)
+    assert [float(accuracy) >= 0.95 for accuracy in told] == [True], output
     hosts = set(re.findall(r"rank \d of 4 on (\S+)", output))
     assert len(hosts) == (1 if trainyard.wrapper == _WAYS["namespaces forbidden"] else 4)
     assert list((trainyard.folder / "digits").rglob("events.out.tfevents.*"))
