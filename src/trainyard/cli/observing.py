@@ -97,11 +97,6 @@ class JobView:
         return (self.raw.get("spec") or {}).get("runMode") or {}
 
     @property
-    def is_debug(self) -> bool:
-        """In debug mode, which never ends by itself."""
-        return bool((self.run_mode.get("debug") or {}).get("enabled"))
-
-    @property
     def is_paused(self) -> bool:
         """Asked to be paused."""
         return bool((self.run_mode.get("pause") or {}).get("enabled"))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainyard.api.reasons import BoardPhase, BoardReason
+from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Container, Observed, Pod
-from trainyard.lifecycle.texts import last_lines
 from trainyard.workloads.board import PROGRAM, Board
 
 _NOT_FOUND = 127
@@ -34,16 +34,10 @@ def of_viewer(board: Board, pod: Pod | None, observed: Observed) -> State:
         text = "the spec names no logs that can be shown; set logDir."
         return State(BoardPhase.FAILED, BoardReason.NO_LOGS, text, is_warning=True)
     for conflict in observed.conflicts:
-        text = (
-            f"cannot create {conflict.resource.plural} {conflict.name}: the name is held by "
-            f"{conflict.owner}; delete that object."
-        )
+        text = f"{texts.name_taken(conflict)}."
         return State(BoardPhase.FAILED, BoardReason.NAME_CONFLICT, text, is_warning=True)
     for refusal in observed.refusals:
-        text = (
-            f"the server refuses to create {refusal.resource.plural} {refusal.name} "
-            f"({refusal.code}): {refusal.message}"
-        )
+        text = texts.refused(refusal)
         return State(BoardPhase.PENDING, BoardReason.CREATION_REFUSED, text, is_warning=True)
     if pod is None or pod.deleting is not None:
         text = f"Pod[{board.pod_name}] is being created."
@@ -82,7 +76,7 @@ def _crashed(board: Board, pod: Pod, container: Container | None) -> State:
     message = container.message if container else ""
     if container is not None and code is None:
         code, message = container.last_exit_code, container.last_message
-    said = last_lines(message)
+    said = texts.last_lines(message)
     if _is_missing(code, container, message):
         text = (
             f"there is no program `{PROGRAM}` in the image {board.image} ({said or 'exit 127'}): "
@@ -125,9 +119,12 @@ def _failure(fetcher: Container | None) -> str:
     if fetcher is None:
         return ""
     if fetcher.failed:
-        return last_lines(fetcher.message) or f"{fetcher.name}: exit code {fetcher.exit_code}"
+        return texts.last_lines(fetcher.message) or f"{fetcher.name}: exit code {fetcher.exit_code}"
     if fetcher.last_exit_code:
-        return last_lines(fetcher.last_message) or f"{fetcher.name}: exit {fetcher.last_exit_code}"
+        return (
+            texts.last_lines(fetcher.last_message)
+            or f"{fetcher.name}: exit {fetcher.last_exit_code}"
+        )
     if fetcher.state == "Waiting" and fetcher.reason not in _STILL_STARTING:
         return f"{fetcher.reason} {fetcher.message}".rstrip()
     return ""

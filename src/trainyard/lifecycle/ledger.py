@@ -202,7 +202,7 @@ class Ledger:
 
     def begin(self, start: datetime) -> Ledger:
         """The first attempt."""
-        return replace(self, attempts=({"number": self.attempt, "startTime": render(start)},))
+        return replace(self, attempts=()).open(self.attempt, start)
 
     def close(self, ended: Mapping[str, Any]) -> Ledger:
         """End the current attempt without another one. `ended` may tell whose attempt it was.
@@ -223,8 +223,7 @@ class Ledger:
         """
         *others, current = self.attempts
         number = max(current["number"], entry["number"] + 1)
-        opened = {"number": number, "startTime": render(start)}
-        return replace(self, attempts=(*others, entry, opened)[-HISTORY:])
+        return replace(self, attempts=(*others, entry)).open(number, start)
 
     def open(self, number: int, start: datetime) -> Ledger:
         """Begin an attempt after the last one has ended."""
@@ -232,8 +231,7 @@ class Ledger:
         return replace(self, attempts=(*self.attempts, opened)[-HISTORY:])
 
     def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
-        opened = {"number": self.attempt + 1, "startTime": render(start)}
-        return (*self.close(ended).attempts, opened)[-HISTORY:]
+        return self.close(ended).open(self.attempt + 1, start).attempts
 
 
 def _moment(text: str) -> datetime:
@@ -245,8 +243,7 @@ def ending(
 ) -> dict[str, Any]:
     """How an attempt ended, as `status.attempts` tells it: when its replica did, if that is known.
 
-    A controller that was away learns of an end late; and a pod that is being deleted is dated with
-    the end of its grace period.
+    A controller that was away learns of an end late; and clocks of nodes may be ahead.
     """
     at = min(end.at, now) if end is not None and end.at is not None else now
     entry: dict[str, Any] = {"endTime": render(at), "reason": str(reason)}

@@ -6,6 +6,7 @@ from datetime import datetime
 
 from trainyard.api import reasons
 from trainyard.api.last_words import without_report
+from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica
 from trainyard.workloads.workload import Workload
@@ -61,6 +62,22 @@ def restart(replica: Replica, restarted: int, seconds: float, budget: str) -> st
     if end.code == 0:
         return f"Pod[{replica.name}] has completed; {what} will run again{when} ({budget})."
     return f"{replica_failure(replica)}\nRestarting {what}{when} ({budget})."
+
+
+def name_taken(conflict: Conflict) -> str:
+    """A name that somebody else's object holds; more advice may follow."""
+    return (
+        f"cannot create {conflict.resource.plural} {conflict.name}: the name is held by "
+        f"{conflict.owner}; delete that object"
+    )
+
+
+def refused(refusal: Refusal) -> str:
+    """A creation that the server refuses."""
+    return (
+        f"the server refuses to create {refusal.resource.plural} {refusal.name} "
+        f"({refusal.code}): {refusal.message}"
+    )
 
 
 def began_running(now: datetime) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainyard.api.reasons import ConditionReason, EventReason
+from trainyard.lifecycle import texts
 from trainyard.lifecycle.dependents import Needs
 from trainyard.lifecycle.observed import Conflict, Observed, Refusal
 from trainyard.lifecycle.outcomes import State
@@ -60,16 +61,10 @@ def _missing(needs: Needs, replicas: Sequence[Replica]) -> set[tuple[Resource, s
 
 
 def _conflict(conflict: Conflict) -> Trouble:
-    text = (
-        f"cannot create {conflict.resource.plural} {conflict.name}: the name is held by "
-        f"{conflict.owner}; delete that object, or give the job another name."
-    )
+    text = f"{texts.name_taken(conflict)}, or give the job another name."
     return Trouble(ConditionReason.NAME_CONFLICT, text, EventReason.NAME_CONFLICT)
 
 
 def _refusal(refusal: Refusal) -> Trouble:
-    text = (
-        f"the server refuses to create {refusal.resource.plural} {refusal.name} "
-        f"({refusal.code}): {refusal.message}"
-    )
+    text = texts.refused(refusal)
     return Trouble(ConditionReason.CREATION_REFUSED, text, EventReason.CREATION_REFUSED)
