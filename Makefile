@@ -68,18 +68,18 @@ check: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python tools/pod_schema.py --check
-	$(BIN)/python tools/crds.py --check
-	$(BIN)/python tools/reference.py --check
+	$(BIN)/python -m tools.pod_schema --check
+	$(BIN)/python -m tools.crds --check
+	$(BIN)/python -m tools.reference --check
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 generate: $(STAMP)
-	$(BIN)/python tools/pod_schema.py
-	$(BIN)/python tools/crds.py
-	$(BIN)/python tools/reference.py
+	$(BIN)/python -m tools.pod_schema
+	$(BIN)/python -m tools.crds
+	$(BIN)/python -m tools.reference
 
 bench: $(LAUNCHERS)
 	$(BIN)/python -m bench

@@ -36,7 +36,7 @@ from pathlib import Path
 import uvloop
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
-from trainyard.local.store import Store
+from trainyard.local.storage.store import Store
 
 async def main():
     folder = Path(sys.argv[1])

@@ -6,9 +6,9 @@ import asyncio
 import time
 
 from bench.commands import manifest, seconds, state
-from trainyard.cli.submission import resource_of
+from trainyard.client.submission import resource_of
 from trainyard.kube.client import Client
-from trainyard.local.state import find_cluster
+from trainyard.kube.embedded import find_cluster
 
 Row = tuple[str, float, str, float | None]
 JOBS = 200

@@ -12,11 +12,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any, NamedTuple
 
-from trainyard.api.pytorch import PyTorchTrainingJob
+from trainyard.kinds.pytorch.spec import PyTorchTrainingJob
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import ReplicaKey, Workload
+from trainyard.kinds.table import describe
+from trainyard.kube.resources import SERVICES
 from trainyard.lifecycle import Observed, Owned, Pod, plan
-from trainyard.workloads import Settings, Workload, describe
-from trainyard.workloads.resources import SERVICES
-from trainyard.workloads.workload import ReplicaKey
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTINGS = Settings()

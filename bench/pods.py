@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from trainyard.local.node.agent import NodeAgent
-from trainyard.local.node.launch import ShimHandle, start_shim
 from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.shim_process import ShimHandle, start_shim
 from trainyard.local.registry import Registry
 
 ALONE, TOGETHER, ROUNDS, MANY = 60, 8, 12, 100

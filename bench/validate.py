@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from trainyard.api.reader import read
+from trainyard.manifest.reader import read
 
 ROUNDS = 1_000
 STARTS = 7

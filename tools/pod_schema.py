@@ -1,4 +1,4 @@
-"""Write or verify ``src/trainyard/api/data/*.json``, the official schemas that manifests are
+"""Write or verify ``src/trainyard/schema/data/*.json``, the official schemas that manifests are
 checked against.
 
 They are cut from the newest schema of the ``kubernetes-validate`` package to what is reachable
@@ -16,7 +16,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-DATA = Path(__file__).parent.parent / "src/trainyard/api/data"
+DATA = Path(__file__).parent.parent / "src/trainyard/schema/data"
 CORE = "io.k8s.api.core.v1."
 ROOTS = {
     "pod_template.json": ("PodTemplateSpec",),

@@ -8,8 +8,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from trainyard.api.kinds import KINDS
-from trainyard.api.reference import index, page
+from tools.reference_pages import index, page
+
+from trainyard.kinds.table import KINDS
 
 ROOT = Path(__file__).parent.parent
 FOLDER = ROOT / "docs/reference"

@@ -10,9 +10,9 @@ import pytest
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.test_load import requests
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
-from tests.unit.api import manifests
-from trainyard.api import crds
-from trainyard.api.kinds import KINDS
+from tests.unit.kinds import manifests
+from trainyard.kinds import crds
+from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import NAMESPACES
 
@@ -84,7 +84,7 @@ async def test_a_definition_goes_with_its_jobs_and_comes_back(yard: Yard) -> Non
             await until(lambda: _applied(yard, manifests.dump(manifests.generic())), bool)
             await yard.reaches("mnist", "Running", kind.kind)
             if turn == 0:
-                await yard.kubectl("delete", "crd", kind.resource)
+                await yard.kubectl("delete", "crd", kind.full_name)
                 await until(yard.pods, lambda pods: not pods)
                 await yard.kubectl("apply", "--server-side", "-f", "-", stdin=definition)
         assert "pass failed" not in operator.log

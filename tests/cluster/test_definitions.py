@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from tests.cluster.yard import Yard
-from tests.unit.api import manifests
-from trainyard.api import crds, legacy
-from trainyard.api.kinds import KINDS, Kind
+from tests.unit.kinds import manifests
+from trainyard.kinds import crds
+from trainyard.kinds.shared import legacy
+from trainyard.kinds.table import KINDS, Kind
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.kube.transport import Request
-from trainyard.operator.jobs import resource_of
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*/*.yaml"))
 SERVED = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
@@ -23,7 +23,7 @@ SERVED = pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 
 @SERVED
 async def test_the_server_accepts_the_definition_as_structural(kind: Kind, yard: Yard) -> None:
-    found = await yard.client.get(CUSTOM_RESOURCE_DEFINITIONS, kind.resource)
+    found = await yard.client.get(CUSTOM_RESOURCE_DEFINITIONS, kind.full_name)
     conditions = {each["type"]: each for each in found["status"]["conditions"]}
     assert conditions["Established"]["status"] == "True"
     assert conditions["NamesAccepted"]["status"] == "True"
@@ -34,7 +34,7 @@ async def test_the_server_accepts_the_definition_as_structural(kind: Kind, yard:
 async def test_the_server_keeps_all_of_the_definition(kind: Kind, yard: Yard) -> None:
     """Apart from the rules in CEL, which only a server from 1.25 on knows."""
     sent = crds.crd(kind.kind)
-    found = await yard.client.get(CUSTOM_RESOURCE_DEFINITIONS, kind.resource)
+    found = await yard.client.get(CUSTOM_RESOURCE_DEFINITIONS, kind.full_name)
     assert holds(found["spec"], sent["spec"], has_cel=yard.plane.version >= (1, 25)) == []
 
 
@@ -131,6 +131,6 @@ async def test_a_field_that_nobody_knows_is_refused_or_dropped(yard: Yard) -> No
 async def stored_as_sent(sent: dict[str, Any], yard: Yard) -> None:
     kind = KINDS[sent["kind"]]
     stored = await yard.client.get(
-        resource_of(kind), sent["metadata"]["name"], yard.namespace if kind.namespaced else None
+        kind.resource, sent["metadata"]["name"], yard.namespace if kind.namespaced else None
     )
     assert stored["spec"] == sent["spec"]

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cluster.kubelet import Kubelet, running_kubelet
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
-from trainyard.api import labels
+from trainyard.kinds.shared import labels
 from trainyard.kube.resources import PODS, SERVICES
 
 WORKERS = ("worker-0", "worker-1")

@@ -15,7 +15,7 @@ import yaml
 from tests.cluster.kubelet import Kubelet, running_kubelet
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
 from tests.tools import kubectl_path, oldest_and_newest_kubectl, require
-from tests.unit.api import manifests
+from tests.unit.kinds import manifests
 from trainyard.kube.credentials import SERVICE_ACCOUNT
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import LEASES

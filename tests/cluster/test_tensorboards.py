@@ -8,11 +8,10 @@ import pytest
 
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.yard import Object, Yard, pytorch_job, until
-from trainyard.api.kinds import KINDS
+from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import SERVICES
-from trainyard.operator.jobs import resource_of
 
-BOARDS = resource_of(KINDS["TensorBoard"])
+BOARDS = KINDS["TensorBoard"].resource
 LOGS = {"logDir": {"pvc": [{"name": "runs", "subPath": ["./log"]}]}}
 
 

@@ -17,15 +17,14 @@ import aiohttp
 
 from tests.cluster.plane import START_SECONDS, RunningControlPlane
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
-from trainyard.api.kinds import KINDS
+from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
-from trainyard.operator.jobs import resource_of
 
 Object = dict[str, Any]
 T = TypeVar("T")
-PYTORCH = resource_of(KINDS["PyTorchTrainingJob"])
+PYTORCH = KINDS["PyTorchTrainingJob"].resource
 
 
 async def until(
@@ -151,7 +150,7 @@ class Yard:
 
     async def job(self, name: str, kind: str = "PyTorchTrainingJob") -> Object:
         """The job as it is stored."""
-        return await self.client.get(resource_of(KINDS[kind]), name, self.namespace)
+        return await self.client.get(KINDS[kind].resource, name, self.namespace)
 
     async def reaches(
         self,

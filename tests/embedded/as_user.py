@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from trainyard.local.node import syscalls
+from trainyard.shim import syscalls
 
 USER = 4242
 

@@ -13,11 +13,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
-from trainyard.local.node import syscalls
 from trainyard.operator import controller
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.settings import Settings
+from trainyard.shim import syscalls
 
 LIFECYCLE = replace(
     Settings.local(),

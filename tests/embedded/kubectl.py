@@ -11,12 +11,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from trainyard.api.errors import TrainyardError
 from trainyard.local.apiserver import certificates, kubeconfig
-from trainyard.local.housekeeping import Housekeeping
+from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import Output
 from trainyard.local.server import ApiServer
+from trainyard.schema.errors import TrainyardError
 
 JOB = """
 apiVersion: batch.tensorstack.dev/v1beta1

@@ -14,16 +14,16 @@ from typing import Any
 import yaml
 
 from tests.tools import require
-from trainyard.api.kinds import KINDS
 from trainyard.cli.embedded import embedded
+from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
+from trainyard.kube.embedded import Paths
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import EVENTS, PODS, Resource
 from trainyard.local.cluster import ClusterSettings
-from trainyard.local.node.launch import Isolation, start_shim
+from trainyard.local.node.shim_process import Isolation, start_shim
 from trainyard.local.runtime import PodRuntime
-from trainyard.local.state import Paths
-from trainyard.workloads.launch.supervise import children_of, descendants
+from trainyard.payloads.supervise import children_of, descendants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMESPACE = "default"

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.embedded.command_line import CommandLine, Object, until
-from trainyard.api.kinds import KINDS
-from trainyard.local.state import Paths
+from trainyard.kinds.table import KINDS
+from trainyard.kube.embedded import Paths
 
 CLAIM = "data"
 MOUNT = "/data"

@@ -12,8 +12,8 @@ from typing import Any
 
 from trainyard.kube.errors import NotFound
 from trainyard.local.node.agent import NodeAgent
-from trainyard.local.node.launch import Isolation, ShimHandle, start_shim
 from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.shim_process import Isolation, ShimHandle, start_shim
 from trainyard.local.registry import Registry
 
 NODE = "node-under-test"

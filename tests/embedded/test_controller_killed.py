@@ -21,10 +21,10 @@ from tests.embedded.launching import NAMESPACE, resource_of
 from tests.embedded.lifecycle_yard import ENDS
 from tests.tools import soak
 from trainyard.kube.client import Client
+from trainyard.kube.embedded import Paths
 from trainyard.kube.resources import PODS
 from trainyard.local.cluster import ClusterSettings, running
-from trainyard.local.node.launch import start_shim
-from trainyard.local.state import Paths
+from trainyard.local.node.shim_process import start_shim
 
 KILLS = soak(25, 200)
 LONGEST_LIFE_SECONDS = 0.8

@@ -20,10 +20,10 @@ from tests.embedded.node_cluster import (
     is_alive,
     processes_with,
 )
-from trainyard.api.errors import TrainyardError
-from trainyard.local.node.launch import start_shim
+from trainyard.local.node.shim_process import start_shim
 from trainyard.local.registry import Registry
-from trainyard.local.store import Store
+from trainyard.local.storage.store import Store
+from trainyard.schema.errors import TrainyardError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually, processes_with
-from trainyard.api.errors import TrainyardError
 from trainyard.local.node import cgroups
-from trainyard.local.node.netlink import BRIDGE_ADDRESS
+from trainyard.schema.errors import TrainyardError
+from trainyard.shim.netlink import BRIDGE_ADDRESS
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 pytestmark = needs_root

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, Object, cluster
-from trainyard.local.node.launch import Isolation
+from trainyard.local.node.shim_process import Isolation
 
 ECHO = """
 import socket, sys

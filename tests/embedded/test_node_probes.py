@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
-from trainyard.local.node.launch import start_shim
+from trainyard.local.node.shim_process import start_shim
 from trainyard.local.registry import Registry
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools import require
-from trainyard.workloads import torchrun
+from trainyard.kinds.pytorch import torchrun
 
 
 @pytest.fixture(autouse=True)

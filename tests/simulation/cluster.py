@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, Refused, owner_uid
-from trainyard.api.kinds import JOB_KINDS
-from trainyard.api.model import format_time
+from trainyard.kinds.table import JOB_KINDS
+from trainyard.schema.times import render
 
 EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 NODES = ("node-a", "node-b", "node-c")
@@ -112,7 +112,7 @@ class Cluster(Observer):
         key, pod = self._reachable(uid, self._run)
         if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
             return
-        started = format_time(self.server.now())
+        started = render(self.server.now())
         state = {"running": {"startedAt": started}}
         self._set_status(key, pod, "Running", state, startTime=started)
         if pod["metadata"]["ownerReferences"][0]["kind"] != "TensorBoard":  # that runs for ever
@@ -159,7 +159,7 @@ class Cluster(Observer):
             "terminated": {
                 "exitCode": code,
                 "reason": "Completed" if code == 0 else "Error",
-                "finishedAt": format_time(self.server.now()),
+                "finishedAt": render(self.server.now()),
             }
         }
         phase = "Failed" if code else "Succeeded"

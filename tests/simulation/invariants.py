@@ -15,7 +15,7 @@ from tests.simulation import statuses
 from tests.simulation.cluster import BOARDS, JOB_PLURALS
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
-from trainyard.api import labels
+from trainyard.kinds.shared import labels
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
 ACTIVE = frozenset({"Pending", "Running", "Unknown", "Succeeded", "Failed", "Paused"})

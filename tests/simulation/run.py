@@ -19,7 +19,7 @@ from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFaul
 from tests.simulation.scenario import FAULTS_END, Scenario, draw
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.virtual_time import virtual_loop
-from trainyard.api.kinds import JOB_KINDS
+from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.operator.controller import Controller
 from trainyard.operator.settings import OperatorSettings

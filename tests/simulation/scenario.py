@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation.network import CRASHES, Fault, WatchFault
-from trainyard.workloads.settings import Settings
+from trainyard.kinds.shared.settings import Settings
 
 Obj = dict[str, Any]
 

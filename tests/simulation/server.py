@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from trainyard.api.model import format_time
+from trainyard.schema.times import render
 
 Obj = dict[str, Any]
 
@@ -111,7 +111,7 @@ class ModelServer:
             raise Refused(409, "AlreadyExists", f'{plural} "{key.name}" already exists')
         metadata["namespace"] = namespace
         metadata["uid"] = f"{self.rng.getrandbits(64):016x}"
-        metadata["creationTimestamp"] = format_time(self.now().replace(microsecond=0))
+        metadata["creationTimestamp"] = render(self.now().replace(microsecond=0))
         metadata["generation"] = 1
         obj = {**obj, "metadata": metadata}
         if plural == "pods":
@@ -165,7 +165,7 @@ class ModelServer:
             at = self.now().replace(microsecond=0) + timedelta(seconds=seconds)
             metadata = {
                 **metadata,
-                "deletionTimestamp": format_time(at),
+                "deletionTimestamp": render(at),
                 "deletionGracePeriodSeconds": seconds,
             }
             return self._store(key, "MODIFIED", {**old, "metadata": metadata}, old)

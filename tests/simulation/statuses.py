@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema_rs
 
 from tests.simulation.server import Obj
-from trainyard.api import crds
+from trainyard.kinds import crds
 
 CONDITIONS = ("Initialized", "Running", "Failed", "Completed", "ReplicaFailure", "Paused")
 REPLICA_PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")

@@ -11,6 +11,8 @@ import pytest
 
 from tests.simulation.invariants import Violation
 from tests.simulation.run import simulate
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.errors import Conflict
 from trainyard.lifecycle import outcomes
 from trainyard.lifecycle import plan as plan_of_a_job
@@ -21,8 +23,6 @@ from trainyard.operator.cache import Store
 from trainyard.operator.executor import Executor, Outcome
 from trainyard.operator.jobs import JobRecord
 from trainyard.operator.queue import WorkQueue
-from trainyard.workloads.settings import Settings
-from trainyard.workloads.workload import Workload
 
 SEEDS = 400
 TERMINAL = ("Succeeded", "Failed")

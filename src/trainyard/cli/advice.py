@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from trainyard.api.kinds import KINDS
-from trainyard.cli import diagnosis
-from trainyard.cli.diagnosis import Situation
+from trainyard import diagnosis
 from trainyard.cli.format import printable
-from trainyard.cli.jobs import Found, events_of, pods_of
-from trainyard.cli.observing import JobView
+from trainyard.client.jobs import Found, events_of, pods_of
+from trainyard.client.view import JobView
+from trainyard.diagnosis import Situation
+from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
 
 _COMMAND = "`trainyard "

@@ -17,8 +17,9 @@ from trainyard.cli.boundary import expected_error
 from trainyard.cli.embedded import embedded
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.settings import cluster_settings
-from trainyard.local.node.launch import ShimFailed, ShimHandle
-from trainyard.local.state import Paths, StateError, TlsFiles
+from trainyard.kube.embedded import Paths, StateError
+from trainyard.local.node.shim_process import ShimFailed, ShimHandle
+from trainyard.local.tls import TlsFiles
 
 _log = logging.getLogger(__name__)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from trainyard.api.errors import InvalidManifest, TrainyardError
+from trainyard.schema.errors import InvalidManifest, TrainyardError
 
 
 def expected_error(error: BaseException) -> TrainyardError | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from trainyard import workloads
-from trainyard.api.errors import TrainyardError
-from trainyard.api.job import Job
-from trainyard.workloads.settings import Settings
+from trainyard.kinds.shared.job import Job
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import objects
+from trainyard.kinds.table import describe
+from trainyard.schema.errors import TrainyardError
 
 
 class NothingToRun(TrainyardError):
@@ -14,7 +15,7 @@ class NothingToRun(TrainyardError):
 
 def check_commands(job: Job, file: str) -> None:
     """Raise NothingToRun for a container that has neither command nor args."""
-    for manifest in workloads.objects(workloads.describe(job, Settings.local())):
+    for manifest in objects(describe(job, Settings.local())):
         if manifest["kind"] != "Pod":
             continue
         spec = manifest["spec"]

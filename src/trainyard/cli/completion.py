@@ -27,9 +27,9 @@ def command(shell: str) -> None:
 
 def jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The jobs of the chosen namespace; none where there is no cluster to ask."""
-    from trainyard.api.errors import TrainyardError
-    from trainyard.cli.jobs import list_jobs
-    from trainyard.cli.target import Target, Where
+    from trainyard.client.jobs import list_jobs
+    from trainyard.client.target import Target, Where
+    from trainyard.schema.errors import TrainyardError
 
     async def names(target: Target) -> list[str]:
         return [job.name for job in await list_jobs(target, target.namespace)]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from trainyard.api.errors import TrainyardError
+from trainyard.schema.errors import TrainyardError
 
 
 @click.command()
@@ -22,8 +22,8 @@ from trainyard.api.errors import TrainyardError
 @click.option("-i", "--in-place", is_flag=True, help="Write the files themselves.")
 def command(names: tuple[str, ...], in_place: bool) -> None:
     """Rewrite manifests in today's spelling; comments, order and line ends are kept."""
-    from trainyard.api.conversion import convert
-    from trainyard.api.reader import STANDARD_INPUT, read_text, shown_name
+    from trainyard.manifest.conversion import convert
+    from trainyard.manifest.reader import STANDARD_INPUT, read_text, shown_name
 
     if in_place and STANDARD_INPUT in names:
         raise click.UsageError("--in-place needs a file")

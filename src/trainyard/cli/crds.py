@@ -20,9 +20,9 @@ def command(kinds: tuple[str, ...], server: tuple[int, int] | None) -> None:
     """Print the CustomResourceDefinitions as YAML, for `kubectl apply --server-side -f -`."""
     import yaml
 
-    from trainyard.api import crds
-    from trainyard.api.kinds import KINDS
-    from trainyard.api.problems import suggest
+    from trainyard.kinds import crds
+    from trainyard.kinds.table import KINDS
+    from trainyard.schema.problems import suggest
 
     for kind in kinds:
         if kind not in KINDS:

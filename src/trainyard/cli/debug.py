@@ -12,18 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainyard.api import labels
 from trainyard.cli.exec_ import SHELL, connect
-from trainyard.cli.jobs import Found, Object, find, follow, replica_of, snapshots
 from trainyard.cli.logs import has_started
-from trainyard.cli.replicas import choose_pod, training_container
 from trainyard.cli.submit import read_jobs
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import Found, Object, find, follow, replica_of, snapshots
+from trainyard.client.replicas import choose_pod, training_container
+from trainyard.client.target import CommandError, Target, Where
+from trainyard.kinds.shared import labels
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import PODS
 
 if TYPE_CHECKING:
-    from trainyard.api.reader import Document
+    from trainyard.manifest.reader import Document
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +79,7 @@ def command(
 
 
 async def _debug(target: Target, *, documents: Sequence[Document], options: Options) -> int:
-    from trainyard.cli.submission import submit, with_debug
+    from trainyard.client.submission import submit, with_debug
 
     documents = [with_debug(document) if document.is_job else document for document in documents]
     (created,) = await submit(

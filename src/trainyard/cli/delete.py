@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from trainyard.api import labels
 from trainyard.cli import completion
-from trainyard.cli.jobs import (
+from trainyard.cli.submit import read_jobs
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import (
     JOB_HELP,
     Found,
     JobNotFound,
@@ -23,13 +24,13 @@ from trainyard.cli.jobs import (
     snapshots,
     together,
 )
-from trainyard.cli.submit import read_jobs
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.client.target import CommandError, Target, Where
+from trainyard.kinds.shared import labels
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import PODS
 
 if TYPE_CHECKING:
-    from trainyard.api.reader import ReadResult
+    from trainyard.manifest.reader import ReadResult
 
 
 @click.command(help=f"Delete jobs; their pods, Services and so on go with them.\n\n{JOB_HELP}")

@@ -9,10 +9,10 @@ from contextlib import suppress
 
 import click
 
-from trainyard.api.errors import TrainyardError
-from trainyard.local.node import wire
-from trainyard.local.node.launch import SOCKET_NAME, start_shim
-from trainyard.local.state import Paths, find_cluster, state_folder
+from trainyard.kube.embedded import Paths, find_cluster, state_folder
+from trainyard.local.node.shim_process import SOCKET_NAME, start_shim
+from trainyard.schema.errors import TrainyardError
+from trainyard.shim import wire
 
 _END_SECONDS = 15.0
 

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
 from trainyard.local.cluster import Cluster, ClusterSettings, running
-from trainyard.local.node.launch import ShimHandle
+from trainyard.local.node.shim_process import ShimHandle
 from trainyard.operator import controller
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.settings import Settings
 
 _READY_SECONDS = 30.0
 

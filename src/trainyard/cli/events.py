@@ -9,11 +9,12 @@ from functools import partial
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.eventtime import event_order
 from trainyard.cli.format import document
-from trainyard.cli.jobs import JOB_HELP, Found, events_of, find, is_about, snapshots
 from trainyard.cli.show import event_table
-from trainyard.cli.target import Target, Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.eventtime import event_order
+from trainyard.client.jobs import JOB_HELP, Found, events_of, find, is_about, snapshots
+from trainyard.client.target import Target, Where
 from trainyard.kube.resources import EVENTS
 
 

@@ -9,9 +9,10 @@ from functools import partial
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.jobs import JOB_HELP, Found, Object, find, pods_of, replica_of
-from trainyard.cli.replicas import choose_pod, container_statuses, training_container
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import JOB_HELP, Found, Object, find, pods_of, replica_of
+from trainyard.client.replicas import choose_pod, container_statuses, training_container
+from trainyard.client.target import CommandError, Target, Where
 
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
 """bash where there is one, as a login through ssh would give."""
@@ -107,8 +108,8 @@ async def connect(
     is_terminal: bool,
 ) -> int:
     """Run the command with this process's standard streams; returns its exit code."""
-    from trainyard.cli.streams import run_in_container
     from trainyard.cli.terminal import attach
+    from trainyard.client.streams import run_in_container
 
     metadata = pod["metadata"]
     async with run_in_container(

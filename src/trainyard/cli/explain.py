@@ -10,12 +10,14 @@ from functools import partial
 
 import click
 
-from trainyard.cli import completion, diagnosis
-from trainyard.cli.diagnosis import Cause, Situation
+from trainyard import diagnosis
+from trainyard.cli import completion
 from trainyard.cli.format import printable
-from trainyard.cli.jobs import JOB_HELP, events_of, find, pods_of
-from trainyard.cli.target import Target, Where, on_target
-from trainyard.local.state import is_full
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import JOB_HELP, events_of, find, pods_of
+from trainyard.client.target import Target, Where
+from trainyard.diagnosis import Cause, Situation
+from trainyard.kube.embedded import is_full
 
 _MOST_WARNINGS = 5
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any
-
-from trainyard.local.apiserver.columns import duration
-
-__all__ = ["age", "document", "duration", "indent", "parse_time", "printable", "span", "table"]
 
 _GAP = "   "
 NONE = "-"
@@ -33,29 +28,6 @@ def table(headers: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 def printable(value: object) -> str:
     """The text without what would colour, move or clear a terminal: words of a program may."""
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _ESCAPE.sub("", str(value)))
-
-
-def parse_time(text: str | None) -> datetime | None:
-    """An RFC 3339 time of an object; None for an absent one."""
-    if not text:
-        return None
-    moment = datetime.fromisoformat(text)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-
-
-def age(text: str | None, now: datetime) -> str:
-    """How long ago a time of an object was: `5m3s`, `2d4h`."""
-    moment = parse_time(text)
-    return "<unknown>" if moment is None else duration((now - moment).total_seconds())
-
-
-def span(start: str | None, end: str | None, now: datetime) -> str:
-    """How long something took, or takes until now: `0.4s`, `12s`, `5m3s`."""
-    began = parse_time(start)
-    if began is None:
-        return ""
-    seconds = ((parse_time(end) or now) - began).total_seconds()
-    return f"{max(seconds, 0):.1f}s" if seconds < 10 else duration(seconds)
 
 
 def indent(text: str, by: int) -> str:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from trainyard.api.errors import TrainyardError
-from trainyard.local.state import Paths, find_cluster, state_folder
+from trainyard.kube.embedded import Paths, find_cluster, state_folder
+from trainyard.schema.errors import TrainyardError
 
 
 @click.command()

@@ -9,10 +9,12 @@ from functools import partial
 
 import click
 
-from trainyard.api.kinds import Kind
-from trainyard.cli.format import age, document, span, table
-from trainyard.cli.jobs import Found, kind_named, list_jobs
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.cli.format import document, table
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import Found, kind_named, list_jobs
+from trainyard.client.target import CommandError, Target, Where
+from trainyard.kinds.table import Kind
+from trainyard.schema.times import age, span
 
 
 @click.command()

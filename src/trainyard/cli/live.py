@@ -14,8 +14,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from trainyard.cli.observing import JobView
 from trainyard.cli.screens import prefix
+from trainyard.client.view import JobView
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")
 _PHASES = {"Running": "green", "Succeeded": "green", "Failed": "red", "Pending": "yellow"}

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from trainyard.api import duration, labels
-from trainyard.api.errors import InvalidDuration
 from trainyard.cli import completion
-from trainyard.cli.jobs import (
+from trainyard.cli.loglines import Lines, Options, Printer
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import (
     JOB_HELP,
     Found,
     Object,
@@ -25,16 +25,18 @@ from trainyard.cli.jobs import (
     replica_of,
     snapshots,
 )
-from trainyard.cli.loglines import Lines, Options, Printer
-from trainyard.cli.replicas import (
+from trainyard.client.replicas import (
     choose_pod,
     container_statuses,
     failed_init_container,
     training_container,
 )
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.client.target import CommandError, Target, Where
+from trainyard.kinds.shared import labels
 from trainyard.kube.errors import Invalid, KubeError, NotFound, StreamError
 from trainyard.kube.resources import PODS
+from trainyard.schema import duration
+from trainyard.schema.errors import InvalidDuration
 
 _DRAIN_SECONDS = 5.0
 

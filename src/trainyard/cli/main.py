@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 import click
 
 from trainyard import __version__
-from trainyard.api.errors import TrainyardError
 from trainyard.cli.boundary import expected_error, is_broken_pipe, message
+from trainyard.schema.errors import TrainyardError
 
 _COMMANDS = {
     "run": ("run", "Run a manifest's jobs to their end on this machine."),

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from trainyard.cli.jobs import Found
 from trainyard.cli.loglines import Lines, Options, Printer
-from trainyard.cli.target import CommandError
-from trainyard.local.node.logs import LogOptions, read_log
+from trainyard.client.jobs import Found
+from trainyard.client.target import CommandError
+from trainyard.shim.logs import LogOptions, read_log
 
 
 async def print_kept(folder: Path, job: Found, options: Options) -> None:

@@ -81,11 +81,11 @@ def command(
 
     import uvloop
 
+    from trainyard.kinds.shared.settings import BoardSettings, GangBackend, Settings
     from trainyard.operator.dns import cluster_domain_of
     from trainyard.operator.election import LeaseSettings
     from trainyard.operator.service import ServiceSettings
     from trainyard.operator.settings import OperatorSettings
-    from trainyard.workloads.settings import BoardSettings, GangBackend, Settings
 
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"

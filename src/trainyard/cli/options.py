@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from trainyard.local.node.launch import Isolation
+from trainyard.local.node.shim_process import Isolation
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,15 +9,17 @@ from typing import Any
 
 import click
 
-from trainyard.api.kinds import KINDS
-from trainyard.cli.format import age, document, indent, table
-from trainyard.cli.jobs import Object, list_jobs, resource_of
+from trainyard.cli.format import document, indent, table
 from trainyard.cli.list_ import job_table, queue_of
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import Object, list_jobs
+from trainyard.client.target import CommandError, Target, Where
+from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, NotFound
+from trainyard.schema.times import age
 
 _KIND = KINDS["Queue"]
-QUEUES = resource_of(_KIND)
+QUEUES = _KIND.resource
 
 
 @click.group()
@@ -99,7 +101,7 @@ def new_queue(
     closed: bool = False,
 ) -> Object:
     """A Queue from what the user said; CommandError when it breaks a rule."""
-    from trainyard.api.admission import admit
+    from trainyard.kinds.admission import admit
 
     spec: dict[str, Any] = {}
     if quota:

@@ -24,15 +24,16 @@ def command(files: tuple[str, ...]) -> None:
 
     The hash in the names depends on the UID that a cluster gives the job, so it is another there.
     """
-    from trainyard import workloads
-    from trainyard.api.reader import read_file
-    from trainyard.workloads.settings import Settings
+    from trainyard.kinds.shared.settings import Settings
+    from trainyard.kinds.shared.workload import objects
+    from trainyard.kinds.table import describe
+    from trainyard.manifest.reader import read_file
 
     results = [read_file(file).require_jobs() for file in files]
     for problem in (p for result in results for p in result.warnings):
         print(problem, file=sys.stderr)
     for job in (job for result in results for job in result.jobs):
-        for manifest in workloads.objects(workloads.describe(job, Settings())):
+        for manifest in objects(describe(job, Settings())):
             click.echo("---")
             click.echo(yaml.dump(manifest, Dumper=_PlainDumper, sort_keys=False), nl=False)
 

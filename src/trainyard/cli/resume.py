@@ -7,9 +7,10 @@ from functools import partial
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.jobs import JOB_HELP
 from trainyard.cli.pause import set_paused
-from trainyard.cli.target import Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import JOB_HELP
+from trainyard.client.target import Where
 
 
 @click.command(help="Resume paused jobs; their `resumeSpecs` apply from then on.\n\n" + JOB_HELP)

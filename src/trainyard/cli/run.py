@@ -13,10 +13,10 @@ from pathlib import Path
 
 import click
 
-from trainyard.api.errors import TrainyardError
 from trainyard.cli.options import ClusterOptions, cluster_options
-from trainyard.local.node.launch import start_shim
-from trainyard.local.state import Paths, find_cluster, state_folder
+from trainyard.kube.embedded import Paths, find_cluster, state_folder
+from trainyard.local.node.shim_process import start_shim
+from trainyard.schema.errors import TrainyardError
 
 _KEPT_RUNS = 20
 

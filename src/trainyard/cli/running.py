@@ -15,22 +15,22 @@ from typing import Protocol, Self
 
 import uvloop
 
-from trainyard.api.errors import TrainyardError
-from trainyard.api.reader import Document, ReadResult, read_file
 from trainyard.cli import summary
 from trainyard.cli.commands import check_commands
 from trainyard.cli.embedded import embedded
-from trainyard.cli.following import Follower, Screen
-from trainyard.cli.observing import JobView
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.screens import PlainScreen
 from trainyard.cli.settings import cluster_settings
-from trainyard.cli.submission import JobRef, submit
+from trainyard.client.follower import Follower, Screen
+from trainyard.client.submission import JobRef, submit
+from trainyard.client.view import JobView
 from trainyard.kube.client import Client
+from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
-from trainyard.local.node.launch import ShimFailed, ShimHandle
-from trainyard.local.state import Paths, StateError, find_cluster, state_folder
+from trainyard.local.node.shim_process import ShimFailed, ShimHandle
+from trainyard.manifest.reader import Document, ReadResult, read_file
+from trainyard.schema.errors import TrainyardError
 
 INTERRUPTED = 130
 _GRACE_SECONDS = 35.0

@@ -8,8 +8,9 @@ from typing import Any
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.jobs import JOB_HELP, Found, find
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import JOB_HELP, Found, find
+from trainyard.client.target import CommandError, Target, Where
 
 
 @click.command(

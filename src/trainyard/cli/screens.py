@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Self, TextIO
 
-from trainyard.api.errors import TrainyardError
-from trainyard.cli.observing import JobView
+from trainyard.client.view import JobView
+from trainyard.schema.errors import TrainyardError
 
 
 class OutputError(TrainyardError):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from trainyard.cli.options import ClusterOptions
+from trainyard.kube.embedded import Paths
 from trainyard.local.cluster import ClusterSettings
 from trainyard.local.scheduler.requests import amount
-from trainyard.local.state import Paths, TlsFiles
+from trainyard.local.tls import TlsFiles
 
 
 def cluster_settings(

@@ -10,19 +10,13 @@ from typing import Any
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.eventtime import event_order
-from trainyard.cli.format import age, document, duration, indent, parse_time, span, table
-from trainyard.cli.jobs import (
-    JOB_HELP,
-    Found,
-    Object,
-    events_of,
-    find,
-    pods_of,
-    replica_of,
-)
+from trainyard.cli.format import document, indent, table
 from trainyard.cli.list_ import phase_text, queue_of, restarts, running_text
-from trainyard.cli.target import Target, Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.eventtime import event_order
+from trainyard.client.jobs import JOB_HELP, Found, Object, events_of, find, pods_of, replica_of
+from trainyard.client.target import Target, Where
+from trainyard.schema.times import age, duration, parse, span
 
 _WIDTH = 14
 _EVENTS = 8
@@ -201,7 +195,7 @@ def _attempts(job: Found, now: datetime) -> str:
 def _state(attempt: Object, over: str | None, now: datetime) -> str:
     if attempt.get("endTime") or over:
         return ""
-    start = parse_time(attempt.get("startTime"))
+    start = parse(attempt.get("startTime"))
     return "(not yet)" if start is not None and start > now else "(under way)"
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 
 import click
 
-from trainyard.local.state import (
+from trainyard.kube.embedded import (
     Paths,
     RunningCluster,
     find_cluster,
@@ -36,8 +36,8 @@ def command() -> int:
 
 
 async def _describe(found: RunningCluster, paths: Paths) -> list[str]:
-    from trainyard.api.kinds import JOB_KINDS
-    from trainyard.cli.submission import resource_of
+    from trainyard.client.submission import resource_of
+    from trainyard.kinds.table import JOB_KINDS
     from trainyard.kube.client import Client
     from trainyard.kube.resources import NODES, PODS
 

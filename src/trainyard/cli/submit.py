@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.target import CommandError, Target, Where
 
 if TYPE_CHECKING:
-    from trainyard.api.reader import ReadResult
+    from trainyard.manifest.reader import ReadResult
 
 _REPLACE_SECONDS = 300.0
 
@@ -47,7 +48,7 @@ def read_jobs(file: str, namespace: str | None) -> ReadResult:
 
     Raises InvalidManifest, or CommandError when it is meant for another namespace than asked for.
     """
-    from trainyard.api.reader import read_file
+    from trainyard.manifest.reader import read_file
 
     result = read_file(file).require_jobs()
     for warning in result.warnings:
@@ -65,8 +66,8 @@ def read_jobs(file: str, namespace: str | None) -> ReadResult:
 async def _submit(
     target: Target, *, results: Sequence[ReadResult], replaces: bool, names_only: bool
 ) -> None:
-    from trainyard.api.kinds import KINDS
-    from trainyard.cli.submission import submit
+    from trainyard.client.submission import submit
+    from trainyard.kinds.table import KINDS
 
     if replaces:
         from trainyard.cli.delete import delete_jobs, names_in

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainyard.cli.observing import JobView, PodView
+from trainyard.client.view import JobView, PodView
 
 _LAST_LINES = 15
 

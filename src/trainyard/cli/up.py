@@ -17,18 +17,11 @@ from dataclasses import asdict
 
 import click
 
-from trainyard.api.errors import TrainyardError
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import ClusterOptions, cluster_options
-from trainyard.local.state import (
-    FAILED,
-    Paths,
-    RunningCluster,
-    TlsFiles,
-    find_cluster,
-    make_tls,
-    state_folder,
-)
+from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
+from trainyard.local.tls import TlsFiles, make_tls
+from trainyard.schema.errors import TrainyardError
 
 _READY = b"ready"
 _BUSY = b"another one is just starting or ending in this folder"
@@ -130,7 +123,7 @@ def _become_background(
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise NotStarted(_BUSY.decode()) from error
-        from trainyard.local.node.launch import start_shim
+        from trainyard.local.node.shim_process import start_shim
 
         shim = start_shim(paths.folder, isolation=options.shim_isolation, die_with_parent=False)
         from trainyard.cli.background import serve

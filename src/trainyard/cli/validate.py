@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import click
 
-from trainyard.api.errors import TrainyardError
-from trainyard.api.problems import Problem, Severity
-from trainyard.api.reader import ReadResult, read_file, shown_name
+from trainyard.manifest.reader import ReadResult, read_file, shown_name
+from trainyard.schema.errors import TrainyardError
+from trainyard.schema.problems import Problem, Severity
 
 
 @click.command()

@@ -10,10 +10,11 @@ from functools import partial
 
 import click
 
-from trainyard.api.reasons import ConditionType, Phase
 from trainyard.cli import completion
-from trainyard.cli.jobs import JOB_HELP, Found, JobNotFound, find, follow, together
-from trainyard.cli.target import CommandError, Target, Where, on_target
+from trainyard.cli.target import on_target
+from trainyard.client.jobs import JOB_HELP, Found, JobNotFound, find, follow, together
+from trainyard.client.target import CommandError, Target, Where
+from trainyard.kinds.shared.reasons import ConditionType, Phase
 
 REACHED, FAILED, TIMED_OUT = 0, 1, 3
 

@@ -9,10 +9,10 @@ from datetime import UTC, datetime
 
 import click
 
-from trainyard.api.kinds import JOB_KINDS, Kind
-from trainyard.cli.jobs import Found, list_jobs, resource_of, snapshots
 from trainyard.cli.list_ import Wish, job_table, phase_text, restarts, running_text
-from trainyard.cli.target import Target
+from trainyard.client.jobs import Found, list_jobs, snapshots
+from trainyard.client.target import Target
+from trainyard.kinds.table import JOB_KINDS, Kind
 from trainyard.kube.errors import NotFound
 
 _KEPT_LINES = 100
@@ -51,7 +51,7 @@ class _Watch:
         """Print what changes of one kind; a kind that is not served has no jobs."""
         head = {"apiVersion": kind.api_version, "kind": kind.kind}
         states = snapshots(
-            self._target.client, resource_of(kind), self._namespace, selector=self._wish.selector
+            self._target.client, kind.resource, self._namespace, selector=self._wish.selector
         )
         with contextlib.suppress(NotFound):
             async with contextlib.aclosing(states):

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.kube.errors import ConfigError
+from trainyard.schema import times
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_TIMEOUT_SECONDS = 60.0
@@ -108,7 +109,8 @@ class Cluster:
         expiry = status.get("expirationTimestamp")
         seconds = float("inf")
         if expiry:
-            left = (datetime.fromisoformat(expiry) - datetime.now(UTC)).total_seconds()
+            now = datetime.now(UTC)
+            left = ((times.parse(expiry) or now) - now).total_seconds()
             seconds = max(0.0, left - _EXPIRY_MARGIN_SECONDS)
         self._keep(credentials, seconds)
 

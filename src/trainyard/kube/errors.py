@@ -23,7 +23,7 @@ from typing import Any
 
 import orjson
 
-from trainyard.api.errors import TrainyardError
+from trainyard.schema.errors import TrainyardError
 
 
 class KubeError(TrainyardError):

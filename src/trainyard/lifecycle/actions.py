@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from trainyard.workloads.resources import Resource
-from trainyard.workloads.workload import Generated, Manifest
+from trainyard.kinds.shared.workload import Generated, Manifest
+from trainyard.kube.resources import Resource
 
 
 @dataclass(frozen=True, slots=True)

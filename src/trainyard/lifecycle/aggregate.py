@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from trainyard.api.reasons import ReplicaPhase
+from trainyard.kinds.shared.reasons import ReplicaPhase
+from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import cleanup
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.replicas import Entry, Replica, View
-from trainyard.workloads.workload import Workload
 
 _PHASES: Mapping[State, str] = {
     State.CREATING: ReplicaPhase.CREATING.value,

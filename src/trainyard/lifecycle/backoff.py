@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from trainyard.workloads.settings import Settings
+from trainyard.kinds.shared.settings import Settings
 
 
 def delay(failures: int, settings: Settings, *, free: bool = False) -> timedelta:

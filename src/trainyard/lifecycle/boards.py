@@ -11,17 +11,17 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
-from trainyard.api.reasons import BoardCondition, BoardPhase, BoardReason
+from trainyard.kinds.shared.reasons import BoardCondition, BoardPhase, BoardReason
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.tensorboard.workload import PORT, Board
+from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle import boardstates, lost
 from trainyard.lifecycle.actions import Action, Create, Delete, Event, Plan
 from trainyard.lifecycle.boardstates import State
-from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.creation import Hurdles
 from trainyard.lifecycle.observed import Observed, Owned, Pod
-from trainyard.workloads.board import PORT, Board
-from trainyard.workloads.resources import PODS, SERVICES
-from trainyard.workloads.settings import Settings
+from trainyard.schema.times import earliest
 
 _RECREATE_SECONDS = 30.0
 """A pod that failed is kept this long from its creation, so that one that always fails (a node

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainyard.api.reasons import BoardPhase, BoardReason
+from trainyard.kinds.shared.reasons import BoardPhase, BoardReason
+from trainyard.kinds.tensorboard.workload import PROGRAM, Board
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Container, Observed, Pod
-from trainyard.workloads.board import PROGRAM, Board
 
 _NOT_FOUND = 127
 """Exit code of a shell, and of this project's nodes, for a program that is not there."""

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from trainyard.kinds.shared.workload import CleanUpPolicy, Workload
+from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Action, Delete, Patch
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import exit_of
-from trainyard.workloads.resources import PODS
-from trainyard.workloads.workload import CleanUpPolicy, Workload
 
 STOP_SECONDS = 1
 """The smallest `activeDeadlineSeconds`: an active pod is stopped at once."""

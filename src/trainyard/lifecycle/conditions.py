@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from trainyard.api import reasons
-from trainyard.api.reasons import ConditionReason, ConditionType
-from trainyard.lifecycle.timestamps import render
+from trainyard.kinds.shared import reasons
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
+from trainyard.schema.times import render
 
 Condition = dict[str, Any]
 _ORDER = list(ConditionType)

@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import Workload
+from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle.actions import Create, Delete
-from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Conflict, Observed, Pod
 from trainyard.lifecycle.replicas import Replica, View
-from trainyard.workloads.resources import PODS, Resource
-from trainyard.workloads.settings import Settings
-from trainyard.workloads.workload import Workload
+from trainyard.schema.times import earliest
 
 
 def removals(view: View) -> list[Delete]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from trainyard.workloads.workload import Workload
+from trainyard.kinds.shared.workload import Workload
 
 
 def due(workload: Workload, started: datetime | None) -> datetime | None:

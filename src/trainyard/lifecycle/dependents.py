@@ -10,10 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest, Workload
+from trainyard.kube.resources import Resource
 from trainyard.lifecycle.actions import Create, Delete
 from trainyard.lifecycle.observed import Conflict, Observed, Owned
-from trainyard.workloads.resources import Resource
-from trainyard.workloads.workload import Dependent, Lifetime, Manifest, Workload
 
 POD_GROUPS = "podgroups"
 

@@ -11,11 +11,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import ReplicaKey, Workload
 from trainyard.lifecycle.ledger import RESIZED, Ledger, ending
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.replicas import View
-from trainyard.workloads.settings import Settings
-from trainyard.workloads.workload import ReplicaKey, Workload
 
 
 def as_told(workload: Workload, status: Mapping[str, Any]) -> Workload:

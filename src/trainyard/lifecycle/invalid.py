@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from trainyard.api.reasons import ConditionReason, ConditionType, EventReason, Phase
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
 from trainyard.lifecycle import cleanup, conditions
 from trainyard.lifecycle.actions import Event, Plan
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.timestamps import render
+from trainyard.schema.times import render
 
 
 def plan_invalid(

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.lifecycle.outcomes import Exit
-from trainyard.lifecycle.timestamps import parse, render
+from trainyard.schema.times import parse, render
 
 HISTORY = 10
 """Attempts kept in `status.attempts`."""
@@ -212,7 +212,8 @@ class Ledger:
         if not self.attempts or "endTime" in self.attempts[-1]:
             return self
         closed = {**self.attempts[-1], **ended}
-        if "endTime" in closed and _moment(closed["endTime"]) < _moment(closed["startTime"]):
+        end, start = parse(closed.get("endTime")), parse(closed["startTime"])
+        if end is not None and start is not None and end < start:
             closed["startTime"] = closed["endTime"]
         return replace(self, attempts=(*self.attempts[:-1], closed))
 
@@ -232,10 +233,6 @@ class Ledger:
 
     def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
         return self.close(ended).open(self.attempt + 1, start).attempts
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text)
 
 
 def ending(

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Delete
-from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.observed import Pod
-from trainyard.workloads.resources import PODS
-from trainyard.workloads.settings import Settings
+from trainyard.schema.times import earliest
 
 
 def force(

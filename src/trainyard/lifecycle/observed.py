@@ -12,19 +12,13 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from trainyard.api import labels
-from trainyard.lifecycle.timestamps import parse
-from trainyard.workloads.gang import POD_GROUPS_OF
-from trainyard.workloads.resources import (
-    CONFIG_MAPS,
-    POD_GROUPS,
-    PODS,
-    SECRETS,
-    SERVICES,
-    TENSOR_BOARDS,
-    Resource,
-)
-from trainyard.workloads.settings import GangBackend
+from trainyard.kinds.podgroup import POD_GROUPS
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.gang import POD_GROUPS_OF
+from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.tensorboard import TENSOR_BOARDS
+from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
+from trainyard.schema.times import parse
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.replicas import View
-from trainyard.workloads.workload import Scope, Workload
 
 PAUSED = "The job is paused: its pods are deleted."
 RESUMED = "The job has been resumed."

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from trainyard.api import labels
-from trainyard.api.reasons import ConditionReason, ConditionType, Phase
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Phase
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle import (
     aggregate,
     cleanup,
@@ -29,16 +31,13 @@ from trainyard.lifecycle import (
     viewers,
 )
 from trainyard.lifecycle.actions import Action, Create, Delete, Plan
-from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.ledger import Ledger, ending
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.replicas import View, entries_of, look
 from trainyard.lifecycle.report import Report
-from trainyard.lifecycle.timestamps import parse
 from trainyard.lifecycle.verdicts import Verdict
-from trainyard.workloads.settings import Settings
-from trainyard.workloads.workload import Scope, Workload
+from trainyard.schema.times import earliest, parse
 
 
 def plan(

@@ -7,10 +7,10 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.lifecycle.outcomes import Exit, State, deletion_requested, exit_of
-from trainyard.workloads.workload import ReplicaKey, ReplicaType, Workload
 
 Entry = dict[str, Any]
 """One element of `status.tasks[].replicas`."""

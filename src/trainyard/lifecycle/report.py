@@ -10,18 +10,18 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from trainyard.api import reasons
-from trainyard.api.reasons import ConditionReason, ConditionType, EventReason, Phase
+from trainyard.kinds.shared import reasons
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
+from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import conditions, pause, texts
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.replicas import Replica, View
 from trainyard.lifecycle.restarts import Response
-from trainyard.lifecycle.timestamps import render
 from trainyard.lifecycle.troubles import Trouble
 from trainyard.lifecycle.verdicts import Verdict
-from trainyard.workloads.workload import Workload
+from trainyard.schema.times import render
 
 MANY = 50
 """More new replicas than this are told in one event."""

@@ -14,14 +14,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import ReplicaType, RestartPolicy, Scope, Workload
 from trainyard.lifecycle import backoff
-from trainyard.lifecycle.clock import earliest
 from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica, View
-from trainyard.lifecycle.timestamps import parse, render
-from trainyard.workloads.settings import Settings
-from trainyard.workloads.workload import ReplicaType, RestartPolicy, Scope, Workload
+from trainyard.schema.times import earliest, parse, render
 
 RESTARTABLE_CODES = frozenset({130, 137, 138, 143})
 """ExitCode: SIGINT, SIGKILL, SIGTERM, and 138, by which a program asks for its restart."""

@@ -11,8 +11,8 @@ import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
+from trainyard.kinds.shared.workload import ReplicaKey, Rule, Workload
 from trainyard.lifecycle.replicas import Replica
-from trainyard.workloads.workload import ReplicaKey, Rule, Workload
 
 
 def succeeded(workload: Workload, done: AbstractSet[ReplicaKey]) -> bool:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from trainyard.api import reasons
-from trainyard.api.last_words import without_report
+from trainyard.kinds.shared import reasons
+from trainyard.kinds.shared.last_words import without_report
+from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica
-from trainyard.workloads.workload import Workload
 
 LAST_LINES = 5
 LAST_CHARACTERS = 800

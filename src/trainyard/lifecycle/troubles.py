@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainyard.api.reasons import ConditionReason, EventReason
+from trainyard.kinds.shared.reasons import ConditionReason, EventReason
+from trainyard.kinds.shared.workload import Workload
+from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.dependents import Needs
 from trainyard.lifecycle.observed import Conflict, Observed, Refusal
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.replicas import Replica
-from trainyard.workloads.resources import PODS, Resource
-from trainyard.workloads.workload import Workload
 
 NO_GANG = (
     "The job asks for scheduler.t9kScheduler, and this cluster has no scheduler that places pods "

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainyard.api import reasons
-from trainyard.api.reasons import ConditionReason
+from trainyard.kinds.shared import reasons
+from trainyard.kinds.shared.reasons import ConditionReason
+from trainyard.kinds.shared.workload import RestartPolicy, Workload
+from trainyard.kube.resources import PODS
 from trainyard.lifecycle import elastic, rules, texts
 from trainyard.lifecycle.observed import Refusal
 from trainyard.lifecycle.outcomes import MAX_DURATION, State
 from trainyard.lifecycle.replicas import Replica, View
 from trainyard.lifecycle.restarts import RESTARTABLE_CODES, Response
-from trainyard.workloads.resources import PODS
-from trainyard.workloads.workload import RestartPolicy, Workload
 
 UNPROCESSABLE = 422
 """HTTP status with which an API server says that an object is invalid."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.api.reasons import BoardCondition, BoardPhase, BoardReason
+from trainyard.kinds.shared.reasons import BoardCondition, BoardPhase, BoardReason
+from trainyard.kinds.shared.workload import Workload
+from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.lifecycle.observed import Observed, Owned
-from trainyard.workloads.resources import TENSOR_BOARDS
-from trainyard.workloads.workload import Workload
 
 _TROUBLES = (BoardReason.NOT_SERVED, BoardReason.FETCH_FAILED)
 

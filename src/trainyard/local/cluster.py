@@ -18,19 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import __version__
+from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
-from trainyard.local.housekeeping import Housekeeping
+from trainyard.local.controllers.housekeeping import Housekeeping
+from trainyard.local.controllers.queues import Keeper
 from trainyard.local.node.agent import NodeAgent
-from trainyard.local.node.launch import ShimHandle
 from trainyard.local.node.settings import NodeSettings
-from trainyard.local.registry import Registry, timestamp
+from trainyard.local.node.shim_process import ShimHandle
+from trainyard.local.registry import Registry
 from trainyard.local.scheduler import capacity, requests
 from trainyard.local.scheduler.capacity import Capacity
-from trainyard.local.scheduler.keeper import Keeper
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
-from trainyard.local.state import Paths, RunningCluster, TlsFiles, make_tls, node_name
-from trainyard.local.store import Store
+from trainyard.local.storage.store import Store
+from trainyard.local.tls import TlsFiles, make_tls
+from trainyard.schema.times import from_unix
 
 _MASTER_ADDRESS = "127.0.0.1"
 
@@ -188,7 +190,7 @@ async def _register_node(registry: Registry, name: str, found: Capacity) -> None
 
 def _node_status(name: str, found: Capacity) -> dict[str, Any]:
     amounts = {key: requests.text(key, value) for key, value in found.amounts.items()}
-    now = timestamp()
+    now = from_unix()
     return {
         "capacity": amounts,
         "allocatable": amounts,

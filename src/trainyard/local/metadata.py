@@ -6,21 +6,17 @@ import random
 import time
 import uuid
 
-from trainyard.local import strategies
-from trainyard.local.committer import Key
 from trainyard.local.failures import bad_request, conflict, forbidden
-from trainyard.local.journal import Object
-from trainyard.local.resources import Served
+from trainyard.local.resources import strategies
+from trainyard.local.resources.served import Served
+from trainyard.local.storage.committer import Key
+from trainyard.local.storage.journal import Object
+from trainyard.schema.times import from_unix
 
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _RETAINED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
-
-
-def timestamp(seconds: float | None = None) -> str:
-    """A time (default: now) as Kubernetes writes it: UTC, whole seconds."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
 
 
 def complete(served: Served, obj: Object) -> Key:
@@ -44,7 +40,7 @@ def complete(served: Served, obj: Object) -> Key:
     for field in (*_RETAINED, "resourceVersion", "generation", "selfLink"):
         metadata.pop(field, None)
     metadata["uid"] = str(uuid.uuid4())
-    metadata["creationTimestamp"] = timestamp()
+    metadata["creationTimestamp"] = from_unix()
     if served.generation:
         metadata["generation"] = 1
     return Key(served.resource, namespace, name)
@@ -93,7 +89,7 @@ def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: st
     elif served.generation:
         metadata["generation"] = metadata.get("generation", 1) + 1
     if metadata.get("deletionGracePeriodSeconds") != seconds:
-        metadata["deletionTimestamp"] = timestamp(time.time() + seconds)
+        metadata["deletionTimestamp"] = from_unix(time.time() + seconds)
         metadata["deletionGracePeriodSeconds"] = seconds
     if propagation is not None:
         finalizers = [

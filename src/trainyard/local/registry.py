@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 import orjson
 
 from trainyard.kube.errors import NotFound
-from trainyard.local import metadata, strategies
-from trainyard.local.committer import Change, Committer, Key
+from trainyard.local import metadata
 from trainyard.local.failures import (
     already_exists,
     conflict,
@@ -23,12 +22,16 @@ from trainyard.local.failures import (
     method_not_allowed,
     not_found,
 )
-from trainyard.local.journal import Entry, Event, Journal, Object, Subscription
-from trainyard.local.metadata import timestamp
-from trainyard.local.resources import SERVED, Served
-from trainyard.local.store import Store
+from trainyard.local.resources import strategies
+from trainyard.local.resources.served import SERVED, Served
+from trainyard.local.storage.committer import Change, Committer, Key
+from trainyard.local.storage.journal import Entry, Event, Journal, Object, Subscription
+from trainyard.local.storage.store import Store
 
-__all__ = ["SYSTEM_NAMESPACES", "Registry", "timestamp"]
+__all__ = [
+    "SYSTEM_NAMESPACES",
+    "Registry",
+]
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 

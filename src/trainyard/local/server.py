@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from trainyard.api.errors import TrainyardError
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import formats
 from trainyard.local.apiserver.app import Api
 from trainyard.local.apiserver.http import Answer, Connection, Handler, Request
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
+from trainyard.schema.errors import TrainyardError
 
 _CLOSE_SECONDS = 2.0
 _UNIX_PATH_LIMIT = 107

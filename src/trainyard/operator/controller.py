@@ -15,24 +15,22 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
-from trainyard.api import labels
+from trainyard.kinds.shared import labels
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.kube.reflector import Reflector
-from trainyard.kube.resources import NODES, Resource
+from trainyard.kube.resources import NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Children, Executor, Outcome
-from trainyard.operator.jobs import JobKey, JobRecord, resource_of
+from trainyard.operator.jobs import JobKey, JobRecord
 from trainyard.operator.memory import Memory
 from trainyard.operator.nodes import Node
 from trainyard.operator.planners import planners
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.recorder import Recorder
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.resources import PODS
-from trainyard.workloads.resources import Resource as WorkloadResource
 
 log = logging.getLogger(__name__)
 
@@ -95,9 +93,9 @@ class Controller:
             kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
         }
         self.nodes: Store[Node] = Store(lambda node: node.name, self._node_changed)
-        self.children: dict[WorkloadResource, Children] = {
+        self.children: dict[Resource, Children] = {
             resource: Children(
-                _served_at(resource),
+                resource,
                 Store(lambda child: child.owner_uid, self._child_changed),
                 decode,
             )
@@ -160,7 +158,7 @@ class Controller:
             make(NODES, Node.decode, self.nodes, optional=True),
             *(
                 make(
-                    resource_of(kind),
+                    kind.resource,
                     partial(JobRecord.decode, kind),
                     self.jobs[kind.kind],
                     optional=True,
@@ -308,7 +306,3 @@ async def _all_synced(reflectors: list[Reflector[Any]]) -> None:
                     await reflector.synced.wait()
             except TimeoutError:
                 log.warning("still waiting for a first list of %s", reflector.resource.full_name)
-
-
-def _served_at(resource: WorkloadResource) -> Resource:
-    return Resource(resource.group, resource.version, resource.plural, resource.plural)

@@ -23,6 +23,7 @@ from typing import Any
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import LEASES
+from trainyard.schema.times import render_micro
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class LeaderElection:
         return asyncio.get_running_loop().time() >= self._seen_at + duration
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
-        now = self._now().isoformat(timespec="microseconds").replace("+00:00", "Z")
+        now = render_micro(self._now())
         mine = before.get("holderIdentity") == self.identity
         transitions = int(before.get("leaseTransitions") or 0)
         return {

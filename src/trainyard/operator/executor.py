@@ -15,6 +15,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Any
 
+from trainyard.kinds.shared.workload import Generated
 from trainyard.kube.client import Client
 from trainyard.kube.errors import (
     AlreadyExists,
@@ -31,11 +32,9 @@ from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
 from trainyard.operator.cache import Store
-from trainyard.operator.jobs import JobRecord, resource_of
+from trainyard.operator.jobs import JobRecord
 from trainyard.operator.memory import Memory
 from trainyard.operator.recorder import Recorder, Subject
-from trainyard.workloads.resources import Resource as WorkloadResource
-from trainyard.workloads.workload import Generated
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +72,7 @@ class Executor:
         self,
         client: Client,
         jobs: Mapping[str, Store[JobRecord]],
-        children: Mapping[WorkloadResource, Children],
+        children: Mapping[Resource, Children],
         memory: Memory,
         recorder: Recorder,
         *,
@@ -118,7 +117,7 @@ class Executor:
             **job.raw,
             "status": status,
         }
-        stored = await self._client.replace(resource_of(job.kind), body, subresource="status")
+        stored = await self._client.replace(job.kind.resource, body, subresource="status")
         record = JobRecord.decode(job.kind, stored)
         self._jobs[job.kind.kind].wrote(record)
         return record
@@ -225,14 +224,14 @@ class Executor:
         store = self._jobs[job.kind.kind]
         try:
             answer = await self._client.delete(
-                resource_of(job.kind),
+                job.kind.resource,
                 job.name,
                 job.namespace,
                 uid=job.uid,
                 propagation="Background",
             )
         except (NotFound, Conflict) as error:
-            kind = resource_of(job.kind)
+            kind = job.kind.resource
             await self._make_sure(kind, job.namespace, job.name, job.uid, error)
             store.forget(job)
             return True

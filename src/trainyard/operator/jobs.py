@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trainyard.api.kinds import Kind
-from trainyard.kube.resources import Resource
+from trainyard.kinds.table import Kind
 
 
 class JobKey(NamedTuple):
@@ -59,8 +58,3 @@ class JobRecord:
             is_deleting=bool(metadata.get("deletionTimestamp")),
             raw=raw,
         )
-
-
-def resource_of(kind: Kind) -> Resource:
-    """Where the objects of a kind are served."""
-    return Resource(kind.group, kind.version, kind.plural, kind.kind, kind.namespaced)

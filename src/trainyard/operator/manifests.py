@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainyard.api import crds, policy
-from trainyard.api.kinds import BATCH, JOB_KINDS
+from trainyard.kinds import crds, policies
+from trainyard.kinds.table import BATCH, JOB_KINDS
 from trainyard.lifecycle import OBSERVED
 from trainyard.operator.planners import planners
 from trainyard.operator.settings import OperatorSettings
@@ -33,7 +33,7 @@ def manifests(
     labels = {"app.kubernetes.io/name": NAME}
     return [
         *crds.crds_for(server=server),
-        *(policy.policies() if server is None or server >= policy.SINCE else ()),
+        *(policies.policies() if server is None or server >= policies.SINCE else ()),
         _object("v1", "Namespace", namespace),
         _object("v1", "ServiceAccount", NAME, namespace),
         _object(f"{_RBAC}/v1", "ClusterRole", NAME, rules=_rules()),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from trainyard.kube.resources import Resource
 from trainyard.lifecycle.observed import Conflict, Refusal
-from trainyard.workloads.resources import Resource
 
 _Name = tuple[Resource, str]
 

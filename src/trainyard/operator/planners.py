@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
-from trainyard.api.job import Job
-from trainyard.api.kinds import JOB_KINDS, KINDS, Kind
-from trainyard.api.model import Model
+from trainyard.kinds.shared.job import Job
+from trainyard.kinds.shared.workload import Workload
+from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.invalid import plan_invalid
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.plan import plan
 from trainyard.operator.jobs import JobRecord
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.workload import Workload
+from trainyard.schema.model import Model
 
 T = TypeVar("T")
 
@@ -95,13 +95,11 @@ class JobPlanner:
         return plan(workload, record.status, observed, now, self._settings)
 
     def _describe(self, record: JobRecord) -> Workload | _Broken:
-        from trainyard import workloads
-
         model = _admitted(record, self._open_templates)
         if isinstance(model, _Broken):
             return model
         assert isinstance(model, Job)
-        return workloads.describe(model, self._settings)
+        return record.kind.describe(model, self._settings)
 
 
 class BoardPlanner:
@@ -115,9 +113,9 @@ class BoardPlanner:
 
     def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
         """See Planner."""
-        from trainyard.api.tensorboard import TensorBoard
+        from trainyard.kinds.tensorboard.spec import TensorBoard
+        from trainyard.kinds.tensorboard.workload import Board, describe
         from trainyard.lifecycle.boards import plan_board, plan_invalid_board
-        from trainyard.workloads.board import Board, describe
 
         board = self._boards.get(record)
         if board is None:
@@ -131,7 +129,7 @@ class BoardPlanner:
 
 def _admitted(record: JobRecord, open_templates: bool) -> Model | _Broken:
     """The model of a stored object, judged anew: it may be older than our rules."""
-    from trainyard.api.admission import admit
+    from trainyard.kinds.admission import admit
 
     # Lists leave apiVersion and kind out.
     head = {"apiVersion": record.kind.api_version, "kind": record.kind.kind}

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from trainyard.api.model import format_time
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS
+from trainyard.schema.times import render
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ class Recorder:
         self, subject: Subject, type_: str, reason: str, message: str, series: _Series
     ) -> None:
         if series.stored:
-            body = {"count": series.count, "lastTimestamp": format_time(series.last)}
+            body = {"count": series.count, "lastTimestamp": render(series.last)}
             try:
                 await self._client.patch(EVENTS, series.name, body, subject.namespace)
                 return
@@ -138,8 +138,8 @@ def _event(
         "reason": reason,
         "message": message,
         "count": series.count,
-        "firstTimestamp": format_time(series.first),
-        "lastTimestamp": format_time(series.last),
+        "firstTimestamp": render(series.first),
+        "lastTimestamp": render(series.last),
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
         "reportingInstance": COMPONENT,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.reflector import Timing
-from trainyard.workloads.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)

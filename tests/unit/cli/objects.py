@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainyard.api.kinds import KINDS
-from trainyard.api.names import base_name
-from trainyard.cli.jobs import Found
+from trainyard.client.jobs import Found
+from trainyard.kinds.shared.names import base_name
+from trainyard.kinds.table import KINDS
 
 NOW = datetime(2026, 8, 2, 12, 0, 0, tzinfo=UTC)
 UID = "4d1c6b0a-0000-4000-8000-000000000001"

@@ -9,8 +9,8 @@ import pytest
 from tests.unit.cli.objects import condition, found, job
 from trainyard.cli.pause import is_paused, pause_patch
 from trainyard.cli.scale import check
-from trainyard.cli.target import CommandError
 from trainyard.cli.wait import parse_goal
+from trainyard.client.target import CommandError
 
 
 def elastic(**values: Any) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.unit.cli.objects import found, job, pod
-from trainyard.api.reader import read
 from trainyard.cli.debug import choose_job
 from trainyard.cli.exec_ import check_running
-from trainyard.cli.streams import exit_code
-from trainyard.cli.target import CommandError
+from trainyard.client.streams import exit_code
+from trainyard.client.target import CommandError
 from trainyard.kube.errors import ApiError
+from trainyard.manifest.reader import read
 
 
 def ended_with(code: int) -> dict[str, Any]:

@@ -19,9 +19,9 @@ from tests.unit.cli.objects import (
     task,
     unplaced,
 )
-from trainyard.cli import diagnosis
-from trainyard.cli.diagnosis import Situation, exits
+from trainyard import diagnosis
 from trainyard.cli.explain import render
+from trainyard.diagnosis import Situation, exits
 
 _DEVICES = (
     "2 pods that start together: needs 16 nvidia.com/gpu, this machine has 0; "

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from tests.unit.cli.objects import NOW, Object, ago, condition, event, job, pod, pod_name, task
-from trainyard.api.last_words import without_report
-from trainyard.cli import diagnosis
-from trainyard.cli.diagnosis import Situation, exits
+from trainyard import diagnosis
 from trainyard.cli.explain import render
+from trainyard.diagnosis import Situation, exits
+from trainyard.kinds.shared.last_words import without_report
 
 BANNER = "=" * 60
 REPORT = f"""\

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import START, World, elastic, generic, pytorch
-from trainyard.cli import diagnosis
-from trainyard.cli.diagnosis import Situation
+from trainyard import diagnosis
 from trainyard.cli.explain import render
+from trainyard.diagnosis import Situation
+from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle.invalid import plan_invalid
 from trainyard.lifecycle.observed import Conflict, Refusal
-from trainyard.lifecycle.timestamps import render as timestamp
-from trainyard.workloads import Settings
-from trainyard.workloads.resources import PODS, SERVICES
-from trainyard.workloads.settings import GangBackend
+from trainyard.schema.times import render as timestamp
 
 
 def explained(world: World) -> str:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from trainyard.cli import summary
-from trainyard.cli.following import Follower, _Lines
-from trainyard.cli.observing import JobView, PodView
 from trainyard.cli.screens import PlainScreen
-from trainyard.cli.submission import JobRef
+from trainyard.client.follower import Follower, _Lines
+from trainyard.client.submission import JobRef
+from trainyard.client.view import JobView, PodView
 from trainyard.kube.client import Client
 from trainyard.kube.resources import Resource
 

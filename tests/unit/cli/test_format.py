@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from tests.unit.cli.objects import NOW, ago
-from trainyard.cli.format import age, document, indent, parse_time, span, table
+from trainyard.cli.format import document, indent, table
+from trainyard.schema.times import age, parse, span
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -55,7 +56,7 @@ def test_a_span_lasts_until_its_end_or_now(start: str | None, end: str | None, t
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
-    assert parse_time("2026-08-02T12:00:00") == NOW
+    assert parse("2026-08-02T12:00:00") == NOW
 
 
 def test_only_the_lines_after_the_first_are_indented() -> None:

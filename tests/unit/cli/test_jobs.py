@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.cli.objects import UID, event, found, job, pod, pod_name, task
-from trainyard.cli.eventtime import event_order
-from trainyard.cli.jobs import in_order, is_about, kind_named, replica_of
-from trainyard.cli.replicas import choose_pod, training_container
-from trainyard.cli.target import CommandError
+from trainyard.client.eventtime import event_order
+from trainyard.client.jobs import in_order, is_about, kind_named, replica_of
+from trainyard.client.replicas import choose_pod, training_container
+from trainyard.client.target import CommandError
 
 
 @pytest.mark.parametrize(

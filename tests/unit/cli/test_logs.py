@@ -11,7 +11,7 @@ from tests.unit.cli.objects import found, job, pod, pod_name, task
 from trainyard.cli.loglines import Lines, Options, Printer
 from trainyard.cli.logs import check_container, has_started
 from trainyard.cli.oldlogs import kept_logs, print_kept
-from trainyard.cli.target import CommandError
+from trainyard.client.target import CommandError
 
 
 def test_lines_of_replicas_are_whole_and_prefixed(

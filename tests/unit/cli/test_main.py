@@ -10,9 +10,9 @@ import pytest
 from click.testing import CliRunner
 
 from trainyard import __version__
-from trainyard.api.errors import TrainyardError
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.main import Commands, cli
+from trainyard.schema.errors import TrainyardError
 
 
 def test_every_listed_command_can_be_loaded_and_explains_itself() -> None:

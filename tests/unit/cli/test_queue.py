@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.cli.objects import NOW, ago
 from trainyard.cli.queue import new_queue, queue_table
-from trainyard.cli.target import CommandError
+from trainyard.client.target import CommandError
 
 
 def test_a_queue_has_only_what_was_asked_for() -> None:

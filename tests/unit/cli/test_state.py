@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.local.state import (
+from trainyard.kube.embedded import (
     Paths,
     RunningCluster,
     StateError,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.api.errors import TrainyardError
-from trainyard.cli.target import CommandError, Target, Where
+from trainyard.client.target import CommandError, Target, Where
 from trainyard.kube.errors import ConfigError
+from trainyard.schema.errors import TrainyardError
 
 
 @pytest.fixture(autouse=True)

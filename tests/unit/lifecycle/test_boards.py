@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from trainyard.api.tensorboard import TensorBoard
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.tensorboard.spec import TensorBoard
+from trainyard.kinds.tensorboard.workload import describe
+from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle.actions import Create, Delete, Plan
 from trainyard.lifecycle.boards import plan_board, plan_invalid_board
 from trainyard.lifecycle.observed import Conflict, Observed, Owned, Pod, Refusal
-from trainyard.workloads.board import describe
-from trainyard.workloads.resources import PODS, SERVICES
-from trainyard.workloads.settings import Settings
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 UID = "board-uid"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch, template, torchrun
+from trainyard.kinds.shared.workload import ReplicaKey
+from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Delete, Patch
 from trainyard.lifecycle.observed import Refusal
 from trainyard.lifecycle.rules import holds, hopeless, rule_text
-from trainyard.workloads.resources import PODS
-from trainyard.workloads.workload import ReplicaKey
 
 
 def test_rank_0_ending_with_0_is_success_whatever_the_others_do() -> None:

@@ -15,10 +15,10 @@ import pytest
 import yaml
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch, torchrun
+from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle import Plan
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch
 from trainyard.lifecycle.observed import Conflict, Refusal
-from trainyard.workloads.resources import PODS, SERVICES
 
 GOLDEN = Path(__file__).parent / "golden"
 

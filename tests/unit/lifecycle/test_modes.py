@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch, torchrun
+from trainyard.kinds.shared.workload import Manifest, ReplicaKey, Workload
 from trainyard.lifecycle.observed import REVISION
-from trainyard.workloads.workload import Manifest, ReplicaKey, Workload
 
 PAUSED = {"pause": {"enabled": True}}
 SCHEDULED = {"scheduler": {"t9kScheduler": {"queue": "q"}}}

@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch
+from trainyard.kinds.tensorboard import TENSOR_BOARDS
+from trainyard.kube.resources import PODS, SECRETS
 from trainyard.lifecycle import OBSERVED, Owned, Pod
 from trainyard.lifecycle.outcomes import Exit, exit_of, is_disruption
-from trainyard.workloads.resources import PODS, SECRETS, TENSOR_BOARDS
 
 
 def ended(name: str, code: int, second: int | None = None, **more: Any) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from tests.unit.lifecycle.world import (
     pytorch,
     torchrun,
 )
+from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Create
-from trainyard.workloads.resources import PODS
 
 STEPS = 60
 SEEDS = 12

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
-from trainyard.lifecycle.timestamps import render
+from trainyard.schema.times import render
 
 
 def test_one_incident_costs_one_and_restarts_all() -> None:

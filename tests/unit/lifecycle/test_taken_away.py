@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import START, World, generic, pytorch, torchrun
-from trainyard.lifecycle.timestamps import render
+from trainyard.schema.times import render
 
 NEVER_MIND = {"successRules": [{"worker": [0]}], "failureRules": [{"worker": [1, 2]}]}
 

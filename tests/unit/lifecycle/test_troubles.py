@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import START, World, generic, pytorch, torchrun
+from trainyard.kinds.podgroup import POD_GROUPS
+from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle import plan_invalid
 from trainyard.lifecycle.actions import Create, Delete
 from trainyard.lifecycle.observed import Conflict, Refusal
-from trainyard.lifecycle.timestamps import parse, render
-from trainyard.workloads.resources import POD_GROUPS, PODS, SERVICES
-from trainyard.workloads.settings import GangBackend, Settings
+from trainyard.schema.times import parse, render
 
 SCHEDULED = {"scheduler": {"t9kScheduler": {"queue": "q"}}}
 

@@ -12,14 +12,14 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainyard.api.kinds import KINDS
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import Workload
+from trainyard.kinds.table import KINDS, describe
+from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import Observed, Owned, Plan, Pod, plan
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch
 from trainyard.lifecycle.observed import Conflict, Refusal
-from trainyard.lifecycle.timestamps import render
-from trainyard.workloads import Settings, describe
-from trainyard.workloads.resources import PODS, Resource
-from trainyard.workloads.workload import Workload
+from trainyard.schema.times import render
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 UID = "0f6c3a52-8a0f-4a7e-9c06-6a0f7f1d2b11"

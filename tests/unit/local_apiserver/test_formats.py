@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import columns, fieldpaths, tables
+from trainyard.local.apiserver import fieldpaths, tables
 from trainyard.local.apiserver.protobuf import decode
 from trainyard.local.apiserver.spdy import DICTIONARY
-from trainyard.local.resources import SERVED
+from trainyard.local.resources.served import SERVED
+from trainyard.schema import times
 
 
 @pytest.mark.parametrize(
@@ -36,7 +37,7 @@ from trainyard.local.resources import SERVED
     ],
 )
 def test_ages_are_written_as_kubectl_writes_them(seconds: int, text: str) -> None:
-    assert columns.duration(seconds) == text
+    assert times.duration(seconds) == text
 
 
 def container(state: dict[str, Any], **extra: Any) -> dict[str, Any]:

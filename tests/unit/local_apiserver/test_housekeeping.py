@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from trainyard.kube.errors import NotFound
-from trainyard.local.housekeeping import EVENT_SECONDS, Housekeeping
+from trainyard.local.controllers.housekeeping import EVENT_SECONDS, Housekeeping
 from trainyard.local.registry import Registry
 
 JOBS = "genericjobs.batch.tensorstack.dev"

@@ -15,11 +15,11 @@ from typing import Any
 import orjson
 import pytest
 
-from trainyard.api.errors import TrainyardError
 from trainyard.kube.transport import Request
 from trainyard.kube.unix import UnixTransport
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer, ServeError
+from trainyard.schema.errors import TrainyardError
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 JOBS = "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/pytorchtrainingjobs"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound
-from trainyard.local.journal import Subscription
 from trainyard.local.registry import Registry
+from trainyard.local.storage.journal import Subscription
 
 JOBS = "pytorchtrainingjobs.batch.tensorstack.dev"
 

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from trainyard.local.registry import Registry
-from trainyard.local.store import StorageError, Store
+from trainyard.local.storage.store import StorageError, Store
 
 WRITER = """
 import asyncio, sys
 from pathlib import Path
 from trainyard.local.registry import Registry
-from trainyard.local.store import Store
+from trainyard.local.storage.store import Store
 
 async def main():
     registry = Registry(Store(Path(sys.argv[1])))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.local.node.status import Run, conditions, phase_of, pod_status, rfc3339
+from trainyard.local.node.status import Run, conditions, phase_of, pod_status
+from trainyard.schema.times import from_nanoseconds
 
 
 def run(phase: str, code: int = 0, *, init: bool = False, **spec: object) -> Run:
@@ -43,7 +44,7 @@ def test_a_condition_keeps_its_time_until_it_changes() -> None:
     first = conditions([ready], "Running", 1, [])
     ready.ready = True
     second = conditions([ready], "Running", 10**9, first)
-    changed = {c["type"] for c in second if c["lastTransitionTime"] == rfc3339(10**9)}
+    changed = {c["type"] for c in second if c["lastTransitionTime"] == from_nanoseconds(10**9)}
     assert changed == {"Ready", "ContainersReady"}
 
 
@@ -53,7 +54,7 @@ def test_conditions_of_others_are_kept() -> None:
 
 
 def test_times_keep_microseconds_to_order_failures() -> None:
-    assert rfc3339(1_500_000_000_123_456_789) == "2017-07-14T02:40:00.123456Z"
+    assert from_nanoseconds(1_500_000_000_123_456_789) == "2017-07-14T02:40:00.123456Z"
 
 
 def test_a_status_that_is_computed_again_is_the_same() -> None:

@@ -8,7 +8,7 @@ import socket
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.local.node import wire
+from trainyard.shim import wire
 
 
 @given(st.lists(st.dictionaries(st.text(), st.integers()), max_size=5), st.integers(1, 20))

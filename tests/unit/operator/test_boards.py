@@ -12,19 +12,18 @@ import pytest
 
 from tests.unit.operator.test_controller import eventually, job, running
 from tests.unit.operator.test_passes import Yard, in_yard
-from trainyard.api.kinds import KINDS
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import EVENTS, PODS, SERVICES
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 from trainyard.operator.controller import run
-from trainyard.operator.jobs import resource_of
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.settings import Settings
 
-JOBS = resource_of(KINDS["PyTorchTrainingJob"])
-BOARDS = resource_of(KINDS["TensorBoard"])
+JOBS = KINDS["PyTorchTrainingJob"].resource
+BOARDS = KINDS["TensorBoard"].resource
 SETTINGS = OperatorSettings(lifecycle=Settings.local())
 LOGS = {"logDir": {"pvc": [{"name": "mnist"}]}}
 BOARD_METADATA = {"name": "logs", "namespace": "default"}

@@ -11,19 +11,18 @@ from typing import Any
 import aiohttp
 import pytest
 
-from trainyard.api.kinds import KINDS
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS, LEASES, PODS, SERVICES
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 from trainyard.operator.controller import run
-from trainyard.operator.jobs import resource_of
 from trainyard.operator.service import Service, ServiceSettings
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.settings import Settings
 
-JOBS = resource_of(KINDS["PyTorchTrainingJob"])
+JOBS = KINDS["PyTorchTrainingJob"].resource
 SETTINGS = OperatorSettings(lifecycle=Settings.local())
 
 

@@ -14,9 +14,10 @@ from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Sent, Wire
 from tests.simulation.server import Key, ModelServer, Obj
 from tests.simulation.virtual_time import run
-from trainyard.api.kinds import JOB_KINDS
+from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Unreachable
+from trainyard.kube.resources import PODS
 from trainyard.kube.resources import PODS as POD_RESOURCE
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch, Plan
 from trainyard.lifecycle.observed import Pod
@@ -25,7 +26,6 @@ from trainyard.operator.executor import Children, Executor, Outcome
 from trainyard.operator.jobs import JobRecord
 from trainyard.operator.memory import Memory
 from trainyard.operator.recorder import Recorder
-from trainyard.workloads.resources import PODS
 
 KIND = JOB_KINDS["GenericJob"]
 JOB = Key(KIND.plural, "default", "train")

@@ -8,9 +8,9 @@ import kubernetes_validate
 import pytest
 from click.testing import CliRunner
 
-from trainyard.api.kinds import KINDS
 from trainyard.cli.crds import command as crds_command
 from trainyard.cli.manifests import command
+from trainyard.kinds.table import KINDS
 from trainyard.lifecycle import OBSERVED
 from trainyard.operator.manifests import manifests
 from trainyard.operator.planners import planners

@@ -17,13 +17,13 @@ from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Sent, Wire
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.virtual_time import run
-from trainyard.api.model import format_time
+from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kube.client import Client
 from trainyard.operator.controller import Controller
 from trainyard.operator.jobs import JobKey
 from trainyard.operator.planners import JobPlanner
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.settings import GangBackend, Settings
+from trainyard.schema.times import render
 
 TEMPLATE = {"spec": {"containers": [{"name": "main", "image": "i", "command": ["x"]}]}}
 SCHEDULER = {"t9kScheduler": {"queue": "default"}}
@@ -76,7 +76,7 @@ class Server(ModelServer):
         self._contend(key)
         if not metadata.get("finalizers"):
             return super().delete(key, uid=uid, grace=grace)
-        at = format_time(self.now().replace(microsecond=0))
+        at = render(self.now().replace(microsecond=0))
         marks = {"deletionTimestamp": at, "deletionGracePeriodSeconds": 0}
         return self.set(key, metadata={**metadata, **marks})
 

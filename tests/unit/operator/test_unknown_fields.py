@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.test_controller import eventually, job, running
-from trainyard.api.kinds import KINDS
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 from trainyard.operator.controller import run
-from trainyard.operator.jobs import resource_of
 from trainyard.operator.settings import OperatorSettings
-from trainyard.workloads.settings import Settings
 
-JOBS = resource_of(KINDS["PyTorchTrainingJob"])
+JOBS = KINDS["PyTorchTrainingJob"].resource
 
 
 @pytest.fixture

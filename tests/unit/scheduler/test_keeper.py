@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trainyard.api import labels
+from trainyard.kinds.shared import labels
+from trainyard.local.controllers.queues import Keeper
 from trainyard.local.registry import Registry
-from trainyard.local.scheduler.keeper import Keeper
 
 QUEUES = "queues.scheduler.tensorstack.dev"
 GROUPS = "podgroups.scheduler.tensorstack.dev"

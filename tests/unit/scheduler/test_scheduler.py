@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.api import labels
+from trainyard.kinds.shared import labels
 from trainyard.local.registry import Registry
 from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings

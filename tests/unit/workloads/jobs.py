@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.api.kinds import KINDS
-from trainyard.workloads import Settings, Workload, describe
-from trainyard.workloads.workload import ReplicaKey
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import ReplicaKey, Workload
+from trainyard.kinds.table import KINDS, describe
 
 UID = "9dcea839-3a99-4b6f-b594-620d79f8377d"
 

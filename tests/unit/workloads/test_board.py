@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from trainyard.api.admission import admit
-from trainyard.api.pod_schema import check_template
-from trainyard.api.tensorboard import TensorBoard
-from trainyard.workloads.board import FETCHED, Board, describe
-from trainyard.workloads.settings import GangBackend, Settings
+from trainyard.kinds.admission import admit
+from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.tensorboard.spec import TensorBoard
+from trainyard.kinds.tensorboard.workload import FETCHED, Board, describe
+from trainyard.schema.core import check_template
 
 CLAIM = {"pvc": [{"name": "mnist", "subPath": ["./log"]}]}
 

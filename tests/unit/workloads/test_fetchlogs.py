@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.object_store import Bucket, serving
-from trainyard.workloads import fetchlogs
-from trainyard.workloads.fetchlogs import Keys, signature_headers
+from trainyard.payloads import fetchlogs
+from trainyard.payloads.fetchlogs import Keys, signature_headers
 
 PROGRAM = Path(fetchlogs.__file__)
 EXAMPLE = Keys("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "", "us-east-1")

@@ -9,9 +9,9 @@ import kubernetes_validate
 import pytest
 
 from tests.unit.workloads.jobs import container, env, job, pod, replicas, workload
-from trainyard.workloads import Settings, objects
-from trainyard.workloads.substitution import Variables
-from trainyard.workloads.workload import ReplicaKey, RestartPolicy, Scope
+from trainyard.kinds.generic.substitution import Variables
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import ReplicaKey, RestartPolicy, Scope, objects
 
 PORTS = {"ports": [{"name": "grpc", "port": 2222, "targetPort": 8080}]}
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.api.tensorboard import TensorBoardSpec, inside_claim
-from trainyard.workloads.logsources import Folder, Remote, Sources, label, sources
+from trainyard.kinds.tensorboard.logsources import Folder, Remote, Sources, label, sources
+from trainyard.kinds.tensorboard.spec import TensorBoardSpec, inside_claim
 
 
 def found(**spec: Any) -> Sources:

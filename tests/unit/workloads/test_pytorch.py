@@ -8,8 +8,8 @@ import kubernetes_validate
 import pytest
 
 from tests.unit.workloads.jobs import UID, container, env, job, pod, replicas, workload
-from trainyard.workloads import GangBackend, Settings, objects
-from trainyard.workloads.workload import CleanUpPolicy, ReplicaKey, Scope
+from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.workload import CleanUpPolicy, ReplicaKey, Scope, objects
 
 KIND = "PyTorchTrainingJob"
 BASE = "torch-mnist-trainingjob-7a8f5"

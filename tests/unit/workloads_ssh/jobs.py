@@ -6,11 +6,12 @@ import copy
 import json
 from typing import Any
 
-from trainyard.api.colossalai import ColossalAIJob
-from trainyard.api.deepspeed import DeepSpeedJob
-from trainyard.workloads import Settings, Workload, describe
-from trainyard.workloads.ssh import LAUNCH
-from trainyard.workloads.workload import ReplicaKey
+from trainyard.kinds.colossalai.spec import ColossalAIJob
+from trainyard.kinds.deepspeed.spec import DeepSpeedJob
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.ssh import LAUNCH
+from trainyard.kinds.shared.workload import ReplicaKey, Workload
+from trainyard.kinds.table import describe
 
 Object = dict[str, Any]
 METADATA = {"name": "job", "namespace": "team", "uid": "4e71"}

@@ -8,9 +8,8 @@ import kubernetes_validate
 import pytest
 
 from tests.unit.workloads_ssh.jobs import Object, colossalai, deepspeed, mounts, pod, template, told
-from trainyard.workloads import Workload, objects
-from trainyard.workloads.ssh import HOSTFILE, KEY_FILES
-from trainyard.workloads.workload import CleanUpPolicy, Generated, ReplicaKey
+from trainyard.kinds.shared.ssh import HOSTFILE, KEY_FILES
+from trainyard.kinds.shared.workload import CleanUpPolicy, Generated, ReplicaKey, Workload, objects
 
 RESTRICTED = template(
     pod={"securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}},

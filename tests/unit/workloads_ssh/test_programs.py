@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainyard.workloads import launch as package
-from trainyard.workloads.launch import minder, programs, rank, supervise
-from trainyard.workloads.launch.launch import Event, Launch, how_it_ended, positive
+from trainyard import payloads as package
+from trainyard.payloads import minder, programs, rank, supervise
+from trainyard.payloads.launch import Event, Launch, how_it_ended, positive
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 FOLDER = Path(package.__file__).parent

@@ -1,6 +1,6 @@
 """What an object must pass before it is stored: names, schemas, and the rules of the job kinds.
 
-The rules of our own kinds are those of `trainyard.api.admission`, the very function that the
+The rules of our own kinds are those of `trainyard.kinds.admission`, the very function that the
 command line and the controller use. Field validation is Kubernetes' own: Strict refuses unknown
 and duplicate fields, Warn drops them with a warning, Ignore drops them.
 """
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from trainyard.api.problems import Path, Problem
 from trainyard.local.apiserver.http import Request
 from trainyard.local.failures import Cause, bad_request, invalid
-from trainyard.local.resources import Served
+from trainyard.local.resources.served import Served
+from trainyard.schema.problems import Path, Problem
 
 Object = dict[str, Any]
 
@@ -105,11 +105,13 @@ def _judge_custom(
     The rules also see into pod templates, where nothing is pruned: what is unknown there is
     refused, because a command that was silently left out would run something else.
     """
-    from trainyard.api import admission, structural
+    from trainyard.kinds import admission
+    from trainyard.kinds.crds import schema as schema_of
+    from trainyard.schema import structural
 
     obj.setdefault("kind", served.kind)
     obj.setdefault("apiVersion", served.api_version)
-    pruned = structural.prune(obj)
+    pruned = structural.prune(obj, schema_of(served.kind))
     admitted = admission.admit(pruned.obj, old)
     warnings = [problem.detail for problem in admitted.warnings]
     return _Verdict(admitted.obj, warnings, admitted.errors), pruned.unknown
@@ -117,14 +119,14 @@ def _judge_custom(
 
 def _judge_core(served: Served, obj: Object) -> tuple[_Verdict, Sequence[Problem]]:
     """Check against the official schema; unknown fields are dropped."""
-    from trainyard.api import pod_schema, schema
+    from trainyard.schema import core, structural
 
     problems: Sequence[Problem] = ()
     if served.resource == "pods":
-        known = pod_schema.definitions("pod_template")
-        problems = schema.check(obj.get("spec"), known["PodSpec"], ("spec",), known)
-    elif not served.group and served.kind in pod_schema.CORE_KINDS:
-        problems = pod_schema.check_core({"kind": served.kind, **obj})
+        known = core.definitions("pod_template")
+        problems = structural.check(obj.get("spec"), known["PodSpec"], ("spec",), known)
+    elif not served.group and served.kind in core.CORE_KINDS:
+        problems = core.check_core({"kind": served.kind, **obj})
     unknown = [problem for problem in problems if problem.message == _UNKNOWN]
     for problem in unknown:
         _prune(obj, problem.path)

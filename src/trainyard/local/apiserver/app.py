@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from trainyard.api.errors import TrainyardError
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import discovery, formats, scale
 from trainyard.local.apiserver.admission import Admitter
@@ -16,6 +15,7 @@ from trainyard.local.apiserver.verbs import Verbs
 from trainyard.local.failures import bad_request, internal, method_not_allowed, no_such_path
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
+from trainyard.schema.errors import TrainyardError
 
 _log = logging.getLogger(__name__)
 

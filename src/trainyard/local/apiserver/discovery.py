@@ -8,7 +8,7 @@ from typing import Any
 from trainyard.local.apiserver.formats import json_response
 from trainyard.local.apiserver.http import Request, Response, media_types
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources import SERVED, Served
+from trainyard.local.resources.served import SERVED, Served
 
 Object = dict[str, Any]
 

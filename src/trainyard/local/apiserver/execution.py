@@ -12,15 +12,15 @@ from typing import Protocol
 
 import orjson
 
-from trainyard.api.errors import TrainyardError
 from trainyard.local.apiserver import websocket
 from trainyard.local.apiserver.http import Request, Upgrade, Wire
 from trainyard.local.apiserver.podaccess import chosen_container
 from trainyard.local.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.local.apiserver.websocket import WebSocket
 from trainyard.local.failures import bad_request
-from trainyard.local.journal import Object
 from trainyard.local.runtime import ExecSession, PodRuntime
+from trainyard.local.storage.journal import Object
+from trainyard.schema.errors import TrainyardError
 
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _NUMBERS = {

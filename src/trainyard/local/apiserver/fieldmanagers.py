@@ -15,7 +15,7 @@ from trainyard.kube.errors import Conflict
 from trainyard.local.apiserver import fieldpaths
 from trainyard.local.apiserver.fieldpaths import Path
 from trainyard.local.failures import Cause
-from trainyard.local.metadata import timestamp
+from trainyard.schema.times import from_unix
 
 Object = dict[str, Any]
 
@@ -160,7 +160,7 @@ def _record(obj: Object, owners: Owners, api_version: str) -> Object:
                 "manager": manager.name,
                 "operation": manager.operation,
                 "apiVersion": api_version,
-                "time": timestamp(),
+                "time": from_unix(),
                 "fieldsType": "FieldsV1",
                 "fieldsV1": fields,
             }

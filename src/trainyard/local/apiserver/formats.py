@@ -10,8 +10,8 @@ import orjson
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver.http import Request, Response, media_types
 from trainyard.local.failures import bad_request, status_of, unsupported_media_type
-from trainyard.local.journal import Entry
-from trainyard.local.resources import Served
+from trainyard.local.resources.served import Served
+from trainyard.local.storage.journal import Entry
 
 Object = dict[str, Any]
 JSON, YAML = "application/json", "application/yaml"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from trainyard.api.errors import TrainyardError
 from trainyard.local.apiserver import websocket
 from trainyard.local.apiserver.http import Request, Upgrade, Wire
 from trainyard.local.apiserver.spdy import Duplex, SpdyConnection, SpdyStream
 from trainyard.local.apiserver.websocket import WebSocket, WebSocketDuplex
 from trainyard.local.failures import bad_request
-from trainyard.local.journal import Object
 from trainyard.local.runtime import Connection, PodRuntime
+from trainyard.local.storage.journal import Object
+from trainyard.schema.errors import TrainyardError
 
 _PROTOCOL = "portforward.k8s.io"
 _TUNNEL = f"SPDY/3.1+{_PROTOCOL}"

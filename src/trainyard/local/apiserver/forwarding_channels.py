@@ -10,12 +10,12 @@ import asyncio
 import struct
 from collections.abc import Awaitable, Callable, Sequence
 
-from trainyard.api.errors import TrainyardError
 from trainyard.local.apiserver.http import Request, Wire
 from trainyard.local.apiserver.websocket import WebSocket
 from trainyard.local.failures import bad_request
-from trainyard.local.journal import Object
 from trainyard.local.runtime import Connection, PodRuntime
+from trainyard.local.storage.journal import Object
+from trainyard.schema.errors import TrainyardError
 
 _CHUNK = 32 << 10
 _CONNECT_SECONDS = 10.0

@@ -9,7 +9,7 @@ import secrets
 from pathlib import Path
 from typing import Any
 
-from trainyard.api.errors import TrainyardError
+from trainyard.schema.errors import TrainyardError
 
 CONTEXT = "trainyard"
 

@@ -9,8 +9,8 @@ import orjson
 
 from trainyard.local.apiserver.http import Request
 from trainyard.local.failures import bad_request, expired
-from trainyard.local.journal import Entry, Object
 from trainyard.local.registry import Registry
+from trainyard.local.storage.journal import Entry, Object
 
 
 def list_revision(request: Request, registry: Registry) -> int:

@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainyard.api.errors import TrainyardError
 from trainyard.local.apiserver import formats
 from trainyard.local.apiserver.http import Request, Response, Stream
 from trainyard.local.failures import bad_request
-from trainyard.local.journal import Object
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
+from trainyard.local.storage.journal import Object
+from trainyard.schema import times
+from trainyard.schema.errors import TrainyardError
 
 _REFUSAL_SECONDS = 0.2
 
@@ -156,7 +157,7 @@ def _since(request: Request) -> datetime | None:
     text = request.query.get("sinceTime", "")
     if text:
         try:
-            return datetime.fromisoformat(text).astimezone(UTC)
+            return times.parse(text)
         except ValueError as error:
             raise bad_request(f"sinceTime must be an RFC 3339 time, not {text!r}") from error
     seconds = _count(request, "sinceSeconds")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from trainyard.local.failures import bad_request, unsupported_media_type
+from trainyard.schema.times import from_unix
 
 Object = dict[str, Any]
 Fields = Mapping[int, tuple[str, str]]
@@ -193,7 +193,7 @@ def _value(type_: str, raw: int | bytes) -> Any:
         return value.get("text", "") if value.get("type") else value.get("number", 0)
     if type_ == "Time":
         seconds = value.get("seconds")
-        return seconds and datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return seconds and from_unix(seconds)
     return value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainyard.local.failures import bad_request
-from trainyard.local.resources import Served
+from trainyard.local.resources.served import Served
 
 Object = dict[str, Any]
 

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from trainyard.local.metadata import timestamp
 from trainyard.local.registry import Registry
-from trainyard.local.resources import SERVED, Served
+from trainyard.local.resources.served import SERVED, Served
+from trainyard.schema.times import from_unix
 
 Object = dict[str, Any]
 
@@ -18,7 +18,7 @@ DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 def printer_columns(kind: str) -> Sequence[Object]:
     """The columns that `kubectl get` shows after the name."""
-    from trainyard.api import crds
+    from trainyard.kinds import crds
 
     version = crds.crd(kind)["spec"]["versions"][0]
     columns: Sequence[Object] = version.get("additionalPrinterColumns", ())
@@ -27,7 +27,8 @@ def printer_columns(kind: str) -> Sequence[Object]:
 
 def published(served: Served) -> Object:
     """The schema that clients are shown: ours from its definition, else the official one."""
-    from trainyard.api import crds, pod_schema
+    from trainyard.kinds import crds
+    from trainyard.schema import core
 
     if served.custom:
         return crds.schema(served.kind)
@@ -35,20 +36,20 @@ def published(served: Served) -> Object:
     if served.resource == "pods":
         names = {"metadata": "ObjectMeta", "spec": "PodSpec"}
         return {**described, "properties": {key: _reference(name) for key, name in names.items()}}
-    if not served.group and served.kind in pod_schema.CORE_KINDS:
-        return {**_translated(pod_schema.definitions("core")[served.kind]), **described}
+    if not served.group and served.kind in core.CORE_KINDS:
+        return {**_translated(core.definitions("core")[served.kind]), **described}
     return {**described, "x-kubernetes-preserve-unknown-fields": True}
 
 
 def core_components() -> Object:
     """The official schemas that those of pods and the core kinds refer to."""
-    from trainyard.api import pod_schema
+    from trainyard.schema import core
 
-    known = {**pod_schema.definitions("core"), **pod_schema.definitions("pod_template")}
+    known = {**core.definitions("core"), **core.definitions("pod_template")}
     return {
         name: _translated(schema)
         for name, schema in known.items()
-        if not isinstance(schema, str) and name not in pod_schema.CORE_KINDS
+        if not isinstance(schema, str) and name not in core.CORE_KINDS
     }
 
 
@@ -70,9 +71,9 @@ def _translated(schema: Any) -> Any:
 @cache
 def definitions() -> tuple[Object, ...]:
     """The definitions as if they had been created and accepted."""
-    from trainyard.api import crds
+    from trainyard.kinds import crds
 
-    now = timestamp()
+    now = from_unix()
     return tuple(_established(definition, now) for definition in crds.all_crds())
 
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-from trainyard.local.apiserver.columns import AGE, COLUMNS, NAME, Cell, Column, age
-from trainyard.local.resources import Served
+from trainyard.local.resources.columns import AGE, COLUMNS, NAME, Cell, Column
+from trainyard.local.resources.served import Served
+from trainyard.schema.times import age
 
 Object = dict[str, Any]
 

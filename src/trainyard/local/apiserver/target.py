@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources import SERVED, Served
+from trainyard.local.resources.served import SERVED, Served
 
 
 @dataclass(frozen=True, slots=True)

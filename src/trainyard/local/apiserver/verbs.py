@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import NotFound
-from trainyard.local.apiserver import formats, patches, scale, selectors, views
+from trainyard.local.apiserver import formats, patches, scale, selectors
 from trainyard.local.apiserver.admission import Admitter, FieldValidation
 from trainyard.local.apiserver.http import Request, Response, Stream
 from trainyard.local.apiserver.options import DeleteOptions, is_dry_run
@@ -17,8 +17,9 @@ from trainyard.local.apiserver.paging import list_revision, page
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch, watch_response
 from trainyard.local.failures import bad_request, unsupported_media_type
-from trainyard.local.journal import Entry, Object
 from trainyard.local.registry import Registry
+from trainyard.local.resources import views
+from trainyard.local.storage.journal import Entry, Object
 
 APPLY_PATCH = "application/apply-patch+yaml"
 _PATCH_TYPES = (patches.JSON_PATCH, patches.MERGE_PATCH, patches.STRATEGIC_MERGE_PATCH, APPLY_PATCH)

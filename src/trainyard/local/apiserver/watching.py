@@ -15,9 +15,9 @@ from trainyard.local.apiserver.formats import include_objects, table_parameters
 from trainyard.local.apiserver.http import Request, Stream
 from trainyard.local.apiserver.selectors import Predicate
 from trainyard.local.failures import Cause, bad_request, expired, invalid, status_of
-from trainyard.local.journal import Event, Object, Subscription
 from trainyard.local.registry import Registry
-from trainyard.local.resources import Served
+from trainyard.local.resources.served import Served
+from trainyard.local.storage.journal import Event, Object, Subscription
 
 _BOOKMARK_SECONDS = 30.0
 _MAX_SECONDS = (1800.0, 3600.0)

@@ -14,19 +14,19 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from trainyard.api.errors import TrainyardError
 from trainyard.local.node import cgroups, gpus, kept_logs, services, unsupported
-from trainyard.local.node.client import ShimClient
+from trainyard.local.node.allocation import Node
 from trainyard.local.node.events import EventWriter
 from trainyard.local.node.execs import Session
 from trainyard.local.node.hosts import HostsFiles
-from trainyard.local.node.launch import ShimHandle
-from trainyard.local.node.logs import LogOptions, read_log
-from trainyard.local.node.place import Node
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.shim_client import ShimClient
+from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.node.worker import PodWorker
 from trainyard.local.registry import Registry
+from trainyard.schema.errors import TrainyardError
+from trainyard.shim.logs import LogOptions, read_log
 
 if TYPE_CHECKING:
     from trainyard.local.node.nodeports import NodePorts

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.api import quantity
+from trainyard.schema import quantity
 
 _ROOT = "/sys/fs/cgroup"
 _TOP = "trainyard"

@@ -8,7 +8,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from trainyard.api.errors import TrainyardError
+from trainyard.schema.errors import TrainyardError
+from trainyard.schema.times import from_unix
 
 _COMPONENT = "trainyard-node"
 _log = logging.getLogger(__name__)
@@ -43,7 +44,7 @@ class EventWriter:
     def _put(
         self, about: Mapping[str, str], namespace: str, kind: str, reason: str, message: str
     ) -> None:
-        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        now = from_unix()
         self._count += 1
         suffix = f"{time.time_ns():x}{self._count:x}"
         self._queue.put_nowait(

@@ -12,9 +12,9 @@ import termios
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from trainyard.local.node import wire
-from trainyard.local.node.client import ShimClient, ShimError
+from trainyard.local.node.shim_client import ShimClient, ShimError
 from trainyard.local.runtime import Output
+from trainyard.shim import wire
 
 _CHUNK = 1 << 16
 _TERMINAL_SECONDS = 10.0

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from decimal import ROUND_CEILING
 from typing import Any, NamedTuple, Protocol
 
-from trainyard.api import quantity
-from trainyard.api.errors import TrainyardError
 from trainyard.kube.errors import NotFound
+from trainyard.schema import quantity
+from trainyard.schema.errors import TrainyardError
 
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from typing import Any
 
-from trainyard.api.errors import TrainyardError
 from trainyard.local.node.services import behind, target_port
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import Connection, PodRuntime
+from trainyard.schema.errors import TrainyardError
 
 HOST = "127.0.0.1"
 _RANGE = (30000, 32768)

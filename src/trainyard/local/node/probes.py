@@ -9,10 +9,10 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
-from trainyard.api.errors import TrainyardError
-from trainyard.local.node.client import ShimClient
 from trainyard.local.node.execs import run_command
+from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.status import Run
+from trainyard.schema.errors import TrainyardError
 
 Verdict = Callable[[Run, str, str], None]
 _HOOK_SECONDS = 600.0

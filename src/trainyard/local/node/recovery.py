@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
 from trainyard.local.node.status import Run
+from trainyard.schema.times import nanoseconds
 
 _LOST = "the container was lost with the node's shim process; its exit code is unknown"
 _KILLED_CODE, _SIGKILL = 137, 9
@@ -35,7 +35,3 @@ def lose(run: Run) -> None:
     run.phase, run.reason, run.message = "terminated", "ContainerStatusUnknown", _LOST
     run.code, run.signal, run.finished_at = _KILLED_CODE, _SIGKILL, time.time_ns()
     run.ready = run.started = False
-
-
-def nanoseconds(text: str) -> int:
-    return int(datetime.fromisoformat(text).timestamp() * 1e9)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from trainyard.schema import times
+
 Status = dict[str, Any]
-
-
-def rfc3339(nanoseconds: int) -> str:
-    """UTC with microseconds: restarts of peers are ordered by these times."""
-    seconds, rest = divmod(nanoseconds, 1_000_000_000)
-    moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
-    return f"{moment}.{rest // 1000:06d}Z"
 
 
 @dataclass(slots=True)
@@ -57,7 +51,7 @@ class Run:
 
     def state(self) -> Status:
         if self.phase == "running":
-            return {"running": {"startedAt": rfc3339(self.started_at)}}
+            return {"running": {"startedAt": times.from_nanoseconds(self.started_at)}}
         if self.phase == "terminated":
             return {"terminated": self.termination()}
         waiting = {"reason": self.reason or "ContainerCreating"}
@@ -73,8 +67,8 @@ class Run:
         if self.message:
             result["message"] = self.message
         if self.started_at:
-            result["startedAt"] = rfc3339(self.started_at)
-        result["finishedAt"] = rfc3339(self.finished_at)
+            result["startedAt"] = times.from_nanoseconds(self.started_at)
+        result["finishedAt"] = times.from_nanoseconds(self.finished_at)
         result["containerID"] = f"trainyard://{self.name}-{self.attempt}"
         return result
 
@@ -131,7 +125,11 @@ def conditions(
     result = [c for c in previous if c["type"] not in {kind for kind, _, _ in wanted}]
     for kind, holds, why in wanted:
         status = "True" if holds else "False"
-        condition = {"type": kind, "status": status, "lastTransitionTime": rfc3339(now)}
+        condition = {
+            "type": kind,
+            "status": status,
+            "lastTransitionTime": times.from_nanoseconds(now),
+        }
         if not holds:
             condition["reason"] = why
         if old.get(kind, {}).get("status") == status:
@@ -159,7 +157,7 @@ def pod_status(
         "conditions": conditions(runs, phase, now, old.get("conditions", ())),
         "hostIP": host,
         "hostIPs": [{"ip": host}],
-        "startTime": old.get("startTime") or rfc3339(start_time),
+        "startTime": old.get("startTime") or times.from_nanoseconds(start_time),
         "containerStatuses": [run.describe() for run in runs if not run.init],
     }
     if address:

@@ -7,8 +7,8 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
-from trainyard.local.node.client import ShimClient, ShimError
 from trainyard.local.node.probes import Prober, run_hook
+from trainyard.local.node.shim_client import ShimClient, ShimError
 from trainyard.local.node.status import Run
 
 _SIGTERM = 15

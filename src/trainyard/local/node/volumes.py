@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trainyard.api import quantity
 from trainyard.local.node.expansion import expand
 from trainyard.local.node.fields import (
     Addresses,
@@ -20,8 +19,9 @@ from trainyard.local.node.fields import (
     resource_value,
     secret_data,
 )
-from trainyard.local.node.rootfs import Bind
 from trainyard.local.node.settings import NodeSettings
+from trainyard.schema import quantity
+from trainyard.shim.rootfs import Bind
 
 Warn = Callable[[str, str], None]
 _DEFAULT_MODE = 0o644

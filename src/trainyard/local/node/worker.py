@@ -13,14 +13,16 @@ import logging
 import time
 from typing import Any
 
-from trainyard.api.errors import TrainyardError
 from trainyard.kube.errors import NotFound
-from trainyard.local.node import cgroups, launching, logs, recovery, status
+from trainyard.local.node import cgroups, recovery, start_request, status
+from trainyard.local.node.allocation import Node, Place
 from trainyard.local.node.fields import NotReady
-from trainyard.local.node.place import Node, Place
 from trainyard.local.node.probes import Prober, run_hook
 from trainyard.local.node.status import Run
 from trainyard.local.node.stopping import Stopper
+from trainyard.schema import times
+from trainyard.schema.errors import TrainyardError
+from trainyard.shim import logs
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
@@ -267,7 +269,7 @@ class PodWorker:
             self._warn(error.reason, str(error))
             run.retry_at = now + _RETRY_SECONDS
             return _RETRY_SECONDS
-        except launching.CannotStart as error:
+        except start_request.CannotStart as error:
             self._refuse(run, str(error))
         return None
 
@@ -381,7 +383,7 @@ class PodWorker:
     def _recover(self, old: dict[str, Any]) -> None:
         """Go on where an earlier agent stopped, from the pod's status and what the shim has."""
         if old.get("startTime"):
-            self._started_at = recovery.nanoseconds(old["startTime"])
+            self._started_at = times.nanoseconds(old["startTime"])
         if old.get("phase") in ("Succeeded", "Failed"):
             self._over = old["phase"]
         self._reason, self._message = old.get("reason", ""), old.get("message", "")

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from trainyard.api import duration
-from trainyard.local.scheduler.books import Books, PodEntry
+from trainyard.local.scheduler.node_info import Books, PodEntry
 from trainyard.local.scheduler.requests import PODS, Amounts, add, amounts, readable, text, total
+from trainyard.schema import duration
 
 
 @dataclass(frozen=True, slots=True)

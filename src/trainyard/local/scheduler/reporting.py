@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from trainyard.local.registry import Registry
+from trainyard.schema.times import from_unix
 
 _REMEMBERED = 10_000
 _COMPONENT = "trainyard-scheduler"
@@ -37,7 +37,7 @@ class Reporter:
         self._said[said] = None
         if len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
-        now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        now = from_unix()
         namespace = reference.get("namespace") or "default"
         await self._registry.create(
             "events",

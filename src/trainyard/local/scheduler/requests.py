@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainyard.api import quantity
+from trainyard.schema import quantity
 
 CPU = "cpu"
 MEMORY = "memory"

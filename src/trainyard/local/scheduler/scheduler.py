@@ -11,19 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from trainyard.api.kinds import KINDS
-from trainyard.api.labels import DEFAULT_QUEUE
+from trainyard.kinds.shared.labels import DEFAULT_QUEUE
+from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
-from trainyard.local.journal import Event, Object
-from trainyard.local.registry import Registry, timestamp
-from trainyard.local.scheduler.books import Books, PodEntry
+from trainyard.local.registry import Registry
 from trainyard.local.scheduler.capacity import Capacity
+from trainyard.local.scheduler.node_info import Books, PodEntry
 from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.reporting import Reporter, owner_reference, reference
 from trainyard.local.scheduler.requests import SHARED, readable
+from trainyard.local.storage.journal import Event, Object
+from trainyard.schema.times import from_unix
 
-_QUEUES = KINDS["Queue"].resource
-_GROUPS = KINDS["PodGroup"].resource
+_QUEUES = KINDS["Queue"].full_name
+_GROUPS = KINDS["PodGroup"].full_name
 _ENDED = ("Succeeded", "Failed")
 
 
@@ -297,9 +298,9 @@ def _set_scheduled(pod: Object, status: str, reason: str, message: str) -> None:
         if condition["type"] == "PodScheduled":
             kept = condition.get("lastTransitionTime")
             is_same = condition["status"] == status and kept
-            conditions[index] = new | {"lastTransitionTime": kept if is_same else timestamp()}
+            conditions[index] = new | {"lastTransitionTime": kept if is_same else from_unix()}
             return
-    conditions.append(new | {"lastTransitionTime": timestamp()})
+    conditions.append(new | {"lastTransitionTime": from_unix()})
 
 
 def unschedulable(pods: Sequence[Mapping[str, Any]]) -> list[str]:

@@ -1,0 +1,153 @@
+"""Put the objects of a manifest into a cluster: what jobs need first, then the jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from trainyard.kinds.table import JOB_KINDS, KINDS
+from trainyard.kube.client import Client
+from trainyard.kube.errors import AlreadyExists
+from trainyard.kube.resources import (
+    CONFIG_MAPS,
+    NAMESPACES,
+    PERSISTENT_VOLUME_CLAIMS,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
+from trainyard.manifest.reader import STANDARD_INPUT, Document
+from trainyard.schema.errors import TrainyardError
+
+WORKING_DIR = "trainyard.dev/working-dir"
+"""Annotation: the folder of the manifest, where containers without a workingDir start."""
+
+_AT_ONCE = 32
+"""Jobs that are created in parallel."""
+_CORE = {
+    resource.kind: resource
+    for resource in (NAMESPACES, SECRETS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS, SERVICES)
+}
+
+
+class SubmissionError(TrainyardError):
+    """An object of the manifest cannot be put into the cluster."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """A job that was created."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return self.resource.kind
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+def resource_of(kind: str) -> Resource:
+    """Where objects of a kind that manifests may hold are served; raises SubmissionError."""
+    if kind in _CORE:
+        return _CORE[kind]
+    if kind in KINDS:
+        row = KINDS[kind]
+        return Resource(row.group, row.version, row.plural, row.kind, row.namespaced)
+    raise SubmissionError(f"cannot submit a {kind}: take it out of the file, or use kubectl")
+
+
+async def submit(
+    client: Client,
+    documents: Iterable[Document],
+    *,
+    namespace: str | None = None,
+    create_namespaces: bool = False,
+) -> list[JobRef]:
+    """Apply everything that is no job, then create the jobs in the order of the file.
+
+    `namespace` is for objects that name none; `create_namespaces` makes those that are named and
+    absent, for a cluster that nobody else uses. Of jobs that exist already, none is touched.
+    """
+    ordered = sorted(documents, key=lambda document: _rank(document.kind))
+    prepared = []
+    for document in ordered:
+        resource = resource_of(document.kind)
+        prepared.append((resource, _prepared(document, resource, namespace or client.namespace)))
+    if create_namespaces:
+        await _create_namespaces(client, [body for _, body in prepared])
+    jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
+    for resource, body in prepared[: len(prepared) - len(jobs)]:
+        await _apply(client, resource, body)
+    created = []
+    for start in range(0, len(jobs), _AT_ONCE):
+        some = jobs[start : start + _AT_ONCE]
+        created += await asyncio.gather(*(_create(client, *each) for each in some))
+    return created
+
+
+def _rank(kind: str) -> int:
+    if kind == NAMESPACES.kind:
+        return 0
+    return 2 if kind in JOB_KINDS else 1
+
+
+def _prepared(document: Document, resource: Resource, namespace: str) -> dict[str, Any]:
+    body = dict(document.raw)
+    body["metadata"] = metadata = dict(body.get("metadata") or {})
+    if resource.namespaced:
+        metadata.setdefault("namespace", namespace)
+    if document.kind in JOB_KINDS:
+        folder = Path.cwd() if document.file in ("", STANDARD_INPUT, "<stdin>") else None
+        folder = folder or Path(document.file).absolute().parent
+        annotations = metadata.get("annotations") or {}
+        metadata["annotations"] = {WORKING_DIR: str(folder), **annotations}
+    return body
+
+
+async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> JobRef:
+    try:
+        metadata = (await client.create(resource, body))["metadata"]
+        return JobRef(resource, metadata["namespace"], metadata["name"], metadata["uid"])
+    except AlreadyExists as error:
+        metadata = body["metadata"]
+        name = metadata["name"]
+        raise SubmissionError(
+            f"{resource.kind} {metadata['namespace']}/{name} already exists; delete it first "
+            f"(trainyard delete {name}, or trainyard submit --replace) or give this one another "
+            "name"
+        ) from error
+
+
+async def _create_namespaces(client: Client, bodies: Iterable[dict[str, Any]]) -> None:
+    present, _ = await client.list(NAMESPACES)
+    known = {each["metadata"]["name"] for each in present}
+    for name in {body["metadata"].get("namespace") or "default" for body in bodies} - known:
+        with suppress(AlreadyExists):
+            await client.create(NAMESPACES, {"metadata": {"name": name}})
+
+
+async def _apply(client: Client, resource: Resource, body: dict[str, Any]) -> None:
+    try:
+        await client.create(resource, body)
+    except AlreadyExists:
+        metadata = body["metadata"]
+        await client.patch(resource, metadata["name"], body, metadata.get("namespace"))
+
+
+def with_debug(document: Document) -> Document:
+    """The same job in debug mode."""
+    spec = dict(document.raw.get("spec") or {})
+    run_mode = dict(spec.get("runMode") or {})
+    run_mode["debug"] = {**(run_mode.get("debug") or {}), "enabled": True}
+    spec["runMode"] = run_mode
+    return replace(document, raw={**document.raw, "spec": spec})

@@ -1,0 +1,94 @@
+"""Which API server a command speaks to: the embedded cluster that is up, or one of a kubeconfig.
+
+A cluster of a kubeconfig is used only when the user names it, so that no command meant for this
+machine ever reaches a shared cluster by accident.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from trainyard.kube.client import Client
+from trainyard.kube.embedded import Paths, find_cluster, state_folder, why_down
+from trainyard.schema.errors import TrainyardError
+
+T = TypeVar("T")
+
+
+class CommandError(TrainyardError):
+    """A command cannot do what was asked; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One API server while a command runs. `socket` is set for the embedded cluster only."""
+
+    client: Client
+    namespace: str
+    title: str
+    socket: str = ""
+    folder: Path | None = None
+    """The embedded cluster's state folder."""
+    kubeconfig: str | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What the user said about the cluster and the namespace."""
+
+    namespace: str | None = None
+    kubeconfig: str | None = None
+    context: str | None = None
+
+    def run(self, action: Callable[[Target], Awaitable[T]]) -> T:
+        """Connect, carry out `action` and disconnect."""
+        try:
+            return asyncio.run(self._run(action))
+        except BaseExceptionGroup as errors:
+            raise _first(errors) from errors
+
+    async def _run(self, action: Callable[[Target], Awaitable[T]]) -> T:
+        target = await self._connect()
+        async with target.client:
+            return await action(target)
+
+    async def _connect(self) -> Target:
+        if self.kubeconfig is not None or self.context is not None:
+            return await self._of_kubeconfig()
+        folder = state_folder()
+        cluster = find_cluster(folder)
+        if cluster is None:
+            why = why_down(Paths(folder))
+            raise CommandError(
+                f"there is no cluster: none is up in {folder}; start one with `trainyard up`, "
+                "or name another with --kubeconfig FILE" + (f" ({why})" if why else "")
+            )
+        return Target(
+            client=Client.unix(cluster.socket),
+            namespace=self.namespace or "default",
+            title="the embedded cluster",
+            socket=cluster.socket,
+            folder=folder,
+        )
+
+    async def _of_kubeconfig(self) -> Target:
+        client = await Client.from_kubeconfig(self.kubeconfig, self.context)
+        title = f"context {self.context}" if self.context else "the kubeconfig's cluster"
+        return Target(
+            client=client,
+            namespace=self.namespace or client.namespace,
+            title=title,
+            kubeconfig=self.kubeconfig,
+            context=self.context,
+        )
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What a task group failed with; its other tasks fell to the same cause."""
+    leaves = [_first(e) if isinstance(e, BaseExceptionGroup) else e for e in errors.exceptions]
+    return next((error for error in leaves if not isinstance(error, TrainyardError)), leaves[0])

@@ -1,0 +1,113 @@
+"""Why a job is not where its user wants it, from what the API tells. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from trainyard.client.eventtime import event_time
+from trainyard.diagnosis import containers, deaths, ended, pods, waiting
+from trainyard.diagnosis.situation import Cause, Situation
+from trainyard.kinds.shared.reasons import Phase
+from trainyard.schema.times import duration
+
+__all__ = ["Cause", "Situation", "causes", "headline", "warnings"]
+
+_Rule = Callable[[Situation], Iterable[Cause]]
+
+_RULES: tuple[_Rule, ...] = (
+    waiting.disk_is_full,
+    waiting.being_deleted,
+    ended.succeeded,
+    ended.failed,
+    waiting.paused,
+    waiting.not_seen,
+    waiting.troubled,
+    waiting.restarting,
+    pods.lost,
+    pods.stuck,
+    pods.unschedulable,
+    pods.not_starting,
+    waiting.resuming,
+    waiting.in_debug,
+    pods.awaited,
+    waiting.degraded,
+    containers.half_ended,
+    containers.unready,
+    pods.starting,
+)
+"""Gravest first: what a later rule finds may follow from what an earlier one found."""
+_CONCLUSIVE = frozenset({waiting.being_deleted, ended.succeeded, ended.failed, waiting.paused})
+"""Rules that leave nothing to add once they apply."""
+
+_FALLBACKS = frozenset({waiting.resuming, pods.starting})
+"""Rules that say no more than the phase; for want of something better."""
+
+_TOLD = frozenset({"FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff"})
+"""Reasons of warnings that the causes tell in other words."""
+
+
+def causes(situation: Situation) -> list[Cause]:
+    """Every cause that applies, the gravest first; none for a job that simply runs."""
+    found: list[Cause] = []
+    for rule in _RULES:
+        if rule in _FALLBACKS and found:
+            continue
+        more = list(rule(situation))
+        found += more
+        if more and rule in _CONCLUSIVE:
+            break
+    return found
+
+
+def headline(situation: Situation, found: list[Cause]) -> str:
+    """One sentence on where the job stands."""
+    state = "being deleted" if situation.is_deleting else situation.phase
+    if found:
+        return f"{situation.title} is {state}: {found[0].what}"
+    counts = situation.status.get("aggregate") or {}
+    running = (
+        f" {counts.get('running', 0)} of {sum(counts.values())} replicas run." if counts else ""
+    )
+    text = f"{situation.title} is {state}, and nothing is wrong with it that can be seen.{running}"
+    return text + _history(situation)
+
+
+def _history(situation: Situation) -> str:
+    """What the last attempt ended with; a job that runs again may still be asked why."""
+    if not (failure := situation.last_failure):
+        return ""
+    death = deaths.of(situation, failure)
+    age = duration(situation.ago(failure.get("endTime")))
+    return (
+        f"\n    attempt {failure.get('number', '?')} was ended by {death.who} ({death.ending}) "
+        f"{age} ago"
+    )
+
+
+def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
+    """What else the cluster warned of, each once with its age, newest last."""
+    told = "\n".join("\n".join((cause.what, *cause.evidence)) for cause in found)
+    newest: dict[str, Mapping[str, Any]] = {}
+    for event in situation.events:
+        message = (event.get("message") or "").strip()
+        if event.get("type") != "Warning" or event.get("reason") in _TOLD or message in told:
+            continue
+        if event.get("reason") == "Unhealthy" and _is_well(situation, event):
+            continue
+        text = f"{event.get('reason')}: {message}"
+        newest.pop(text, None)
+        newest[text] = event
+    return [
+        f"{text} ({duration((situation.now - event_time(event)).total_seconds())} ago)"
+        for text, event in newest.items()
+    ]
+
+
+def _is_well(situation: Situation, event: Mapping[str, Any]) -> bool:
+    """Whether the probe that an event tells of succeeds by now, or no longer matters."""
+    pod = situation.pod(str((event.get("involvedObject") or {}).get("name")))
+    if pod is None or situation.phase == Phase.SUCCEEDED:
+        return True
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    return bool(statuses) and all(status.get("ready") for status in statuses)

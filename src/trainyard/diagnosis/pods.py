@@ -1,0 +1,259 @@
+"""What holds up single pods of a job: no place, no image, no volume, no node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed, statuses_of
+from trainyard.schema.times import duration
+
+_GRACE_SECONDS = 30
+_SLACK_SECONDS = 10.0
+_IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
+_NORMAL_WAITS = ("", "ContainerCreating", "PodInitializing")
+_VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "VolumeWarning")
+_MISSING = ("Creating", "Pending")
+_SSH_KINDS = ("DeepSpeedJob", "ColossalAIJob")
+
+
+def unschedulable(situation: Situation) -> Iterator[Cause]:
+    """Pods that no node takes; those with the same reason are told together."""
+    if situation.is_over:
+        return
+    by_reason: dict[str, list[str]] = {}
+    for pod in situation.pods:
+        text = _no_place(pod)
+        if text is not None:
+            by_reason.setdefault(text, []).append(situation.replica(pod))
+    for text, replicas in by_reason.items():
+        what, advice = _placement(situation, text)
+        yield Cause(
+            f"{listed(replicas)} cannot be scheduled: {what}",
+            (f"PodScheduled is False: {text}",),
+            advice,
+        )
+
+
+def _no_place(pod: Object) -> str | None:
+    if (pod.get("spec") or {}).get("nodeName"):
+        return None
+    for condition in (pod.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+            return str(condition.get("message") or condition.get("reason") or "")
+    return None
+
+
+def _placement(situation: Situation, text: str) -> tuple[str, tuple[str, ...]]:
+    """What is missing, and how to get it, from the scheduler's message."""
+    if found := re.search(r"queue (\S+) is closed", text):
+        return f"queue {found[1]} is closed", (
+            f"`trainyard queue open {found[1]}`, or use another queue",
+        )
+    if found := re.search(r"queue (\S+) allows .* at all", text):
+        return f"it asks for more than queue {found[1]} allows at all", (
+            "ask for less in resources.requests or with fewer replicas",
+            f"use another queue, or have the quota of {found[1]} raised",
+        )
+    if found := re.search(r"queue (\S+) allows", text):
+        return f"the quota of queue {found[1]} is used up", (
+            (
+                f"`trainyard queue show {found[1]}` tells by which jobs; wait for them, or use "
+                "another queue"
+            ),
+        )
+    if found := re.search(r"queue (\S+) does not exist", text):
+        return f"queue {found[1]} does not exist", (f"`trainyard queue create {found[1]}`",)
+    if found := re.search(r"pod group (\S+) has (\d+) of (\d+) pods", text):
+        return f"{found[2]} of the {found[3]} pods that start together are there", (
+            "it waits for the others; they are told below if something holds them up",
+        )
+    if found := re.search(r"start the cluster with (--resource \S+(?: --resource \S+)*)", text):
+        return text.partition(";")[0], (
+            f"`trainyard down`, then `trainyard up {found[1]}` pretends the devices",
+            "ask for fewer",
+        )
+    if "waiting for other pods to end" in text:
+        return text.partition(";")[0], (
+            "it starts when other jobs have ended; `trainyard list -A` shows them",
+        )
+    return text.partition(";")[0], _on_cluster(situation, text)
+
+
+def _on_cluster(situation: Situation, text: str) -> tuple[str, ...]:
+    """Phrases of kube-scheduler (pkg/scheduler/framework/plugins)."""
+    advice = []
+    if "Insufficient" in text or "needs " in text:
+        advice.append("ask for less in resources.requests, or wait until others free it")
+    if "untolerated taint" in text:
+        advice.append("add a toleration to the pod template, or remove the taint")
+    if "node affinity" in text or "selector" in text or "labels" in text:
+        advice.append("correct nodeSelector or affinity of the pod template")
+    if "persistentvolumeclaim" in text.lower():
+        advice.append("create the claim that the pod template names")
+    if not advice and not situation.is_local:
+        advice.append("`kubectl describe nodes` tells what the nodes have to offer")
+    return tuple(advice)
+
+
+def not_starting(situation: Situation) -> Iterator[Cause]:
+    """Pods that have a node, and whose containers do not start."""
+    if situation.is_over:
+        return
+    for pod in situation.pods:
+        if not (pod.get("spec") or {}).get("nodeName") or is_ending(pod):
+            continue
+        cause = _blocked(situation, pod)
+        if cause is not None:
+            yield cause
+
+
+def _blocked(situation: Situation, pod: Object) -> Cause | None:
+    replica = situation.replica(pod)
+    for status in statuses_of(pod):
+        waiting = (status.get("state") or {}).get("waiting") or {}
+        reason = str(waiting.get("reason") or "")
+        if reason in _NORMAL_WAITS:
+            continue
+        message = str(waiting.get("message") or "")
+        evidence = (f"container {status.get('name')} waits: {reason}", *lines_of(message))
+        if reason in _IMAGE:
+            image = status.get("image") or "of its container"
+            return Cause(
+                f"{replica} cannot start: the image {image} cannot be pulled",
+                evidence,
+                ("check the image's name and tag, and imagePullSecrets of the pod template",),
+            )
+        return Cause(
+            f"{replica} cannot start: {message.partition(chr(10))[0] or reason}",
+            evidence,
+            ("correct what the message names; it may be a Secret or ConfigMap that is missing",),
+        )
+    return _volumes(situation, pod) or _initialising(situation, pod)
+
+
+def _volumes(situation: Situation, pod: Object) -> Cause | None:
+    if any("waiting" not in (s.get("state") or {}) for s in statuses_of(pod)):
+        return None
+    for event in situation.events_about(pod["metadata"]["name"], *_VOLUME_EVENTS):
+        return Cause(
+            f"{situation.replica(pod)} waits for a volume",
+            (f"{event.get('reason')}: {event.get('message')}",),
+            ("create the Secret, ConfigMap or claim that the volume refers to",),
+        )
+    return None
+
+
+def _initialising(situation: Situation, pod: Object) -> Cause | None:
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
+        running = (status.get("state") or {}).get("running")
+        if running and not status.get("started", False):
+            replica, name = situation.replica(pod), status.get("name")
+            age = duration(situation.ago(running.get("startedAt")))
+            return Cause(
+                f"{replica} is still preparing: init container {name} runs",
+                (f"it has been running for {age}",),
+                (f"`trainyard logs {situation.name} --replica {replica} -c {name}`",),
+            )
+    return None
+
+
+def lost(situation: Situation) -> Iterator[Cause]:
+    """Pods whose node has gone, or that the cluster took away."""
+    if situation.is_over:
+        return
+    for pod in situation.pods:
+        status = pod.get("status") or {}
+        reason = str(status.get("reason") or "")
+        condition = _ready(status)
+        is_lost = (
+            reason == "NodeLost"
+            or status.get("phase") == "Unknown"
+            or condition.get("status") == "Unknown"
+        )
+        if is_lost:
+            node = (pod.get("spec") or {}).get("nodeName", "?")
+            text = status.get("message") or condition.get("message") or "its node does not answer"
+            yield Cause(
+                f"{situation.replica(pod)} is lost with its node {node}",
+                (str(text),),
+                (
+                    "after some minutes the pod is deleted by force and replaced, at no cost",
+                    f"`kubectl describe node {node}` tells more",
+                ),
+            )
+
+
+def _ready(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    found = (c for c in status.get("conditions") or () if c.get("type") == "Ready")
+    return next(found, {})
+
+
+def stuck(situation: Situation) -> Iterator[Cause]:
+    """Pods that should be gone by now."""
+    if situation.is_over:
+        return
+    for pod in situation.pods:
+        deleting = pod["metadata"].get("deletionTimestamp")
+        # The time already includes the grace period.
+        late = situation.ago(deleting) if deleting else 0.0
+        if late <= _SLACK_SECONDS:
+            continue
+        grace = pod["metadata"].get("deletionGracePeriodSeconds", _GRACE_SECONDS)
+        evidence = [f"it should have ended {duration(late)} ago, after a grace of {grace} s"]
+        if finalizers := pod["metadata"].get("finalizers"):
+            evidence.append(f"finalizers: {', '.join(finalizers)}")
+        name = pod["metadata"]["name"]
+        yield Cause(
+            f"{situation.replica(pod)} is stuck while it terminates, and its successor waits",
+            tuple(evidence),
+            (
+                (
+                    "it will be deleted by force after some minutes; by hand: "
+                    f"`kubectl delete pod {name} --force --grace-period=0`"
+                ),
+            ),
+        )
+
+
+def awaited(situation: Situation) -> Iterator[Cause]:
+    """Some replicas run and wait for others, which are not there yet."""
+    if situation.is_over or situation.is_on("debug"):
+        return
+    states = _replica_phases(situation)
+    running = [name for name, phase in states if phase == "Running"]
+    missing = [f"{name} ({phase})" for name, phase in states if phase in _MISSING]
+    is_enough = situation.is_elastic and situation.phase == "Running"
+    if not running or not missing or is_enough:
+        return
+    purpose = "their peers at the rendezvous"
+    if situation.kind in _SSH_KINDS:
+        purpose = "the sshd of their peers, before the launch"
+    yield Cause(
+        f"{len(running)} of {len(states)} replicas run and wait for {purpose}",
+        (f"not running yet: {listed(missing)}",),
+        (f"`trainyard events {situation.name}` tells what happened to the others",),
+    )
+
+
+def starting(situation: Situation) -> Iterator[Cause]:
+    """Nothing is wrong: replicas just take their time."""
+    if situation.is_over:
+        return
+    missing = [f"{name} ({phase})" for name, phase in _replica_phases(situation)]
+    if missing and situation.phase == "Pending":
+        yield Cause(f"its replicas are being started: {listed(missing)}")
+
+
+def _replica_phases(situation: Situation) -> list[tuple[str, str]]:
+    return [
+        (situation.replica(replica["name"]), str(replica.get("phase") or "Creating"))
+        for task in situation.status.get("tasks") or ()
+        for replica in task.get("replicas") or ()
+    ]
+
+
+def is_ending(pod: Object) -> bool:
+    """Whether a pod is being deleted."""
+    return bool(pod["metadata"].get("deletionTimestamp"))

@@ -1,0 +1,211 @@
+"""Jobs that have not ended: what holds the whole job up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainyard.diagnosis import deaths
+from trainyard.diagnosis.ended import quoted
+from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
+from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.schema.times import duration, parse
+
+_UNSEEN_SECONDS = 5.0
+
+
+def being_deleted(situation: Situation) -> Iterator[Cause]:
+    """The job is on its way out, and something holds it."""
+    if not situation.is_deleting:
+        return
+    metadata = situation.job["metadata"]
+    evidence = [f"deletion began {duration(situation.ago(metadata['deletionTimestamp']))} ago"]
+    advice = []
+    if finalizers := metadata.get("finalizers"):
+        evidence.append(f"finalizers: {', '.join(finalizers)}")
+        advice.append("whoever set the finalizers must remove them")
+    if situation.pods:
+        pods = [situation.replica(pod) for pod in situation.pods]
+        evidence.append(f"pods that are left: {listed(pods)}")
+        advice.append("pods end within their grace period; wait for it")
+    yield Cause("it goes as soon as what it owns is gone", tuple(evidence), tuple(advice))
+
+
+def disk_is_full(situation: Situation) -> Iterator[Cause]:
+    """Nothing of the job can be written down any more."""
+    if situation.full_disk and not situation.is_over:
+        yield Cause(
+            "the cluster cannot write down what becomes of it: the disk is full",
+            (f"no room is left in {situation.full_disk}", "what replicas print is lost meanwhile"),
+            ("make room there; then it goes on by itself",),
+        )
+
+
+def paused(situation: Situation) -> Iterator[Cause]:
+    """Somebody wants the job to wait."""
+    if not situation.is_on("pause") or situation.is_over:
+        return
+    evidence = ["spec.runMode.pause.enabled is true"]
+    if situation.pods:
+        pods = [situation.replica(pod) for pod in situation.pods]
+        evidence.append(f"still ending: {listed(pods)}")
+    yield Cause(
+        "its pods are deleted until it is resumed",
+        tuple(evidence),
+        (f"`trainyard resume {situation.name}`",),
+    )
+
+
+def not_seen(situation: Situation) -> Iterator[Cause]:
+    """No controller has looked at the job."""
+    created = situation.job["metadata"].get("creationTimestamp")
+    if situation.status.get("phase") or situation.ago(created) < _UNSEEN_SECONDS:
+        return
+    advice = (
+        "`trainyard status`, and its log, tell whether the controller runs"
+        if situation.is_local
+        else "check that `trainyard operator` runs on the cluster, and watches this namespace"
+    )
+    yield Cause(
+        "no controller has taken notice of it",
+        (f"it was created {duration(situation.ago(created))} ago and has no status",),
+        (advice,),
+    )
+
+
+def troubled(situation: Situation) -> Iterator[Cause]:
+    """What the controller itself says that it cannot do."""
+    condition = situation.condition("Running")
+    if situation.is_over or condition.get("status") == "True":
+        return
+    evidence = lines_of(condition.get("message"))
+    match condition.get("reason"):
+        case ConditionReason.NO_GANG_SCHEDULER:
+            yield Cause(
+                "it asks for scheduler.t9kScheduler, and no scheduler here places pods together",
+                evidence,
+                (
+                    (
+                        "install T9k, Volcano, scheduler-plugins or Kueue and name it in the "
+                        "operator's setting gang-backend, or remove spec.scheduler"
+                    ),
+                ),
+            )
+        case ConditionReason.NAME_CONFLICT:
+            yield Cause(
+                "a name that it needs is held by an object of somebody else",
+                evidence,
+                ("delete that object, or give the job another name",),
+            )
+        case ConditionReason.CREATION_REFUSED:
+            yield _refused(situation, evidence)
+
+
+def _refused(situation: Situation, evidence: tuple[str, ...]) -> Cause:
+    text = " ".join(evidence).lower()
+    namespace = situation.job["metadata"].get("namespace", "default")
+    advice = "change what the message names; the creation is tried again by itself"
+    what = "the API server refuses to create what it needs"
+    if "quota" in text:
+        what = "the namespace's quota does not allow what it needs"
+        advice = (
+            f"ask for less, end other jobs of namespace {namespace}, or have its ResourceQuota "
+            "raised; the creation is tried again by itself"
+        )
+    elif "webhook" in text or "denied the request" in text:
+        what = "an admission webhook of the cluster refuses what it needs"
+    return Cause(what, evidence, (advice,))
+
+
+def restarting(situation: Situation) -> Iterator[Cause]:
+    """Something failed, and is started again, soon or just now."""
+    failure = situation.last_failure
+    if situation.is_over or not failure or _all_run(situation):
+        return
+    death = deaths.of(situation, failure)
+    evidence = [
+        (
+            f"attempt {failure.get('number', '?')} was ended by {death.who} ({death.ending}) "
+            f"{duration(situation.ago(failure['endTime']))} ago: {death.reading.what}"
+        ),
+        *death.evidence,
+        *quoted(death.words),
+        *_spent(situation),
+    ]
+    wait = _until_next(situation)
+    what = f"{death.who} failed ({death.ending}), and replicas are started again"
+    if wait is not None:
+        moment, seconds = wait
+        what = f"{death.who} failed ({death.ending}); the next try is in {duration(seconds)}"
+        evidence.append(f"restarts are delayed, the longer the more have failed: next at {moment}")
+    logs = f"`trainyard logs {situation.name}{death.logs} --previous`"
+    yield Cause(what, tuple(evidence), (*death.reading.advice, logs))
+
+
+def _all_run(situation: Situation) -> bool:
+    counts = situation.status.get("aggregate") or {}
+    return situation.phase == Phase.RUNNING and not any(
+        counts.get(phase) for phase in ("creating", "pending", "unknown")
+    )
+
+
+def _spent(situation: Situation) -> tuple[str, ...]:
+    spent = situation.status.get("backoffCount")
+    if spent is None:
+        return ()
+    return (f"{spent} of {situation.run_policy.get('backoffLimit', 3)} restarts are used up",)
+
+
+def _until_next(situation: Situation) -> tuple[str, float] | None:
+    """When the next restart is due, and in how many seconds; None if none is waited for."""
+    replicas = situation.internal.get("replicas") or {}
+    told = [situation.internal.get("notBefore"), *(r.get("notBefore") for r in replicas.values())]
+    moments = [moment for text in told if (moment := parse(text)) is not None]
+    later = [moment for moment in moments if moment > situation.now]
+    if not later:
+        return None
+    first = min(later)
+    return f"{first:%H:%M:%S} UTC", (first - situation.now).total_seconds()
+
+
+def resuming(situation: Situation) -> Iterator[Cause]:
+    """The pause is over, and the replicas are not back yet."""
+    if situation.phase == Phase.RESUMING:
+        yield Cause("it was resumed, and waits for all of its replicas to run")
+
+
+def in_debug(situation: Situation) -> Iterator[Cause]:
+    """Nothing trains in debug mode."""
+    if situation.is_over or not situation.is_on("debug"):
+        return
+    yield Cause(
+        "it is in debug mode: its replicas wait, and nothing trains by itself",
+        ("spec.runMode.debug.enabled is true",),
+        (
+            f"`trainyard exec {situation.name}` opens a shell in a replica",
+            "to train, create the job again without spec.runMode.debug",
+        ),
+    )
+
+
+def degraded(situation: Situation) -> Iterator[Cause]:
+    """It runs, but not as it should."""
+    if situation.is_over:
+        return
+    elastic: Object = situation.spec.get("elastic") or {}
+    counts = situation.status.get("aggregate") or {}
+    expected = elastic.get("expectedReplicas")
+    if situation.is_elastic and situation.phase == Phase.RUNNING and expected:
+        running = counts.get("running", 0)
+        if running < expected:
+            yield Cause(
+                f"it is elastic and runs with {running} of {expected} replicas",
+                (f"it needs {elastic.get('minReplicas', 1)} at least",),
+                ("the others join as soon as they can run",),
+            )
+    failure = situation.condition("ReplicaFailure")
+    if failure.get("status") == "True" and counts.get("failed"):
+        yield Cause(
+            f"{counts['failed']} of its replicas failed for good, and it goes on without them",
+            lines_of(failure.get("message")),
+            (f"`trainyard logs {situation.name}` shows what they wrote",),
+        )

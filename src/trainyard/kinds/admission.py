@@ -1,0 +1,256 @@
+"""Whether an object may be stored, and in which form.
+
+The command line, the embedded API server, the webhook and the controller all call this; none has
+rules of its own. ``check`` judges one object, ``admit`` also what an update may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard.kinds.shared import legacy
+from trainyard.kinds.table import KINDS, Kind
+from trainyard.kinds.validation import validate
+from trainyard.schema import core
+from trainyard.schema.model import Model
+from trainyard.schema.problems import Path, Problem, Severity, error, suggest
+from trainyard.schema.structural import describe
+
+_MUTABLE: tuple[Path, ...] = (
+    ("spec", "runMode", "pause", "enabled"),
+    ("spec", "elastic", "expectedReplicas"),
+)
+"""What may change after a job was created."""
+_IMMUTABLE = (
+    "cannot be changed after creation (only runMode.pause.enabled and elastic.expectedReplicas "
+    "can); delete the job and create it again"
+)
+_KEPT_FROM_OLD = ("maxReplicas", "expectedReplicas")
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """An object in today's spelling, its model when it has one, and its problems.
+
+    ``model`` is None for core kinds, and where problems leave no usable model.
+    """
+
+    obj: dict[str, Any]
+    model: Model | None
+    problems: tuple[Problem, ...]
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that refuse the object."""
+        return tuple(p for p in self.problems if p.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The other problems."""
+        return tuple(p for p in self.problems if p.severity is Severity.WARNING)
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The verdict on a create or update.
+
+    ``obj`` is what to store, in today's spelling; ``model`` is None when there are errors.
+    """
+
+    obj: dict[str, Any]
+    warnings: tuple[Problem, ...]
+    errors: tuple[Problem, ...]
+    model: Model | None
+
+    @property
+    def allowed(self) -> bool:
+        """Whether the object may be stored."""
+        return not self.errors
+
+
+def admit(
+    obj: dict[str, Any], old: dict[str, Any] | None = None, *, open_templates: bool = False
+) -> Admission:
+    """The verdict on creating ``obj``, or on replacing ``old`` by it; neither is changed.
+
+    Objects of kinds that are not ours are admitted as they are. ``open_templates`` leaves fields
+    unknown to the bundled pod schema to the cluster, which may be newer.
+    """
+    kind = KINDS.get(obj.get("kind", "")) if isinstance(obj.get("kind"), str) else None
+    if kind is None:
+        return Admission(obj, (), (), None)
+    judged = _judge(obj, old, open_templates)
+    checked = judged.checked
+    result, problems = checked.obj, [*_type_problems(obj), *checked.problems]
+    if kind.elastic and old is None:
+        result = _fill_elastic(result, checked.model)
+    if old is not None and kind.is_job and judged.usable is not None:
+        faulty = {p.path for p in checked.errors}
+        changes = (_moved(p, judged.normalised) for p in _changes(judged.usable, old, kind))
+        problems += [change for change in changes if not _covered(change.path, faulty)]
+    errors = tuple(p for p in problems if p.severity is Severity.ERROR)
+    warnings = tuple(p for p in problems if p.severity is Severity.WARNING)
+    model = None if errors else checked.model
+    if model is not None and result is not checked.obj:
+        model = kind.model.model_validate(result)
+    return Admission(result, warnings, errors, model)
+
+
+def check(obj: Any, *, open_templates: bool = False) -> Checked:
+    """Today's spelling, model and problems of one object; paths are those that the user wrote.
+
+    See ``admit`` for ``open_templates``.
+    """
+    if not isinstance(obj, dict):
+        return Checked({}, None, (error((), f"must be a mapping, not {describe(obj)}"),))
+    if not (problems := _type_problems(obj)):
+        if obj["kind"] not in KINDS:
+            return Checked(obj, None, tuple(core.check_core(obj)))
+        return _judge(obj, None, open_templates).checked
+    meant = _meant(obj, problems)
+    if meant is not None:  # all problems in one go: judge it as what it was meant to be
+        judged = check(meant, open_templates=open_templates)
+        return Checked({**judged.obj, **_types(obj)}, None, (*problems, *judged.problems))
+    return Checked(obj, None, tuple(problems))
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """``usable`` is a model even of a faulty object, if one is left without its faulty places."""
+
+    checked: Checked
+    normalised: legacy.Normalised
+    usable: Model | None
+
+
+def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool) -> _Judged:
+    """An object of a served kind; see ``admit`` for ``old`` and ``open_templates``."""
+    kind = KINDS[obj["kind"]]
+    normalised = legacy.normalise(obj, old)
+    if kind.elastic and old is not None:
+        normalised.obj = _keep_elastic(normalised.obj, old)
+    usable, found, missing = validate(normalised.obj, kind.model, open_templates=open_templates)
+    if usable is not None:
+        found += [p for p in kind.rules(usable) if not _covered(p.path, missing)]
+    problems = (*normalised.problems, *(_moved(problem, normalised) for problem in found))
+    is_faulty = any(p.severity is Severity.ERROR for p in problems)
+    checked = Checked(normalised.obj, None if is_faulty else usable, problems)
+    return _Judged(checked, normalised, usable)
+
+
+def _covered(path: Path, known: set[Path]) -> bool:
+    """Whether a problem is reported already at this place, inside or around it."""
+    return any(path[: len(other)] == other or other[: len(path)] == path for other in known)
+
+
+def _moved(problem: Problem, normalised: legacy.Normalised) -> Problem:
+    written = normalised.written(problem.path)
+    if written == problem.path:
+        return problem
+    return Problem(problem.severity, written, problem.message, problem.suggestion)
+
+
+def _type_problems(obj: dict[str, Any]) -> list[Problem]:
+    kind, version = obj.get("kind"), obj.get("apiVersion")
+    if kind is None:
+        return [error(("kind",), "is required")]
+    if not isinstance(kind, str):
+        return [error(("kind",), f"must be a string, not {describe(kind)}")]
+    known = (*KINDS, *core.CORE_KINDS)
+    if kind not in known:
+        close = suggest(kind, (*known, *(f"{name}List" for name in known)))
+        others = "" if close else f"; known are {', '.join(known)} and lists of them"
+        return [error(("kind",), f"unknown kind '{kind[:80]}'{others}", close)]
+    wanted = _version_of(kind)
+    if version is None:
+        return [error(("apiVersion",), f"is required; write {wanted}")]
+    if version != wanted:
+        return [error(("apiVersion",), f"must be {wanted} for {kind}, not {describe(version)}")]
+    return []
+
+
+def _version_of(kind: str) -> str:
+    return KINDS[kind].api_version if kind in KINDS else "v1"
+
+
+def _meant(obj: dict[str, Any], problems: list[Problem]) -> dict[str, Any] | None:
+    """The object under the kind and version that it was probably meant to have."""
+    kind = problems[0].suggestion if problems[0].path == ("kind",) else obj["kind"]
+    return {**obj, "kind": kind, "apiVersion": _version_of(kind)} if kind in KINDS else None
+
+
+def _types(obj: dict[str, Any]) -> dict[str, Any]:
+    return {key: obj[key] for key in ("apiVersion", "kind") if key in obj}
+
+
+def _fill_elastic(obj: dict[str, Any], model: Model | None) -> dict[str, Any]:
+    """Bounds that the user left open are fixed when the job is created."""
+    bounds = _bounds(model) if model is not None else None
+    if bounds is None:
+        return obj
+    elastic = dict(obj["spec"]["elastic"])
+    elastic.setdefault("expectedReplicas", bounds[0])
+    elastic.setdefault("maxReplicas", bounds[1])
+    return {**obj, "spec": {**obj["spec"], "elastic": elastic}}
+
+
+def _keep_elastic(obj: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+    """Bounds that an update leaves open stay as they were fixed at creation."""
+    elastic = _value(obj, ("spec", "elastic"))
+    before = _value(legacy.normalise(old).obj, ("spec", "elastic"))
+    if not isinstance(elastic, dict) or not isinstance(before, dict) or not elastic.get("enabled"):
+        return obj
+    kept = {key: before[key] for key in _KEPT_FROM_OLD if key in before}
+    return {**obj, "spec": {**obj["spec"], "elastic": kept | elastic}}
+
+
+def _bounds(model: Model) -> tuple[int, int] | None:
+    bounds = getattr(getattr(model, "spec", None), "elastic_range", None)
+    return (bounds.expected, bounds.maximum) if bounds else None
+
+
+def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
+    """Changes of anything that is fixed once the job exists."""
+    before = _stored(legacy.normalise(old).obj, kind)
+    after = {"spec": new.dump_full()["spec"]}
+    for path in _differences(before, after, ()):
+        if path not in _MUTABLE:
+            yield error(path, _IMMUTABLE)
+    count = ("spec", "elastic", "expectedReplicas")
+    is_elastic = _value(after, ("spec", "elastic", "enabled"))
+    if not is_elastic and _value(before, count) != _value(after, count):
+        yield error(count, "cannot be used: the job is not elastic")
+
+
+def _stored(obj: dict[str, Any], kind: Kind) -> dict[str, Any]:
+    """The spec with defaults written out, so that spelling out a default is no change."""
+    spec = obj.get("spec")
+    try:
+        model = kind.model.model_validate({"kind": kind.kind, "spec": spec})
+    except ValueError:  # an invalid stored object; compare it as it is
+        return {"spec": spec if isinstance(spec, dict) else {}}
+    return {"spec": model.dump_full()["spec"]}
+
+
+def _value(obj: Any, path: Path) -> Any:
+    for part in path:
+        obj = obj.get(part) if isinstance(obj, dict) else None
+    return obj
+
+
+def _differences(old: Any, new: Any, path: Path) -> Iterator[Path]:
+    """The outermost paths at which two objects differ, down to leaves where both have them."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key in dict.fromkeys([*old, *new]):
+            if key not in old or key not in new:
+                if (*path, key) in _MUTABLE or old.get(key) != new.get(key):
+                    yield (*path, key)
+            else:
+                yield from _differences(old[key], new[key], (*path, key))
+    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        for index, (left, right) in enumerate(zip(old, new, strict=True)):
+            yield from _differences(left, right, (*path, index))
+    elif old != new or type(old) is not type(new):
+        yield path

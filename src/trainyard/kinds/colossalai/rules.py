@@ -1,0 +1,84 @@
+"""Rules of ColossalAIJob."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from trainyard.kinds.colossalai.spec import LAUNCHER, WORKER, ColossalAIJob, ColossalAIJobSpec
+from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.schema.problems import Path, Problem, error, suggest, warning
+
+HOSTFILE = "/t9k/hostfile"
+"""Where the controller mounts the hostfile."""
+_SHELL = re.compile(r"[\s;&|<>$`\\\"'*?()\[\]{}!#~]")
+_REPLICAS: Path = ("spec", "replicaSpecs")
+
+
+def check(job: ColossalAIJob) -> list[Problem]:
+    """Every problem that the schema does not show."""
+    spec = job.spec
+    types = [replica.type for replica in spec.replica_specs]
+    sizes = [(r.type, r.replicas) for r in spec.replica_specs if r.type == WORKER]
+    problems = [
+        *job_rules.check_name(job.metadata, sizes),
+        *job_rules.check_types(types, _REPLICAS),
+        *job_rules.check_run_mode(spec.run_mode, types, [LAUNCHER]),
+        *_replicas(spec),
+        *_script(spec),
+    ]
+    for name, value in (
+        ("sshdPath", spec.ssh.sshd_path),
+        ("authMountPath", spec.ssh.auth_mount_path),
+    ):
+        if not value.startswith("/"):
+            problems.append(error(("spec", "ssh", name), f"must be absolute, is '{value[:80]}'"))
+    return problems
+
+
+def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
+    for index, replica in enumerate(spec.replica_specs):
+        here = (*_REPLICAS, index)
+        if replica.type not in (LAUNCHER, WORKER):
+            message = f"must be launcher or worker, not '{replica.type[:63]}'"
+            yield error((*here, "type"), message, suggest(replica.type, (LAUNCHER, WORKER)))
+            continue
+        is_worker = replica.type == WORKER
+        reserved = (spec.ssh.auth_mount_path.rstrip("/"), HOSTFILE)
+        yield from pod_rules.check_mounts(replica.template, reserved, (*here, "template"))
+        yield from pod_rules.check_template(
+            replica.template, (*here, "template"), needs_container=is_worker
+        )
+        if is_worker:
+            yield from job_rules.check_rank0(replica.replicas, here)
+            found = [container["name"] for container in pod_rules.containers(replica.template)]
+            if found and WORKER not in found:
+                path = (*here, "template", "spec", "containers")
+                yield error(path, "needs a container named 'worker'", suggest(WORKER, found))
+        elif replica.replicas != 1:
+            message = f"there is exactly one launcher, not {replica.replicas}"
+            yield error((*here, "replicas"), message)
+    types = {replica.type for replica in spec.replica_specs}
+    if types and types <= {LAUNCHER}:
+        yield error(_REPLICAS, "needs a replica type 'worker'")
+
+
+def _script(spec: ColossalAIJobSpec) -> Iterator[Problem]:
+    path: Path = ("spec", "torchConfig", "script")
+    script = spec.torch_config.script
+    if spec.run_mode.debug.enabled and not script:
+        return
+    if not script:
+        yield error(path, "is required, except in debug mode")
+        return
+    # Measured: with anything else `colossalai run` ends with 0 without running it.
+    if not (script[0].endswith(".py") or script[0] == "-m"):
+        message = f"must start with a file ending in .py or with -m, not '{script[0][:80]}'"
+        hint = script[1] if len(script) > 1 and script[1].endswith(".py") else ""
+        yield error((*path, 0), message + (f"; begin with '{hint}'" if hint else ""))
+    elif script == ("-m",):
+        yield error((*path, 0), "-m needs a module after it")
+    for index, word in enumerate(script):
+        if _SHELL.search(word) and not (len(word) > 1 and word[0] == word[-1] == "'"):
+            message = f"'{word[:80]}' goes through a remote shell; quote it for the shell"
+            yield warning((*path, index), message)

@@ -1,0 +1,126 @@
+"""ColossalAIJob: training launched by ``colossalai run`` over ssh from a launcher pod."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from trainyard.kinds.shared.job import Job
+from trainyard.kinds.shared.run import ReplicaRestartPolicy, RunMode, UnrankedSchedulePolicy
+from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
+
+LAUNCHER = "launcher"
+WORKER = "worker"
+
+
+class SSHConfig(Model):
+    """The ssh daemon of launcher and workers."""
+
+    auth_mount_path: str = Field(
+        default="/root/.ssh",
+        description="Where the keys are mounted, an absolute path. Defaults to /root/.ssh.",
+        examples=["/root/.ssh"],
+    )
+    sshd_path: str = Field(
+        default="/usr/sbin/sshd",
+        description="Absolute path of sshd. Defaults to /usr/sbin/sshd.",
+        examples=["/usr/sbin/sshd"],
+    )
+
+
+class TorchConfig(Model):
+    """How ``colossalai run`` launches the training."""
+
+    proc_per_worker: Annotated[int, Field(ge=1, le=INT32_MAX)] = Field(
+        default=1, description="Processes per worker. Defaults to 1.", examples=[8]
+    )
+    script: Items[str] = Field(
+        default=(),
+        description="The training script (a file ending in .py, or -m and a module) and its "
+        "arguments.",
+        examples=[["train.py", "--epochs", "3"]],
+    )
+    extra_args: Items[str] = Field(
+        default=(),
+        description="Options of torchrun, passed as --extra_launch_args.",
+        examples=[["--max_restarts=3"]],
+    )
+
+
+class ColossalReplicaSpec(Model):
+    """One type of replica: launcher or worker."""
+
+    type: str = Field(description="`launcher` or `worker`.", examples=["worker"])
+    replicas: Count = Field(
+        default=1,
+        description="Number of replicas; one launcher exactly. Defaults to 1.",
+        examples=[4],
+    )
+    restart_policy: ReplicaRestartPolicy = Field(
+        default_factory=ReplicaRestartPolicy,
+        description="Restarts; launcher and workers start again together.",
+        examples=[{"policy": "OnFailure", "limit": 1}],
+    )
+    template: Template = Field(
+        default={},
+        description="The pod, a core/v1 PodTemplateSpec. A worker needs a container named "
+        "worker; the launcher may leave its own out.",
+        examples=[{"spec": {"containers": [{"name": "worker", "image": "colossalai"}]}}],
+    )
+
+
+class ColossalRunPolicy(Model):
+    """What happens after the run."""
+
+    clean_up_workers: bool = Field(
+        default=False,
+        description="Delete the worker pods, never the launcher, when the job has ended. "
+        "Defaults to false.",
+        examples=[True],
+    )
+
+
+class ColossalAIJobSpec(Model):
+    """What to run."""
+
+    ssh: SSHConfig = Field(
+        default_factory=SSHConfig,
+        description="The ssh daemon.",
+        examples=[{"sshdPath": "/usr/sbin/sshd"}],
+    )
+    torch_config: TorchConfig = Field(
+        default_factory=TorchConfig,
+        description="How to launch.",
+        examples=[{"procPerWorker": 2, "script": ["train.py"]}],
+    )
+    replica_specs: Items[ColossalReplicaSpec] = Field(
+        description="The launcher (supplied when missing) and the workers.",
+        examples=[
+            [
+                {"type": "launcher", "template": {}},
+                {"type": "worker", "template": {"spec": {"containers": [{"name": "worker"}]}}},
+            ]
+        ],
+    )
+    run_mode: RunMode = Field(
+        default_factory=RunMode, description="Immediate, debug or pause mode."
+    )
+    run_policy: ColossalRunPolicy = Field(
+        default_factory=ColossalRunPolicy, description="What happens after the run."
+    )
+    scheduler: UnrankedSchedulePolicy | None = Field(
+        default=None, description="The scheduler. Defaults to the cluster's default scheduler."
+    )
+
+    def replica(self, replica_type: str) -> ColossalReplicaSpec | None:
+        """The entry of a type, if any."""
+        return next((spec for spec in self.replica_specs if spec.type == replica_type), None)
+
+
+class ColossalAIJob(Job):
+    """Distributed training with ColossalAI."""
+
+    KIND: ClassVar[str] = "ColossalAIJob"
+
+    spec: ColossalAIJobSpec = Field(description="What to run.")

@@ -1,0 +1,59 @@
+"""The CustomResourceDefinitions of the served kinds.
+
+They are generated from the models (``crd_generation``) and stored, because making them takes
+longer than starting the embedded cluster may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cache
+from typing import Any
+
+from trainyard.kinds.table import KINDS
+
+
+@cache
+def all_crds() -> tuple[dict[str, Any], ...]:
+    """The CustomResourceDefinitions of every served kind; shared, not to be changed."""
+    return tuple(kind.crd for kind in KINDS.values())
+
+
+CEL_SINCE = (1, 25)
+"""The first Kubernetes whose definitions may hold rules in CEL."""
+
+
+def crds_for(
+    kinds: Iterable[str] = KINDS, server: tuple[int, int] | None = None
+) -> list[dict[str, Any]]:
+    """The CustomResourceDefinitions of `kinds` for a server of that version; None: a current one.
+
+    Before 1.25 they come without the rules in CEL: such a server ignores them, but kubectl refuses
+    to send it fields that it does not know.
+    """
+    found = [crd(kind) for kind in kinds]
+    if server is None or server >= CEL_SINCE:
+        return found
+    return [_without(item, "x-kubernetes-validations") for item in found]
+
+
+def _without(value: Any, key: str) -> Any:
+    """A copy of `value` from which `key` is left out wherever it occurs."""
+    if isinstance(value, dict):
+        return {name: _without(child, key) for name, child in value.items() if name != key}
+    if isinstance(value, list):
+        return [_without(child, key) for child in value]
+    return value
+
+
+def crd(kind: str) -> dict[str, Any]:
+    """The CustomResourceDefinition of a kind; shared, not to be changed."""
+    return KINDS[kind].crd
+
+
+@cache
+def schema(kind: str) -> dict[str, Any]:
+    """The structural schema of a kind; shared, not to be changed."""
+    (version,) = crd(kind)["spec"]["versions"]
+    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+    return found

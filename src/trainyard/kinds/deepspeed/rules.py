@@ -1,0 +1,117 @@
+"""Rules of DeepSpeedJob."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from trainyard.kinds.deepspeed.spec import (
+    REPLICA_TYPE,
+    DeepSpeedConfig,
+    DeepSpeedJob,
+    DeepSpeedJobSpec,
+)
+from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.schema.problems import Path, Problem, error, warning
+
+LEGACY_MASTER = "master"
+"""In run modes only: worker-0."""
+RESERVED_MOUNTS = ("/root/.ssh", "/t9k/hostfile", "/root/.deepspeed_env")
+"""Paths that belong to the controller."""
+
+_FORBIDDEN = {
+    "--no_local_rank": "set config.localRank to false instead",
+    "--autotuning": "set config.autotune instead",
+    "--module": "use config.run.module instead",
+    "--no_python": "use config.run.exec instead",
+    "--hostfile": "the hostfile is made by the controller",
+    "-H": "the hostfile is made by the controller",
+    "--no_ssh": "the workers are reached over ssh",
+    "--ssh_port": "the port is set by the controller",
+}
+_USELESS = ("--save_pid", "--enable_each_rank_log", "--bind_cores_to_rank", "--bind_core_list")
+"""Options of deepspeed without effect when it launches over pdsh."""
+_PATH: Path = ("spec", "config")
+
+
+def check(job: DeepSpeedJob) -> list[Problem]:
+    """Every problem that the schema does not show."""
+    spec = job.spec
+    bounds = spec.elastic.range(spec.worker.replicas)
+    size = bounds.maximum if spec.elastic.enabled else spec.worker.replicas
+    template: Path = ("spec", "worker", "template")
+    problems = [
+        *job_rules.check_name(job.metadata, [(REPLICA_TYPE, size)]),
+        *job_rules.check_run_mode(spec.run_mode, [REPLICA_TYPE], [LEGACY_MASTER]),
+        *job_rules.check_elastic(spec.elastic, bounds),
+        *pod_rules.check_template(spec.worker.template, template),
+        *_launch(spec),
+        *pod_rules.check_mounts(spec.worker.template, RESERVED_MOUNTS, template),
+    ]
+    if not spec.elastic.enabled:
+        problems += job_rules.check_rank0(spec.worker.replicas, ("spec", "worker"))
+    return problems
+
+
+def _launch(spec: DeepSpeedJobSpec) -> Iterator[Problem]:
+    config = spec.config
+    if config is None:
+        if not spec.run_mode.debug.enabled:
+            yield error(_PATH, "is required, except in debug mode")
+        return
+    if config.custom_command is not None:
+        if config.custom_command.strip():
+            yield from _disabled(config)
+        else:
+            yield error((*_PATH, "customCommand"), "must not be empty; remove it")
+        return
+    if not spec.run_mode.debug.enabled:
+        yield from _choices(config)
+    yield from _other_args(config)
+
+
+def _choices(config: DeepSpeedConfig) -> Iterator[Problem]:
+    run = config.run
+    values = {"python": run.python, "module": run.module, "exec": run.exec}
+    chosen = [name for name, value in values.items() if value]
+    if not chosen:
+        yield error((*_PATH, "run"), "needs one of python, module and exec")
+    elif len(chosen) > 1:
+        yield error(
+            (*_PATH, "run", chosen[1]),
+            f"only one of python, module and exec may be set; {chosen[0]} is set too",
+        )
+
+
+def _disabled(config: DeepSpeedConfig) -> Iterator[Problem]:
+    fields = {"localRank": "local_rank", "autotune": "autotune", "otherArgs": "other_args"}
+    for alias, name in {**fields, "run": "run"}.items():
+        if name in config.model_fields_set and getattr(config, name) not in ((), None):
+            yield job_rules.ignored((*_PATH, alias), "customCommand replaces the whole launch")
+
+
+def _other_args(config: DeepSpeedConfig) -> Iterator[Problem]:
+    args = config.other_args
+    for index, arg in enumerate(args):
+        path = (*_PATH, "otherArgs", index)
+        flag, _, value = arg.partition("=")
+        if forbidden := _forbidden(flag):
+            yield error(path, f"{forbidden} is not allowed here; {_FORBIDDEN[forbidden]}")
+        elif flag == "--launcher":
+            launcher = value or next(iter(args[index + 1 : index + 2]), "")
+            if launcher != "pdsh":
+                yield error(path, f"only --launcher=pdsh is supported, not '{launcher[:40]}'")
+        elif flag == "--elastic_training" and not config.local_rank:
+            yield error(path, "--elastic_training cannot be used with localRank: false")
+        elif flag in _USELESS:
+            yield warning(path, f"{flag} has no effect: the workers are reached through pdsh")
+
+
+def _forbidden(flag: str) -> str | None:
+    """The forbidden option that a word stands for: argparse takes any unambiguous beginning."""
+    if flag in _FORBIDDEN:
+        return flag
+    if flag.startswith("-H"):
+        return "-H"
+    if len(flag) > len("--") and flag.startswith("--"):
+        return next((name for name in _FORBIDDEN if name.startswith(flag)), None)
+    return None

@@ -1,0 +1,5 @@
+"""GenericJob: any set of pods; rules say when the set has succeeded or failed."""
+
+from trainyard.kinds.kind import Kind
+
+KIND = Kind("GenericJob", "genericjobs", ("gj",), __name__, order=40)

@@ -1,0 +1,140 @@
+"""Rules of GenericJob: finish rules, Services and the variables in its templates."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from trainyard.kinds.generic.spec import FinishRule, GenericJob, GenericJobSpec
+from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.schema.names import is_plain_label
+from trainyard.schema.problems import Path, Problem, error, suggest
+
+VARIABLE = re.compile(
+    r"\$\$|\$\((?:(?P<own>type|rank)"
+    r"|replicas\[(?P<count>[^\]()]*)\]"
+    r"|service\.port\[(?P<port>[^\]()]*)\]"
+    r"|service\.(?P<host>[^.\[\]()]*)\[(?P<index>[^\]()]*)\]\.host)\)"
+)
+"""The variables of a GenericJob, and the escape ``$$``; other ``$(NAME)`` are Kubernetes' own."""
+_DIGITS = re.compile(r"\d{1,9}\Z", re.ASCII)
+_REPLICAS: Path = ("spec", "replicaSpecs")
+
+
+def check(job: GenericJob) -> list[Problem]:
+    """Every problem that the schema does not show."""
+    spec = job.spec
+    types = [replica.type for replica in spec.replica_specs]
+    counts = {replica.type: replica.replicas for replica in spec.replica_specs}
+    problems = [
+        *job_rules.check_name(job.metadata, list(counts.items())),
+        *job_rules.check_types(types, _REPLICAS),
+        *job_rules.check_run_mode(spec.run_mode, types),
+        *_ports(spec),
+    ]
+    if types and not sum(counts.values()):
+        problems.append(error(_REPLICAS, "the job has no replica; at least one type needs one"))
+    for key, rules in (("successRules", spec.success_rules), ("failureRules", spec.failure_rules)):
+        for index, rule in enumerate(rules):
+            problems += _rule(rule, counts, ("spec", key, index))
+    for index, replica in enumerate(spec.replica_specs):
+        path = (*_REPLICAS, index, "template")
+        problems += pod_rules.check_template(replica.template, path)
+        problems += _variables(replica.template, spec, counts, path)
+    return problems
+
+
+def _rule(rule: FinishRule, counts: Mapping[str, int], path: Path) -> Iterator[Problem]:
+    if not any(rule.values()):
+        yield error(path, "names no replica; write for example {worker: [0]}")
+    for name, indexes in rule.items():
+        if name not in counts:
+            yield error((*path, name), *_no_type(name, counts))
+            continue
+        for position, index in enumerate(indexes):
+            if index >= counts[name]:
+                message = f"there is no {name}-{index}; {_indexes(name, counts)}"
+                yield error((*path, name, position), message)
+
+
+def _no_type(name: str, counts: Mapping[str, int]) -> tuple[str, str]:
+    known = ", ".join(counts) or "none"
+    message = f"there is no replica type '{name[:63]}'; the job has {known}"
+    return message, suggest(name, tuple(counts))
+
+
+def _indexes(name: str, counts: Mapping[str, int]) -> str:
+    count = counts[name]
+    return f"{name} has the indexes 0 to {count - 1}" if count else f"{name} has no replicas"
+
+
+def _ports(spec: GenericJobSpec) -> Iterator[Problem]:
+    ports = spec.service.ports if spec.service else ()
+    seen: set[Any] = set()
+    for index, port in enumerate(ports):
+        path: Path = ("spec", "service", "ports", index)
+        if port.name is None and len(ports) > 1:
+            yield error((*path, "name"), "is required when there are several ports")
+        if port.name is not None and not is_plain_label(port.name):
+            message = f"'{port.name[:63]}' is no port name; use lower-case letters, digits and '-'"
+            yield error((*path, "name"), message)
+        if port.node_port is not None:
+            yield job_rules.ignored((*path, "nodePort"), "the Service is of type ClusterIP")
+        for key, value in (("name", port.name), ("port", (port.port, port.protocol))):
+            if value is not None and value in seen:
+                yield error((*path, key), "is used by an earlier port of the Service")
+            seen.add(value)
+
+
+def _variables(
+    template: Mapping[str, Any], spec: GenericJobSpec, counts: Mapping[str, int], path: Path
+) -> Iterator[Problem]:
+    pod = template.get("spec") or {}
+    for key in ("containers", "initContainers"):
+        for index, container in enumerate(pod.get(key) or ()):
+            for where, text in _texts(container):
+                for match in VARIABLE.finditer(text):
+                    if message := _unresolvable(match, spec, counts):
+                        yield error((*path, "spec", key, index, *where), message)
+
+
+def _texts(container: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
+    """The places of a container in which variables are replaced."""
+    for key in ("command", "args"):
+        for index, text in enumerate(container.get(key) or ()):
+            yield (key, index), text
+    for index, variable in pod_rules.env_of(container):
+        if isinstance(value := variable.get("value"), str):
+            yield ("env", index, "value"), value
+
+
+def _unresolvable(
+    match: re.Match[str], spec: GenericJobSpec, counts: Mapping[str, int]
+) -> str | None:
+    """Why a variable has no value, or None when it has one."""
+    text = match.group()
+    if match["own"] or text == "$$":
+        return None
+    name = match["count"] if match["count"] is not None else match["host"]
+    if name is not None and name not in counts:
+        message, hint = _no_type(name, counts)
+        return f"{text}: {message}" + (f"; did you mean '{hint}'?" if hint else "")
+    if match["count"] is not None:
+        return None
+    ports = [port.name for port in spec.service.ports] if spec.service else []
+    if not ports:
+        return f"{text}: the job has no Service; set spec.service.ports"
+    if match["port"] is not None:
+        known = ", ".join(str(port) for port in ports)
+        return None if match["port"] in ports else f"{text}: the Service has the ports {known}"
+    if not _DIGITS.match(match["index"]) or int(match["index"]) >= counts[name]:
+        return f"{text}: {_indexes(name, counts)}"
+    return None
+
+
+def rule_text(rule: FinishRule) -> str:
+    """A rule as shown in conditions: compact JSON, indexes as strings."""
+    shown = {name: [str(index) for index in indexes] for name, indexes in rule.items()}
+    return json.dumps(shown, separators=(",", ":"))

@@ -1,0 +1,148 @@
+"""GenericJob: any set of pods, with rules that say when the set has succeeded or failed."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from trainyard.kinds.shared.job import Job
+from trainyard.kinds.shared.run import (
+    CleanUpPolicy,
+    ReplicaRestartPolicy,
+    RunMode,
+    UnrankedSchedulePolicy,
+)
+from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
+
+_DIGITS = re.compile(r"\d{1,9}\Z", re.ASCII)
+
+
+def _index(value: object) -> object:
+    """A digit string as an integer; documents show both forms."""
+    return int(value) if isinstance(value, str) and _DIGITS.match(value) else value
+
+
+ReplicaIndex = Annotated[
+    int,
+    BeforeValidator(_index),
+    Field(ge=0, le=INT32_MAX),
+    WithJsonSchema({"x-kubernetes-int-or-string": True}),
+]
+FinishRule = dict[str, Items[ReplicaIndex]]
+"""Replica type → indexes: the rule holds when it holds for all of these replicas."""
+
+
+class ServicePort(Model):
+    """A port of each replica's Service."""
+
+    name: str | None = Field(
+        default=None,
+        description="Name of the port; needed when there are several.",
+        examples=["http"],
+    )
+    port: Annotated[int, Field(ge=1, le=65535)] = Field(
+        description="Port of the Service.", examples=[2222]
+    )
+    protocol: Literal["TCP", "UDP", "SCTP"] = Field(
+        default="TCP", description="TCP, UDP or SCTP. Defaults to TCP.", examples=["TCP"]
+    )
+    target_port: Annotated[
+        int | str | None, WithJsonSchema({"x-kubernetes-int-or-string": True})
+    ] = Field(
+        default=None,
+        description="Number or name of the container's port. Defaults to `port`.",
+        examples=[8080],
+    )
+    node_port: Annotated[int, Field(ge=1, le=65535)] | None = Field(
+        default=None, description="Accepted as in core/v1; unused with ClusterIP Services."
+    )
+    app_protocol: str | None = Field(
+        default=None, description="Application protocol of the port.", examples=["http"]
+    )
+
+
+class ServiceOption(Model):
+    """A Service for each replica."""
+
+    ports: Items[ServicePort] = Field(
+        default=(),
+        description="Ports of each replica's Service; without any, no Service is created.",
+        examples=[[{"name": "grpc", "port": 2222}]],
+    )
+
+
+class GenericReplicaSpec(Model):
+    """One type of replica."""
+
+    type: str = Field(description="Name of the type.", examples=["worker"])
+    replicas: Count = Field(
+        default=1, description="Number of replicas. Defaults to 1.", examples=[4]
+    )
+    restart_policy: ReplicaRestartPolicy = Field(
+        default_factory=ReplicaRestartPolicy,
+        description="When and how often a replica of this type is restarted.",
+        examples=[{"policy": "OnFailure", "limit": 3}],
+    )
+    template: Template = Field(
+        default={},
+        description="The pod, a core/v1 PodTemplateSpec. Its restartPolicy is ignored. In "
+        "command, args and env values $(type), $(rank), $(replicas[T]), $(service.T[N].host) "
+        "and $(service.port[P]) are replaced.",
+        examples=[{"spec": {"containers": [{"name": "main", "args": ["--rank", "$(rank)"]}]}}],
+    )
+
+
+class GenericJobSpec(Model):
+    """What to run."""
+
+    success_rules: Items[FinishRule] = Field(
+        default=(),
+        description="The job succeeds when any rule holds, that is when all replicas that it "
+        "lists have succeeded; without rules, when all replicas have succeeded.",
+        examples=[[{"worker": [0]}]],
+    )
+    failure_rules: Items[FinishRule] = Field(
+        default=(),
+        description="The job fails when any rule holds, that is when all replicas that it "
+        "lists have failed for good, or when no success rule can be met any more.",
+        examples=[[{"worker": [0, 1]}]],
+    )
+    service: ServiceOption | None = Field(
+        default=None,
+        description="A Service for each replica, named `<job>-<type>-<index>`.",
+        examples=[{"ports": [{"name": "grpc", "port": 2222}]}],
+    )
+    run_mode: RunMode = Field(
+        default_factory=RunMode, description="Immediate, debug or pause mode."
+    )
+    clean_up_policy: CleanUpPolicy = Field(
+        default="None",
+        description="Pods to delete when the job has ended: None, Unfinished (Pending, Running "
+        "and Unknown ones) or All. Defaults to None.",
+        examples=["Unfinished"],
+    )
+    scheduler: UnrankedSchedulePolicy | None = Field(
+        default=None, description="The scheduler. Defaults to the cluster's default scheduler."
+    )
+    replica_specs: Items[GenericReplicaSpec] = Field(
+        description="The replicas, by type; at least one type.",
+        examples=[
+            [
+                {
+                    "type": "worker",
+                    "replicas": 2,
+                    "template": {"spec": {"containers": [{"name": "main"}]}},
+                }
+            ]
+        ],
+    )
+
+
+class GenericJob(Job):
+    """Any set of pods, with rules that say when the set has succeeded or failed."""
+
+    KIND: ClassVar[str] = "GenericJob"
+
+    spec: GenericJobSpec = Field(description="What to run.")

@@ -1,0 +1,154 @@
+"""What the rest of the house may ask of a kind, without knowing which one it is.
+
+A kind is a package with a `KIND` in its `__init__` and, beside it, `spec.py` (the model),
+`rules.py` (what a schema cannot say), `crd.json` (generated from both) and, for jobs, `workload.py`
+(what it turns into); `legacy.py` where it has old spellings. The row itself imports none of them:
+start-up is imports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from trainyard.kube.resources import Resource
+
+if TYPE_CHECKING:
+    from trainyard.kinds.shared.job import Job
+    from trainyard.kinds.shared.legacy import Legacy
+    from trainyard.kinds.shared.settings import Settings
+    from trainyard.kinds.shared.workload import Workload
+    from trainyard.schema.model import Model
+    from trainyard.schema.problems import Problem
+
+BATCH = "batch.tensorstack.dev"
+SCHEDULER = "scheduler.tensorstack.dev"
+TENSORSTACK = "tensorstack.dev"
+
+Rules = Callable[[Any], "list[Problem]"]
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of ``kubectl get``; those with priority 1 show with ``-o wide`` only."""
+
+    name: str
+    type: str
+    path: str
+    priority: int = 0
+
+
+AGE = Column("Age", "date", ".metadata.creationTimestamp")
+PHASE = Column("Phase", "string", ".status.phase")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind: its names, and what is particular to it.
+
+    ``package`` is the Python package that defines it. ``elastic`` says whether it has a scale
+    subresource, ``is_job`` whether the controller runs it.
+    """
+
+    kind: str
+    plural: str
+    short_names: tuple[str, ...]
+    package: str
+    group: str = BATCH
+    version: str = "v1beta1"
+    elastic: bool = False
+    is_job: bool = True
+    namespaced: bool = True
+    training_containers: tuple[str, ...] = ()
+    """Names of the container that trains, by preference; ``{type}`` stands for the replica type.
+    Where a pod has none of them it is the first one."""
+    budget: str = "restartCount"
+    """The field of status that counts restarts against the limit."""
+    launches_over_ssh: bool = False
+    columns: tuple[Column, ...] = ()
+    """Of ``kubectl get``; empty: those of a job."""
+    order: int = 1000
+    """Where it stands in lists of kinds: the lowest first, equal ones by name."""
+
+    @property
+    def singular(self) -> str:
+        """Lower-case kind."""
+        return self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        """Kind of a list of these."""
+        return f"{self.kind}List"
+
+    @property
+    def api_version(self) -> str:
+        """``group/version``."""
+        return f"{self.group}/{self.version}"
+
+    @property
+    def full_name(self) -> str:
+        """``plural.group``, the name of the CRD."""
+        return f"{self.plural}.{self.group}"
+
+    @property
+    def resource(self) -> Resource:
+        """Where its objects are served."""
+        return Resource(self.group, self.version, self.plural, self.kind, self.namespaced)
+
+    @property
+    def model(self) -> type[Model]:
+        """The model of one object; imports its module."""
+        model: type[Model] = getattr(import_module(f"{self.package}.spec"), self.kind)
+        return model
+
+    @property
+    def rules(self) -> Rules:
+        """What a schema cannot say: model → problems; imports its module."""
+        rules: Rules = import_module(f"{self.package}.rules").check
+        return rules
+
+    @property
+    def legacy(self) -> Legacy | None:
+        """Its old spellings; None for a kind that has none."""
+        return _legacy(self.package)
+
+    @property
+    def crd(self) -> dict[str, Any]:
+        """Its CustomResourceDefinition, as generated; shared, not to be changed."""
+        return _crd(self.package, self.kind)
+
+    def describe(self, job: Job, settings: Settings) -> Workload:
+        """What a valid job turns into; imports the kind's workload."""
+        build: Callable[[Job, Settings], Workload] = import_module(
+            f"{self.package}.workload"
+        ).describe
+        return build(job, settings)
+
+    def training_container(self, replica_type: str, names: Sequence[str]) -> str:
+        """The container that trains among those of a replica's pod; "" for a pod without any."""
+        wanted = (name.format(type=replica_type) for name in self.training_containers)
+        return next((name for name in wanted if name in names), names[0] if names else "")
+
+    def restarts(self, status: Mapping[str, Any]) -> int:
+        """How many restarts a job's status counts against its limit."""
+        return int(status.get(self.budget) or 0)
+
+
+@cache
+def _crd(package: str, kind: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((files(package) / "crd.json").read_bytes())
+    return found
+
+
+@cache
+def _legacy(package: str) -> Legacy | None:
+    if find_spec(f"{package}.legacy") is None:
+        return None
+    found: Legacy = import_module(f"{package}.legacy").LEGACY
+    return found

@@ -1,0 +1,21 @@
+"""PodGroup: pods that are scheduled all or not at all."""
+
+from trainyard.kinds.kind import AGE, PHASE, SCHEDULER, Column, Kind
+
+KIND = Kind(
+    "PodGroup",
+    "podgroups",
+    ("pg",),
+    __name__,
+    group=SCHEDULER,
+    is_job=False,
+    columns=(
+        PHASE,
+        Column("MinMember", "integer", ".spec.minMember"),
+        Column("Queue", "string", ".spec.queue"),
+        AGE,
+    ),
+    order=50,
+)
+
+POD_GROUPS = KIND.resource

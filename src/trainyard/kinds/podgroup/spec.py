@@ -1,0 +1,65 @@
+"""PodGroup (``scheduler.tensorstack.dev/v1beta1``)."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from trainyard.kinds.shared.run import Priority
+from trainyard.kinds.shared.scheduling import API_VERSION, SchedulingCondition
+from trainyard.schema.meta import ObjectMeta
+from trainyard.schema.model import Count, Items, Model, OpenModel, Template
+
+
+class Role(Model):
+    """A part of a PodGroup with its own minimum."""
+
+    name: str = Field(description="Name of the role, as in the pods' label.", examples=["worker"])
+    min_member: Count = Field(default=1, description="Pods needed of this role. Defaults to 1.")
+
+
+class PodGroupSpec(Model):
+    """Which pods are scheduled together."""
+
+    min_member: Count = Field(
+        default=1, description="Nothing starts until this many pods exist and fit. Defaults to 1."
+    )
+    roles: Items[Role] = Field(default=(), description="Minimums per role.")
+    queue: str | None = Field(default=None, description="The Queue. Defaults to `default`.")
+    priority: Priority = Field(
+        default=0, description="Priority within the Queue, 0 to 100. Defaults to 0."
+    )
+    topology_policy: str | None = Field(
+        default=None, description="Where the pods should be relative to each other."
+    )
+
+
+class PodGroupStatus(OpenModel):
+    """What the scheduler observed last."""
+
+    phase: str = Field(default="", description="Pending, Running or Finished.")
+    allocated: Template | None = Field(default=None, description="Resources of the scheduled pods.")
+    running: int = Field(default=0, description="Running pods.")
+    succeeded: int = Field(default=0, description="Succeeded pods.")
+    failed: int = Field(default=0, description="Failed pods.")
+    pending: int = Field(default=0, description="Pending pods.")
+    conditions: Items[SchedulingCondition] = Field(
+        default=(), description="GroupScheduled and SufficientGroupMember."
+    )
+
+
+class PodGroup(Model):
+    """Pods that are scheduled all or not at all."""
+
+    KIND: ClassVar[str] = "PodGroup"
+
+    api_version: str = Field(default=API_VERSION, description="API version.")
+    kind: str = Field(default="PodGroup", description="Always `PodGroup`.")
+    metadata: ObjectMeta = Field(
+        default_factory=ObjectMeta, description="Standard object metadata."
+    )
+    spec: PodGroupSpec = Field(default_factory=PodGroupSpec, description="What is wanted.")
+    status: PodGroupStatus = Field(
+        default_factory=PodGroupStatus, description="What was observed last."
+    )

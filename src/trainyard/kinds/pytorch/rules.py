@@ -1,0 +1,82 @@
+"""Rules of PyTorchTrainingJob."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
+from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.tensorboard import rules
+from trainyard.schema.problems import Path, Problem, error, warning
+
+CONTAINER_NAMES = ("pytorch", "python")
+"""Names of the training container, by preference."""
+_PYTHON = re.compile(r"(.*/)?(python|torchrun)[\d.]*\Z")
+_COUNT = re.compile(r"[1-9]\d{0,4}\Z", re.ASCII)
+
+
+def rank0_type(spec: PyTorchTrainingJobSpec) -> int:
+    """Index of the replica type that holds rank 0: ``master``, else the first."""
+    types = [replica.type for replica in spec.replica_specs]
+    return types.index("master") if "master" in types else 0
+
+
+def check(job: PyTorchTrainingJob) -> list[Problem]:
+    """Every problem that the schema does not show."""
+    spec = job.spec
+    types = [replica.type for replica in spec.replica_specs]
+    total = sum(replica.replicas for replica in spec.replica_specs)
+    bounds = spec.elastic.range(total)
+    most = bounds.maximum if spec.elastic.enabled else 0
+    sizes = [(r.type, max(r.replicas, most)) for r in spec.replica_specs]
+    path: Path = ("spec", "replicaSpecs")
+    problems = [
+        *job_rules.check_name(job.metadata, sizes),
+        *job_rules.check_types(types, path),
+        *job_rules.check_run_mode(spec.run_mode, types),
+        *job_rules.check_elastic(spec.elastic, bounds),
+        *_torchrun(spec),
+    ]
+    for index, replica in enumerate(spec.replica_specs):
+        here = (*path, index)
+        problems += pod_rules.check_template(replica.template, (*here, "template"))
+        if index == rank0_type(spec):
+            problems += job_rules.check_rank0(replica.replicas, here)
+    if spec.elastic.enabled and not spec.torchrun_config.enabled:
+        why = "a job that does not use torchrun cannot be elastic"
+        problems.append(job_rules.ignored(("spec", "elastic", "enabled"), why))
+    if spec.tensorboard_spec is not None:
+        problems += rules.check_spec(spec.tensorboard_spec, ("spec", "tensorboardSpec"))
+    return problems
+
+
+def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
+    config = spec.torchrun_config
+    if config.proc_per_node != "gpu" and not _COUNT.match(config.proc_per_node):
+        yield error(
+            ("spec", "torchrunConfig", "procPerNode"),
+            f"must be a positive number in quotes or gpu, not '{config.proc_per_node[:40]}'",
+        )
+    if not config.enabled:
+        return
+    for index, replica in enumerate(spec.replica_specs):
+        found = pod_rules.containers(replica.template)
+        if not found:
+            continue
+        which = pod_rules.training_container(replica.template, *CONTAINER_NAMES)
+        container = found[which]
+        path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", which)
+        if not container.get("args") and not spec.run_mode.debug.enabled:
+            message = "is required under torchrun, which ignores command; move the script to args"
+            yield error((*path, "args"), message)
+        command = container.get("command") or []
+        if (
+            command
+            and container.get("args")
+            and not (len(command) == 1 and _PYTHON.match(command[0]))
+        ):
+            yield job_rules.ignored((*path, "command"), "torchrun starts the script in args")
+        if config.proc_per_node == "gpu" and not pod_rules.gpu_count(container):
+            message = "procPerNode is gpu, but the container asks for none; one process is started"
+            yield warning((*path, "resources"), message)

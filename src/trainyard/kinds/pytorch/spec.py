@@ -1,0 +1,142 @@
+"""PyTorchTrainingJob: PyTorch training, plain or under torchrun."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from trainyard.kinds.shared.job import Job
+from trainyard.kinds.shared.run import (
+    Elastic,
+    ElasticRange,
+    RestartPolicyName,
+    RunMode,
+    RunPolicy,
+    SchedulePolicy,
+)
+from trainyard.kinds.tensorboard.spec import TensorBoardSpec
+from trainyard.schema.model import Count, Items, Model, Template
+
+
+class PyTorchReplicaSpec(Model):
+    """One type of replica."""
+
+    type: str = Field(
+        description="Name of the type, e.g. worker, master, node or ps. A type named master "
+        "comes first in the ranks, the others follow in list order.",
+        examples=["worker"],
+    )
+    replicas: Count = Field(
+        default=1, description="Number of replicas. Defaults to 1.", examples=[4]
+    )
+    restart_policy: RestartPolicyName = Field(
+        default="Never",
+        description="Always, OnFailure, Never or ExitCode (restart 130, 137, 138 and 143 only). "
+        "Defaults to Never.",
+        examples=["OnFailure"],
+    )
+    scaling_weight: Count | None = Field(
+        default=None,
+        description="This type's share when an elastic job changes its size. Types without a "
+        "weight keep `replicas`; without any weight `replicas` are the weights.",
+        examples=[1],
+    )
+    template: Template = Field(
+        default={},
+        description="The pod, a core/v1 PodTemplateSpec. Its restartPolicy is ignored. The "
+        "training container is the one named pytorch, else python, else the first.",
+        examples=[
+            {"spec": {"containers": [{"name": "pytorch", "image": "torch", "args": ["train.py"]}]}}
+        ],
+    )
+
+
+class TorchrunConfig(Model):
+    """Launch with torchrun: the args of the training container are the script and its args."""
+
+    enabled: bool = Field(default=False, description="Whether to use torchrun. Defaults to false.")
+    max_restarts: Count | None = Field(
+        default=None,
+        description="Restarts of torchrun's worker group inside the pods, independent of "
+        "`backoffLimit`. Defaults to 0, for an elastic job to 100.",
+        examples=[3],
+    )
+    proc_per_node: str = Field(
+        default="1",
+        description="Processes per replica: a number as a string, or `gpu` for the replica's "
+        "number of GPUs. Defaults to '1'.",
+        examples=["2"],
+    )
+    rdzv_backend: Literal["c10d", "etcd", "etcd-v2"] = Field(
+        default="c10d",
+        description="Rendezvous backend: c10d, etcd or etcd-v2; etcd must be run by the user. "
+        "Defaults to c10d.",
+        examples=["c10d"],
+    )
+    extra_options: Items[str] = Field(
+        default=(), description="Further options of torchrun.", examples=[["--tee=3"]]
+    )
+    min_nodes: int | None = Field(
+        default=None, description="Deprecated and ignored: use `elastic.minReplicas`."
+    )
+
+
+class PyTorchTrainingJobSpec(Model):
+    """What to run."""
+
+    replica_specs: Items[PyTorchReplicaSpec] = Field(
+        description="The replicas, by type; at least one type.",
+        examples=[
+            [
+                {
+                    "type": "worker",
+                    "replicas": 4,
+                    "template": {
+                        "spec": {"containers": [{"name": "pytorch", "args": ["train.py"]}]}
+                    },
+                }
+            ]
+        ],
+    )
+    torchrun_config: TorchrunConfig = Field(
+        default_factory=TorchrunConfig,
+        description="Launch with torchrun.",
+        examples=[{"enabled": True, "procPerNode": "2"}],
+    )
+    tensorboard_spec: TensorBoardSpec | None = Field(
+        default=None,
+        description="TensorBoard to create for the job's logs.",
+        examples=[{"logDir": {"pvc": [{"name": "mnist", "subPath": ["log"]}]}}],
+    )
+    run_mode: RunMode = Field(
+        default_factory=RunMode, description="Immediate, debug or pause mode."
+    )
+    run_policy: RunPolicy = Field(
+        default_factory=RunPolicy,
+        description="Limits of the run, and what happens after it.",
+        examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
+    )
+    scheduler: SchedulePolicy | None = Field(
+        default=None, description="The scheduler. Defaults to the cluster's default scheduler."
+    )
+    elastic: Elastic = Field(
+        default_factory=Elastic,
+        description="Change the number of replicas while training; torchrun only.",
+        examples=[{"enabled": True, "minReplicas": 2, "maxReplicas": 8, "expectedReplicas": 4}],
+    )
+
+    @property
+    def elastic_range(self) -> ElasticRange | None:
+        """Bounds and target; None when the job is not elastic or does not use torchrun."""
+        if not (self.elastic.enabled and self.torchrun_config.enabled):
+            return None
+        return self.elastic.range(sum(spec.replicas for spec in self.replica_specs))
+
+
+class PyTorchTrainingJob(Job):
+    """Distributed training with PyTorch, plain or under torchrun."""
+
+    KIND: ClassVar[str] = "PyTorchTrainingJob"
+
+    spec: PyTorchTrainingJobSpec = Field(description="What to run.")

@@ -1,0 +1,121 @@
+"""Queue (``scheduler.tensorstack.dev/v1beta1``)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from trainyard.kinds.shared.run import Priority
+from trainyard.kinds.shared.scheduling import API_VERSION, SchedulingCondition
+from trainyard.schema import duration, quantity
+from trainyard.schema.meta import ObjectMeta
+from trainyard.schema.model import Items, Model, OpenModel, Template
+
+
+def _checked_quantity(value: object) -> object:
+    if isinstance(value, str | int | float):
+        quantity.parse(value)
+    return value
+
+
+def _checked_duration(value: object) -> object:
+    if isinstance(value, str):
+        duration.parse(value)
+    return value
+
+
+Quantity = Annotated[
+    int | float | str,
+    BeforeValidator(_checked_quantity),
+    WithJsonSchema({"x-kubernetes-int-or-string": True}),
+]
+Duration = Annotated[str, BeforeValidator(_checked_duration)]
+LabelSelector = Annotated[
+    dict[str, Any],
+    WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+]
+
+
+class Quota(Model):
+    """Limits of a Queue."""
+
+    requests: dict[str, Quantity] = Field(
+        default={},
+        description="Resources that the Queue's pods may request together.",
+        examples=[{"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": 8}],
+    )
+
+
+class QueueSpec(Model):
+    """What a Queue allows."""
+
+    quota: Quota | None = Field(
+        default=None,
+        description="Limits; unset means none.",
+        examples=[{"requests": {"cpu": "16", "nvidia.com/gpu": 8}}],
+    )
+    priority: Priority = Field(
+        default=0, description="Priority among the Queues, 0 to 100. Defaults to 0."
+    )
+    preemptible: bool = Field(
+        default=True,
+        description="Whether other Queues may take its resources back. Defaults to true.",
+    )
+    closed: bool = Field(
+        default=False, description="Whether it refuses new pods. Defaults to false."
+    )
+    max_duration: Duration | None = Field(
+        default=None,
+        description="Age at which its pods are removed, in y, w, d, h, m, s and ms.",
+        examples=["1d12h"],
+    )
+    resource_shape_profile: str | None = Field(
+        default=None, description="Name of the resource shape profile of the Queue."
+    )
+    node_selector: LabelSelector | None = Field(
+        default=None, description="Nodes that the Queue may use, a label selector."
+    )
+    namespace_selector: LabelSelector | None = Field(
+        default=None,
+        description="Namespaces that may use the Queue, a label selector; unset means none.",
+    )
+
+
+class PodGroupCount(OpenModel):
+    """PodGroups of a Queue."""
+
+    total: int = Field(default=0, description="All PodGroups.")
+
+
+class PodCount(OpenModel):
+    """Pods of a Queue per phase."""
+
+    pending: int = Field(default=0, description="Pending pods.")
+    running: int = Field(default=0, description="Running pods.")
+    succeeded: int = Field(default=0, description="Succeeded pods.")
+    failed: int = Field(default=0, description="Failed pods.")
+    unknown: int = Field(default=0, description="Pods in an unknown state.")
+
+
+class QueueStatus(OpenModel):
+    """What the scheduler observed last."""
+
+    allocated: Template | None = Field(default=None, description="Resources of the scheduled pods.")
+    conditions: Items[SchedulingCondition] = Field(default=(), description="Aspects of its state.")
+    pod_groups: PodGroupCount | None = Field(default=None, description="PodGroups in the Queue.")
+    pods: PodCount | None = Field(default=None, description="Pods in the Queue.")
+
+
+class Queue(Model):
+    """A share of the cluster in which jobs wait for their turn."""
+
+    KIND: ClassVar[str] = "Queue"
+
+    api_version: str = Field(default=API_VERSION, description="API version.")
+    kind: str = Field(default="Queue", description="Always `Queue`.")
+    metadata: ObjectMeta = Field(
+        default_factory=ObjectMeta, description="Standard object metadata."
+    )
+    spec: QueueSpec = Field(default_factory=QueueSpec, description="What is wanted.")
+    status: QueueStatus = Field(default_factory=QueueStatus, description="What was observed last.")

@@ -1,0 +1,133 @@
+"""All pods or none: what each gang scheduler wants on pods and beside them.
+
+T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1) and scheduler-plugins
+(scheduling.x-k8s.io/v1alpha1): a PodGroup of theirs. Kueue: a plain pod group, by labels alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from trainyard.kinds.podgroup import POD_GROUPS
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.run import SchedulePolicy, UnrankedSchedulePolicy
+from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest
+from trainyard.kube.resources import Resource
+
+VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+POD_GROUPS_OF: Mapping[GangBackend, Resource] = {
+    GangBackend.T9K: POD_GROUPS,
+    GangBackend.VOLCANO: VOLCANO_POD_GROUPS,
+    GangBackend.SCHEDULER_PLUGINS: PLUGINS_POD_GROUPS,
+}
+"""The PodGroups of schedulers that have such objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """What a pod carries as a member of a group; empty for a job with the default scheduler."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    scheduler_name: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Gang:
+    """A job's wish to be scheduled as one, through a queue."""
+
+    identity: Identity
+    backend: GangBackend
+    queue: str
+    priority: int
+    min_member: int
+    total: int
+
+    def membership(self, role: str, group: str) -> Membership:
+        """Of a pod of the replica type `role` in the PodGroup named `group`."""
+        match self.backend:
+            case GangBackend.T9K:
+                marks = {labels.GROUP_NAME: group, labels.QUEUE: self.queue, labels.ROLE: role}
+                return Membership(labels=marks, scheduler_name=labels.T9K_SCHEDULER_NAME)
+            case GangBackend.VOLCANO:
+                note = {"scheduling.k8s.io/group-name": group}
+                return Membership(annotations=note, scheduler_name="volcano")
+            case GangBackend.SCHEDULER_PLUGINS:
+                mark = {"scheduling.x-k8s.io/pod-group": group}
+                return Membership(labels=mark, scheduler_name="scheduler-plugins-scheduler")
+            case GangBackend.KUEUE:
+                return Membership(
+                    labels={
+                        "kueue.x-k8s.io/queue-name": self.queue,
+                        "kueue.x-k8s.io/pod-group-name": self.identity.base,
+                    },
+                    annotations={"kueue.x-k8s.io/pod-group-total-count": str(self.total)},
+                )
+            case GangBackend.NONE:
+                return Membership()
+
+    def dependents(self) -> tuple[Dependent, ...]:
+        """The PodGroup, where the scheduler has such an object."""
+        resource = POD_GROUPS_OF.get(self.backend)
+        if resource is None:
+            return ()
+        return (
+            Dependent(
+                resource=resource,
+                name=self.identity.name,
+                alternative=self.identity.base,
+                manifest=lambda name: self._pod_group(resource, name),
+                lifetime=Lifetime.UNPAUSED,
+            ),
+        )
+
+    def _pod_group(self, resource: Resource, name: str) -> Manifest:
+        spec: dict[str, object] = {"minMember": self.min_member}
+        if resource == POD_GROUPS:
+            spec |= {"queue": self.queue, "priority": self.priority}
+        elif resource == VOLCANO_POD_GROUPS:
+            spec |= {"queue": self.queue}
+        return {
+            "apiVersion": resource.api_version,
+            "kind": "PodGroup",
+            "metadata": self.identity.metadata(name),
+            "spec": spec,
+        }
+
+
+def queued(backend: GangBackend, queue: str | None) -> Membership:
+    """What a pod that waits in a queue by itself carries."""
+    name = queue or labels.DEFAULT_QUEUE
+    match backend:
+        case GangBackend.T9K:
+            return Membership({labels.QUEUE: name}, scheduler_name=labels.T9K_SCHEDULER_NAME)
+        case GangBackend.VOLCANO:
+            note = {"scheduling.volcano.sh/queue-name": name}
+            return Membership(annotations=note, scheduler_name="volcano")
+        case GangBackend.KUEUE:
+            return Membership({"kueue.x-k8s.io/queue-name": name})
+        case GangBackend.SCHEDULER_PLUGINS | GangBackend.NONE:
+            return Membership()
+
+
+def gang_of(
+    identity: Identity,
+    backend: GangBackend,
+    scheduler: SchedulePolicy | UnrankedSchedulePolicy | None,
+    *,
+    total: int,
+    min_member: int | None = None,
+) -> Gang | None:
+    """A job's gang, if it asks for one. Without a queue it waits in the one named `default`.
+
+    `min_member`: how many pods must start together, if not all (`total`).
+    """
+    asked = scheduler.t9k_scheduler if scheduler else None
+    if asked is None:
+        return None
+    queue = asked.queue or labels.DEFAULT_QUEUE
+    return Gang(identity, backend, queue, asked.priority, min_member or total, total)

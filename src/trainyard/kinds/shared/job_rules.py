@@ -1,0 +1,116 @@
+"""Rules shared by the job kinds: names, replica types, run modes, elastic bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from trainyard.kinds.shared.run import Elastic, ElasticRange, RunMode
+from trainyard.schema.meta import ObjectMeta
+from trainyard.schema.names import MAX_LABEL, is_dns_label
+from trainyard.schema.problems import Path, Problem, error, suggest, warning
+
+_HASH = 6  # "-" and five hex digits
+_GENERATED = 5  # what a server appends to generateName
+
+
+def check_name(metadata: ObjectMeta, replicas: Sequence[tuple[str, int]]) -> Iterator[Problem]:
+    """The name is a DNS label, and so is that of the last replica of every type.
+
+    ``replicas`` are pairs of replica type and the highest number that there may be.
+    """
+    if metadata.name:
+        path, name, length = ("metadata", "name"), metadata.name, len(metadata.name)
+        valid = is_dns_label(name)
+    elif metadata.generate_name:
+        path, name = ("metadata", "generateName"), metadata.generate_name
+        length = len(name) + _GENERATED
+        valid = is_dns_label(f"{name}x"[:MAX_LABEL])
+    else:
+        yield error(("metadata", "name"), "is required")
+        return
+    if not valid:
+        yield error(
+            path,
+            f"'{name[:80]}' cannot be a host name; use at most 63 lower-case letters, digits and "
+            "'-', a letter first",
+        )
+        return
+    for replica_type, count in replicas:
+        suffix = f"-{replica_type}-{max(count - 1, 0)}"
+        excess = length + _HASH + len(suffix) - MAX_LABEL
+        if excess > 0:
+            yield error(
+                path,
+                f"'{name}' is too long: the pod '{name}-xxxxx{suffix}' would exceed "
+                f"{MAX_LABEL} characters; shorten it by {excess}",
+            )
+            return
+
+
+def check_types(types: Sequence[str], path: Path) -> Iterator[Problem]:
+    """Replica types are unique DNS labels; there is at least one."""
+    if not types:
+        yield error(path, "needs at least one replica type")
+    for index, name in enumerate(types):
+        here = (*path, index, "type")
+        if not name or not is_dns_label(f"a{name}"):
+            yield error(
+                here, f"'{name[:63]}' cannot be part of a pod name; use lower-case letters and '-'"
+            )
+        elif name in types[:index]:
+            yield error(here, f"a second replica type named '{name}'")
+
+
+def check_run_mode(
+    mode: RunMode, types: Sequence[str], extra: Sequence[str] = ()
+) -> Iterator[Problem]:
+    """Run modes name replica types that exist, each once."""
+    path: Path = ("spec", "runMode")
+    debug = [entry.type for entry in mode.debug.replica_specs]
+    resume = [entry.type for entry in mode.pause.resume_specs]
+    yield from _known(debug, types, extra, (*path, "debug", "replicaSpecs"))
+    yield from _known(resume, types, extra, (*path, "pause", "resumeSpecs"))
+
+
+def _known(
+    named: Sequence[str], types: Sequence[str], extra: Sequence[str], path: Path
+) -> Iterator[Problem]:
+    for index, name in enumerate(named):
+        here = (*path, index, "type")
+        if name not in types and name not in extra:
+            known = ", ".join(dict.fromkeys(types)) or "none"
+            message = f"there is no replica type '{name}'; the job has {known}"
+            yield error(here, message, suggest(name, types))
+        elif name in named[:index]:
+            yield error(here, f"a second entry for '{name}'")
+
+
+def check_elastic(elastic: Elastic, bounds: ElasticRange) -> Iterator[Problem]:
+    """1 ≤ minReplicas ≤ expectedReplicas ≤ maxReplicas, when the job is elastic."""
+    path: Path = ("spec", "elastic")
+    if not elastic.enabled:
+        return
+    if bounds.minimum < 1:
+        yield error((*path, "minReplicas"), f"must be at least 1, is {bounds.minimum}")
+    if elastic.max_replicas is not None and bounds.minimum > elastic.max_replicas:
+        yield error(
+            (*path, "minReplicas"), f"{bounds.minimum} is more than maxReplicas, {bounds.maximum}"
+        )
+    elif not bounds.minimum <= bounds.expected <= bounds.maximum:
+        where = "expectedReplicas" if elastic.expected_replicas is not None else "maxReplicas"
+        message = (
+            f"expectedReplicas is {bounds.expected}, out of range: minReplicas is "
+            f"{bounds.minimum}, maxReplicas is {bounds.maximum}"
+        )
+        yield error((*path, where), message)
+
+
+def check_rank0(replicas: int, path: Path) -> Iterator[Problem]:
+    """The type of rank 0 has a replica."""
+    if replicas < 1:
+        yield error((*path, "replicas"), "must be at least 1: this type holds rank 0")
+
+
+def ignored(path: Path, why: str) -> Problem:
+    """A warning about a field without effect."""
+    return warning(path, f"is ignored: {why}")

@@ -1,0 +1,52 @@
+"""Debug mode and resume: what changes in a pod that would otherwise run the training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from trainyard.kinds.shared.pods import change_container
+from trainyard.kinds.shared.run import ReplicaDebugSet, ResumeSpec, RunMode
+from trainyard.kinds.shared.workload import Manifest
+
+IDLE = ("sleep", "inf")
+"""What a replica does in debug mode unless told otherwise."""
+
+
+def debug_set(mode: RunMode, replica_type: str) -> ReplicaDebugSet | None:
+    """How this type starts in debug mode; None when the job is not in debug mode."""
+    if not mode.debug.enabled:
+        return None
+    found = (entry for entry in mode.debug.replica_specs if entry.type == replica_type)
+    return next(found, ReplicaDebugSet(type=replica_type))
+
+
+def resume_spec(mode: RunMode, replica_type: str) -> ResumeSpec | None:
+    """What changes for this type after a pause, if anything."""
+    found = (entry for entry in mode.pause.resume_specs if entry.type == replica_type)
+    return next(found, None)
+
+
+def idle(
+    pod: Manifest, container: str, override: ReplicaDebugSet, default: Sequence[str] = IDLE
+) -> None:
+    """Let the training container wait for a developer.
+
+    Nothing may end it early: probes would fail without the training, hooks could start it.
+    """
+    change_container(
+        pod,
+        container,
+        command=list(override.command or default),
+        args=None,
+        livenessProbe=None,
+        readinessProbe=None,
+        startupProbe=None,
+        lifecycle=None,
+    )
+    if override.skip_init_container:
+        skip_init(pod)
+
+
+def skip_init(pod: Manifest) -> None:
+    """Leave the init containers out."""
+    pod["spec"].pop("initContainers", None)

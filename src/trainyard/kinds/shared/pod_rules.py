@@ -1,0 +1,126 @@
+"""Rules about pod templates that every API server would apply once the pod is created.
+
+Found here, they stop a job before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from posixpath import normpath
+from typing import Any
+
+from trainyard.schema import quantity
+from trainyard.schema.names import is_plain_label
+from trainyard.schema.problems import Path, Problem, error, suggest
+
+
+def containers(template: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The containers of a template, none when it has no spec."""
+    return list((template.get("spec") or {}).get("containers") or ())
+
+
+def training_container(template: Mapping[str, Any], *names: str) -> int:
+    """Index of the container with the first of these names that is there, else 0."""
+    present = [container.get("name") for container in containers(template)]
+    return next((present.index(name) for name in names if name in present), 0)
+
+
+def gpu_count(container: Mapping[str, Any]) -> int:
+    """GPUs that a container asks for: resources named ``…/gpu`` or MIG slices."""
+    resources = container.get("resources") or {}
+    wanted = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    return sum(
+        quantity.parse_int(amount)
+        for name, amount in wanted.items()
+        if name.endswith("/gpu") or name.startswith("nvidia.com/mig-")
+    )
+
+
+def env_of(container: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The entries of ``env`` with their indexes."""
+    yield from enumerate(container.get("env") or ())
+
+
+def check_template(
+    template: Mapping[str, Any], path: Path, *, needs_container: bool = True
+) -> list[Problem]:
+    """Problems of names and references within a template."""
+    problems: list[Problem] = []
+    where = (*path, "spec", "containers")
+    found = containers(template)
+    if not found:
+        return [error(where, "needs at least one container")] if needs_container else []
+    spec = template["spec"]
+    volumes = [volume["name"] for volume in spec.get("volumes") or ()]
+    problems += _names(volumes, (*path, "spec", "volumes"), "volume")
+    every = [("containers", found), ("initContainers", spec.get("initContainers") or [])]
+    names = [c["name"] for _, group in every for c in group]
+    for key, group in every:
+        base = (*path, "spec", key)
+        problems += _names([c["name"] for c in group], base, "container")
+        for index, container in enumerate(group):
+            problems += _mounts(container, volumes, (*base, index))
+            problems += _resources(container, (*base, index))
+    init = {c["name"] for c in every[1][1]}
+    for index, container in enumerate(found):
+        if container["name"] in init and names.count(container["name"]) > 1:
+            problems.append(
+                error((*where, index, "name"), f"'{container['name']}' is an init container's name")
+            )
+    return problems
+
+
+def check_mounts(
+    template: Mapping[str, Any], reserved: Iterable[str], path: Path
+) -> Iterator[Problem]:
+    """Refuses mounts on, or below, paths that belong to the controller."""
+    pod = template.get("spec") or {}
+    for key in ("containers", "initContainers"):
+        for index, container in enumerate(pod.get(key) or ()):
+            for number, mount in enumerate(container.get("volumeMounts") or ()):
+                place = normpath(mount["mountPath"])
+                if any(place == name or place.startswith(f"{name}/") for name in reserved):
+                    yield error(
+                        (*path, "spec", key, index, "volumeMounts", number, "mountPath"),
+                        f"{place} belongs to the controller; mount elsewhere",
+                    )
+
+
+def _names(names: Iterable[str], path: Path, what: str) -> Iterator[Problem]:
+    seen: Counter[str] = Counter()
+    for index, name in enumerate(names):
+        seen[name] += 1
+        if not is_plain_label(name):
+            yield error(
+                (*path, index, "name"),
+                f"'{name[:63]}' is no {what} name; use lower-case letters, digits and '-'",
+            )
+        elif seen[name] == 2:
+            yield error((*path, index, "name"), f"a second {what} named '{name}'")
+
+
+def _mounts(container: Mapping[str, Any], volumes: list[str], path: Path) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for index, mount in enumerate(container.get("volumeMounts") or ()):
+        here = (*path, "volumeMounts", index)
+        if mount["name"] not in volumes:
+            message = f"there is no volume named '{mount['name']}'"
+            yield error((*here, "name"), message, suggest(mount["name"], volumes))
+        if mount["mountPath"] in seen:
+            yield error((*here, "mountPath"), f"'{mount['mountPath']}' is mounted twice")
+        seen.add(mount["mountPath"])
+
+
+def _resources(container: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    resources = container.get("resources") or {}
+    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
+    for name, amount in requests.items():
+        here = (*path, "resources", "requests", name)
+        if quantity.parse(amount) < 0:
+            yield error(here, f"must not be negative, is {amount}")
+        elif name in limits and quantity.parse(amount) > quantity.parse(limits[name]):
+            yield error(here, f"{amount} is more than the limit, {limits[name]}")
+    for name, amount in limits.items():
+        if quantity.parse(amount) < 0:
+            yield error((*path, "resources", "limits", name), f"must not be negative, is {amount}")

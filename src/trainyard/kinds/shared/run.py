@@ -1,0 +1,227 @@
+"""What the kinds share about how a job runs: mode, policy, elasticity, scheduler."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from trainyard.schema.model import INT64_MAX, Count, Items, Model
+
+RestartPolicyName = Literal["Always", "OnFailure", "Never", "ExitCode"]
+"""``ExitCode`` restarts 130, 137, 138 and 143 only."""
+CleanUpPolicy = Literal["None", "Unfinished", "All"]
+"""Which pods go when the job has ended."""
+RestartScope = Literal["Job", "Replica"]
+
+
+class ReplicaDebugSet(Model):
+    """How one replica type starts in debug mode."""
+
+    type: str = Field(description="Replica type that this entry is about.", examples=["worker"])
+    skip_init_container: bool = Field(
+        default=False, description="Leave the init containers out. Defaults to false."
+    )
+    command: Items[str] | None = Field(
+        default=None,
+        description="Command that replaces the training container's; its args are cleared. "
+        "Defaults to ['sleep', 'inf'], for a DeepSpeedJob to ['/usr/sbin/sshd', '-D'].",
+        examples=[["sleep", "inf"]],
+    )
+
+
+class DebugMode(Model):
+    """Create the environment of the job without starting the training."""
+
+    enabled: bool = Field(
+        default=False, description="Whether to use debug mode. Defaults to false."
+    )
+    replica_specs: Items[ReplicaDebugSet] = Field(
+        default=(), description="Overrides per replica type. Types not listed use the defaults."
+    )
+
+
+class ResumeSpec(Model):
+    """How one replica type starts after a pause."""
+
+    type: str = Field(description="Replica type that this entry is about.", examples=["worker"])
+    skip_init_container: bool = Field(
+        default=False, description="Leave the init containers out. Defaults to false."
+    )
+    command: Items[str] | None = Field(
+        default=None,
+        description="Command that replaces the whole launch. Defaults to the launch of "
+        "immediate mode.",
+        examples=[["python", "resume.py"]],
+    )
+    args: Items[str] | None = Field(
+        default=None,
+        description="Arguments that replace the script's; they stay wrapped in the generated "
+        "launch. Defaults to the arguments of immediate mode.",
+        examples=[["train.py", "--resume"]],
+    )
+
+
+class PauseMode(Model):
+    """Keep the job but delete its pods, to free their resources."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Whether the job is paused. May change at any time. Defaults to false.",
+    )
+    resume_specs: Items[ResumeSpec] = Field(
+        default=(), description="Overrides per replica type from the first resume on. Immutable."
+    )
+
+
+class RunMode(Model):
+    """Immediate (the default), debug or pause mode. Pause wins over debug."""
+
+    debug: DebugMode = Field(
+        default_factory=DebugMode,
+        description="Debug mode: pods with everything in place, waiting for a developer.",
+        examples=[{"enabled": True, "replicaSpecs": [{"type": "worker"}]}],
+    )
+    pause: PauseMode = Field(
+        default_factory=PauseMode,
+        description="Pause mode: no pods while it is on.",
+        examples=[{"enabled": True}],
+    )
+
+
+class RunPolicy(Model):
+    """Limits of a run, and what happens after it."""
+
+    active_deadline_seconds: Annotated[int, Field(ge=1, le=INT64_MAX)] | None = Field(
+        default=None,
+        description="Seconds from the moment when the job first leaves Pending until it fails; "
+        "restarted by a resume. Unset means no limit.",
+        examples=[86400],
+    )
+    backoff_limit: Count = Field(
+        default=3,
+        description="Restarts that the whole job may spend; failures of several replicas "
+        "in one incident cost one. Defaults to 3.",
+        examples=[3],
+    )
+    clean_up_policy: CleanUpPolicy = Field(
+        default="None",
+        description="Pods to delete when the job has ended: None, Unfinished (Pending, Running "
+        "and Unknown ones) or All. Defaults to None.",
+        examples=["Unfinished"],
+    )
+    ttl_seconds_after_finished: Count | None = Field(
+        default=None,
+        description="Seconds after its end when the job deletes itself. Unset means never.",
+        examples=[604800],
+    )
+    restart_scope: RestartScope | None = Field(
+        default=None,
+        description="Whether a failure restarts the whole job or the failed replica only. "
+        "Unset, plain launching restarts the job, torchrun the failed replicas.",
+        examples=["Job"],
+    )
+
+
+class ElasticRange(NamedTuple):
+    """The sizes of an elastic job, defaults filled in."""
+
+    minimum: int
+    expected: int
+    maximum: int
+
+
+class Elastic(Model):
+    """Run with as many replicas as fit, and change their number while training."""
+
+    enabled: bool = Field(
+        default=False, description="Whether the job is elastic. Defaults to false."
+    )
+    min_replicas: Count = Field(
+        default=1, description="The job runs from this many replicas up. Immutable. Defaults to 1."
+    )
+    max_replicas: Count | None = Field(
+        default=None,
+        description="The job never has more replicas. Immutable. Defaults to expectedReplicas.",
+        examples=[8],
+    )
+    expected_replicas: Count | None = Field(
+        default=None,
+        description="The wanted number of replicas; may change while the job runs, by hand or "
+        "by `kubectl scale`. Defaults to the sum of the replica specs.",
+        examples=[4],
+    )
+
+    def range(self, replicas: int) -> ElasticRange:
+        """Bounds and target for a job whose replica specs sum up to ``replicas``."""
+        expected = replicas if self.expected_replicas is None else self.expected_replicas
+        maximum = expected if self.max_replicas is None else self.max_replicas
+        return ElasticRange(self.min_replicas, expected, maximum)
+
+
+Priority = Annotated[int, Field(ge=0, le=100)]
+
+
+class T9kScheduler(Model):
+    """Schedule the job's pods together, through a Queue."""
+
+    queue: str | None = Field(
+        default=None,
+        description="The Queue to wait in. Defaults to `default`.",
+        examples=["default"],
+    )
+    priority: Priority = Field(
+        default=10,
+        description="Priority within the Queue, 0 to 100. Defaults to 10.",
+        examples=[50],
+    )
+
+
+class SchedulePolicy(Model):
+    """The scheduler of the job's pods; unset means the cluster's default scheduler."""
+
+    t9k_scheduler: T9kScheduler | None = Field(
+        default=None,
+        alias="t9kScheduler",
+        description="Use the T9k scheduler: one PodGroup for all pods of the job.",
+        examples=[{"queue": "default", "priority": 50}],
+    )
+
+
+class UnrankedT9kScheduler(Model):
+    """Schedule the job's pods together, through a Queue."""
+
+    queue: str | None = Field(
+        default=None,
+        description="The Queue to wait in. Defaults to `default`.",
+        examples=["default"],
+    )
+    priority: Priority = Field(
+        default=0, description="Priority within the Queue, 0 to 100. Defaults to 0.", examples=[50]
+    )
+
+
+class UnrankedSchedulePolicy(Model):
+    """The scheduler of the job's pods; unset means the cluster's default scheduler."""
+
+    t9k_scheduler: UnrankedT9kScheduler | None = Field(
+        default=None,
+        alias="t9kScheduler",
+        description="Use the T9k scheduler: one PodGroup for all pods of the job.",
+        examples=[{"queue": "default", "priority": 50}],
+    )
+
+
+class ReplicaRestartPolicy(Model):
+    """When and how often a replica is restarted (GenericJob and ColossalAIJob)."""
+
+    policy: Literal["Always", "OnFailure", "Never"] = Field(
+        default="OnFailure",
+        description="Always, OnFailure or Never. Defaults to OnFailure.",
+        examples=["OnFailure"],
+    )
+    limit: Count = Field(
+        default=0,
+        description="Restarts allowed per replica; 0 means none. Defaults to 0.",
+        examples=[3],
+    )

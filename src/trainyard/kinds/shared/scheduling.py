@@ -1,0 +1,33 @@
+"""What PodGroup and Queue share: conditions, and their one rule."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from trainyard.schema.meta import ObjectMeta
+from trainyard.schema.model import OpenModel, Time
+from trainyard.schema.names import is_dns_subdomain
+from trainyard.schema.problems import Problem, error
+
+API_VERSION = "scheduler.tensorstack.dev/v1beta1"
+
+
+class SchedulingCondition(OpenModel):
+    """One aspect of the state of a PodGroup or Queue."""
+
+    type: str = Field(default="", description="Which aspect, e.g. GroupScheduled.")
+    status: str = Field(default="", description="True, False or Unknown.")
+    reason: str = Field(default="", description="One word on the last change.")
+    message: str = Field(default="", description="One sentence on the last change.")
+    last_transition_time: Time | None = Field(
+        default=None, description="When `status` changed last."
+    )
+
+
+def check_name(metadata: ObjectMeta) -> list[Problem]:
+    """The name is a DNS subdomain."""
+    name = metadata.name or f"{metadata.generate_name}x"
+    if is_dns_subdomain(name):
+        return []
+    message = f"'{name[:80]}' is no name; use lower-case letters, digits, '-' and '.'"
+    return [error(("metadata", "name"), message)]

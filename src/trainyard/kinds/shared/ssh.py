@@ -1,0 +1,210 @@
+"""What the pods of ssh-launched jobs share: keys, launch programs, hostfile, and their mounts.
+
+Nothing of it is in the user's image. All pods of a job mount one projected volume: programs from
+the job's ConfigMap, keys from its Secret, and what this very pod is to do from its own annotations.
+Annotations rather than the ConfigMap, because a hostfile or arguments that change (a resize, a
+resume) then come with the pod that is created for them, and can never be stale. A second volume is
+private memory of the pod: copies of the keys with modes that ssh accepts, and saved variables.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard.kinds.shared import names, pods
+from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.workload import Dependent, Generated, Manifest
+from trainyard.kube.resources import CONFIG_MAPS, SECRETS
+from trainyard.payloads import NAMES, texts
+
+LAUNCH = "trainyard.dev/launch"
+"""Annotation: what the pod runs, JSON for the programs in ``launch/``."""
+HOSTFILE = "trainyard.dev/hostfile"
+"""Annotation: the hostfile, on the pod that launches."""
+
+LAUNCH_VOLUME = "trainyard-launch"
+RUN_VOLUME = "trainyard-run"
+KEYS_VOLUME = "trainyard-ssh"
+EMPTY_VOLUME = "trainyard-sshd"
+LAUNCH_PATH = "/t9k/launch"
+RUN_PATH = "/t9k/run"
+HOSTFILE_PATH = "/t9k/hostfile"
+DEEPSPEED_HOSTFILE_PATH = "/job/hostfile"
+"""Where ``deepspeed`` looks when it is not told otherwise, e.g. by its own autotuner."""
+PRIVILEGE_SEPARATION_PATH = "/run/sshd"
+AUTH_PATH = "/root/.ssh"
+SSHD_PATH = "/usr/sbin/sshd"
+
+KEY_FILES = ("id_ed25519", "ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "authorized_keys")
+READABLE = 0o444
+"""Non-root images must read the keys too; the programs make copies that ssh accepts."""
+RUN_SIZE = "16Mi"
+GRACE_SECONDS = 30
+"""A pod's ``terminationGracePeriodSeconds`` when it has none."""
+GRACE_MARGIN_SECONDS = 5
+
+CLIENT_CONFIG = """\
+Host *
+    Port {port}
+    IdentityFile {run}/ssh/id_ed25519
+    UserKnownHostsFile {run}/ssh/known_hosts
+    StrictHostKeyChecking yes
+    LogLevel ERROR
+"""
+"""For launches by hand; the programs use one of their own."""
+
+
+def dependents(identity: Identity, hostfile: str, port: int) -> tuple[Dependent, ...]:
+    """The job's Secret and ConfigMap. The ConfigMap's hostfile is for people to look at."""
+
+    def secret(name: str) -> Manifest:
+        config = CLIENT_CONFIG.format(port=port, run=RUN_PATH)
+        return {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": identity.metadata(name),
+            "type": "Opaque",
+            "stringData": {"config": config},
+        }
+
+    def config_map(name: str) -> Manifest:
+        return {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": identity.metadata(name),
+            "data": {"hostfile": hostfile, **texts()},
+        }
+
+    keys = names.ssh_secret_name(identity.base)
+    files = names.hostfile_name(identity.base)
+    return (
+        Dependent(SECRETS, keys, secret, generated=Generated.SSH_KEYS),
+        Dependent(CONFIG_MAPS, files, config_map),
+    )
+
+
+def container_of(template: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The container of this name; empty if the template has none."""
+    containers = (template.get("spec") or {}).get("containers") or ()
+    return next((container for container in containers if container.get("name") == name), {})
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One pod of an ssh-launched job. `launch` None: it only serves."""
+
+    identity: Identity
+    container: str
+    """The container that runs sshd and the launch."""
+    port: int
+    hosts: Sequence[str]
+    sshd: str = SSHD_PATH
+    auth_path: str = AUTH_PATH
+    launch: Mapping[str, Any] | None = None
+    hostfile: str | None = None
+    report_sessions: bool = False
+    disable_custom_env: bool = False
+    elastic: Mapping[str, Any] | None = None
+    workers_stay: bool = False
+    """Whether a launch that fails may be started again while the other replicas go on."""
+    debug: Sequence[str] | None = None
+
+
+def equip(pod: Manifest, node: Node) -> None:
+    """Give an assembled pod its annotations, volumes, mounts and command."""
+    container = container_of(pod, node.container)
+    annotations = pod["metadata"]["annotations"]
+    annotations[LAUNCH] = json.dumps(_description(pod, container, node), sort_keys=True)
+    if node.hostfile is not None:
+        annotations[HOSTFILE] = node.hostfile
+    mounts = _mounts(pod, container, node)
+    used = {mount["name"] for mount in mounts}
+    volumes = [volume for volume in _volumes(node) if volume["name"] in used]
+    pod["spec"]["volumes"] = [*(pod["spec"].get("volumes") or ()), *volumes]
+    pod_ip = {"name": "TRAINYARD_POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+    pods.change_container(
+        pod,
+        node.container,
+        command=["/usr/bin/env", "python3", "-IS", f"{LAUNCH_PATH}/supervise.py"],
+        args=[
+            *("--spec", f"{LAUNCH_PATH}/launch.json"),
+            *("--keys", LAUNCH_PATH),
+            *("--run", RUN_PATH),
+        ],
+        env=[pod_ip, *(container.get("env") or ())],
+        volumeMounts=[*(container.get("volumeMounts") or ()), *mounts],
+    )
+
+
+def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> dict[str, Any]:
+    variables = container.get("env") or ()
+    grace = pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
+    found: dict[str, Any] = {
+        "pod": pod["metadata"]["name"],
+        "port": node.port,
+        "sshd": node.sshd,
+        "graceSeconds": max(grace - GRACE_MARGIN_SECONDS, 1),
+        "reportSessions": node.report_sessions,
+        "disableCustomEnv": node.disable_custom_env,
+        "customEnv": [variable["name"] for variable in variables],
+    }
+    if not node.disable_custom_env:
+        found["literalEnv"] = [v["name"] for v in variables if "$(" not in v.get("value", "$(")]
+    if node.debug is not None:
+        found["debug"] = list(node.debug)
+    elif node.launch is not None:
+        found |= {"hosts": list(node.hosts), "launch": dict(node.launch)}
+        found["workersStay"] = node.workers_stay
+        if node.elastic is not None:
+            found["elastic"] = dict(node.elastic)
+    return found
+
+
+def _volumes(node: Node) -> list[dict[str, Any]]:
+    annotated = [("launch.json", LAUNCH)]
+    if node.hostfile is not None:
+        annotated.append(("hostfile", HOSTFILE))
+    items = [
+        {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
+        for path, annotation in annotated
+    ]
+    files = [{"key": name, "path": name} for name in NAMES]
+    keys = [{"key": name, "path": name} for name in KEY_FILES]
+    secret = names.ssh_secret_name(node.identity.base)
+    sources: list[dict[str, Any]] = [
+        {"configMap": {"name": names.hostfile_name(node.identity.base), "items": files}},
+        {"secret": {"name": secret, "items": keys}},
+        {"downwardAPI": {"items": items}},
+    ]
+    by_hand = [{"key": name, "path": name} for name in ("config", *KEY_FILES)]
+    return [
+        {"name": LAUNCH_VOLUME, "projected": {"defaultMode": READABLE, "sources": sources}},
+        {"name": RUN_VOLUME, "emptyDir": {"medium": "Memory", "sizeLimit": RUN_SIZE}},
+        {"name": EMPTY_VOLUME, "emptyDir": {}},
+        {
+            "name": KEYS_VOLUME,
+            "secret": {"secretName": secret, "defaultMode": READABLE, "items": by_hand},
+        },
+    ]
+
+
+def _mounts(pod: Manifest, container: Mapping[str, Any], node: Node) -> list[dict[str, Any]]:
+    """Ours, except where the user's container has something mounted already."""
+    mounts: list[dict[str, Any]] = [
+        {"name": LAUNCH_VOLUME, "mountPath": LAUNCH_PATH, "readOnly": True},
+        {"name": RUN_VOLUME, "mountPath": RUN_PATH},
+        {"name": EMPTY_VOLUME, "mountPath": PRIVILEGE_SEPARATION_PATH},
+        {"name": KEYS_VOLUME, "mountPath": node.auth_path, "readOnly": True},
+    ]
+    if node.hostfile is not None:
+        mounts += [
+            {"name": LAUNCH_VOLUME, "mountPath": path, "subPath": "hostfile", "readOnly": True}
+            for path in (HOSTFILE_PATH, DEEPSPEED_HOSTFILE_PATH)
+        ]
+    taken = {mount["mountPath"].rstrip("/") for mount in container.get("volumeMounts") or ()}
+    if "/job" in taken:
+        taken.add(DEEPSPEED_HOSTFILE_PATH)
+    return [mount for mount in mounts if mount["mountPath"] not in taken]

@@ -1,0 +1,148 @@
+"""``status`` of a job, as the controller writes it and everyone else reads it.
+
+Unknown fields are kept, so that an older controller does not erase a newer one's notes. Fields
+named ``internal`` are the controller's bookkeeping: persisted, never documented as stable.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field, WithJsonSchema
+
+from trainyard.schema.model import Items, OpenModel, Time
+
+
+class ContainerStatus(OpenModel):
+    """State of one container of a replica."""
+
+    name: str = Field(default="", description="Name of the container.")
+    state: str = Field(default="", description="Waiting, Running or Terminated.")
+    exit_code: int | None = Field(default=None, description="Exit code, once terminated.")
+    reason: str | None = Field(
+        default=None, description="Why the container is in this state, e.g. OOMKilled."
+    )
+
+
+class ReplicaStatus(OpenModel):
+    """State of one replica."""
+
+    name: str = Field(default="", description="Name of the replica's pod.")
+    uid: str = Field(default="", description="UID of the replica's pod.")
+    phase: str = Field(
+        default="", description="Phase of the pod, or Creating or Deleted when there is none."
+    )
+    reason: str | None = Field(
+        default=None, description="Why it failed, e.g. OOMKilled or Evicted."
+    )
+    containers: Items[ContainerStatus] = Field(default=(), description="State of its containers.")
+
+
+class TaskStatus(OpenModel):
+    """State of all replicas of one type."""
+
+    type: str = Field(default="", description="Replica type.")
+    restart_count: int = Field(default=0, description="Restarts of all replicas of this type.")
+    replicas: Items[ReplicaStatus] = Field(default=(), description="One entry per replica.")
+
+
+class Aggregate(OpenModel):
+    """Replicas per phase; the sum is always the number of replicas wanted."""
+
+    creating: int = Field(default=0, description="The pod is not there yet, or not scheduled.")
+    pending: int = Field(default=0, description="Scheduled, but not all containers have started.")
+    running: int = Field(default=0, description="All containers have started.")
+    succeeded: int = Field(default=0, description="Ended with exit code 0.")
+    failed: int = Field(default=0, description="Ended with another exit code.")
+    unknown: int = Field(default=0, description="The node or the pod cannot be reached.")
+    deleted: int = Field(default=0, description="Removed by pause or clean-up.")
+
+
+class JobCondition(OpenModel):
+    """One aspect of the job's state."""
+
+    type: str = Field(default="", description="Which aspect, e.g. Running or Completed.")
+    status: str = Field(default="", description="True, False or Unknown.")
+    reason: str = Field(default="", description="One word on the last change.")
+    message: str = Field(default="", description="One sentence on the last change.")
+    last_transition_time: Time | None = Field(
+        default=None, description="When `status` changed last."
+    )
+
+
+class ObjectReference(OpenModel):
+    """A reference to another object."""
+
+    api_version: str = Field(default="", description="API version of the object.")
+    kind: str = Field(default="", description="Kind of the object.")
+    name: str = Field(default="", description="Name of the object.")
+    namespace: str = Field(default="", description="Namespace of the object.")
+    uid: str = Field(default="", description="UID of the object.")
+
+
+class DependentStatus(OpenModel):
+    """State of an object that the job created beside its pods."""
+
+    name: str | None = Field(default=None, description="What the object is to the job.")
+    dependent: ObjectReference | None = Field(default=None, description="The object.")
+    ready: bool = Field(default=False, description="Whether the object can be used.")
+    reason: str = Field(default="", description="One word on why it is ready or not.")
+    action: str = Field(default="", description="What the controller did about it last.")
+    note: str = Field(default="", description="One sentence on its state.")
+    type: str = Field(default="Normal", description="Normal or Warning.")
+    url: str | None = Field(default=None, description="Where it can be looked at.")
+
+
+class Attempt(OpenModel):
+    """One attempt at running the job, from its start to the incident that ended it."""
+
+    number: int = Field(default=0, description="Counts from 1.")
+    start_time: Time | None = Field(default=None, description="When its pods were created.")
+    end_time: Time | None = Field(default=None, description="When it ended.")
+    replica: str | None = Field(default=None, description="Pod whose end came first.")
+    exit_code: int | None = Field(default=None, description="That pod's exit code.")
+    reason: str | None = Field(default=None, description="Why it ended, e.g. OOMKilled or Evicted.")
+    message: str | None = Field(default=None, description="One sentence on why it ended.")
+
+
+class JobStatus(OpenModel):
+    """What the controller observed last."""
+
+    phase: str = Field(
+        default="",
+        description="Pending, Running, Paused, Resuming, Succeeded, Failed or Unknown.",
+    )
+    tasks: Items[TaskStatus] = Field(default=(), description="State per replica type.")
+    aggregate: Aggregate | None = Field(default=None, description="Replicas per phase.")
+    backoff_count: int | None = Field(
+        default=None,
+        description="Restarts spent of `backoffLimit` (PyTorchTrainingJob, DeepSpeedJob).",
+    )
+    restart_count: int | None = Field(
+        default=None, description="Restarts of all replicas (ColossalAIJob, GenericJob)."
+    )
+    conditions: Items[JobCondition] = Field(default=(), description="Aspects of the job's state.")
+    tensorboard: DependentStatus | None = Field(
+        default=None, description="State of the TensorBoard (PyTorchTrainingJob)."
+    )
+    start_time: Time | None = Field(
+        default=None, description="When the job first left Pending, or was last resumed."
+    )
+    completion_time: Time | None = Field(default=None, description="When the job ended.")
+    observed_generation: int | None = Field(
+        default=None, description="`metadata.generation` that this status is about."
+    )
+    attempts: Items[Attempt] = Field(default=(), description="The last ten attempts, oldest first.")
+    replicas: int | None = Field(
+        default=None, description="Replicas that exist, for `kubectl scale`."
+    )
+    selector: str | None = Field(default=None, description="Label selector of the job's pods.")
+    spec_hash: str | None = Field(
+        default=None,
+        description="Hash of the spec that was admitted; later changes of immutable fields are "
+        "ignored.",
+    )
+    internal: Annotated[
+        dict[str, Any] | None,
+        WithJsonSchema({"type": "object", "x-kubernetes-preserve-unknown-fields": True}),
+    ] = Field(default=None, description="Bookkeeping of the controller; not a stable interface.")

@@ -1,0 +1,211 @@
+"""A job, whatever its kind, as the lifecycle sees it.
+
+`describe()` turns a job into a `Workload`; from there on nothing asks for the kind. What differs
+between kinds is data here (whose exit decides, what a budget covers), or is behind `Builder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+from trainyard.kube.resources import Resource
+
+Manifest = dict[str, Any]
+
+
+class ReplicaKey(NamedTuple):
+    """One replica of a job: its type and its number within the type, from 0."""
+
+    type: str
+    ordinal: int
+
+
+class RestartPolicy(StrEnum):
+    """When a replica that ended is started again."""
+
+    ALWAYS = "Always"
+    ON_FAILURE = "OnFailure"
+    NEVER = "Never"
+    EXIT_CODE = "ExitCode"
+
+
+class CleanUpPolicy(StrEnum):
+    """Which pods are deleted once the job has ended."""
+
+    ALL = "All"
+    UNFINISHED = "Unfinished"
+    NONE = "None"
+    WORKERS = "Workers"
+    """All pods but the launcher's (ColossalAIJob's `cleanUpWorkers`)."""
+
+
+class Scope(StrEnum):
+    """What is started again when a replica fails."""
+
+    JOB = "Job"
+    """Every replica: the processes form one group that nobody can rejoin."""
+    REPLICA = "Replica"
+    """The replica that failed."""
+
+
+class Lifetime(Enum):
+    """When an object beside the pods exists."""
+
+    JOB = "as long as the job"
+    UNPAUSED = "as long as the job, but not while it is paused"
+
+
+class Generated(Enum):
+    """Contents that are random and so are made by whoever creates the object."""
+
+    NOTHING = "nothing"
+    SSH_KEYS = "ssh keys"
+    """`data` gets `id_ed25519`, `id_ed25519.pub`, `authorized_keys`, `ssh_host_ed25519_key` and
+    `ssh_host_ed25519_key.pub`, beside what the manifest's own `data`/`stringData` holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaType:
+    """A replica type; the order of a workload's types is the order of ranks.
+
+    `limit` counts restarts: of each replica where `Workload.shared_budget` is False, else of the
+    whole job, as seen by a failure of this type. `main_container` names the container whose exit
+    is the replica's; None: the pod's phase is.
+    """
+
+    name: str
+    replicas: int
+    policy: RestartPolicy
+    limit: int
+    main_container: str | None = None
+    is_launcher: bool = False
+
+
+Rule = Mapping[str, tuple[int, ...]]
+"""Replicas by type and indexes: a rule holds when all of them have the outcome."""
+
+
+@dataclass(frozen=True, slots=True)
+class Elastic:
+    """A job that goes on with fewer replicas than it would like."""
+
+    min_replicas: int
+    max_replicas: int
+
+
+@dataclass(frozen=True, slots=True)
+class Dependent:
+    """An object beside the pods. `alternative` is the name to use when `name` is taken."""
+
+    resource: Resource
+    name: str
+    manifest: Callable[[str], Manifest] = field(compare=False)
+    """Builds the object under the given name."""
+    lifetime: Lifetime = Lifetime.JOB
+    generated: Generated = Generated.NOTHING
+    alternative: str = ""
+
+
+class PodBuilder(Protocol):
+    """Builds a replica's pod."""
+
+    def __call__(self, key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool) -> Manifest:
+        """`pod_group`: name of the PodGroup that the pod joins, "" for none. `resumed`: the job
+        has been paused before, so that its `resumeSpecs` hold. The manifest carries name, labels,
+        owner reference and `trainyard.dev/attempt`."""
+        ...
+
+
+class RevisionOf(Protocol):
+    """Tells which pods must be replaced, at no cost, because what they were built from changed."""
+
+    def __call__(self, key: ReplicaKey) -> str:
+        """Must equal the pod's annotation `trainyard.dev/revision` ("" where absent)."""
+        ...
+
+
+def _never_revised(key: ReplicaKey) -> str:
+    return ""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What `lifecycle.plan` needs to know of a job."""
+
+    kind: str
+    api_version: str
+    resource: Resource
+    namespace: str
+    name: str
+    uid: str
+    generation: int
+    base: str
+    types: tuple[ReplicaType, ...]
+    pod_name: Callable[[ReplicaKey], str]
+    build_pod: PodBuilder
+    dependents: tuple[Dependent, ...]
+    decides: ReplicaKey | None
+    """The replica whose end decides (rank 0, worker-0, the launcher); None: rules decide."""
+    success_rules: tuple[Rule, ...] = ()
+    failure_rules: tuple[Rule, ...] = ()
+    scope: Scope = Scope.JOB
+    survivors_stay: bool = False
+    """Scope JOB: running replicas are not restarted along; the launcher takes newcomers in."""
+    shared_budget: bool = True
+    counts_backoff: bool = True
+    """Whether status has `backoffCount`."""
+    tells_all: bool = False
+    """Whether the condition ReplicaFailure tells of the job's success too."""
+    restart_after_success: bool = True
+    """Whether the policy Always holds for an exit 0 too (never for the replica that decides)."""
+    fail_fast: bool = True
+    """Any replica that failed for good fails the job."""
+    clean_up: CleanUpPolicy = CleanUpPolicy.NONE
+    active_deadline_seconds: int | None = None
+    ttl_seconds_after_finished: int | None = None
+    paused: bool = False
+    debug: bool = False
+    elastic: Elastic | None = None
+    tensorboard: str = ""
+    """Name of the TensorBoard object, "" for none."""
+    needs_gang: bool = False
+    warnings: tuple[str, ...] = ()
+    """What the spec asks for and does not get; told once, in events."""
+    spec_hash: str = ""
+    revision: RevisionOf = _never_revised
+
+    @cached_property
+    def keys(self) -> tuple[ReplicaKey, ...]:
+        """All replicas wanted, by rank."""
+        return tuple(ReplicaKey(t.name, i) for t in self.types for i in range(t.replicas))
+
+    @cached_property
+    def roster(self) -> tuple[tuple[ReplicaType, ReplicaKey, str], ...]:
+        """Type, key and pod name of all replicas wanted, by rank."""
+        return tuple((self.type_of[key.type], key, self.pod_name(key)) for key in self.keys)
+
+    @cached_property
+    def type_of(self) -> dict[str, ReplicaType]:
+        """Replica types by name."""
+        return {t.name: t for t in self.types}
+
+    @property
+    def replicas(self) -> int:
+        """How many replicas are wanted."""
+        return sum(t.replicas for t in self.types)
+
+
+def objects(workload: Workload) -> Iterator[Manifest]:
+    """Everything that the controller would create for a job that is not paused, pods last.
+
+    Generated contents (keys) are left out.
+    """
+    pod_group = next((d.name for d in workload.dependents if d.resource.plural == "podgroups"), "")
+    for dependent in workload.dependents:
+        yield dependent.manifest(dependent.name)
+    for key in workload.keys:
+        yield workload.build_pod(key, 1, pod_group=pod_group, resumed=False)

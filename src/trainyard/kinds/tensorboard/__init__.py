@@ -1,0 +1,17 @@
+"""TensorBoard: a viewer of training logs."""
+
+from trainyard.kinds.kind import AGE, PHASE, TENSORSTACK, Column, Kind
+
+KIND = Kind(
+    "TensorBoard",
+    "tensorboards",
+    ("tb",),
+    __name__,
+    group=TENSORSTACK,
+    is_job=False,
+    training_containers=("tensorboard",),
+    columns=(PHASE, Column("URL", "string", ".status.url"), AGE),
+    order=70,
+)
+
+TENSOR_BOARDS = KIND.resource

@@ -1,0 +1,185 @@
+"""The state folder: where a cluster keeps everything, and how another process finds a running one.
+
+Light on purpose: every command looks here first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from trainyard.schema.errors import TrainyardError
+from trainyard.schema.names import fnv1a64
+
+FAILED = " failed: "
+"""In the log of a cluster, before the reason for which it ended."""
+_TAIL_BYTES = 4096
+_ROOM_BYTES = 64 << 10
+_CONNECT_SECONDS = 2.0
+_UNIX_PATH_LIMIT = 107
+
+
+class StateError(TrainyardError):
+    """The state folder cannot be used."""
+
+
+def state_folder() -> Path:
+    """`$TRAINYARD_STATE_DIR`, else `$XDG_STATE_HOME/trainyard`, else `~/.local/state/trainyard`."""
+    if chosen := os.environ.get("TRAINYARD_STATE_DIR"):
+        return Path(chosen).absolute()
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser().absolute() / "trainyard"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The files of one cluster."""
+
+    folder: Path
+
+    @property
+    def api_socket(self) -> Path:
+        """The API server's Unix socket; in /tmp when the folder's path is too long for one."""
+        path = self.folder / "api.sock"
+        if len(os.fsencode(path)) <= _UNIX_PATH_LIMIT:
+            return path
+        digest = f"{fnv1a64(os.fsencode(self.folder)):016x}"
+        return Path(f"/tmp/trainyard-{os.getuid()}-{digest}") / "api.sock"
+
+    @property
+    def database(self) -> Path:
+        """The durable store."""
+        return self.folder / "state.db"
+
+    @property
+    def record(self) -> Path:
+        """Who runs the cluster; present while it is up."""
+        return self.folder / "cluster.json"
+
+    @property
+    def log(self) -> Path:
+        """What the background cluster says."""
+        return self.folder / "cluster.log"
+
+    @property
+    def kubeconfig(self) -> Path:
+        """For kubectl."""
+        return self.folder / "kubeconfig"
+
+    @property
+    def token(self) -> Path:
+        """The bearer token in the kubeconfig."""
+        return self.folder / "token"
+
+    @property
+    def certificates(self) -> Path:
+        """The private authority and the server's certificate."""
+        return self.folder / "certificates"
+
+    @property
+    def pods(self) -> Path:
+        """Logs and volumes of the pods."""
+        return self.folder / "pods"
+
+    @property
+    def runs(self) -> Path:
+        """Folders of the clusters that `trainyard run` starts for itself."""
+        return self.folder / "runs"
+
+    def prepare(self) -> None:
+        """Make the folder and make sure that it can be written; raises StateError."""
+        probe = self.folder / f".probe-{os.getpid()}"
+        try:
+            _make_private(self.folder)
+            self.api_socket.parent.mkdir(exist_ok=True, mode=0o700)
+            probe.write_bytes(b"\0" * 4096)
+            probe.unlink()
+        except OSError as error:
+            with suppress(OSError):
+                probe.unlink()
+            raise StateError(
+                f"cannot write to the state folder {self.folder}: {error.strerror}; "
+                "make room or make it writable, or set TRAINYARD_STATE_DIR to another folder"
+            ) from error
+
+
+def _make_private(folder: Path) -> None:
+    """Make a folder and those it lies in, each for this user only; present ones stay as they are.
+
+    `Path.mkdir(parents=True)` would leave the ones on the way open to others.
+    """
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True)  # says so if it is a file
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCluster:
+    """What a cluster that is up says of itself; `port` 0: no TLS listener."""
+
+    pid: int
+    socket: str
+    port: int
+    started: float
+    """Seconds since the epoch."""
+    isolation: str
+
+    def write(self, paths: Paths) -> None:
+        """Tell other processes, all at once."""
+        draft = paths.record.with_suffix(".new")
+        draft.write_text(json.dumps(asdict(self)))
+        draft.replace(paths.record)
+
+
+def find_cluster(folder: Path | None = None) -> RunningCluster | None:
+    """The cluster that is up in a state folder (default: the user's), if it answers."""
+    paths = Paths(folder or state_folder())
+    try:
+        found = RunningCluster(**json.loads(paths.record.read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(_CONNECT_SECONDS)
+        try:
+            connection.connect(found.socket)
+        except OSError:
+            return None
+    return found
+
+
+def why_down(paths: Paths) -> str:
+    """How the last cluster of a folder, which is not up, came to its end; empty if by itself."""
+    if paths.record.exists():
+        return (
+            "it was killed; `trainyard up` takes over the replicas that still run, "
+            "`trainyard down` ends them"
+        )
+    try:
+        with open(paths.log, "rb") as log:
+            log.seek(max(0, os.fstat(log.fileno()).st_size - _TAIL_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    last = lines[-1] if lines else ""
+    return f"the last one failed: {last.partition(FAILED)[2]}" if FAILED in last else ""
+
+
+def is_full(folder: Path) -> bool:
+    """Whether there is hardly any room left to write to."""
+    try:
+        disk = os.statvfs(folder)
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _ROOM_BYTES
+
+
+def node_name() -> str:
+    """This machine's host name as a DNS label."""
+    name = re.sub(r"[^a-z0-9-]+", "-", socket.gethostname().lower().split(".")[0]).strip("-")
+    return name[:63] or "localhost"

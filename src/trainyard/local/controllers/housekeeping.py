@@ -1,0 +1,117 @@
+"""What a control plane does by itself: collect garbage, empty namespaces, forget old events."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from trainyard.local.controllers.garbage import GarbageCollector
+from trainyard.local.registry import Registry
+from trainyard.local.resources.served import SERVED
+from trainyard.local.storage.journal import Event, Object
+from trainyard.schema.times import unix
+
+EVENT_SECONDS = 3600.0
+"""How long events are kept, as kube-apiserver's --event-ttl."""
+_SWEEP_SECONDS = 60.0
+
+_STORED = tuple(row.resource for row in SERVED.values() if not row.view_of and not row.read_only)
+_NAMESPACED = tuple(resource for resource in _STORED if SERVED[resource].namespaced)
+
+
+class Housekeeping:
+    """Run beside the registry for as long as the cluster lives."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._garbage = GarbageCollector(registry)
+
+    async def run(self) -> None:
+        """Work until cancelled, or until the registry closes."""
+        subscription = self._registry.subscribe(*_STORED)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                sweeping = tasks.create_task(self._sweep_events())
+                while events := await subscription.batch():
+                    await self._garbage.handle(events)
+                    await self._handle_namespaces(events)
+                sweeping.cancel()
+        finally:
+            self._registry.unsubscribe(subscription)
+
+    async def _handle_namespaces(self, events: list[Event]) -> None:
+        touched: dict[str, None] = {}
+        for event in events:
+            metadata = event.object["metadata"]
+            if event.resource == "namespaces":
+                touched[metadata["name"]] = None
+            elif event.type != "MODIFIED" and metadata.get("namespace"):
+                touched[metadata["namespace"]] = None
+        for name in touched:
+            try:
+                namespace = self._registry.get("namespaces", "", name)
+            except NotFound:
+                continue
+            if namespace["metadata"].get("deletionTimestamp"):
+                await self._empty(name)
+            elif not name.startswith("kube-"):
+                await self._ensure_service_account(name)
+
+    async def _ensure_service_account(self, namespace: str) -> None:
+        with suppress(NotFound):
+            self._registry.peek("serviceaccounts", namespace, "default")
+            return
+        with suppress(AlreadyExists, Forbidden, NotFound):
+            await self._registry.create(
+                "serviceaccounts", {"metadata": {"name": "default", "namespace": namespace}}
+            )
+
+    async def _empty(self, namespace: str) -> None:
+        """Delete everything in a terminating namespace, then let go of it."""
+        contents = [
+            (resource, obj)
+            for resource in _NAMESPACED
+            for obj in self._registry.list(resource, namespace)
+        ]
+        if contents:
+            await asyncio.gather(
+                *(
+                    self._delete(resource, obj)
+                    for resource, obj in contents
+                    if not obj["metadata"].get("deletionTimestamp")
+                )
+            )
+            return
+
+        def release(copy: Object) -> Object:
+            copy["spec"] = {**copy.get("spec", {}), "finalizers": []}
+            return copy
+
+        with suppress(NotFound, Conflict):
+            await self._registry.update("namespaces", "", namespace, release)
+
+    async def _delete(self, resource: str, obj: Object) -> None:
+        metadata = obj["metadata"]
+        with suppress(NotFound, Conflict):
+            await self._registry.delete(
+                resource, metadata["namespace"], metadata["name"], uid=metadata["uid"]
+            )
+
+    async def _sweep_events(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            await self.forget_events(time.time() - EVENT_SECONDS)
+
+    async def forget_events(self, before: float) -> None:
+        """Delete the events that were last seen before a time (seconds since 1970)."""
+        for event in self._registry.list("events"):
+            if _last_seen(event) < before:
+                await self._delete("events", event)
+
+
+def _last_seen(event: Object) -> float:
+    stamp = event.get("lastTimestamp") or event.get("eventTime")
+    stamp = stamp or event["metadata"]["creationTimestamp"]
+    return unix(stamp)

@@ -1,0 +1,193 @@
+"""Keeps the status of Queues and PodGroups, and ends pods that outlive their Queue's maxDuration.
+
+Beside the scheduler, which does not need it: what is shown here decides nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.reasons import ConditionReason
+from trainyard.kinds.table import KINDS
+from trainyard.kube.errors import KubeError
+from trainyard.local.registry import Registry
+from trainyard.local.scheduler.node_info import PodEntry
+from trainyard.local.scheduler.queues import GroupRules, QueueRules
+from trainyard.local.scheduler.requests import PODS, text, total
+from trainyard.local.storage.journal import Object
+from trainyard.schema.times import from_unix, unix
+
+_QUEUES = KINDS["Queue"].full_name
+_GROUPS = KINDS["PodGroup"].full_name
+_REST_SECONDS = 0.2
+"""A burst of changes is counted once."""
+_ENDED = ("Succeeded", "Failed")
+
+
+class Keeper:
+    """Run beside the scheduler for as long as the cluster lives."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        subscription = self._registry.subscribe("pods", _QUEUES, _GROUPS)
+        try:
+            while True:
+                wait = await self._end_old_pods()
+                await self._write_statuses()
+                try:
+                    async with asyncio.timeout(wait):
+                        if not await subscription.batch():
+                            return
+                except TimeoutError:
+                    continue
+                await asyncio.sleep(_REST_SECONDS)
+        finally:
+            self._registry.unsubscribe(subscription)
+
+    async def _end_old_pods(self) -> float | None:
+        """Delete what is too old; the seconds until the next pod is."""
+        limits = {
+            rules.name: rules.max_duration.total_seconds()
+            for rules in map(QueueRules.of, self._registry.list(_QUEUES))
+            if rules.max_duration is not None
+        }
+        if not limits:
+            return None
+        next_end: float | None = None
+        for pod in self._queued_pods():
+            entry = PodEntry.of(pod)
+            limit = limits.get(entry.queue)
+            if limit is None or entry.is_deleting or _phase(pod) in _ENDED:
+                continue
+            age = time.time() - unix(entry.created)
+            if age >= limit:
+                await self._end(entry, limit)
+            else:
+                next_end = min(next_end or limit, limit - age)
+        return next_end
+
+    async def _end(self, pod: PodEntry, limit: float) -> None:
+        """Say who takes the pod, in Kubernetes' own way, then delete it."""
+        message = f"queue {pod.queue} lets pods run for at most {limit:g} s"
+
+        def mark(obj: Object) -> Object | None:
+            if obj["metadata"]["uid"] != pod.uid:
+                return None
+            conditions = obj.setdefault("status", {}).setdefault("conditions", [])
+            conditions.append(
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": ConditionReason.QUEUE_MAX_DURATION.value,
+                    "message": message,
+                    "lastTransitionTime": from_unix(),
+                }
+            )
+            return obj
+
+        try:
+            await self._registry.update("pods", pod.namespace, pod.name, mark, subresource="status")
+            await self._registry.delete("pods", pod.namespace, pod.name, uid=pod.uid)
+        except KubeError:
+            return  # gone, or changed: looked at again with the next change
+
+    def _queued_pods(self) -> list[Object]:
+        marks = {labels.QUEUE, labels.GROUP_NAME}
+        return [
+            pod
+            for pod in self._registry.list("pods")
+            if marks.intersection(pod["metadata"].get("labels") or ())
+        ]
+
+    async def _write_statuses(self) -> None:
+        entries = [(PodEntry.of(pod), _phase(pod)) for pod in self._queued_pods()]
+        for queue in self._registry.list(_QUEUES):
+            name = queue["metadata"]["name"]
+            mine = [each for each in entries if each[0].queue == name]
+            groups = [
+                group
+                for group in map(GroupRules.of, self._registry.list(_GROUPS))
+                if group.queue == name
+            ]
+            await self._write(_QUEUES, "", name, _queue_status(mine, len(groups)))
+        for group in map(GroupRules.of, self._registry.list(_GROUPS)):
+            key = (group.namespace, group.name)
+            members = [each for each in entries if (each[0].namespace, each[0].group) == key]
+            await self._write(_GROUPS, *key, _group_status(group, members))
+
+    async def _write(self, resource: str, namespace: str, name: str, status: Object) -> None:
+        def change(obj: Object) -> Object:
+            present = obj.get("status") or {}
+            _keep_transition_times(status, present)
+            return {**obj, "status": {**present, **status}}
+
+        try:
+            await self._registry.update(resource, namespace, name, change, subresource="status")
+        except KubeError:
+            return  # deleted meanwhile
+
+
+def _phase(pod: Object) -> str:
+    return str((pod.get("status") or {}).get("phase") or "Pending")
+
+
+def _allocated(pods: Sequence[tuple[PodEntry, str]]) -> dict[str, str]:
+    held = total(entry.requests for entry, phase in pods if entry.node and phase not in _ENDED)
+    return {name: text(name, value) for name, value in held.items() if name != PODS}
+
+
+def _queue_status(pods: Sequence[tuple[PodEntry, str]], groups: int) -> Object:
+    phases = Counter(phase.lower() for _, phase in pods)
+    states = ("pending", "running", "succeeded", "failed", "unknown")
+    return {
+        "allocated": _allocated(pods),
+        "podGroups": {"total": groups},
+        "pods": {state: phases[state] for state in states},
+    }
+
+
+def _group_status(group: GroupRules, pods: Sequence[tuple[PodEntry, str]]) -> Object:
+    phases = Counter(phase for _, phase in pods)
+    bound = sum(1 for entry, _ in pods if entry.node)
+    is_finished = bool(pods) and all(phase in _ENDED for _, phase in pods)
+    lacks = group.missing([entry for entry, _ in pods])
+    is_scheduled = bound >= group.min_member
+    phase = "Finished" if is_finished else "Running" if is_scheduled else "Pending"
+    return {
+        "phase": phase,
+        "allocated": _allocated(pods),
+        "pending": phases["Pending"],
+        "running": phases["Running"],
+        "succeeded": phases["Succeeded"],
+        "failed": phases["Failed"],
+        "conditions": [
+            _condition("SufficientGroupMember", is_true=not lacks, message=lacks),
+            _condition("GroupScheduled", is_true=is_scheduled, message=""),
+        ],
+    }
+
+
+def _condition(kind: str, *, is_true: bool, message: str) -> dict[str, Any]:
+    return {
+        "type": kind,
+        "status": "True" if is_true else "False",
+        "reason": kind if is_true else f"Not{kind}",
+        "message": message,
+        "lastTransitionTime": from_unix(),
+    }
+
+
+def _keep_transition_times(status: Object, present: Object) -> None:
+    known = {each["type"]: each for each in present.get("conditions") or ()}
+    for condition in status.get("conditions") or ():
+        before = known.get(condition["type"])
+        if before is not None and before.get("status") == condition["status"]:
+            condition["lastTransitionTime"] = before.get("lastTransitionTime")

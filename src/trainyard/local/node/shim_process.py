@@ -1,0 +1,147 @@
+"""Start the shim, or find the one that a killed cluster left behind.
+
+Call :func:`start_shim` before anything heavy is imported and before any thread is started: the
+shim is a fork of the caller, keeps its memory, and lives as long as the thread that forked it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from trainyard.schema.errors import TrainyardError
+from trainyard.shim import server, supervisor, wire
+
+Isolation = Literal["auto", "namespaces", "plain"]
+SOCKET_NAME = "shim.sock"
+_READY_SECONDS = 10.0
+
+
+class ShimFailed(TrainyardError):
+    """The shim could not do what was asked for, such as namespaces where none are permitted."""
+
+
+@dataclass(slots=True)
+class ShimHandle:
+    """The owner's end of the shim. ``adopted``: the shim, and perhaps pods, were there before."""
+
+    state_dir: str
+    connection: socket.socket
+    pid: int
+    adopted: bool = False
+    decoder: wire.Decoder = field(default_factory=wire.Decoder)
+    early: list[wire.Message] = field(default_factory=list)
+    _hello: wire.Message | None = None
+
+    def ready(self) -> wire.Message:
+        """What the shim found: ``isolation`` (root, rootless or plain), ``reason``, ``pods``.
+
+        Waits, blocking, for the few milliseconds that its set-up takes; raises ShimFailed.
+        """
+        if self._hello is None:
+            self.connection.settimeout(_READY_SECONDS)
+            messages: list[wire.Message] | None = []
+            while messages == []:
+                messages = self.decoder.receive(self.connection)
+            if not messages or messages[0]["event"] != "hello":
+                reason = messages[0]["reason"] if messages else "it ended at once"
+                raise ShimFailed(f"cannot start the node's shim process: {reason}")
+            self._hello, self.early = messages[0], messages[1:]
+        return self._hello
+
+    def kill(self) -> None:
+        """End the shim and with it every pod, at once; for an owner that has no event loop."""
+        with contextlib.suppress(OSError):
+            self.connection.setblocking(True)
+            self.connection.sendall(wire.encode({"id": 0, "op": "shutdown"}))
+        if not self.adopted:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
+        self.connection.close()
+
+
+def start_shim(
+    state_dir: str | os.PathLike[str], *, isolation: Isolation = "auto", die_with_parent: bool
+) -> ShimHandle:
+    """Start the shim of the cluster whose state is in ``state_dir``.
+
+    With ``die_with_parent`` nothing of it outlives this process, whatever ends it. Otherwise the
+    shim and its pods survive, and the next call with the same folder finds them (``adopted``).
+    What isolation was possible is known once the agent has connected.
+    """
+    folder = os.path.abspath(os.fspath(state_dir))
+    try:
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+    except OSError as error:
+        text = f"cannot use the state folder {folder}: {error.strerror}; set TRAINYARD_STATE_DIR"
+        raise ShimFailed(text) from None
+    if not die_with_parent and (found := _find(folder)) is not None:
+        return ShimHandle(folder, found, pid=0, adopted=True)
+    listener = None if die_with_parent else _listen(folder)
+    ours, theirs = socket.socketpair()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    owner = os.getpid()
+    pid = os.fork()
+    if not pid:
+        try:
+            _become_daemon(folder, {theirs.fileno(), listener.fileno() if listener else -1})
+            server.serve(folder, isolation, owner, theirs, listener)
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        finally:
+            os._exit(0)
+    theirs.close()
+    if listener is not None:
+        listener.close()
+    return ShimHandle(folder, ours, pid)
+
+
+def _become_daemon(folder: str, kept: set[int]) -> None:
+    os.setsid()
+    supervisor.close_others(kept)
+    nothing = os.open("/dev/null", os.O_RDWR)
+    flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+    log = os.open(os.path.join(folder, "shim.log"), flags, 0o600)
+    for source, target in ((nothing, 0), (nothing, 1), (log, 2)):
+        os.dup2(source, target)
+    os.chdir("/")
+
+
+def _find(folder: str) -> socket.socket | None:
+    connection = socket.socket(socket.AF_UNIX)
+    try:
+        with _short(folder) as path:
+            connection.connect(path)
+    except OSError:
+        connection.close()
+        return None
+    return connection
+
+
+def _listen(folder: str) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX)
+    with _short(folder) as path:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
+        listener.bind(path)
+    os.chmod(os.path.join(folder, SOCKET_NAME), 0o600)
+    listener.listen(1)
+    return listener
+
+
+@contextlib.contextmanager
+def _short(folder: str) -> Iterator[str]:
+    """A path of the socket that fits the 107 bytes of a Unix address, however deep ``folder``."""
+    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+    try:
+        yield f"/proc/self/fd/{fd}/{SOCKET_NAME}"
+    finally:
+        os.close(fd)

@@ -1,0 +1,306 @@
+"""From a container of a pod to what the shim needs to start it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainyard.local.node import gpus
+from trainyard.local.node.environment import container_environment, host_name
+from trainyard.local.node.expansion import expand
+from trainyard.local.node.fields import Addresses, Objects
+from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.volumes import Volumes, Warn
+from trainyard.schema.errors import TrainyardError
+from trainyard.shim.rootfs import Bind
+
+WORKING_DIR = "trainyard.dev/working-dir"
+_CAPABILITIES = {
+    name: number
+    for number, name in enumerate(
+        [
+            "CHOWN",
+            "DAC_OVERRIDE",
+            "DAC_READ_SEARCH",
+            "FOWNER",
+            "FSETID",
+            "KILL",
+            "SETGID",
+            "SETUID",
+            "SETPCAP",
+            "LINUX_IMMUTABLE",
+            "NET_BIND_SERVICE",
+            "NET_BROADCAST",
+            "NET_ADMIN",
+            "NET_RAW",
+            "IPC_LOCK",
+            "IPC_OWNER",
+            "SYS_MODULE",
+            "SYS_RAWIO",
+            "SYS_CHROOT",
+            "SYS_PTRACE",
+            "SYS_PACCT",
+            "SYS_ADMIN",
+            "SYS_BOOT",
+            "SYS_NICE",
+            "SYS_RESOURCE",
+            "SYS_TIME",
+            "SYS_TTY_CONFIG",
+            "MKNOD",
+            "LEASE",
+            "AUDIT_WRITE",
+            "AUDIT_CONTROL",
+            "SETFCAP",
+            "MAC_OVERRIDE",
+            "MAC_ADMIN",
+            "SYSLOG",
+            "WAKE_ALARM",
+            "BLOCK_SUSPEND",
+            "AUDIT_READ",
+            "PERFMON",
+            "BPF",
+            "CHECKPOINT_RESTORE",
+        ]
+    )
+}
+# Never opened to a pod's writes as a whole, even as the manifest's folder …
+_SYSTEM_FOLDERS = frozenset(
+    [
+        "/",
+        "/bin",
+        "/boot",
+        "/dev",
+        "/etc",
+        "/lib",
+        "/lib64",
+        "/opt",
+        "/proc",
+        "/run",
+        "/sbin",
+        "/sys",
+        "/usr",
+        "/usr/local",
+        "/var",
+    ]
+)
+# … and these not just because an image of a cluster works there.
+_SHARED_FOLDERS = frozenset(
+    ["/home", "/media", "/mnt", "/root", "/srv", "/tmp", "/var/tmp", "/workspace"]
+)
+
+
+class CannotStart(TrainyardError):
+    """The container's specification can never be started; the text says how to fix it."""
+
+
+def start_request(
+    pod: Mapping[str, Any],
+    container: Mapping[str, Any],
+    *,
+    objects: Objects,
+    settings: NodeSettings,
+    volumes: Volumes,
+    addresses: Addresses,
+    pod_folder: str,
+    hosts: tuple[str, str],
+    isolation: str,
+    devices: list[int],
+    warn: Warn,
+) -> dict[str, Any]:
+    """The arguments of the shim's ``start``; raises NotReady or CannotStart.
+
+    ``devices`` are the container's GPUs, ``hosts`` the files for /etc/hosts and /etc/resolv.conf.
+    """
+    env = container_environment(pod, container, addresses, objects, settings)
+    argv = _argv(container, env)
+    home = _home_folder(pod, settings)
+    cwd = os.path.join(home, container.get("workingDir") or home)
+    binds = [*volumes.binds(container, env)]
+    request: dict[str, Any] = {
+        "argv": argv,
+        "env": env,
+        "cwd": cwd,
+        "gpus": devices,
+        **_security(pod, container, isolation, warn),
+    }
+    if isolation == "plain":
+        if settings.gpus and "CUDA_VISIBLE_DEVICES" not in env:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
+        request |= _without_mounts(request, container, binds, warn)
+        request["root"] = {}
+        return request
+    own = [
+        Bind("/etc/hosts", hosts[0], True),
+        Bind("/etc/resolv.conf", hosts[1], True),
+        *_temporary(pod_folder, [home, cwd, settings.state_dir], settings),
+        *_persistent(home, cwd),
+    ]
+    message_path = container.get("terminationMessagePath", "/dev/termination-log")
+    own.append(Bind(message_path, termination_file(pod_folder, container["name"])))
+    own.append(Bind("/etc/hostname", _hostname_file(pod_folder, host_name(pod)), True))
+    _tell_made_folders(own, volumes=binds, cwd=cwd, warn=warn)
+    context = container.get("securityContext", {})
+    request["root"] = {
+        "binds": _merge(own, binds),
+        "devices": [*gpus.device_nodes(devices), *_devices(container)],
+        "readOnly": bool(context.get("readOnlyRootFilesystem")),
+        "privileged": request["privileged"],
+        "work": cwd,
+    }
+    return request
+
+
+def termination_path(pod_folder: str, container: str) -> str:
+    return os.path.join(pod_folder, container, "termination-log")
+
+
+def _hostname_file(pod_folder: str, name: str) -> str:
+    """The host's file behind /etc/hostname, in the pod's folder, which exists by now."""
+    path = os.path.join(pod_folder, ".hostname")  # no container can have that name
+    with open(path, "w") as file:
+        file.write(f"{name}\n")
+    return path
+
+
+def termination_file(pod_folder: str, container: str) -> str:
+    """The host's file behind a container's terminationMessagePath; made empty here."""
+    path = termination_path(pod_folder, container)
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "w"):
+        pass
+    os.chmod(path, 0o666)
+    return path
+
+
+def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+    argv = [*container.get("command", ()), *container.get("args", ())]
+    if not argv:
+        raise CannotStart(
+            f"container {container['name']!r} has neither command nor args, and images are not "
+            "pulled on this machine, so there is nothing to run: set command or args"
+        )
+    return [expand(str(word), env) for word in argv]
+
+
+def _home_folder(pod: Mapping[str, Any], settings: NodeSettings) -> str:
+    annotated = pod["metadata"].get("annotations", {}).get(WORKING_DIR, "")
+    return str(annotated or settings.working_dir or "/")
+
+
+def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> list[Bind]:
+    """A /tmp of the pod's own, unless something that it needs lies beneath the host's."""
+    needed = [*folders, settings.python_prefix, settings.environment.get("VIRTUAL_ENV", "")]
+    needed += [folder for _, folder in settings.images]
+    if any((os.path.realpath(path) + "/").startswith("/tmp/") for path in needed if path):
+        return []
+    path = os.path.join(pod_folder, "tmp")
+    os.makedirs(path, exist_ok=True)
+    os.chmod(path, 0o1777)
+    return [Bind("/tmp", path)]
+
+
+def _persistent(home: str, cwd: str) -> list[Bind]:
+    """The working folders that exist on the host: what is written there stays."""
+    chosen = {os.path.realpath(home)} - _SYSTEM_FOLDERS
+    chosen |= {os.path.realpath(cwd)} - _SYSTEM_FOLDERS - _SHARED_FOLDERS
+    return [Bind(folder, folder) for folder in sorted(chosen) if os.path.isdir(folder)]
+
+
+def _tell_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: Warn) -> None:
+    """A mount point within a folder of the host has to be there: the kernel knows no other way."""
+    shared = [bind.target for bind in own if bind.target == bind.source]
+    for path in dict.fromkeys([*(bind.target for bind in volumes), cwd]):
+        real = os.path.realpath(path)
+        if any(real.startswith(f"{folder}/") for folder in shared) and not os.path.lexists(real):
+            text = f"{path} lies in the working folder and did not exist: it is made there, empty"
+            warn("FolderMade", text)
+
+
+def _merge(own: list[Bind], volumes: list[Bind]) -> list[Bind]:
+    """A volume wins over ours (the termination log, /tmp, the working folder) within it."""
+    tops = [bind.target.rstrip("/") + "/" for bind in volumes]
+    kept = [b for b in own if not any((b.target + "/").startswith(top) for top in tops)]
+    return kept + volumes
+
+
+def _devices(container: Mapping[str, Any]) -> list[str]:
+    devices = ["/dev/infiniband"] if os.path.isdir("/dev/infiniband") else []
+    if container.get("securityContext", {}).get("privileged"):
+        devices += ["/dev/fuse", "/dev/net/tun"]
+    return devices
+
+
+def _security(
+    pod: Mapping[str, Any], container: Mapping[str, Any], isolation: str, warn: Warn
+) -> dict[str, Any]:
+    shared = pod["spec"].get("securityContext", {})
+    own = container.get("securityContext", {})
+    user = own.get("runAsUser", shared.get("runAsUser"))
+    group = own.get("runAsGroup", shared.get("runAsGroup"))
+    groups = [*shared.get("supplementalGroups", ())]
+    if (fs_group := shared.get("fsGroup")) is not None:
+        groups.append(fs_group)
+    result: dict[str, Any] = {"privileged": bool(own.get("privileged"))}
+    if os.geteuid() == 0 and isolation != "rootless":
+        if user is not None and group is None:
+            group = user
+        result |= {"user": user, "group": group, "groups": groups}
+    elif user not in (None, os.geteuid()) or group not in (None, os.getegid()) or groups:
+        warn(
+            "SecurityContextIgnored",
+            f"container {container['name']!r} runs as user {os.geteuid()}: runAsUser, runAsGroup "
+            "and fsGroup need root",
+        )
+    if isolation == "plain" and own.get("readOnlyRootFilesystem"):
+        warn("SecurityContextIgnored", "readOnlyRootFilesystem needs namespaces")
+    capabilities = own.get("capabilities", {})
+    result["capabilities"] = _mask(capabilities.get("add", ()))
+    result["dropped"] = _mask(capabilities.get("drop", ()))
+    result["noNewPrivileges"] = own.get("allowPrivilegeEscalation") is False
+    return result
+
+
+def _mask(capabilities: Iterable[str]) -> int:
+    names = {str(name).removeprefix("CAP_") for name in capabilities}
+    if "ALL" in names:
+        return (1 << len(_CAPABILITIES)) - 1
+    return sum(1 << _CAPABILITIES.get(name, 63) for name in names)
+
+
+def _without_mounts(
+    request: dict[str, Any], container: Mapping[str, Any], binds: list[Bind], warn: Warn
+) -> dict[str, Any]:
+    """Put the volumes' own folders where command, arguments and variables name mount paths."""
+    if not os.path.isdir(request["cwd"]):
+        raise CannotStart(
+            f"working directory {request['cwd']} does not exist, and without namespaces it cannot "
+            "be made for the pod alone: create it, or leave workingDir out"
+        )
+    moved = {b.target: b.source for b in binds if os.path.realpath(b.target) != b.source}
+    if not moved:
+        return {}
+    for source in moved.values():
+        if not os.path.exists(source):
+            os.makedirs(source)
+    warn(
+        "VolumeNotMounted",
+        "namespaces are not permitted here, so volumes cannot be mounted; in command, args and "
+        "env their mount paths stand for the folders themselves: "
+        + ", ".join(f"{target} is {source}" for target, source in moved.items()),
+    )
+    longest_first = sorted(moved, key=len, reverse=True)
+    pattern = re.compile(
+        r"(?<![\w./-])(" + "|".join(map(re.escape, longest_first)) + r")(?![\w.-])"
+    )
+
+    def replace(text: str) -> str:
+        return pattern.sub(lambda match: moved[match[1]], text)
+
+    own = {entry["name"] for entry in container.get("env", ())}
+    env = request["env"]
+    return {
+        "argv": [replace(word) for word in request["argv"]],
+        "env": {name: replace(value) if name in own else value for name, value in env.items()},
+    }

@@ -1,0 +1,1 @@
+"""Durable objects and their changes."""

@@ -1,0 +1,141 @@
+"""Group commit: many writes of one moment share one durable commit.
+
+Writes are staged at once, so that the next write sees them; they become visible to readers and
+watchers only when the commit has succeeded. A failed commit takes along everything staged on
+top of it. While the disk is quick the commit runs in the event loop, once per turn, which is the
+fastest; on a slow disk it moves to a thread, so that the loop stays responsive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from trainyard.local.storage.journal import Entry, Object
+from trainyard.local.storage.store import StorageError, Store, Write
+
+_SLOW_COMMIT_SECONDS = 0.003
+
+
+class Key(NamedTuple):
+    """Which object."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+class Change(NamedTuple):
+    """One staged write: `entry` None means that the object is gone, `final` its last version."""
+
+    key: Key
+    type: str
+    entry: Entry | None
+    final: Entry
+    old: Object | None
+    done: asyncio.Future[None]
+
+
+class Committer:
+    """Stages changes, commits them in groups and hands each committed group to `publish`."""
+
+    def __init__(
+        self, store: Store | None, publish: Callable[[Sequence[Change]], None], revision: int
+    ) -> None:
+        self._store = store
+        self._publish = publish
+        self._batch: list[Change] = []
+        self._staged: dict[Key, Change] = {}
+        self._scheduled = False
+        self._in_flight: asyncio.Task[None] | None = None
+        self._typical_seconds = 0.0
+        self.revision = revision
+        """The last resourceVersion given out."""
+
+    def staged(self, key: Key) -> Change | None:
+        """The newest write of this object that has not been committed yet."""
+        return self._staged.get(key)
+
+    def all_staged(self) -> Sequence[Change]:
+        """The newest write of every object that has not been committed yet."""
+        return tuple(self._staged.values())
+
+    def next_revision(self) -> int:
+        """A new resourceVersion."""
+        self.revision += 1
+        return self.revision
+
+    def stage(self, change: Change) -> None:
+        """Take a change up into the next commit."""
+        self._batch.append(change)
+        self._staged[change.key] = change
+        if not self._scheduled and self._in_flight is None:
+            self._scheduled = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    async def close(self) -> None:
+        """Commit what is staged, then close the store."""
+        while self._batch or self._in_flight is not None:
+            if self._in_flight is not None:
+                await asyncio.wait({self._in_flight})
+            else:
+                self._flush()
+        if self._store is not None:
+            self._store.close()
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if not self._batch or self._in_flight is not None:
+            return
+        batch, self._batch = self._batch, []
+        if self._store is None:
+            self._succeed(batch)
+        elif self._typical_seconds < _SLOW_COMMIT_SECONDS:
+            try:
+                self._commit(self._store, batch, self.revision)
+            except StorageError as error:
+                self._fail(batch, error)
+            else:
+                self._succeed(batch)
+        else:
+            self._in_flight = asyncio.create_task(self._commit_in_thread(self._store, batch))
+
+    async def _commit_in_thread(self, store: Store, batch: list[Change]) -> None:
+        try:
+            await asyncio.to_thread(self._commit, store, batch, self.revision)
+        except StorageError as error:
+            self._fail(batch, error)
+        else:
+            self._succeed(batch)
+        finally:
+            self._in_flight = None
+            self._flush()
+
+    def _commit(self, store: Store, batch: Sequence[Change], revision: int) -> None:
+        started = time.perf_counter()
+        store.commit(
+            [Write(*change.key, change.entry.raw if change.entry else None) for change in batch],
+            revision,
+        )
+        took = time.perf_counter() - started
+        self._typical_seconds += (took - self._typical_seconds) / 8
+
+    def _succeed(self, batch: Sequence[Change]) -> None:
+        for change in batch:
+            if self._staged.get(change.key) is change:
+                del self._staged[change.key]
+        self._publish(batch)
+        for change in batch:
+            if not change.done.done():
+                change.done.set_result(None)
+
+    def _fail(self, batch: Sequence[Change], error: StorageError) -> None:
+        lost = [*batch, *self._batch]
+        self._batch.clear()
+        self._staged.clear()
+        for change in lost:
+            if not change.done.done():
+                change.done.set_exception(StorageError(str(error)))
+                change.done.exception()  # the writer may have been cancelled meanwhile

@@ -1,0 +1,131 @@
+"""The durable store: one SQLite file holding every object and the revision counter.
+
+What `Store.commit` has returned from survives `kill -9` and a power cut: the database is in WAL
+mode with `synchronous=FULL`, so each commit ends with an fsync. Many writes share one commit;
+who groups them is the registry's business. The store knows bytes, not objects.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from trainyard.schema.errors import TrainyardError
+
+_FORMAT = 1
+"""Stored as SQLite's user_version; a newer number means a newer trainyard wrote the file."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (resource, namespace, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER);
+INSERT OR IGNORE INTO counter VALUES (0, 0);
+"""
+
+
+class StorageError(TrainyardError):
+    """The state folder cannot be read or written; nothing of the failed commit was kept."""
+
+
+class Write(NamedTuple):
+    """One row to write; `body` None deletes it."""
+
+    resource: str
+    namespace: str
+    name: str
+    body: bytes | None
+
+
+class Store:
+    """A SQLite file that only one process has open at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file at `path`; StorageError says what stands in the way."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # Secrets are in it
+            self._db = self._open(path)
+        except OSError as error:
+            raise StorageError(
+                f"cannot create the state folder {path.parent}: {error.strerror}; "
+                "make it writable or set TRAINYARD_STATE_DIR to another folder"
+            ) from error
+        except sqlite3.Error as error:
+            raise StorageError(_explain(path, "open", error)) from error
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        # check_same_thread: commits may run in a writer thread, never two at a time.
+        db = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
+        try:
+            # Exclusive locking keeps the WAL index in this process's memory and keeps others out.
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            found = db.execute("PRAGMA user_version").fetchone()[0]
+            if found > _FORMAT:
+                raise StorageError(
+                    f"cannot open {path}: a newer trainyard wrote it (format {found}, this one "
+                    f"knows {_FORMAT}); upgrade trainyard or use another state folder"
+                )
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def revision(self) -> int:
+        """The highest resourceVersion ever committed; 0 for a new store."""
+        return int(self._db.execute("SELECT revision FROM counter").fetchone()[0])
+
+    def rows(self) -> Iterator[tuple[str, str, str, bytes]]:
+        """Every stored object as (resource, namespace, name, JSON)."""
+        try:
+            yield from self._db.execute("SELECT resource, namespace, name, body FROM objects")
+        except sqlite3.Error as error:
+            raise StorageError(_explain(self.path, "read", error)) from error
+
+    def commit(self, writes: Sequence[Write], revision: int) -> None:
+        """Write all rows and the revision, or none of them; durable on return."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for write in writes:
+                if write.body is None:
+                    self._db.execute(
+                        "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?",
+                        write[:3],
+                    )
+                else:
+                    self._db.execute("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", write)
+            self._db.execute("UPDATE counter SET revision = ?", (revision,))
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            raise StorageError(_explain(self.path, "write to", error)) from error
+
+    def close(self) -> None:
+        """Fold the log into the file and let go of it."""
+        self._db.close()
+
+
+def _explain(path: Path, verb: str, error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorname", "") or ""
+    text = str(error)
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        text = "another trainyard process is using it; stop that one (trainyard down) first"
+    elif code.startswith("SQLITE_FULL"):
+        text = "the disk is full; free some space"
+    elif code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        text = f"{text}; make the folder writable or set TRAINYARD_STATE_DIR to another one"
+    elif code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        text = f"{text}; the file is damaged: move it away and start again"
+    return f"cannot {verb} {path}: {text}"

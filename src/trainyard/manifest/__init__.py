@@ -1,0 +1,1 @@
+"""Manifests as users write them: YAML with positions, several documents, old spellings."""

@@ -1,0 +1,167 @@
+"""Old spellings to today's in the text of a manifest, keeping comments, order and quotes.
+
+The table is that of ``legacy``; here it is applied to ruamel's round-trip nodes instead of plain
+data. What comes out means the same: the reader normalises both texts to the same objects.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+from ruamel.yaml import YAML
+from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+from trainyard.kinds.shared import legacy
+from trainyard.manifest import yaml_text
+from trainyard.manifest.reader import read
+from trainyard.schema.errors import InvalidManifest
+from trainyard.schema.problems import Problem, error
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """The new text and the warnings that are gone with the old one."""
+
+    text: str
+    changes: tuple[Problem, ...]
+
+
+def convert(text: str, file: str = "") -> Converted:
+    """The manifest in today's spelling, with the line ends that it had.
+
+    Raises InvalidManifest when the text is no YAML.
+    """
+    broken = [
+        replace(error((), mistake.message), file=file, line=mistake.line, column=mistake.column)
+        for parsed in yaml_text.parse(text)
+        for mistake in parsed.mistakes
+    ]
+    if broken:
+        raise InvalidManifest(broken)
+    before = read(text, file)
+    contradictions = [p for p in before.errors if "contradicts" in p.message]
+    if contradictions:
+        raise InvalidManifest(contradictions)
+    yaml = YAML()
+    yaml.preserve_quotes = True
+    yaml.width = 10_000
+    yaml.brace_single_entry_mapping_in_flow_sequence = True
+    _keep_indentation(yaml, text)
+    documents = list(yaml.load_all(text))
+    if not sum(_convert(obj) for document in documents for obj in _objects(document)):
+        return Converted(text, ())
+    out = io.StringIO()
+    yaml.dump_all(documents, out)
+    result = out.getvalue()
+    if "\r\n" in text:
+        result = result.replace("\r\n", "\n").replace("\n", "\r\n")
+    # Old spellings without a current one (a DeepSpeedJob's `master`) keep their warnings.
+    left = {p.message for p in read(result, file).warnings}
+    return Converted(result, tuple(p for p in before.warnings if p.message not in left))
+
+
+def _keep_indentation(yaml: YAML, text: str) -> None:
+    """Indents lists as the text does: below their key's column or in it."""
+    lines = [line for line in text.splitlines() if line.lstrip()[:1] not in ("", "#")]
+    for line, following in pairwise(lines):
+        if line.rstrip().endswith(":") and following.lstrip().startswith("- "):
+            indent = len(line) - len(line.lstrip(" -"))
+            offset = len(following) - len(following.lstrip()) - indent
+            if offset > 0:
+                yaml.indent(mapping=2, sequence=2 + offset, offset=offset)
+            return
+
+
+def _objects(document: Any) -> Iterator[CommentedMap]:
+    if isinstance(document, CommentedMap):
+        if isinstance(items := document.get("items"), CommentedSeq):
+            for item in items:
+                yield from _objects(item)
+        else:
+            yield document
+
+
+def _convert(obj: CommentedMap) -> int:
+    """Rewrites one object in place; returns the number of changes."""
+    kind, changes = obj.get("kind"), 0
+    for rename in legacy.RENAMES:
+        parent = _get(obj, rename.parent) if kind in rename.kinds else None
+        if parent is not None and rename.old in parent:
+            _rename_key(parent, rename.old, rename.new)
+            changes += 1
+    if kind == "PyTorchTrainingJob":
+        config = _get(obj, ("spec", "torchrunConfig"))
+        if config is not None and "minNodes" in config:
+            del config["minNodes"]
+            changes += 1
+    if kind == "ColossalAIJob":
+        changes += _convert_layout(_get(obj, ("spec",)))
+    return changes
+
+
+def _get(obj: Any, path: tuple[str, ...]) -> CommentedMap | None:
+    for part in path:
+        obj = obj.get(part) if isinstance(obj, CommentedMap) else None
+    return obj if isinstance(obj, CommentedMap) else None
+
+
+def _rename_key(parent: CommentedMap, old: str, new: str) -> None:
+    if new in parent:  # the same value twice
+        del parent[old]
+        return
+    index, value, comment = list(parent).index(old), parent[old], parent.ca.items.pop(old, None)
+    del parent[old]
+    parent.insert(index, new, value)
+    if comment is not None:
+        parent.ca.items[new] = comment
+
+
+def _move_key(source: CommentedMap, key: str, target: CommentedMap, new: str) -> None:
+    comment = source.ca.items.pop(key, None)
+    target[new] = source[key]
+    if comment is not None:
+        target.ca.items[new] = comment
+
+
+def _convert_layout(spec: CommentedMap | None) -> int:
+    """``launcher`` + ``worker`` of a ColossalAIJob to ``replicaSpecs`` + ``torchConfig``."""
+    if spec is None:
+        return 0
+    legacy_keys = [key for key in ("launcher", "worker") if isinstance(spec.get(key), CommentedMap)]
+    if not legacy_keys:
+        return 0
+    specs = CommentedSeq()
+    torch = spec.get("torchConfig")
+    torch = torch if isinstance(torch, CommentedMap) else CommentedMap()
+    if "launcher" in legacy_keys:
+        specs.append(_launcher(spec["launcher"]))
+    if "worker" in legacy_keys:
+        entry = CommentedMap({"type": "worker"})
+        worker = spec["worker"]
+        for key in list(worker):
+            target = legacy.WORKER_FIELDS.get(key, ("replicaSpecs", "worker", key))
+            _move_key(worker, key, torch if target[0] == "torchConfig" else entry, target[-1])
+        specs.append(entry)
+    index = min(list(spec).index(key) for key in legacy_keys)
+    for key in legacy_keys:
+        del spec[key]
+    spec.pop("replicaSpecs", None)
+    spec.insert(index, "replicaSpecs", specs)
+    if torch and "torchConfig" not in spec:
+        spec.insert(index, "torchConfig", torch)
+    return 1
+
+
+def _launcher(launcher: CommentedMap) -> CommentedMap:
+    entry = CommentedMap({"type": "launcher", "template": CommentedMap()})
+    if launcher:
+        container = CommentedMap({"name": "launcher"})
+        for key in list(launcher):
+            _move_key(launcher, key, container, key)
+        containers = CommentedSeq([container])
+        entry["template"] = CommentedMap({"spec": CommentedMap({"containers": containers})})
+    return entry

@@ -1,0 +1,399 @@
+"""The launch itself, on DeepSpeed's worker-0 or ColossalAI's launcher: when, what, how it ended.
+
+Waits until every replica's ssh answers, starts the real launcher (``deepspeed``, ``colossalai
+run`` or the user's own command), watches the ranks through a minder on each replica, and ends with
+the exit code of the rank that failed first. An elastic launch starts with whoever answers, and
+starts again when the members change. Mounted into the user's image: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING or __package__:
+    from trainyard.payloads.programs import Missing, Program, program, require
+else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
+    sys.path.insert(0, str(Path(__file__).parent))
+    from programs import Missing, Program, program, require
+
+CONNECT_SECONDS = 0.5
+"""Where packets to a replica that is not there yet are dropped, a longer try would outlast its
+arrival."""
+BANNER_SECONDS = 2.0
+FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
+"""Replicas mostly start together, so the first tries are soon repeated, later ones doubly later."""
+FIRST_FAILURE_SECONDS = 1.0
+"""How long reports are collected before the earliest counts as the first."""
+KILL_AFTER_SECONDS = 5.0
+"""How long the ranks have to end after a failure of one of them."""
+STOP_SECONDS = 5.0
+"""How long the launcher has to end after its ranks."""
+END_SECONDS = 5.0
+PROGRESS_SECONDS = 10.0
+NOT_FOUND = 127
+LOST = 137
+"""Exit code for a replica that vanished: as if it had been killed, which may be restarted."""
+
+
+class Event(NamedTuple):
+    """What a thread tells the main one."""
+
+    what: str
+    host: str = ""
+    detail: str = ""
+
+
+class Failure(NamedTuple):
+    """A rank that failed, or a replica that vanished; ordered by time."""
+
+    time: float
+    code: int
+    text: str
+    lost: bool = False
+
+
+def say(message: str) -> None:
+    """One line for the pod's log."""
+    print(f"trainyard: {message}", file=sys.stderr, flush=True)
+
+
+class Link(threading.Thread):
+    """The connection to one replica: waits for its sshd, then relays its minder's lines."""
+
+    def __init__(self, host: str, port: int, events: queue.SimpleQueue[Event]) -> None:
+        super().__init__(daemon=True, name=f"link to {host}")
+        self.host, self.port, self.events = host, port, events
+        self.ssh: subprocess.Popen[str] | None = None
+        self.clock_ahead = 0.0
+        self.reason = "no answer yet"
+
+    def run(self) -> None:
+        delay = FIRST_RETRY_SECONDS
+        while True:
+            if self.banner():
+                self.relay()
+            time.sleep(delay)
+            delay = min(2 * delay, RETRY_SECONDS)
+
+    def banner(self) -> bool:
+        """Whether an ssh server answers; cheaper than a whole connection while one waits."""
+        try:
+            with socket.create_connection((self.host, self.port), CONNECT_SECONDS) as connection:
+                connection.settimeout(BANNER_SECONDS)
+                answers = connection.recv(4) == b"SSH-"
+                self.reason = "" if answers else "something else than ssh answers"
+                return answers
+        except OSError as error:
+            self.reason = str(error)
+            return False
+
+    def relay(self) -> None:
+        """Pass on the minder's lines until the connection ends."""
+        ready = False
+        command = ["ssh", "-T", self.host, "trainyard-minder"]
+        with subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as ssh:
+            self.ssh = ssh
+            for line in ssh.stdout or ():
+                word, _, rest = line.strip().partition(" ")
+                if word == "hello":
+                    ready = True
+                    self.clock_ahead = float(rest) - time.time()
+                    self.events.put(Event("ready", self.host))
+                elif ready:
+                    self.events.put(Event("report", self.host, word))
+            complaint = (ssh.stderr.read() if ssh.stderr else "").strip()
+            self.reason = complaint.rpartition("\n")[2] or "the connection was closed"
+        self.ssh = None
+        if ready:
+            self.events.put(Event("lost", self.host, self.reason))
+
+    def send(self, line: str) -> None:
+        """A command to the minder; a broken connection is reported by ``relay``."""
+        ssh = self.ssh
+        if ssh is None or ssh.stdin is None:
+            return
+        try:
+            ssh.stdin.write(line + "\n")
+            ssh.stdin.flush()
+        except (OSError, ValueError):
+            return
+
+
+class Launch:
+    """One launch after another until one of them is the last."""
+
+    def __init__(self, spec: dict[str, Any], run: Path) -> None:
+        self.spec, self.run = spec, run
+        self.program: Program = program(spec, run)
+        self.hosts: list[str] = self.program.hosts
+        elastic = self.program.elastic
+        self.minimum = elastic.minimum if elastic else len(self.hosts)
+        self.settle_seconds = elastic.settle_seconds if elastic else 0.0
+        self.elastic = elastic is not None
+        self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        port = self.program.port
+        self.links = {host: Link(host, port, self.events) for host in self.hosts}
+        self.ready: set[str] = set()
+        self.members: list[str] = []
+        self.changed_at = time.monotonic()
+        self.stopping = False
+        """Whether the ranks were told to end, so that how they end means nothing."""
+        self.failures: list[Failure] = []
+        self.started: set[str] = set()
+        self.ended: set[str] = set()
+        self.goodbyes: set[str] = set()
+        self.forgot: set[str] = set()
+        self.terminated = 0
+
+    def next_event(self, timeout: float) -> None:
+        """Take in one event, if one comes within ``timeout`` seconds."""
+        try:
+            event = self.events.get(timeout=max(timeout, 0.01))
+        except queue.Empty:
+            return
+        if event.what == "report":
+            self.take_report(event)
+        elif event.what == "ready":
+            self.ready.add(event.host)
+            self.changed_at = time.monotonic()
+        elif event.what == "lost" and event.host in self.ready:
+            self.lose(event.host, event.detail)
+        elif event.what == "signal":
+            self.terminated = int(event.detail)
+
+    def take_report(self, event: Event) -> None:
+        """``start-<rank>``, ``end-<rank>-<code>-<unix ns>``, ``leaving``, ``bye``, ``forgot``."""
+        kind, *fields = event.detail.split("-")
+        if kind == "start":
+            self.started.add(f"{event.host} {fields[0]}")
+        elif kind == "end":
+            rank, code, nanoseconds = fields[0], int(fields[1]), int(fields[2])
+            self.ended.add(f"{event.host} {rank}")
+            if code and self.program.failures_count and not self.stopping:
+                when = nanoseconds / 1e9 - self.links[event.host].clock_ahead
+                who = "the launch" if rank.startswith("s") else f"rank {rank}"
+                text = f"{who} on {event.host} {how_it_ended(code)}"
+                self.failures.append(Failure(when if nanoseconds else time.time(), code, text))
+        elif kind == "leaving":
+            self.lose(event.host, "it is being deleted")
+        elif kind == "bye":
+            self.goodbyes.add(event.host)
+        elif kind == "forgot":
+            self.forgot.add(event.host)
+
+    def lose(self, host: str, reason: str) -> None:
+        """A replica is gone; what its peers report from now on is a consequence."""
+        self.ready.discard(host)
+        self.changed_at = time.monotonic()
+        if host in self.members and not self.stopping:
+            text = f"{host} was lost: {reason}"
+            self.failures.append(Failure(time.time(), LOST, text, lost=True))
+
+    # -- waiting ---------------------------------------------------------------------------
+
+    def may_start(self) -> bool:
+        """All answer or, when elastic, enough do and membership has settled."""
+        if len(self.ready) == len(self.hosts):
+            return True
+        if not self.elastic or len(self.ready) < self.minimum or self.hosts[0] not in self.ready:
+            return False
+        return time.monotonic() - self.changed_at >= self.settle_seconds
+
+    def wait_for_replicas(self) -> None:
+        """Until the launch may start, or we are told to go."""
+        said_at = time.monotonic()
+        while not self.may_start() and not self.terminated:
+            self.next_event(0.2)
+            if time.monotonic() - said_at >= PROGRESS_SECONDS:
+                said_at = time.monotonic()
+                missing = [host for host in self.hosts if host not in self.ready]
+                why = self.links[missing[0]].reason
+                say(f"waiting for sshd on {', '.join(missing[:5])} ({len(missing)}): {why}")
+
+    # -- running ---------------------------------------------------------------------------
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the real launcher in a process group of its own."""
+        self.members = [host for host in self.hosts if host in self.ready]
+        self.stopping = False
+        self.failures, self.started, self.ended = [], set(), set()
+        argv, environment = self.program.command(self.members)
+        say(f"launching on {', '.join(self.members)}: {' '.join(argv)}")
+        try:
+            process = subprocess.Popen(argv, env=environment, start_new_session=True)
+        except OSError as error:
+            raise Missing(argv[0], error.strerror or "cannot be run") from error
+
+        def reap() -> None:
+            self.events.put(Event("ended", detail=str(process.wait())))
+
+        threading.Thread(target=reap, daemon=True, name="reaper").start()
+        return process
+
+    def should_stop(self) -> bool:
+        """A failure has been there long enough, members may join, or we are told to go."""
+        if self.terminated:
+            return True
+        if self.failures:
+            return time.time() - min(self.failures).time >= FIRST_FAILURE_SECONDS
+        joining = self.ready - set(self.members)
+        return self.elastic and bool(joining) and self.may_start()
+
+    def run_once(self) -> int:
+        """One launch, from its start to the end of the last rank; the launcher's exit code."""
+        process = self.start()
+        while process.poll() is None and not self.should_stop():
+            self.next_event(0.1)
+        if process.poll() is None:
+            self.stop(process)
+        else:
+            self.collect_late_reports()
+        self.stopping = True
+        return process.wait(STOP_SECONDS)
+
+    def collect_late_reports(self) -> None:
+        """The launcher may be quicker than the reports of its ranks."""
+        deadline = time.monotonic() + FIRST_FAILURE_SECONDS
+        while time.monotonic() < deadline and (self.failures or self.started - self.ended):
+            self.next_event(0.1)
+        while not self.events.empty():
+            self.next_event(0.01)
+
+    def stop(self, process: subprocess.Popen[bytes]) -> None:
+        """End the ranks on every replica, then the launcher itself."""
+        self.stopping = True
+        seconds = self.program.grace_seconds if self.terminated else KILL_AFTER_SECONDS
+        for link in self.links.values():
+            link.send(f"stop {seconds}")
+        deadline = time.monotonic() + seconds + STOP_SECONDS
+        while process.poll() is None and time.monotonic() < deadline:
+            self.next_event(0.1)
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, number)
+            except ProcessLookupError:
+                break
+            try:
+                process.wait(2.0)
+            except subprocess.TimeoutExpired:
+                continue
+
+    # -- ending ----------------------------------------------------------------------------
+
+    def verdict(self, launcher_code: int) -> int:
+        """The exit code: that of the first failure, never 0 if any rank failed."""
+        if self.terminated:
+            return 128 + self.terminated
+        if self.failures:
+            first = min(self.failures, key=lambda failure: (not failure.lost, failure.time))
+            say(first.text)
+            return first.code
+        if launcher_code:
+            say(f"{self.program.name} ended with exit code {launcher_code}")
+            return positive(launcher_code)
+        if self.started - self.ended:
+            say(f"{len(self.started - self.ended)} ranks ended without a trace")
+            return 1
+        if self.program.must_start_ranks and not self.started:
+            say(f"{self.program.name} ended with 0, but no rank was started")
+            return 1
+        return 0
+
+    def again(self) -> bool:
+        """Whether members came or went, rather than the training ended."""
+        if not self.elastic or self.terminated:
+            return False
+        if self.failures:
+            return any(failure.lost for failure in self.failures)
+        return bool(self.ready - set(self.members))
+
+    def reset(self) -> None:
+        """Let every replica forget the reports of the launch that is over."""
+        self.forgot = set()
+        for host in self.ready:
+            self.links[host].send("reset")
+        deadline = time.monotonic() + END_SECONDS
+        while self.ready - self.forgot and time.monotonic() < deadline:
+            self.next_event(0.1)
+
+    def goodbye(self) -> None:
+        """Tell every replica that the launch is over."""
+        self.stopping = True
+        reachable = set(self.ready)
+        for host in reachable:
+            self.links[host].send("end")
+        deadline = time.monotonic() + END_SECONDS
+        while reachable - self.goodbyes and time.monotonic() < deadline:
+            self.next_event(0.1)
+
+    def main(self) -> int:
+        """Launch until the training has ended; return the pod's exit code."""
+        require("ssh", "install openssh-client in the image")
+        for link in self.links.values():
+            link.start()
+        while True:
+            self.wait_for_replicas()
+            if self.terminated:
+                return 128 + self.terminated
+            code = self.run_once()
+            if (code == 0 and not self.failures) or not self.again():
+                return self.verdict(code)
+            say("the replicas that answer have changed; launching again with those that do")
+            self.reset()
+
+
+def positive(code: int) -> int:
+    """A launcher's code as a shell would give it: 128 plus the signal.
+
+    ``subprocess`` knows a signal as its negative number, which ``sys.exit`` cuts to eight bits:
+    deepspeed makes 247 of SIGKILL.
+    """
+    if code < 0:
+        return 128 - code
+    return 128 + 256 - code if code > 256 - signal.NSIG else code
+
+
+def how_it_ended(code: int) -> str:
+    """``failed with exit code 1`` or ``failed with exit code 137 (SIGKILL)``."""
+    try:
+        return f"failed with exit code {code} ({signal.Signals(code - 128).name})"
+    except ValueError:
+        return f"failed with exit code {code}"
+
+
+def main() -> int:
+    """Read the launch, run it, and let the other replicas go if it was the last."""
+    spec, run = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    launch = Launch(spec, run)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda got, _: launch.events.put(Event("signal", detail=str(got))))
+    try:
+        code = launch.main()
+    except Missing as missing:
+        say(f"{spec['pod']}: {missing}")
+        code = NOT_FOUND
+    # A pod that is only replaced, or started again alone, needs the others where they are.
+    if not launch.terminated and (code == 0 or not spec.get("workersStay")):
+        launch.goodbye()
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

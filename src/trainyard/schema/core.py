@@ -1,0 +1,50 @@
+"""The official Kubernetes schemas of pod templates and of the core kinds in manifests.
+
+The data files are cut from the ``kubernetes-validate`` package by ``tools/pod_schema.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from trainyard.schema import structural
+from trainyard.schema.problems import Path, Problem
+
+CORE_KINDS = ("ConfigMap", "Namespace", "PersistentVolumeClaim", "Secret", "Service")
+"""Core kinds that a manifest may hold beside jobs."""
+
+
+@cache
+def definitions(name: str) -> Mapping[str, structural.Schema]:
+    """The definitions of ``data/<name>.json`` by their short names."""
+    text = (files("trainyard.schema") / "data" / f"{name}.json").read_bytes()
+    found: dict[str, structural.Schema] = json.loads(text)
+    return found
+
+
+def check_template(template: Any, path: Path) -> list[Problem]:
+    """Every problem of a PodTemplateSpec."""
+    known = definitions("pod_template")
+    return structural.check(template, known["PodTemplateSpec"], path, known)
+
+
+def check_metadata(metadata: Any, path: Path) -> list[Problem]:
+    """Every problem of an ObjectMeta."""
+    known = definitions("pod_template")
+    return structural.check(metadata, known["ObjectMeta"], path, known)
+
+
+def check_core(obj: dict[str, Any]) -> list[Problem]:
+    """Every problem of an object of one of ``CORE_KINDS``."""
+    known = definitions("core")
+    return structural.check(obj, known[obj["kind"]], (), known)
+
+
+def check_resources(resources: Any, path: Path) -> list[Problem]:
+    """Every problem of a container's ResourceRequirements."""
+    known = definitions("pod_template")
+    return structural.check(resources, known["ResourceRequirements"], path, known)

@@ -1,0 +1,105 @@
+"""Times of the Kubernetes API, read and written; and how people are told how long something took.
+
+``metav1.Time`` has whole seconds, ``metav1.MicroTime`` six digits more; both are RFC 3339 in UTC.
+Ours are written with microseconds only where there are any, so that short lives can be ordered.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+_SECONDS = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def parse(text: str | None) -> datetime | None:
+    """An RFC 3339 text as an aware time; None for an absent or empty one.
+
+    Raises ValueError. A time without a zone is taken for UTC.
+    """
+    if not text:
+        return None
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def render(moment: datetime) -> str:
+    """To the second, or with microseconds where there are any: `2024-08-02T07:03:59Z`."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"
+
+
+def render_micro(moment: datetime) -> str:
+    """With microseconds in any case, as ``metav1.MicroTime``."""
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+
+
+def unix(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 text, to the second."""
+    return datetime.fromisoformat(text).replace(microsecond=0).timestamp()
+
+
+def from_unix(seconds: float | None = None) -> str:
+    """Seconds since 1970 (None: now) as ``metav1.Time``."""
+    return time.strftime(_SECONDS, time.gmtime(seconds))
+
+
+def from_nanoseconds(nanoseconds: int) -> str:
+    """Nanoseconds since 1970 with microseconds: restarts of peers are ordered by these times."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{from_unix(seconds)[:-1]}.{rest // 1000:06d}Z"
+
+
+def nanoseconds(text: str) -> int:
+    """Nanoseconds since 1970 of an RFC 3339 text."""
+    return int(datetime.fromisoformat(text).timestamp() * 1e9)
+
+
+def earliest(*moments: datetime | None) -> datetime | None:
+    """The first of several moments at which to look again; None where there is none."""
+    return min((moment for moment in moments if moment is not None), default=None)
+
+
+def age(text: str | None, now: datetime | None = None) -> str:
+    """How long ago (before ``now``, default: now) a time of an object was: `5m3s`, `2d4h`."""
+    moment = parse(text)
+    if moment is None:
+        return "<unknown>"
+    return duration(((now or datetime.now(UTC)) - moment).total_seconds())
+
+
+def span(start: str | None, end: str | None, now: datetime) -> str:
+    """How long something took, or takes until now: `0.4s`, `12s`, `5m3s`."""
+    began = parse(start)
+    if began is None:
+        return ""
+    seconds = ((parse(end) or now) - began).total_seconds()
+    return f"{max(seconds, 0):.1f}s" if seconds < 10 else duration(seconds)
+
+
+def duration(elapsed: float) -> str:
+    """As `duration.HumanDuration` of apimachinery."""
+    seconds = int(elapsed)
+    if seconds < -1:
+        return "<invalid>"
+    if seconds < 0:
+        return "0s"
+    if seconds < 120:
+        return f"{seconds}s"
+    minutes = seconds // 60
+    if minutes < 10:
+        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
+    if minutes < 180:
+        return f"{minutes}m"
+    hours = minutes // 60
+    if hours < 8:
+        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
+    if hours < 48:
+        return f"{hours}h"
+    days = hours // 24
+    if days < 8:
+        return f"{days}d{hours % 24}h" if hours % 24 else f"{days}d"
+    if days < 730:
+        return f"{days}d"
+    years = days // 365
+    rest = days % 365
+    return f"{years}y{rest}d" if years < 8 and rest else f"{years}y"

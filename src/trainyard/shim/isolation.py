@@ -1,0 +1,205 @@
+"""What separates pods from each other: the cluster's network, a pod's namespaces, or nothing.
+
+Three kinds: ``root`` (namespaces with privileges), ``rootless`` (the same inside a user namespace)
+and ``plain`` (neither is permitted: processes that only have a loopback address of their own).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from typing import NamedTuple
+
+from trainyard.shim import syscalls as sys
+from trainyard.shim.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
+
+_POD_PREFIX, _POD_BITS = "10.244", 16
+_SPARES = 4
+# The shim's own, to come back to after making a pod's; without root it can return to no other.
+_CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
+_NAMESPACES = (("net", sys.CLONE_NEWNET), ("uts", sys.CLONE_NEWUTS), ("ipc", sys.CLONE_NEWIPC))
+
+# A container's port 22 or 80 needs no privilege, as with the common container runtimes.
+_UNPRIVILEGED_PORTS = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+# Interfaces made from now on get no link-local address, whose set-up only costs time.
+_NO_IPV6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
+
+
+class Sandbox(NamedTuple):
+    """A pod's address and namespaces, as (descriptor, kind) pairs; none of them in plain mode."""
+
+    address: str
+    namespaces: tuple[tuple[int, int], ...] = ()
+
+
+class Network:
+    """Gives pods addresses; this base class is the plain one, on the loopback interface."""
+
+    kind = "plain"
+    gateway = "127.0.0.1"
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
+        self._prefix = f"127.{64 + os.getpid() % 128}"
+        self._next = 2
+        self._used: set[str] = set()
+
+    def add_pod(self, hostname: str, address: str = "") -> Sandbox:
+        """Make a pod's sandbox; a wanted ``address`` may be shared with a pod that is ending."""
+        return Sandbox(address or self._allocate())
+
+    @property
+    def wants_spare(self) -> bool:
+        """Whether ``prepare_spare`` has something to do."""
+        return False
+
+    def prepare_spare(self) -> None:
+        """Do some of the next pod's work in advance."""
+
+    def remove_pod(self, sandbox: Sandbox) -> None:
+        self._used.discard(sandbox.address)
+        for fd, _ in sandbox.namespaces:
+            os.close(fd)
+
+    def open_socket(self, sandbox: Sandbox) -> int:
+        return socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach()
+
+    def _allocate(self) -> str:
+        """An address that was not in use for as long as possible; caches of it are then gone."""
+        address = ""
+        while not address or address in self._used:
+            address = f"{self._prefix}.{self._next >> 8}.{self._next & 255}"
+            self._next = 2 + (self._next - 1) % (2**16 - 4)
+        self._used.add(address)
+        return address
+
+
+class NamespaceNetwork(Network):
+    """A bridge in a network namespace of its own; must be made inside that namespace."""
+
+    gateway = f"{_POD_PREFIX}.0.1"
+
+    def __init__(self, kind: str, reason: str = "") -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self._prefix = _POD_PREFIX
+        self._count = 0
+        self._spares: list[Sandbox] = []
+        self._spares_wanted = _SPARES
+        self._own = _open_namespaces()
+        _write_setting(_NO_IPV6, "1")
+        self._netlink = Netlink()
+        self._netlink.set_up(LOOPBACK_INDEX)
+        self._bridge = self._netlink.add_bridge()
+        self._netlink.add_address(self.gateway, _POD_BITS, self._bridge)
+
+    def add_pod(self, hostname: str, address: str = "") -> Sandbox:
+        sandbox = self._spares.pop() if self._spares else self._make()
+        uts = next(fd for fd, flag in sandbox.namespaces if flag == sys.CLONE_NEWUTS)
+        own = next(fd for fd, flag in self._own if flag == sys.CLONE_NEWUTS)
+        sys.setns(uts, sys.CLONE_NEWUTS)
+        try:
+            sys.set_hostname(hostname)
+        finally:
+            sys.setns(own, sys.CLONE_NEWUTS)
+        return sandbox
+
+    @property
+    def wants_spare(self) -> bool:
+        return len(self._spares) < self._spares_wanted
+
+    def prepare_spare(self) -> None:
+        if self.wants_spare:
+            try:
+                self._spares.append(self._make())
+            except OSError:
+                self._spares_wanted = 0  # the next pod will tell what is wrong
+
+    def _make(self) -> Sandbox:
+        address = self._allocate()
+        self._count += 1
+        opened: tuple[tuple[int, int], ...] = ()
+        try:
+            sys.unshare(sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC)
+            opened = _open_namespaces()
+            _write_setting(_NO_IPV6, "1")
+            _write_setting(_UNPRIVILEGED_PORTS, "0")
+            self._netlink.add_pod_link(self._count, self._bridge, opened[0][0])
+            self._set_up_inside(address)
+        except OSError:
+            self.remove_pod(Sandbox(address, opened))
+            raise
+        finally:
+            for fd, flag in self._own:
+                sys.setns(fd, flag)
+        return Sandbox(address, opened)
+
+    def _set_up_inside(self, address: str) -> None:
+        inside = Netlink()
+        try:
+            inside.set_up(LOOPBACK_INDEX)
+            inside.set_up(POD_LINK_INDEX)
+            inside.add_address(address, _POD_BITS)
+            inside.add_default_route(self.gateway)
+        finally:
+            inside.close()
+
+    def open_socket(self, sandbox: Sandbox) -> int:
+        net = next(fd for fd, flag in sandbox.namespaces if flag == sys.CLONE_NEWNET)
+        sys.setns(net, sys.CLONE_NEWNET)
+        try:
+            return super().open_socket(sandbox)
+        finally:
+            sys.setns(self._own[0][0], sys.CLONE_NEWNET)
+
+
+def _write_setting(path: str, value: str) -> None:
+    with contextlib.suppress(OSError), open(path, "w") as file:
+        file.write(value)
+
+
+def _open_namespaces() -> tuple[tuple[int, int], ...]:
+    return tuple(
+        (os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag)
+        for name, flag in _NAMESPACES
+    )
+
+
+def prepare(mode: str) -> Network:
+    """Move this process into the cluster's namespaces, as far as ``mode`` and the host permit."""
+    if mode == "plain":
+        return Network("asked for")
+    kind = "root"
+    try:
+        try:
+            sys.unshare(_CLUSTER)
+        except PermissionError:
+            kind = "rootless"
+            _enter_user_namespace()
+            sys.unshare(_CLUSTER)
+        sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
+        return NamespaceNetwork(kind)
+    except OSError as error:
+        if mode == "namespaces":
+            raise
+        return Network(f"namespaces are not permitted here ({error.strerror or error})")
+
+
+def _enter_user_namespace() -> None:
+    """Keep our own user and group id: programs then find their home folder and their files."""
+    user, group = os.geteuid(), os.getegid()
+    sys.prctl(sys.PR_SET_DUMPABLE, 1)  # else /proc/self/uid_map belongs to root
+    sys.unshare(sys.CLONE_NEWUSER)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("gid_map", f"{group} {group} 1"),
+        ("uid_map", f"{user} {user} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def last_capability() -> int:
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        return int(file.read())

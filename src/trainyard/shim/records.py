@@ -1,0 +1,106 @@
+"""What the shim remembers of pods and containers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from typing import Any
+
+from trainyard.shim.isolation import Sandbox
+from trainyard.shim.logpump import LogFile
+
+# Output can be held open by a process outside the container (an ``exec`` session); the end of
+# the container is reported without it after this long.
+_DRAIN_SECONDS = 1.0
+
+
+class Container:
+    """One run of a container: its processes, its output, how it ended."""
+
+    def __init__(
+        self, pod: str, name: str, attempt: int, pid: int, log: str, status: int, output: int
+    ) -> None:
+        self.pod, self.name, self.attempt, self.pid = pod, name, attempt, pid
+        self.status, self.output = status, output
+        self.log = LogFile(log)
+        self.identity: dict[str, Any] = {}
+        self.started = self.ended = self.reported = False
+        self.started_at = time.time_ns()
+        self.error = ""
+        self.code: int | None = None
+        self.signal = 0
+        self.finished_at = 0
+        self._record_path = os.path.splitext(log)[0] + ".exit"
+        self._drain_until = 0.0
+
+    @property
+    def due_at(self) -> float | None:
+        """When the pump must look at this container again without new output, if ever."""
+        if self.ended:
+            return None if self.reported else self._drain_until
+        return self.log.flush_at
+
+    def take_status(self, data: bytes) -> None:
+        for line in data.splitlines():
+            record = json.loads(line)
+            self.error = record.get("error", self.error)
+            self.code = record.get("code", self.code)
+            self.signal = record.get("signal", self.signal)
+            self.started = record.get("started", self.started)
+
+    def finish(self, status: int) -> None:
+        """The process has been reaped with the wait status ``status``."""
+        self.ended = True
+        self.finished_at = time.time_ns()
+        self._drain_until = time.monotonic() + _DRAIN_SECONDS
+        if self.code is None:
+            code = os.waitstatus_to_exitcode(status)
+            self.signal = max(0, -code)
+            self.code = code if code >= 0 else 128 - code
+
+    def kill(self, number: int) -> None:
+        """Signal the supervisor: SIGKILL takes a container in namespaces, END_ALL a plain one."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "pod": self.pod,
+            "name": self.name,
+            "attempt": self.attempt,
+            "pid": self.pid,
+            "state": "exited" if self.reported else "running" if self.started else "starting",
+            "startedAt": self.started_at,
+            "finishedAt": self.finished_at,
+            "code": self.code,
+            "signal": self.signal,
+            "error": self.error,
+            "gpus": self.identity.get("gpus") or [],
+            "cgroups": self.identity.get("cgroups") or [],
+        }
+
+    def record(self) -> None:
+        """Leave the outcome in a file beside the log: it outlives the shim."""
+        with contextlib.suppress(OSError):
+            with open(self._record_path + ".new", "w") as file:
+                json.dump(self.describe(), file)
+            os.replace(self._record_path + ".new", self._record_path)
+
+
+class Pod:
+    """A pod's sandbox and the newest run of each of its containers."""
+
+    def __init__(self, uid: str, sandbox: Sandbox) -> None:
+        self.uid = uid
+        self.sandbox = sandbox
+        self.containers: dict[str, Container] = {}
+        self.mounts: list[str] = []
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "pod": self.uid,
+            "address": self.sandbox.address,
+            "containers": [box.describe() for box in self.containers.values()],
+        }

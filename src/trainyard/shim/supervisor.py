@@ -1,0 +1,152 @@
+"""The process above a container's program: forks it, reaps orphans, passes signals on.
+
+In namespaces it is the container's process 1, and its end ends all; without, it is a sub-reaper,
+so that processes which leave their session still are its descendants, and it kills them itself:
+when the program ends, when it is told to (SIGUSR1) and when the shim dies (SIGTERM from the
+kernel). Either way the program is an ordinary process: a signal without a handler ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+from typing import Any
+
+from trainyard.shim import first_process, rootfs
+from trainyard.shim import syscalls as sys
+
+END_ALL = signal.SIGUSR1
+_PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
+_CAP_KILL = 1 << 5
+
+
+def supervise(
+    spec: dict[str, Any],
+    around: first_process.Surroundings,
+    status: int,
+    output: int,
+    old_root: int,
+) -> int:
+    """Run the program of ``spec`` to its end; returns the exit code for this process.
+
+    ``old_root`` is what ``rootfs.enter`` returned, or -1 where the root is still the host's.
+    """
+    watched = {signal.SIGCHLD, END_ALL, *_PASSED_ON}
+    signal.pthread_sigmask(signal.SIG_BLOCK, watched)
+    sys.set_process_name("pod-init")
+    if around.kind == "plain" or first_process.changes_user(spec):
+        pid = _fork_program(spec, around, output)
+    else:
+        first_process.prepare(spec, around)
+        pid = first_process.spawn_program(spec, output)
+    if old_root >= 0:
+        rootfs.leave(old_root)
+    close_others({status})
+    if around.kind == "root" and not spec.get("privileged"):
+        sys.limit_capabilities(_CAP_KILL)
+    _tell(status, {"started": True})  # fails, and so ends all, if the shim has died meanwhile
+    code = os.waitstatus_to_exitcode(_watch(pid, around.kind == "plain", watched))
+    record = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code)}
+    with contextlib.suppress(BrokenPipeError):
+        _tell(status, record)
+    return record["code"] & 255
+
+
+def _fork_program(spec: dict[str, Any], around: first_process.Surroundings, output: int) -> int:
+    """Start the program from a copy of this process, which can change its user."""
+    failure_reader, failure_writer = os.pipe2(os.O_CLOEXEC)
+    pid = sys.clone(0)
+    if not pid:
+        try:
+            sys.die_with_parent()
+            first_process.execute(spec, around, output)
+        except BaseException as error:
+            first_process.report(failure_writer, error)
+    os.close(failure_writer)
+    with os.fdopen(failure_reader, "rb") as reader:
+        failure = reader.read()
+    if failure:
+        record = json.loads(failure)
+        raise first_process.StartError(record["error"], record["code"])
+    return pid
+
+
+def _tell(status: int, record: dict[str, Any]) -> None:
+    os.write(status, json.dumps(record).encode() + b"\n")
+
+
+def _watch(program: int, plain: bool, watched: set[signal.Signals]) -> int:
+    """Wait for the program's end; returns its wait status."""
+    owner = os.getppid()
+    ended: int | None = None
+    while ended is None:
+        number = signal.sigwait(watched)
+        orphaned = plain and os.getppid() != owner
+        if number == END_ALL or orphaned:
+            _kill_descendants()
+        elif number in _PASSED_ON:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(program, number)
+        ended = _reap(program)
+    if plain:
+        _end_rest()
+    return ended
+
+
+def _kill_descendants() -> None:
+    for pid in descendants(os.getpid()):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def _end_rest() -> None:
+    """Kill until nothing is left; orphans of the killed become our children and go next."""
+    while True:
+        _kill_descendants()
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _reap(program: int) -> int | None:
+    """Reap what has ended; returns the wait status of ``program`` if it is among it."""
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == program:
+                return status
+            if not pid:
+                return None
+    return None
+
+
+def close_others(kept: set[int]) -> None:
+    """Close all descriptors but ``kept`` and the standard ones."""
+    last = 2
+    for fd in sorted(kept):
+        if fd > last:
+            os.closerange(last + 1, fd)
+            last = fd
+    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def descendants(ancestor: int) -> list[int]:
+    """Living processes beneath ``ancestor``, by the parent field of /proc/*/stat."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+                if fields[0] != b"Z":
+                    parents[int(name)] = int(fields[1])
+    found: list[int] = []
+    for pid in parents:
+        walk = pid
+        while walk in parents and walk != ancestor:
+            walk = parents[walk]
+        if walk == ancestor and pid != ancestor:
+            found.append(pid)
+    return found

@@ -1,0 +1,89 @@
+"""``convert`` rewrites old spellings and nothing else."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+from tests.unit.kinds.test_warned import WARNED
+
+from trainyard.manifest.conversion import convert
+from trainyard.manifest.reader import read
+from trainyard.schema.errors import InvalidManifest
+
+OLD = """\
+# An old job
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: ColossalAIJob
+metadata:
+  name: cai  # its name
+spec:
+  runMode:
+    pause:
+      # paused for now
+      enable: false  # really
+  worker:
+    replicas: 2  # two
+    # run this
+    command: ["train.py", '--a']
+    template:
+      spec:
+        containers:
+        - name: worker  # must be so
+          image: "img:1"
+---
+# A job that needs no change
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: GenericJob
+metadata: {name: gen}
+spec:
+  replicaSpecs: [{type: a, template: {spec: {containers: [{name: a}]}}}]
+"""
+
+
+def test_comments_quotes_and_order_are_kept() -> None:
+    text = convert(OLD, "old.yaml").text
+    for kept in (
+        "# An old job",
+        "# its name",
+        "# paused for now",
+        "enabled: false # really",
+        "replicas: 2  # two",
+        "# run this",
+        """script: ["train.py", '--a']""",
+        "- name: worker  # must be so",
+        'image: "img:1"',
+        "# A job that needs no change",
+        "metadata: {name: gen}",
+        "[{type: a, template: {spec: {containers: [{name: a}]}}}]",
+    ):
+        assert kept in text, text
+
+
+def test_the_result_means_the_same_and_warns_no_more() -> None:
+    before, after = read(OLD), read(convert(OLD).text)
+    assert before.warnings
+    assert after.problems == ()
+    assert [d.raw for d in after.documents] == [d.raw for d in before.documents]
+    assert convert(convert(OLD).text).changes == ()
+
+
+@pytest.mark.parametrize("name", WARNED)
+def test_every_old_spelling_converts_to_the_same_job(name: str) -> None:
+    text = yaml.safe_dump(WARNED[name][0], sort_keys=False)
+    converted = convert(text)
+    assert read(converted.text).jobs == read(text).jobs
+    left = [p.message for p in read(converted.text).warnings]
+    assert not [message for message in left if "old layout" in message or "write '" in message]
+
+
+def test_a_text_without_old_spellings_is_returned_as_it_is() -> None:
+    text = OLD.split("---\n")[1]
+    assert convert(text).text == text
+
+
+def test_contradictions_and_broken_texts_are_refused() -> None:
+    both = "enable: false\n      enabled: true"
+    with pytest.raises(InvalidManifest, match="contradicts"):
+        convert(OLD.replace("enable: false", both))
+    with pytest.raises(InvalidManifest, match=r"f.yaml:2:1"):
+        convert("a: [", "f.yaml")

@@ -1,0 +1,61 @@
+"""No field without documentation, no field group without an example."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.unit.kinds import manifests as m
+from tools.reference_pages import example_of, groups, page, undocumented, wrapped
+
+from trainyard.kinds.admission import check
+from trainyard.kinds.table import JOB_KINDS, KINDS
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_is_documented(kind: str) -> None:
+    for group in groups(KINDS[kind]):
+        assert undocumented(group.model) == [], group.path
+        assert group.text.endswith("."), group.path
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS)
+def test_every_field_group_of_a_spec_has_an_example(kind: str) -> None:
+    """Groups that only hold other groups are shown by those."""
+    for group in groups(KINDS[kind]):
+        if group.path.startswith("spec"):
+            assert example_of(group), group.path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_page_names_every_field(kind: str) -> None:
+    text = page(KINDS[kind])
+    for group in groups(KINDS[kind]):
+        assert f"## `{group.path}`" in text
+        for name, field in group.model.model_fields.items():
+            assert f"| `{field.alias or name}` |" in text
+
+
+def merged(base: Any, extra: Any) -> Any:
+    """``extra`` laid over ``base``; a list is replaced, or its first entry completed."""
+    if isinstance(base, list) and isinstance(extra, list) and base and "type" not in extra[0]:
+        return [merged(base[0], extra[0]), *base[1:]]
+    if isinstance(base, dict) and isinstance(extra, dict):
+        return {key: merged(base.get(key), extra.get(key, base.get(key))) for key in base | extra}
+    return base if extra is None else extra
+
+
+@pytest.mark.parametrize("kind", JOB_KINDS)
+def test_every_example_is_valid(kind: str) -> None:
+    bases = {
+        "PyTorchTrainingJob": m.pytorch(
+            torchrunConfig={"enabled": True},
+            tensorboardSpec={"trainingLogFilesets": ["t9k://pvc/a"]},
+        ),
+        "GenericJob": m.generic(successRules=[], failureRules=[]),
+    }
+    base = bases.get(kind) or m.BUILDERS[kind]()
+    for group in groups(KINDS[kind]):
+        if group.path.startswith("spec"):
+            checked = check(merged(base, wrapped(group.path, example_of(group))))
+            assert [p.detail for p in checked.problems] == [], group.path
