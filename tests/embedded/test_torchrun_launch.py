@@ -56,7 +56,7 @@ def launch(
     path: str | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The launch of one replica, as its container would start it."""
-    args = torchrun.arguments(
+    args = torchrun.Launch(
         nodes=str(nodes),
         processes=str(processes),
         backend="c10d",
@@ -67,7 +67,7 @@ def launch(
         elastic=False,
         extra=(),
         script=script,
-    )
+    ).arguments()
     env = {**os.environ, "PATH": path or f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
         [*torchrun.command(), *args],

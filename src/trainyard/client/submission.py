@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import AlreadyExists
@@ -22,9 +23,6 @@ from trainyard.kube.resources import (
 )
 from trainyard.manifest.reader import STANDARD_INPUT, Document
 from trainyard.schema.errors import TrainyardError
-
-WORKING_DIR = "trainyard.dev/working-dir"
-"""Annotation: the folder of the manifest, where containers without a workingDir start."""
 
 _AT_ONCE = 32
 """Jobs that are created in parallel."""
@@ -110,7 +108,7 @@ def _prepared(document: Document, resource: Resource, namespace: str) -> dict[st
         folder = Path.cwd() if document.file in ("", STANDARD_INPUT, "<stdin>") else None
         folder = folder or Path(document.file).absolute().parent
         annotations = metadata.get("annotations") or {}
-        metadata["annotations"] = {WORKING_DIR: str(folder), **annotations}
+        metadata["annotations"] = {labels.WORKING_DIR: str(folder), **annotations}
     return body
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard.kinds.shared import legacy
+from trainyard.kinds.shared.job import MUTABLE
 from trainyard.kinds.table import KINDS, Kind
 from trainyard.kinds.validation import validate
 from trainyard.schema import core
@@ -18,13 +19,8 @@ from trainyard.schema.model import Model
 from trainyard.schema.problems import Path, Problem, Severity, error, suggest
 from trainyard.schema.structural import describe
 
-_MUTABLE: tuple[Path, ...] = (
-    ("spec", "runMode", "pause", "enabled"),
-    ("spec", "elastic", "expectedReplicas"),
-)
-"""What may change after a job was created."""
 _IMMUTABLE = (
-    "cannot be changed after creation (only runMode.pause.enabled and elastic.expectedReplicas "
+    f"cannot be changed after creation (only {' and '.join('.'.join(p[1:]) for p in MUTABLE)} "
     "can); delete the job and create it again"
 )
 _KEPT_FROM_OLD = ("maxReplicas", "expectedReplicas")
@@ -216,7 +212,7 @@ def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
     before = _stored(legacy.normalise(old).obj, kind)
     after = {"spec": new.dump_full()["spec"]}
     for path in _differences(before, after, ()):
-        if path not in _MUTABLE:
+        if path not in MUTABLE:
             yield error(path, _IMMUTABLE)
     count = ("spec", "elastic", "expectedReplicas")
     is_elastic = _value(after, ("spec", "elastic", "enabled"))
@@ -245,7 +241,7 @@ def _differences(old: Any, new: Any, path: Path) -> Iterator[Path]:
     if isinstance(old, dict) and isinstance(new, dict):
         for key in dict.fromkeys([*old, *new]):
             if key not in old or key not in new:
-                if (*path, key) in _MUTABLE or old.get(key) != new.get(key):
+                if (*path, key) in MUTABLE or old.get(key) != new.get(key):
                     yield (*path, key)
             else:
                 yield from _differences(old[key], new[key], (*path, key))

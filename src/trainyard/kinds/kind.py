@@ -71,6 +71,8 @@ class Kind:
     budget: str = "restartCount"
     """The field of status that counts restarts against the limit."""
     launches_over_ssh: bool = False
+    name_label: str = ""
+    """A label of its own with the job's name, on everything that belongs to the job."""
     columns: tuple[Column, ...] = ()
     """Of ``kubectl get``; empty: those of a job."""
     order: int = 1000

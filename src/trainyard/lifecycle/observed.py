@@ -109,7 +109,7 @@ class Pod:
             type=label.get(labels.REPLICA_TYPE, ""),
             index=_number(label.get(labels.REPLICA_INDEX), 0),
             attempt=_number(annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT), 1),
-            revision=annotations.get(REVISION, ""),
+            revision=annotations.get(labels.REVISION, ""),
             node=spec.get("nodeName", ""),
             created=parse(meta.get("creationTimestamp")),
             started=parse(status.get("startTime")),
@@ -126,7 +126,6 @@ class Pod:
         )
 
 
-REVISION = "trainyard.dev/revision"
 """Annotation: what the pod was built from; compared with `Workload.revision`."""
 
 

@@ -7,10 +7,9 @@ from collections.abc import Iterator
 
 from trainyard.kinds.colossalai.spec import LAUNCHER, WORKER, ColossalAIJob, ColossalAIJobSpec
 from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared.run import HOSTFILE_PATH
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
-HOSTFILE = "/t9k/hostfile"
-"""Where the controller mounts the hostfile."""
 _SHELL = re.compile(r"[\s;&|<>$`\\\"'*?()\[\]{}!#~]")
 _REPLICAS: Path = ("spec", "replicaSpecs")
 
@@ -44,7 +43,7 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
             yield error((*here, "type"), message, suggest(replica.type, (LAUNCHER, WORKER)))
             continue
         is_worker = replica.type == WORKER
-        reserved = (spec.ssh.auth_mount_path.rstrip("/"), HOSTFILE)
+        reserved = (spec.ssh.auth_mount_path.rstrip("/"), HOSTFILE_PATH)
         yield from pod_rules.check_mounts(replica.template, reserved, (*here, "template"))
         yield from pod_rules.check_template(
             replica.template, (*here, "template"), needs_container=is_worker

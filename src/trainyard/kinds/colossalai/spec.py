@@ -7,7 +7,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from trainyard.kinds.shared.job import Job
-from trainyard.kinds.shared.run import ReplicaRestartPolicy, RunMode, UnrankedSchedulePolicy
+from trainyard.kinds.shared.run import (
+    AUTH_PATH,
+    SSHD_PATH,
+    ReplicaRestartPolicy,
+    RunMode,
+    UnrankedSchedulePolicy,
+)
 from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
 
 LAUNCHER = "launcher"
@@ -18,12 +24,12 @@ class SSHConfig(Model):
     """The ssh daemon of launcher and workers."""
 
     auth_mount_path: str = Field(
-        default="/root/.ssh",
+        default=AUTH_PATH,
         description="Where the keys are mounted, an absolute path. Defaults to /root/.ssh.",
         examples=["/root/.ssh"],
     )
     sshd_path: str = Field(
-        default="/usr/sbin/sshd",
+        default=SSHD_PATH,
         description="Absolute path of sshd. Defaults to /usr/sbin/sshd.",
         examples=["/usr/sbin/sshd"],
     )

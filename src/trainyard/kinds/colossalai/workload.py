@@ -7,7 +7,7 @@ is decided what they are told.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -18,22 +18,19 @@ from trainyard.kinds.colossalai.spec import (
     ColossalAIJobSpec,
     ColossalReplicaSpec,
 )
-from trainyard.kinds.shared import modes, names, network, pods, services, ssh
-from trainyard.kinds.shared.digest import spec_hash
-from trainyard.kinds.shared.gang import Gang, Membership, gang_of
-from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared import modes, names, pod_rules
+from trainyard.kinds.shared.description import Start
 from trainyard.kinds.shared.run import ResumeSpec
-from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.ssh import Node, OverSsh
 from trainyard.kinds.shared.workload import (
     CleanUpPolicy,
-    Manifest,
     ReplicaKey,
     ReplicaType,
     RestartPolicy,
     Workload,
 )
 
-THE_LAUNCHER = ReplicaKey(LAUNCHER, 0)
 COPIED_TO_CONTAINER = ("image", "imagePullPolicy", "workingDir", "env", "envFrom")
 COPIED_TO_POD = ("imagePullSecrets", "securityContext")
 SHELL_CHARACTERS = set(" \t\n\"'\\$`;&|<>()*?[]#~!{}")
@@ -70,18 +67,12 @@ def shell_warning(script: tuple[str, ...]) -> str:
     )
 
 
-@dataclass(frozen=True)
-class _Description:
+class _Description(OverSsh):
     job: ColossalAIJob
-    settings: Settings
 
     @property
     def spec(self) -> ColossalAIJobSpec:
         return self.job.spec
-
-    @cached_property
-    def identity(self) -> Identity:
-        return Identity.of(self.job)
 
     @cached_property
     def worker(self) -> ColossalReplicaSpec:
@@ -92,127 +83,70 @@ class _Description:
         return self.spec.replica(LAUNCHER) or ColossalReplicaSpec(type=LAUNCHER)
 
     @cached_property
+    def types(self) -> tuple[ReplicaType, ...]:
+        return self._type(self.launcher), self._type(self.worker)
+
+    def _type(self, spec: ColossalReplicaSpec) -> ReplicaType:
+        # All replicas start again together, so one budget counts, whichever of them carries it.
+        limit = max(self.launcher.restart_policy.limit, self.worker.restart_policy.limit)
+        return ReplicaType(
+            name=spec.type,
+            replicas=1 if spec.type == LAUNCHER else spec.replicas,
+            policy=RestartPolicy(spec.restart_policy.policy),
+            limit=limit,
+            main_container=self.container(spec.type),
+            is_launcher=spec.type == LAUNCHER,
+        )
+
+    def template(self, replica_type: str) -> Mapping[str, Any]:
+        return self.launcher_template if replica_type == LAUNCHER else self.worker.template
+
+    @cached_property
     def launcher_template(self) -> Mapping[str, Any]:
         """The launcher's template; without a container it gets one like the worker's, no GPU."""
         template = self.launcher.template
         pod = template.get("spec") or {}
-        if pod.get("containers"):
+        if pod_rules.containers(template):
             return template
         theirs = self.worker.template.get("spec") or {}
-        model = ssh.container_of(self.worker.template, self._container(WORKER))
+        model = self.training(WORKER)
         wanted = (*COPIED_TO_CONTAINER, "securityContext")
         container = {"name": LAUNCHER, **{k: model[k] for k in wanted if k in model}}
         copied = {k: theirs[k] for k in COPIED_TO_POD if k in theirs}
         return {**template, "spec": {**copied, **pod, "containers": [container]}}
-
-    def _template(self, replica_type: str) -> Mapping[str, Any]:
-        return self.launcher_template if replica_type == LAUNCHER else self.worker.template
-
-    def _container(self, replica_type: str) -> str:
-        return pods.container_name(self._template(replica_type), (replica_type,))
-
-    @cached_property
-    def hosts(self) -> list[str]:
-        keys = (ReplicaKey(WORKER, index) for index in range(self.worker.replicas))
-        return [network.host_of(self.pod_name(key), self.settings) for key in keys]
 
     @cached_property
     def hostfile(self) -> str:
         """Bare names: ``colossalai run`` takes ``slots=`` for a part of the name."""
         return "".join(f"{host}\n" for host in self.hosts)
 
-    @cached_property
-    def gang(self) -> Gang | None:
-        return gang_of(
-            self.identity,
-            self.settings.gang_backend,
-            self.spec.scheduler,
-            total=1 + self.worker.replicas,
-        )
-
     def pod_name(self, key: ReplicaKey) -> str:
         if key.type == LAUNCHER:
             return names.launcher_name(self.identity.base)
-        return names.pod_name(self.identity.base, key.type, key.ordinal)
-
-    def _type(self, spec: ColossalReplicaSpec, limit: int) -> ReplicaType:
-        return ReplicaType(
-            name=spec.type,
-            replicas=1 if spec.type == LAUNCHER else spec.replicas,
-            policy=RestartPolicy(spec.restart_policy.policy),
-            limit=limit,
-            main_container=self._container(spec.type),
-            is_launcher=spec.type == LAUNCHER,
-        )
+        return super().pod_name(key)
 
     def workload(self) -> Workload:
-        mode = self.spec.run_mode
-        # All replicas start again together, so one budget counts, whichever of them carries it.
-        limit = max(self.launcher.restart_policy.limit, self.worker.restart_policy.limit)
         cleans = self.spec.run_policy.clean_up_workers
         warning = shell_warning(self.spec.torch_config.script)
-        return Workload(
-            kind=self.job.kind,
-            api_version=self.job.api_version,
-            resource=self.identity.resource,
-            namespace=self.identity.namespace,
-            name=self.identity.name,
-            uid=self.identity.uid,
-            generation=self.job.metadata.generation,
-            base=self.identity.base,
-            types=(self._type(self.launcher, limit), self._type(self.worker, limit)),
-            pod_name=self.pod_name,
-            build_pod=self.build_pod,
-            dependents=(
-                services.headless(self.identity),
-                *ssh.dependents(self.identity, self.hostfile, self.settings.ssh_port),
-                *(self.gang.dependents() if self.gang else ()),
-            ),
-            decides=THE_LAUNCHER,
+        return replace(
+            super().workload(),
             restart_after_success=False,
             counts_backoff=False,
             tells_all=True,
             clean_up=CleanUpPolicy.WORKERS if cleans else CleanUpPolicy.NONE,
-            paused=mode.pause.enabled,
-            debug=mode.debug.enabled,
-            needs_gang=bool(self.gang and self.gang.backend is GangBackend.NONE),
             warnings=(warning,) if warning else (),
-            spec_hash=spec_hash(self.job),
         )
 
-    def build_pod(
-        self, key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool
-    ) -> Manifest:
-        """The pod of the launcher or a worker; see `workload.PodBuilder`."""
-        pod = pods.assemble(
-            self.identity,
-            key,
-            self.pod_name(key),
-            self._template(key.type),
-            self.settings,
-            attempt=attempt,
-            membership=self.gang.membership(key.type, pod_group) if self.gang else Membership(),
-        )
-        resume = modes.resume_spec(self.spec.run_mode, key.type) if resumed else None
-        if resume and resume.skip_init_container:
-            modes.skip_init(pod)
-        ssh.equip(pod, self._node(pod, key, resume))
-        return pod
-
-    def _node(self, pod: Manifest, key: ReplicaKey, resume: ResumeSpec | None) -> ssh.Node:
-        leads = key == THE_LAUNCHER
-        container = self._container(key.type)
-        debug = modes.debug_set(self.spec.run_mode, key.type)
-        if debug:
-            modes.idle(pod, container, debug)
-        return ssh.Node(
+    def node(self, key: ReplicaKey, start: Start) -> Node:
+        leads, debug = key.type == LAUNCHER, start.debug
+        return Node(
             identity=self.identity,
-            container=container,
+            container=self.container(key.type),
             port=self.settings.ssh_port,
             hosts=self.hosts,
             sshd=self.spec.ssh.sshd_path,
             auth_path=self.spec.ssh.auth_mount_path,
-            launch=self._launch(resume) if leads and not debug else None,
+            launch=self._launch(start.resume) if leads and not debug else None,
             hostfile=self.hostfile if leads else None,
             report_sessions=True,
             debug=(debug.command or modes.IDLE) if debug else None,
@@ -220,19 +154,16 @@ class _Description:
 
     def _launch(self, resume: ResumeSpec | None) -> Mapping[str, Any]:
         """What the launcher is told to run; `programs.py` reads it."""
+        if (argv := self.command(resume)) is not None:
+            return {"kind": "command", "argv": argv}
         torch = self.spec.torch_config
-        if resume and resume.command is not None:
-            return {"kind": "command", "argv": [*resume.command, *(resume.args or ())]}
         program = list(torch.script)
         if resume and resume.args is not None:
             program = [*program[: 2 if program[:1] == ["-m"] else 1], *resume.args]
-        launch: dict[str, Any] = {
+        return {
             "kind": "colossalai",
             "program": program,
             "processes": torch.proc_per_worker,
             "extraArgs": extra_launch_args(torch.extra_args),
+            **self.master_port(),
         }
-        if self.settings.plain_processes:
-            first = self.pod_name(ReplicaKey(WORKER, 0))
-            launch["masterPort"] = network.endpoint(first, self.identity.uid, self.settings).port
-        return launch

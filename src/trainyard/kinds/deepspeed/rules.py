@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.kinds.deepspeed.spec import (
+    LEGACY_MASTER,
     REPLICA_TYPE,
     DeepSpeedConfig,
     DeepSpeedJob,
     DeepSpeedJobSpec,
 )
 from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH
 from trainyard.schema.problems import Path, Problem, error, warning
 
-LEGACY_MASTER = "master"
-"""In run modes only: worker-0."""
-RESERVED_MOUNTS = ("/root/.ssh", "/t9k/hostfile", "/root/.deepspeed_env")
+RESERVED_MOUNTS = (AUTH_PATH, HOSTFILE_PATH, "/root/.deepspeed_env")
 """Paths that belong to the controller."""
 
 _FORBIDDEN = {
@@ -31,6 +31,15 @@ _FORBIDDEN = {
 _USELESS = ("--save_pid", "--enable_each_rank_log", "--bind_cores_to_rank", "--bind_core_list")
 """Options of deepspeed without effect when it launches over pdsh."""
 _PATH: Path = ("spec", "config")
+
+CEL = {
+    ("config", "run"): {
+        "rule": "[has(self.python) && size(self.python) > 0, has(self.module) && "
+        "size(self.module) > 0, has(self.exec) && size(self.exec) > 0].filter(x, x).size() <= 1",
+        "message": "only one of python, module and exec may be set",
+    },
+}
+"""What a server can check without us, by the place below ``spec``."""
 
 
 def check(job: DeepSpeedJob) -> list[Problem]:

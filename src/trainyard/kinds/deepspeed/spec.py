@@ -21,6 +21,10 @@ REPLICA_TYPE = "worker"
 """The only replica type of a DeepSpeedJob."""
 
 
+LEGACY_MASTER = "master"
+"""In run modes only: worker-0."""
+
+
 class RunType(Model):
     """What the launcher starts; exactly one of the three."""
 

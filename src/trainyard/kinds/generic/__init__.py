@@ -2,4 +2,4 @@
 
 from trainyard.kinds.kind import Kind
 
-KIND = Kind("GenericJob", "genericjobs", ("gj",), __name__, order=40)
+KIND = Kind("GenericJob", "genericjobs", ("gj",), __name__, name_label="genericjob", order=40)

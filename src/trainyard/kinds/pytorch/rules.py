@@ -5,21 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from trainyard.kinds.pytorch import KIND
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
 from trainyard.kinds.shared import job_rules, pod_rules
 from trainyard.kinds.tensorboard import rules
 from trainyard.schema.problems import Path, Problem, error, warning
 
-CONTAINER_NAMES = ("pytorch", "python")
-"""Names of the training container, by preference."""
 _PYTHON = re.compile(r"(.*/)?(python|torchrun)[\d.]*\Z")
 _COUNT = re.compile(r"[1-9]\d{0,4}\Z", re.ASCII)
-
-
-def rank0_type(spec: PyTorchTrainingJobSpec) -> int:
-    """Index of the replica type that holds rank 0: ``master``, else the first."""
-    types = [replica.type for replica in spec.replica_specs]
-    return types.index("master") if "master" in types else 0
 
 
 def check(job: PyTorchTrainingJob) -> list[Problem]:
@@ -41,7 +34,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
     for index, replica in enumerate(spec.replica_specs):
         here = (*path, index)
         problems += pod_rules.check_template(replica.template, (*here, "template"))
-        if index == rank0_type(spec):
+        if replica is spec.by_rank[0]:
             problems += job_rules.check_rank0(replica.replicas, here)
     if spec.elastic.enabled and not spec.torchrun_config.enabled:
         why = "a job that does not use torchrun cannot be elastic"
@@ -64,7 +57,8 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
         found = pod_rules.containers(replica.template)
         if not found:
             continue
-        which = pod_rules.training_container(replica.template, *CONTAINER_NAMES)
+        names = [container["name"] for container in found]
+        which = names.index(KIND.training_container(replica.type, names))
         container = found[which]
         path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", which)
         if not container.get("args") and not spec.run_mode.debug.enabled:

@@ -18,6 +18,9 @@ from trainyard.kinds.shared.run import (
 from trainyard.kinds.tensorboard.spec import TensorBoardSpec
 from trainyard.schema.model import Count, Items, Model, Template
 
+MASTER = "master"
+"""The replica type that holds the first ranks, wherever it stands."""
+
 
 class PyTorchReplicaSpec(Model):
     """One type of replica."""
@@ -125,6 +128,11 @@ class PyTorchTrainingJobSpec(Model):
         description="Change the number of replicas while training; torchrun only.",
         examples=[{"enabled": True, "minReplicas": 2, "maxReplicas": 8, "expectedReplicas": 4}],
     )
+
+    @property
+    def by_rank(self) -> list[PyTorchReplicaSpec]:
+        """The type `master` first, the others in list order (decision 14)."""
+        return sorted(self.replica_specs, key=lambda spec: spec.type != MASTER)
 
     @property
     def elastic_range(self) -> ElasticRange | None:

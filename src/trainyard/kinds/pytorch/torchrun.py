@@ -9,6 +9,7 @@ anything of ours in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 PROGRAM = """\
 import os, signal, sys
@@ -63,36 +64,38 @@ def command() -> list[str]:
     return ["/bin/sh", "-c", SCRIPT, "torchrun"]
 
 
-def arguments(
-    *,
-    nodes: str,
-    processes: str,
-    backend: str,
-    endpoint: str,
-    run_id: str,
-    role: str,
-    max_restarts: int | None,
-    elastic: bool,
-    extra: Sequence[str],
-    script: Sequence[str],
-) -> list[str]:
-    """Options and script, as one would give them to `torchrun`.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """One replica's call of `torchrun`. `nodes` is a number, or `min:max`."""
 
-    `nodes` is a number, or `min:max`. Extra options come last, so that they win.
-    """
-    options = [
-        *("--nnodes", nodes),
-        *("--nproc_per_node", processes),
-        *("--rdzv_backend", backend),
-        *("--rdzv_endpoint", endpoint),
-        *("--rdzv_id", run_id),
-        *("--role", role),
-    ]
-    if max_restarts is None and elastic:
-        max_restarts = ELASTIC_MAX_RESTARTS
-    if max_restarts is not None:
-        options += ["--max_restarts", str(max_restarts)]
-    return [*options, *(_with_rendezvous(extra) if elastic else extra), *script]
+    nodes: str
+    processes: str
+    backend: str
+    endpoint: str
+    run_id: str
+    role: str
+    max_restarts: int | None
+    elastic: bool
+    extra: Sequence[str]
+    script: Sequence[str]
+
+    def arguments(self) -> list[str]:
+        """Options and script; extra options come last, so that they win."""
+        options = [
+            *("--nnodes", self.nodes),
+            *("--nproc_per_node", self.processes),
+            *("--rdzv_backend", self.backend),
+            *("--rdzv_endpoint", self.endpoint),
+            *("--rdzv_id", self.run_id),
+            *("--role", self.role),
+        ]
+        max_restarts = self.max_restarts
+        if max_restarts is None and self.elastic:
+            max_restarts = ELASTIC_MAX_RESTARTS
+        if max_restarts is not None:
+            options += ["--max_restarts", str(max_restarts)]
+        extra = _with_rendezvous(self.extra) if self.elastic else self.extra
+        return [*options, *extra, *self.script]
 
 
 def _with_rendezvous(extra: Sequence[str]) -> list[str]:

@@ -10,8 +10,6 @@ from trainyard.kinds.shared.job import Job
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import Resource
 
-WORKING_DIR = "trainyard.dev/working-dir"
-"""Annotation of a job submitted from a folder: where containers without a workingDir start."""
 _GENERATED = "xxxxx"
 """Stands for what a server appends to `generateName`, in a job that is only rendered."""
 
@@ -40,7 +38,7 @@ class Identity:
             name=name,
             uid=meta.uid,
             base=names.base_name(name, meta.uid),
-            working_dir=meta.annotations.get(WORKING_DIR, ""),
+            working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
         )
 
     @property
@@ -56,9 +54,13 @@ class Identity:
             labels.COMPONENT_TYPE: labels.COMPONENT_TYPE_USER,
             labels.JOB_UID: self.uid,
         }
-        if self.kind == "GenericJob":
-            found[labels.GENERIC_JOB] = self.name
+        if label := KINDS[self.kind].name_label:
+            found[label] = self.name
         return found
+
+    def annotations(self) -> dict[str, str]:
+        """What the pods of a job are annotated with."""
+        return {labels.WORKING_DIR: self.working_dir} if self.working_dir else {}
 
     def metadata(self, name: str) -> dict[str, Any]:
         """Metadata of an object that belongs to the job."""

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import hashlib
+import json
+from typing import Any, ClassVar
 
 from pydantic import Field
 
+from trainyard.kinds.kind import BATCH
 from trainyard.kinds.shared.status import JobStatus
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Model
 
-GROUP = "batch.tensorstack.dev"
-VERSION = "v1beta1"
-API_VERSION = f"{GROUP}/{VERSION}"
+API_VERSION = f"{BATCH}/v1beta1"
+
+MUTABLE: tuple[tuple[str, ...], ...] = (
+    ("spec", "runMode", "pause", "enabled"),
+    ("spec", "elastic", "expectedReplicas"),
+)
+"""What may change after a job was created (decision 8)."""
 
 
 class Job(Model):
-    """Fields common to the four kinds; each kind narrows ``spec``."""
+    """Fields common to all kinds of jobs; each kind narrows ``spec``."""
 
     KIND: ClassVar[str]
 
@@ -30,3 +37,21 @@ class Job(Model):
         default_factory=JobStatus,
         description="What the controller observed last; written by it alone.",
     )
+
+
+def spec_hash(job: Job) -> str:
+    """Equal for two versions of a job exactly when they differ in mutable fields only."""
+    root = job.dump()
+    for path in MUTABLE:
+        _drop(root, path)
+    text = json.dumps(root.get("spec", {}), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _drop(parent: dict[str, Any], path: tuple[str, ...]) -> None:
+    """Take a field away; a block that only held mutable fields is as good as absent."""
+    key, *rest = path
+    if rest and key in parent:
+        _drop(parent[key], tuple(rest))
+    if key in parent and (not rest or not parent[key]):
+        del parent[key]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from typing import Any
 
 from trainyard.kinds.shared.pods import change_container
 from trainyard.kinds.shared.run import ReplicaDebugSet, ResumeSpec, RunMode
@@ -26,9 +26,7 @@ def resume_spec(mode: RunMode, replica_type: str) -> ResumeSpec | None:
     return next(found, None)
 
 
-def idle(
-    pod: Manifest, container: str, override: ReplicaDebugSet, default: Sequence[str] = IDLE
-) -> None:
+def idle(pod: Manifest, container: str, override: ReplicaDebugSet) -> None:
     """Let the training container wait for a developer.
 
     Nothing may end it early: probes would fail without the training, hooks could start it.
@@ -36,7 +34,7 @@ def idle(
     change_container(
         pod,
         container,
-        command=list(override.command or default),
+        command=list(override.command or IDLE),
         args=None,
         livenessProbe=None,
         readinessProbe=None,
@@ -45,6 +43,18 @@ def idle(
     )
     if override.skip_init_container:
         skip_init(pod)
+
+
+def resume(pod: Manifest, container: str, override: ResumeSpec) -> None:
+    """Let the training container start as it is to after a pause."""
+    if override.skip_init_container:
+        skip_init(pod)
+    change: dict[str, Any] = {}
+    if override.command is not None:
+        change["command"] = list(override.command)
+    if override.args is not None:
+        change["args"] = list(override.args)
+    change_container(pod, container, **change)
 
 
 def skip_init(pod: Manifest) -> None:

@@ -20,10 +20,9 @@ def containers(template: Mapping[str, Any]) -> list[dict[str, Any]]:
     return list((template.get("spec") or {}).get("containers") or ())
 
 
-def training_container(template: Mapping[str, Any], *names: str) -> int:
-    """Index of the container with the first of these names that is there, else 0."""
-    present = [container.get("name") for container in containers(template)]
-    return next((present.index(name) for name in names if name in present), 0)
+def container_of(template: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """The container of this name; empty if the template has none."""
+    return next((each for each in containers(template) if each.get("name") == name), {})
 
 
 def gpu_count(container: Mapping[str, Any]) -> int:

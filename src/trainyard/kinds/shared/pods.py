@@ -6,103 +6,83 @@ it does not change, so that a pod of a large template costs little.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.gang import Membership
-from trainyard.kinds.shared.identity import WORKING_DIR, Identity
+from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Manifest, ReplicaKey
 
 Container = dict[str, Any]
 
 
-def container_name(template: Mapping[str, Any], preferred: Sequence[str] = ()) -> str:
-    """The container that trains: the first preferred name that is there, else the first one."""
-    containers = template.get("spec", {}).get("containers") or [{}]
-    present = [container.get("name", "") for container in containers]
-    return next((name for name in preferred if name in present), str(present[0]))
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """All that a replica's pod is made from."""
 
+    identity: Identity
+    key: ReplicaKey
+    name: str
+    template: Mapping[str, Any]
+    settings: Settings
+    attempt: int
+    membership: Membership
+    labels: Mapping[str, str]
+    """Those that only pods of this kind of job have."""
+    revision: str = ""
 
-def assemble(
-    identity: Identity,
-    key: ReplicaKey,
-    name: str,
-    template: Mapping[str, Any],
-    settings: Settings,
-    *,
-    attempt: int,
-    membership: Membership,
-    extra_labels: Mapping[str, str] | None = None,
-) -> Manifest:
-    """A replica's pod: the template with identity, host name, search suffix and our policies.
+    def assemble(self) -> Manifest:
+        """The template with identity, host name, search suffix and our policies.
 
-    The host name is the pod's name. With the job's headless Service as subdomain and the Service's
-    domain among the search suffixes, peers find each other by bare pod names
-    (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/).
-    """
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": _metadata(identity, key, name, template, attempt, membership, extra_labels),
-        "spec": _spec(identity, name, template.get("spec") or {}, settings, membership),
-    }
+        The host name is the pod's name. With the job's headless Service as subdomain and the
+        Service's domain among the search suffixes, peers find each other by bare pod names
+        (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/).
+        """
+        metadata, spec = self._metadata(), self._spec()
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
 
+    def _metadata(self) -> dict[str, Any]:
+        given = self.template.get("metadata") or {}
+        metadata = self.identity.metadata(self.name)
+        metadata["labels"] = {
+            **(given.get("labels") or {}),
+            **metadata["labels"],
+            labels.REPLICA_TYPE: self.key.type,
+            labels.REPLICA_INDEX: str(self.key.ordinal),
+            **self.membership.labels,
+            **self.labels,
+        }
+        metadata["annotations"] = {
+            **(given.get("annotations") or {}),
+            **self.membership.annotations,
+            labels.ATTEMPT: str(self.attempt),
+            **self.identity.annotations(),
+            **({labels.REVISION: self.revision} if self.revision else {}),
+        }
+        if finalizers := given.get("finalizers"):
+            metadata["finalizers"] = finalizers
+        return metadata
 
-def _metadata(
-    identity: Identity,
-    key: ReplicaKey,
-    name: str,
-    template: Mapping[str, Any],
-    attempt: int,
-    membership: Membership,
-    extra_labels: Mapping[str, str] | None,
-) -> dict[str, Any]:
-    given = template.get("metadata") or {}
-    annotations = {
-        **(given.get("annotations") or {}),
-        **membership.annotations,
-        labels.ATTEMPT: str(attempt),
-    }
-    if identity.working_dir:
-        annotations[WORKING_DIR] = identity.working_dir
-    metadata = identity.metadata(name)
-    metadata["labels"] = {
-        **(given.get("labels") or {}),
-        **metadata["labels"],
-        labels.REPLICA_TYPE: key.type,
-        labels.REPLICA_INDEX: str(key.ordinal),
-        **membership.labels,
-        **(extra_labels or {}),
-    }
-    metadata["annotations"] = annotations
-    if finalizers := given.get("finalizers"):
-        metadata["finalizers"] = finalizers
-    return metadata
-
-
-def _spec(
-    identity: Identity,
-    name: str,
-    given: Mapping[str, Any],
-    settings: Settings,
-    membership: Membership,
-) -> dict[str, Any]:
-    spec = dict(given)
-    spec["restartPolicy"] = "Never"
-    spec["hostname"] = name
-    spec["subdomain"] = identity.base
-    dns = dict(given.get("dnsConfig") or {})
-    suffix = f"{identity.base}.{identity.namespace}.svc.{settings.cluster_domain}"
-    dns["searches"] = [*(dns.get("searches") or ()), suffix]
-    spec["dnsConfig"] = dns
-    if membership.scheduler_name:
-        spec["schedulerName"] = membership.scheduler_name
-    for field in ("initContainers", "containers"):
-        if field in spec:
-            spec[field] = [_with_last_words(container) for container in spec[field]]
-    return spec
+    def _spec(self) -> dict[str, Any]:
+        base = self.identity.base
+        given = self.template.get("spec") or {}
+        spec = dict(given)
+        spec["restartPolicy"] = "Never"
+        spec["hostname"] = self.name
+        spec["subdomain"] = base
+        dns = dict(given.get("dnsConfig") or {})
+        suffix = f"{base}.{self.identity.namespace}.svc.{self.settings.cluster_domain}"
+        dns["searches"] = [*(dns.get("searches") or ()), suffix]
+        spec["dnsConfig"] = dns
+        if self.membership.scheduler_name:
+            spec["schedulerName"] = self.membership.scheduler_name
+        for field in ("initContainers", "containers"):
+            if field in spec:
+                spec[field] = [_with_last_words(container) for container in spec[field]]
+        return spec
 
 
 def _with_last_words(container: Container) -> Container:
@@ -113,7 +93,7 @@ def _with_last_words(container: Container) -> Container:
 
 
 def change_container(pod: Manifest, name: str, **fields: Any) -> None:
-    """Replace fields of one container of a pod that `assemble` made; None removes a field."""
+    """Replace fields of one container of a pod that `Replica` made; None removes a field."""
     spec = pod["spec"]
     spec["containers"] = [
         _changed(container, fields) if container.get("name") == name else container

@@ -8,6 +8,10 @@ from pydantic import Field
 
 from trainyard.schema.model import INT64_MAX, Count, Items, Model
 
+SSHD_PATH = "/usr/sbin/sshd"
+AUTH_PATH = "/root/.ssh"
+"""Where the keys are mounted (decision 4)."""
+HOSTFILE_PATH = "/t9k/hostfile"
 RestartPolicyName = Literal["Always", "OnFailure", "Never", "ExitCode"]
 """``ExitCode`` restarts 130, 137, 138 and 143 only."""
 CleanUpPolicy = Literal["None", "Unfinished", "All"]

@@ -10,13 +10,17 @@ private memory of the pod: copies of the keys with modes that ssh accepts, and s
 from __future__ import annotations
 
 import json
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from trainyard.kinds.shared import names, pods
+from trainyard.kinds.shared import modes, names, pod_rules, pods
+from trainyard.kinds.shared.description import Description, Start
 from trainyard.kinds.shared.identity import Identity
-from trainyard.kinds.shared.workload import Dependent, Generated, Manifest
+from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, ResumeSpec
+from trainyard.kinds.shared.workload import Dependent, Generated, Manifest, ReplicaKey
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 from trainyard.payloads import NAMES, texts
 
@@ -25,18 +29,18 @@ LAUNCH = "trainyard.dev/launch"
 HOSTFILE = "trainyard.dev/hostfile"
 """Annotation: the hostfile, on the pod that launches."""
 
+WORKER = "worker"
+"""The replica type that serves ssh."""
+
 LAUNCH_VOLUME = "trainyard-launch"
 RUN_VOLUME = "trainyard-run"
 KEYS_VOLUME = "trainyard-ssh"
 EMPTY_VOLUME = "trainyard-sshd"
 LAUNCH_PATH = "/t9k/launch"
 RUN_PATH = "/t9k/run"
-HOSTFILE_PATH = "/t9k/hostfile"
 DEEPSPEED_HOSTFILE_PATH = "/job/hostfile"
 """Where ``deepspeed`` looks when it is not told otherwise, e.g. by its own autotuner."""
 PRIVILEGE_SEPARATION_PATH = "/run/sshd"
-AUTH_PATH = "/root/.ssh"
-SSHD_PATH = "/usr/sbin/sshd"
 
 KEY_FILES = ("id_ed25519", "ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "authorized_keys")
 READABLE = 0o444
@@ -86,12 +90,6 @@ def dependents(identity: Identity, hostfile: str, port: int) -> tuple[Dependent,
     )
 
 
-def container_of(template: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    """The container of this name; empty if the template has none."""
-    containers = (template.get("spec") or {}).get("containers") or ()
-    return next((container for container in containers if container.get("name") == name), {})
-
-
 @dataclass(frozen=True, slots=True)
 class Node:
     """One pod of an ssh-launched job. `launch` None: it only serves."""
@@ -113,9 +111,49 @@ class Node:
     debug: Sequence[str] | None = None
 
 
+class OverSsh(Description):
+    """A job whose workers serve ssh, and one of whose pods launches the training over them."""
+
+    @property
+    @abstractmethod
+    def hostfile(self) -> str:
+        """The workers, as the launcher wants them listed."""
+
+    @abstractmethod
+    def node(self, key: ReplicaKey, start: Start) -> Node:
+        """What a replica's pod is told."""
+
+    @cached_property
+    def hosts(self) -> list[str]:
+        """The workers by rank."""
+        return [self.host(ReplicaKey(WORKER, index)) for index in range(self.counts[WORKER])]
+
+    def beside(self) -> tuple[Dependent, ...]:
+        return dependents(self.identity, self.hostfile, self.settings.ssh_port)
+
+    def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
+        if start.resume and start.resume.skip_init_container:
+            modes.skip_init(pod)
+        if start.debug:
+            modes.idle(pod, self.container(key.type), start.debug)
+        equip(pod, self.node(key, start))
+
+    def command(self, resume: ResumeSpec | None) -> list[str] | None:
+        """What to run in the place of the launch, if anything."""
+        if resume is None or resume.command is None:
+            return None
+        return [*resume.command, *(resume.args or ())]
+
+    def master_port(self) -> dict[str, int]:
+        """The port of rank 0, where pods share the ports of one machine (decision 41)."""
+        if not self.settings.plain_processes:
+            return {}
+        return {"masterPort": self.endpoint(ReplicaKey(WORKER, 0)).port}
+
+
 def equip(pod: Manifest, node: Node) -> None:
     """Give an assembled pod its annotations, volumes, mounts and command."""
-    container = container_of(pod, node.container)
+    container = pod_rules.container_of(pod, node.container)
     annotations = pod["metadata"]["annotations"]
     annotations[LAUNCH] = json.dumps(_description(pod, container, node), sort_keys=True)
     if node.hostfile is not None:

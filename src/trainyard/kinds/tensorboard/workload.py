@@ -19,7 +19,7 @@ from typing import Any
 
 from trainyard.kinds.shared import labels, names
 from trainyard.kinds.shared.gang import Membership, queued
-from trainyard.kinds.shared.identity import WORKING_DIR, Identity
+from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Dependent, Manifest
 from trainyard.kinds.tensorboard.logsources import Folder, Remote, Sources, label, sources
@@ -29,7 +29,6 @@ from trainyard.kube.resources import SERVICES
 PROGRAM = "tensorboard"
 """The command, and the name of the container that runs it."""
 PORT = 6006
-REVISION = "trainyard.dev/revision"
 LOGS = "/logs"
 CLAIMS = "/claims"
 GRACE_SECONDS = 5
@@ -62,7 +61,7 @@ class Board:
     @property
     def revision(self) -> str:
         """What the pod is built from; a pod of another one is replaced."""
-        return str(self.pod["metadata"]["annotations"][REVISION])
+        return str(self.pod["metadata"]["annotations"][labels.REVISION])
 
     @property
     def pod_name(self) -> str:
@@ -80,7 +79,7 @@ def describe(board: TensorBoard, settings: Settings) -> Board:
         name=meta.name,
         uid=meta.uid,
         base=names.board_name(meta.name),
-        working_dir=meta.annotations.get(WORKING_DIR, ""),
+        working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
     )
     found = sources(board.spec)
     image = board.spec.image or settings.boards.image
@@ -134,10 +133,8 @@ def _pod(
     if waits.scheduler_name:
         pod_spec["schedulerName"] = waits.scheduler_name
     metadata["labels"] |= waits.labels
-    annotations = {**waits.annotations}
-    if identity.working_dir:
-        annotations[WORKING_DIR] = identity.working_dir
-    annotations[REVISION] = _digest(pod_spec, metadata["labels"], annotations)
+    annotations = {**waits.annotations, **identity.annotations()}
+    annotations[labels.REVISION] = _digest(pod_spec, metadata["labels"], annotations)
     metadata["annotations"] = annotations
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod_spec}
 

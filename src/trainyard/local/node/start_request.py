@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainyard.kinds.shared import labels
 from trainyard.local.node import gpus
 from trainyard.local.node.environment import container_environment, host_name
 from trainyard.local.node.expansion import expand
@@ -16,7 +17,6 @@ from trainyard.local.node.volumes import Volumes, Warn
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.rootfs import Bind
 
-WORKING_DIR = "trainyard.dev/working-dir"
 _CAPABILITIES = {
     name: number
     for number, name in enumerate(
@@ -185,7 +185,7 @@ def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
 
 
 def _home_folder(pod: Mapping[str, Any], settings: NodeSettings) -> str:
-    annotated = pod["metadata"].get("annotations", {}).get(WORKING_DIR, "")
+    annotated = pod["metadata"].get("annotations", {}).get(labels.WORKING_DIR, "")
     return str(annotated or settings.working_dir or "/")
 
 

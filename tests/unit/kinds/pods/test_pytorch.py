@@ -6,8 +6,8 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from tests.unit.kinds.pods.jobs import UID, container, env, job, pod, replicas, workload
 
-from tests.unit.workloads.jobs import UID, container, env, job, pod, replicas, workload
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import CleanUpPolicy, ReplicaKey, Scope, objects
 

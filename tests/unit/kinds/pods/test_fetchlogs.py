@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from tests.object_store import Bucket, serving
+
 from trainyard.payloads import fetchlogs
 from trainyard.payloads.fetchlogs import Keys, signature_headers
 

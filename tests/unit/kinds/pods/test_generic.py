@@ -7,8 +7,8 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workload
 
-from tests.unit.workloads.jobs import container, env, job, pod, replicas, workload
 from trainyard.kinds.generic.substitution import Variables
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey, RestartPolicy, Scope, objects

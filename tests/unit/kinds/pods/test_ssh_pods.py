@@ -6,8 +6,16 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+from tests.unit.kinds.pods.ssh_jobs import (
+    Object,
+    colossalai,
+    deepspeed,
+    mounts,
+    pod,
+    template,
+    told,
+)
 
-from tests.unit.workloads_ssh.jobs import Object, colossalai, deepspeed, mounts, pod, template, told
 from trainyard.kinds.shared.ssh import HOSTFILE, KEY_FILES
 from trainyard.kinds.shared.workload import CleanUpPolicy, Generated, ReplicaKey, Workload, objects
 
@@ -131,6 +139,7 @@ def test_the_hostfile_is_also_where_deepspeed_looks_by_itself(mounted: str, expe
         ({}, 1),
         ({"limits": {"nvidia.com/gpu": 8, "cpu": "4"}}, 8),
         ({"requests": {"amd.com/gpu": "2"}, "limits": {"amd.com/gpu": "2"}}, 2),
+        ({"limits": {"nvidia.com/mig-1g.5gb": 2, "nvidia.com/mig-2g.10gb": "1"}}, 3),
     ],
 )
 def test_slots_default_to_the_gpus_of_the_training_container(resources: Object, slots: int) -> None:

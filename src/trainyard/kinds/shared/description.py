@@ -1,0 +1,250 @@
+"""How a job becomes a `Workload`: what all kinds do alike.
+
+A kind's `workload.py` holds a `Description` of its own that says only what differs: its replica
+types and their templates; who decides; how the training is launched.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+from trainyard.kinds.kind import Kind
+from trainyard.kinds.shared import modes, names, network, pod_rules, pods, services
+from trainyard.kinds.shared.gang import Gang, Membership, gang_of
+from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.job import Job, spec_hash
+from trainyard.kinds.shared.run import (
+    ElasticRange,
+    ReplicaDebugSet,
+    ResumeSpec,
+    RunMode,
+    RunPolicy,
+    SchedulePolicy,
+    UnrankedSchedulePolicy,
+)
+from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.workload import (
+    CleanUpPolicy,
+    Dependent,
+    Elastic,
+    Manifest,
+    ReplicaKey,
+    ReplicaType,
+    Scope,
+    Workload,
+)
+from trainyard.kinds.table import KINDS
+
+
+class JobSpec(Protocol):
+    """What the spec of every job has. One that can change its size has `elastic_range` too, and
+    a `RunPolicy` as `run_policy` is heeded."""
+
+    @property
+    def run_mode(self) -> RunMode: ...
+
+    @property
+    def scheduler(self) -> SchedulePolicy | UnrankedSchedulePolicy | None: ...
+
+
+class Start(NamedTuple):
+    """How a replica starts when it does not simply train: at most an entry of each mode."""
+
+    debug: ReplicaDebugSet | None
+    resume: ResumeSpec | None
+
+
+class Description(ABC):
+    """One job of one kind, under an operator's settings."""
+
+    def __init__(self, job: Job, settings: Settings) -> None:
+        self.job = job
+        self.settings = settings
+
+    @property
+    @abstractmethod
+    def spec(self) -> JobSpec:
+        """The spec, as the kind's own model."""
+
+    @property
+    @abstractmethod
+    def types(self) -> tuple[ReplicaType, ...]:
+        """The replica types by rank."""
+
+    @abstractmethod
+    def template(self, replica_type: str) -> Mapping[str, Any]:
+        """The pod template of a type."""
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """Replicas wanted per type, by rank."""
+        return {each.name: each.replicas for each in self.types}
+
+    @cached_property
+    def rank0(self) -> ReplicaKey:
+        """The first replica."""
+        return ReplicaKey(next((t for t, count in self.counts.items() if count), ""), 0)
+
+    @property
+    def decides(self) -> ReplicaKey | None:
+        """See `Workload.decides`."""
+        return self.rank0
+
+    def marks(self, key: ReplicaKey) -> Mapping[str, str]:
+        """Labels of a replica's pod that only this kind has."""
+        return {}
+
+    def mode_type(
+        self, key: ReplicaKey, entries: Sequence[ReplicaDebugSet] | Sequence[ResumeSpec]
+    ) -> str:
+        """The type under which a run mode's entries speak of a replica."""
+        return key.type
+
+    def beside(self) -> tuple[Dependent, ...]:
+        """Objects beside the pods that only this kind has."""
+        return ()
+
+    def revision(self, key: ReplicaKey) -> str:
+        """See `workload.RevisionOf`."""
+        return ""
+
+    def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
+        """Change an assembled pod so that it does its part of the job."""
+        container = self.container(key.type)
+        if start.debug:
+            modes.idle(pod, container, start.debug)
+        elif start.resume:
+            modes.resume(pod, container, start.resume)
+
+    def workload(self) -> Workload:
+        """The workload; a kind replaces the fields in which it differs."""
+        identity, mode = self.identity, self.spec.run_mode
+        found = Workload(
+            kind=self.job.kind,
+            api_version=self.job.api_version,
+            resource=identity.resource,
+            namespace=identity.namespace,
+            name=identity.name,
+            uid=identity.uid,
+            generation=self.job.metadata.generation,
+            base=identity.base,
+            types=self.types,
+            pod_name=self.pod_name,
+            build_pod=self.build_pod,
+            dependents=(
+                services.headless(identity),
+                *self.beside(),
+                *(self.gang.dependents() if self.gang else ()),
+            ),
+            decides=self.decides,
+            paused=mode.pause.enabled,
+            debug=mode.debug.enabled,
+            elastic=self.elastic,
+            needs_gang=bool(self.gang and self.gang.backend is GangBackend.NONE),
+            spec_hash=spec_hash(self.job),
+            revision=self.revision,
+        )
+        policy = getattr(self.spec, "run_policy", None)
+        if not isinstance(policy, RunPolicy):
+            return found
+        return replace(
+            found,
+            scope=Scope.REPLICA if policy.restart_scope == "Replica" else Scope.JOB,
+            clean_up=CleanUpPolicy(policy.clean_up_policy),
+            active_deadline_seconds=policy.active_deadline_seconds,
+            ttl_seconds_after_finished=policy.ttl_seconds_after_finished,
+        )
+
+    @property
+    def kind(self) -> Kind:
+        """The kind of the job."""
+        return KINDS[self.job.kind]
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The job's names."""
+        return Identity.of(self.job)
+
+    @cached_property
+    def elastic(self) -> Elastic | None:
+        """Bounds of the job's size; None when it is fixed."""
+        bounds = self._range
+        return Elastic(max(bounds.minimum, 1), max(bounds.maximum, 1)) if bounds else None
+
+    @property
+    def elastic_total(self) -> int | None:
+        """Replicas wanted of an elastic job; a target out of its bounds is taken to the nearest
+        one (decision 30)."""
+        if self._range is None or self.elastic is None:
+            return None
+        return min(max(self._range.expected, self.elastic.min_replicas), self.elastic.max_replicas)
+
+    @property
+    def _range(self) -> ElasticRange | None:
+        found: ElasticRange | None = getattr(self.spec, "elastic_range", None)
+        return found
+
+    @cached_property
+    def total(self) -> int:
+        """Replicas wanted."""
+        return sum(self.counts.values())
+
+    @cached_property
+    def gang(self) -> Gang | None:
+        """The job's wish to be scheduled as one."""
+        return gang_of(
+            self.identity,
+            self.settings.gang_backend,
+            self.spec.scheduler,
+            total=self.total,
+            min_member=self.elastic.min_replicas if self.elastic else None,
+        )
+
+    def container(self, replica_type: str) -> str:
+        """The name of the container that trains in pods of a type."""
+        found = pod_rules.containers(self.template(replica_type))
+        return self.kind.training_container(replica_type, [each.get("name", "") for each in found])
+
+    def training(self, replica_type: str) -> Mapping[str, Any]:
+        """The container that trains, as its template has it; empty if there is none."""
+        return pod_rules.container_of(self.template(replica_type), self.container(replica_type))
+
+    def pod_name(self, key: ReplicaKey) -> str:
+        """The name of a replica's pod."""
+        return names.pod_name(self.identity.base, key.type, key.ordinal)
+
+    def host(self, key: ReplicaKey) -> str:
+        """What a replica is called by its peers."""
+        return network.host_of(self.pod_name(key), self.settings)
+
+    def endpoint(self, key: ReplicaKey) -> network.Endpoint:
+        """Where a replica listens for the others."""
+        return network.endpoint(self.pod_name(key), self.identity.uid, self.settings)
+
+    def build_pod(
+        self, key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool
+    ) -> Manifest:
+        """The pod of one replica; see `workload.PodBuilder`."""
+        pod = pods.Replica(
+            identity=self.identity,
+            key=key,
+            name=self.pod_name(key),
+            template=self.template(key.type),
+            settings=self.settings,
+            attempt=attempt,
+            membership=self.gang.membership(key.type, pod_group) if self.gang else Membership(),
+            labels=self.marks(key),
+            revision=self.revision(key),
+        ).assemble()
+        self.launch(pod, key, self._start(key, resumed=resumed))
+        return pod
+
+    def _start(self, key: ReplicaKey, *, resumed: bool) -> Start:
+        mode = self.spec.run_mode
+        debug = modes.debug_set(mode, self.mode_type(key, mode.debug.replica_specs))
+        resume = modes.resume_spec(mode, self.mode_type(key, mode.pause.resume_specs))
+        return Start(debug, resume if resumed else None)
