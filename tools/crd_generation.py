@@ -9,18 +9,17 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from trainyard.kinds.kind import AGE, PHASE, Column, Kind
-from trainyard.kinds.shared import legacy
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.policies import mutable_paths
+from trainyard.kinds.shared.legacy import Legacy
 from trainyard.schema.names import MAX_LABEL
 from trainyard.schema.structural import INT64
 
 Schema = dict[str, Any]
 
-_OPEN_OBJECT: Schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 _KEPT = (
     "description",
     "enum",
@@ -34,11 +33,6 @@ _KEPT = (
     "x-kubernetes-preserve-unknown-fields",
 )
 _MAX_ITEMS = 64  # of lists by type; bounds the estimated cost of the rules on their items
-_MUTABLE = (
-    ("spec", "runMode", "pause", "enabled"),
-    ("spec", "runMode", "pause", "enable"),
-    ("spec", "elastic", "expectedReplicas"),
-)
 _FIXED = {
     "rule": "self == oldSelf",
     "message": "cannot be changed after creation; delete the job and create it again",
@@ -60,11 +54,6 @@ _ELASTIC_RULES = (
         "message": "expectedReplicas must not be below minReplicas",
     },
 )
-_ONE_RUN = {
-    "rule": "[has(self.python) && size(self.python) > 0, has(self.module) && "
-    "size(self.module) > 0, has(self.exec) && size(self.exec) > 0].filter(x, x).size() <= 1",
-    "message": "only one of python, module and exec may be set",
-}
 _DEBUG = "(has(self.runMode) && has(self.runMode.debug))"
 _RESUME = "(has(self.runMode) && has(self.runMode.pause) && has(self.runMode.pause.resumeSpecs))"
 
@@ -98,7 +87,7 @@ def crd(kind: Kind) -> dict[str, Any]:
                     "name": kind.version,
                     "served": True,
                     "storage": True,
-                    "schema": {"openAPIV3Schema": schema(kind.kind)},
+                    "schema": {"openAPIV3Schema": schema(kind)},
                     "subresources": subresources,
                     "additionalPrinterColumns": columns(kind),
                 }
@@ -133,10 +122,9 @@ def _job_columns(kind: Kind) -> list[Column]:
     ]
 
 
-def schema(kind: str) -> Schema:
+def schema(kind: Kind) -> Schema:
     """The structural schema of a kind."""
-    model = KINDS[kind].model
-    document = model.model_json_schema(by_alias=True)
+    document = kind.model.model_json_schema(by_alias=True)
     out = _structural(document, document.get("$defs", {}))
     for key in ("apiVersion", "kind"):
         out["properties"][key] = {"type": "string", "description": _ROOT_TEXTS[key]}
@@ -144,8 +132,9 @@ def schema(kind: str) -> Schema:
     out["required"] = [key for key in out.get("required", ()) if key == "spec"]
     if not out["required"]:
         del out["required"]
-    _add_legacy(kind, out)
-    if KINDS[kind].is_job:
+    if kind.legacy is not None:
+        _add_legacy(kind.legacy, out)
+    if kind.is_job:
         _add_rules(kind, out["properties"]["spec"])
     return out
 
@@ -215,50 +204,25 @@ def _one_spelling(old: str, new: str, kind: str) -> dict[str, str]:
     return {"rule": rule, "message": f"{old} contradicts {new}; write {new} only"}
 
 
-def _add_legacy(kind: str, root: Schema) -> None:
+def _add_legacy(legacy: Legacy, root: Schema) -> None:
     """Declares the old spellings beside today's."""
-    for rename in legacy.RENAMES:
-        if kind in rename.kinds:
-            parent = _place(root, rename.parent)["properties"]
-            parent[rename.old] = {
-                **parent[rename.new],
-                "description": f"Deprecated: write `{rename.new}`.",
-            }
-            rule = _one_spelling(rename.old, rename.new, parent[rename.old]["type"])
-            _extend(_place(root, rename.parent), (rule,))
-    if kind != "ColossalAIJob":
-        return
-    spec = _place(root, ("spec",))
-    spec["required"].remove("replicaSpecs")
-    if not spec["required"]:
-        del spec["required"]
-    torch = spec["properties"]["torchConfig"]["properties"]
-    replica = spec["properties"]["replicaSpecs"]["items"]["properties"]
-    by_target = {"torchConfig": torch, "replicaSpecs": replica}
-    spec["properties"]["worker"] = {
-        "type": "object",
-        "description": "Deprecated: write `replicaSpecs` and `torchConfig`.",
-        "properties": {
-            key: by_target[target[0]][target[-1]] for key, target in legacy.WORKER_FIELDS.items()
-        },
-    }
-    launcher: dict[str, Schema] = {
-        "image": {"type": "string"},
-        "workingDir": {"type": "string"},
-        "env": {"type": "array", "items": _OPEN_OBJECT},
-        "resources": _OPEN_OBJECT,
-    }
-    spec["properties"]["launcher"] = {
-        "type": "object",
-        "description": "Deprecated: write an entry of `replicaSpecs`.",
-        "properties": {key: launcher[key] for key in legacy.LAUNCHER_FIELDS},
-    }
+    for rename in legacy.renames:
+        parent = _place(root, rename.parent)["properties"]
+        parent[rename.old] = {
+            **parent[rename.new],
+            "description": f"Deprecated: write `{rename.new}`.",
+        }
+        rule = _one_spelling(rename.old, rename.new, parent[rename.old]["type"])
+        _extend(_place(root, rename.parent), (rule,))
+    if legacy.layout is not None:
+        legacy.layout.declare(_place(root, ("spec",)))
 
 
-def _add_rules(kind: str, spec: Schema) -> None:
+def _add_rules(kind: Kind, spec: Schema) -> None:
     """CEL rules and list keys of a job's spec."""
+    mutable = mutable_paths(kind)
     spec["properties"] = {
-        key: _fixed(child, ("spec", key)) for key, child in spec["properties"].items()
+        key: _fixed(child, ("spec", key), mutable) for key, child in spec["properties"].items()
     }
     properties = spec["properties"]
     for parent, key in _typed_lists(spec):
@@ -270,9 +234,9 @@ def _add_rules(kind: str, spec: Schema) -> None:
         parent[key]["items"]["properties"]["type"]["maxLength"] = MAX_LABEL
     if "elastic" in properties:
         _extend(properties["elastic"], _ELASTIC_RULES)
-    if kind == "DeepSpeedJob":
-        _extend(properties["config"]["properties"]["run"], (_ONE_RUN,))
-    _extend(spec, _presence(kind, spec))
+    _extend(spec, _presence(spec))
+    for path, rule in kind.cel.items():
+        _extend(_place(spec, path), (rule,))
 
 
 def _typed_lists(spec: Schema) -> list[tuple[dict[str, Schema], str]]:
@@ -287,22 +251,22 @@ def _typed_lists(spec: Schema) -> list[tuple[dict[str, Schema], str]]:
     return lists
 
 
-def _fixed(node: Schema, path: tuple[str, ...]) -> Schema:
+def _fixed(node: Schema, path: tuple[str, ...], mutable: Collection[tuple[str, ...]]) -> Schema:
     """``node`` with a rule on each number, switch and short text that may not change."""
     out = dict(node)
     if "properties" in node:
         out["properties"] = {
-            key: _fixed(child, (*path, key)) for key, child in node["properties"].items()
+            key: _fixed(child, (*path, key), mutable) for key, child in node["properties"].items()
         }
     elif path[1] in ("replicaSpecs", "runMode") and node.get("type") == "array":
         if "properties" in node.get("items", {}):
-            out["items"] = _fixed(node["items"], path)
-    elif path not in _MUTABLE and (node.get("type") in ("integer", "boolean") or "enum" in node):
+            out["items"] = _fixed(node["items"], path, mutable)
+    elif path not in mutable and (node.get("type") in ("integer", "boolean") or "enum" in node):
         out["x-kubernetes-validations"] = [_FIXED]
     return out
 
 
-def _presence(kind: str, spec: Schema) -> list[dict[str, str]]:
+def _presence(spec: Schema) -> list[dict[str, str]]:
     """Rules that no part of the spec is added or taken away later."""
     parts = [key for key in spec["properties"] if key != "runMode"]
     same = " && ".join(f"has(self.{key}) == has(oldSelf.{key})" for key in parts)
@@ -319,13 +283,6 @@ def _presence(kind: str, spec: Schema) -> list[dict[str, str]]:
             {
                 "rule": f"!has(self.replicaSpecs) || !has(oldSelf.replicaSpecs) || ({same})",
                 "message": f"replicaSpecs {_FIXED['message']}",
-            }
-        )
-    if kind == "ColossalAIJob":
-        rules.append(
-            {
-                "rule": "has(self.replicaSpecs) || has(self.worker)",
-                "message": "replicaSpecs is required",
             }
         )
     return rules

@@ -1,34 +1,33 @@
 """Write or verify ``docs/reference/``, one page per kind.
 
-Usage: ``python tools/reference.py [--check]``
+Usage: ``python -m tools.reference [--check] [--kind PACKAGE]``; the latter writes the page of a
+kind from outside into its own folder.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib.resources import files
 from pathlib import Path
 
+from tools.generated import main
 from tools.reference_pages import index, page
 
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.table import OUR_KINDS, Kind
 
-ROOT = Path(__file__).parent.parent
-FOLDER = ROOT / "docs/reference"
+FOLDER = Path(__file__).parent.parent / "docs/reference"
 
 
-def main() -> int:
-    """Write the pages, or with ``--check`` say which of them are stale."""
-    stale = 0
-    pages = {FOLDER / f"{kind.singular}.md": page(kind) for kind in KINDS.values()}
-    for path, text in {FOLDER / "kinds.md": index(), **pages}.items():
-        if "--check" not in sys.argv[1:]:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            print(f"{path.relative_to(ROOT)} is stale; run: python tools/reference.py")
-            stale = 1
-    return stale
+def generated() -> dict[Path, str]:
+    """The pages of our kinds."""
+    pages = {FOLDER / f"{kind.singular}.md": page(kind) for kind in OUR_KINDS.values()}
+    return {FOLDER / "kinds.md": index(), **pages}
+
+
+def of_kind(kind: Kind) -> dict[Path, str]:
+    """The page of a kind, beside its code."""
+    return {Path(str(files(kind.package))) / f"{kind.singular}.md": page(kind)}
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(generated, of_kind))

@@ -15,9 +15,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from trainyard.kinds.crds import schema
-from trainyard.kinds.shared import legacy
-from trainyard.kinds.table import KINDS, Kind
+from trainyard.kinds.table import OUR_KINDS, Kind
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Model
 
@@ -97,7 +95,8 @@ def page(kind: Kind) -> str:
         "- `metadata` is that of every Kubernetes object.",
         "",
     ]
-    properties = schema(kind.kind)["properties"]
+    (version,) = kind.crd["spec"]["versions"]
+    properties = version["schema"]["openAPIV3Schema"]["properties"]
     for group in groups(kind):
         lines += _section(group, _schema_at(properties, group.path))
     lines += _legacy_section(kind)
@@ -150,8 +149,7 @@ def _type_text(node: dict[str, Any]) -> str:
 
 
 def _legacy_section(kind: Kind) -> list[str]:
-    rows = list(legacy.legacy_paths(kind.kind))
-    if not rows:
+    if kind.legacy is None:
         return []
     lines = [
         "## Old spellings",
@@ -161,7 +159,11 @@ def _legacy_section(kind: Kind) -> list[str]:
         "| Old | Write |",
         "| --- | --- |",
     ]
-    return [*lines, *(f"| `{'.'.join(path)}` | `{hint}` |" for path, hint in rows), ""]
+    return [
+        *lines,
+        *(f"| `{'.'.join(path)}` | `{hint}` |" for path, hint in kind.legacy.paths()),
+        "",
+    ]
 
 
 def index() -> str:
@@ -173,7 +175,7 @@ def index() -> str:
         "",
     ]
     lines += [
-        f"- [{kind.kind}]({kind.singular}.md): {kind.model.__doc__}" for kind in KINDS.values()
+        f"- [{kind.kind}]({kind.singular}.md): {kind.model.__doc__}" for kind in OUR_KINDS.values()
     ]
     return "\n".join(lines) + "\n"
 

@@ -12,7 +12,7 @@ import yaml
 from tests.cluster.yard import Yard
 from tests.unit.kinds import manifests
 from trainyard.kinds import crds
-from trainyard.kinds.shared import legacy
+from trainyard.kinds.shared.legacy import Rename
 from trainyard.kinds.table import KINDS, Kind
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.kube.transport import Request
@@ -102,10 +102,14 @@ async def test_server_side_apply_takes_jobs_of_every_kind(build: Any, yard: Yard
 
 @pytest.mark.parametrize(
     ("kind", "rename"),
-    [(kind, rename) for rename in legacy.RENAMES for kind in rename.kinds],
+    [
+        (kind.kind, rename)
+        for kind in KINDS.values()
+        for rename in (kind.legacy.renames if kind.legacy else ())
+    ],
     ids=lambda each: each if isinstance(each, str) else ".".join((*each.parent, each.old)),
 )
-async def test_old_spellings_are_not_pruned(kind: str, rename: legacy.Rename, yard: Yard) -> None:
+async def test_old_spellings_are_not_pruned(kind: str, rename: Rename, yard: Yard) -> None:
     value: Any = {"enable": True, "Queue": "default"}.get(rename.old, ["train.py"])
     job = manifests.BUILDERS[kind]()
     if rename.old in ("Module", "Exec"):

@@ -1,9 +1,9 @@
 """What the rest of the house may ask of a kind, without knowing which one it is.
 
 A kind is a package with a `KIND` in its `__init__` and, beside it, `spec.py` (the model),
-`rules.py` (what a schema cannot say), `crd.json` (generated from both) and, for jobs, `workload.py`
-(what it turns into); `legacy.py` where it has old spellings. The row itself imports none of them:
-start-up is imports.
+`rules.py` (what a schema cannot say), `crd.json` (generated from both by ``tools.crds``) and, for
+jobs, `workload.py` (what it turns into); `legacy.py` where it has old spellings. The row itself
+imports none of them: start-up is imports.
 """
 
 from __future__ import annotations
@@ -114,6 +114,14 @@ class Kind:
         """What a schema cannot say: model → problems; imports its module."""
         rules: Rules = import_module(f"{self.package}.rules").check
         return rules
+
+    @property
+    def cel(self) -> Mapping[tuple[str, ...], dict[str, str]]:
+        """What a server can check by itself: rules in CEL, by the place below ``spec``."""
+        found: Mapping[tuple[str, ...], dict[str, str]] = getattr(
+            import_module(f"{self.package}.rules"), "CEL", {}
+        )
+        return found
 
     @property
     def legacy(self) -> Legacy | None:

@@ -7,12 +7,13 @@ https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-pol
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.kinds import crds
-from trainyard.kinds.table import BATCH, JOB_KINDS, Kind
+from trainyard.kinds.shared.job import MUTABLE
+from trainyard.kinds.table import JOB_KINDS, Kind
 
-_ELASTIC = ("enabled", "enable", "minReplicas", "maxReplicas")
 SINCE = (1, 30)
 """The first Kubernetes that serves v1 of these policies."""
 _API = "admissionregistration.k8s.io/v1"
@@ -25,10 +26,34 @@ def policies() -> list[dict[str, Any]]:
 
 def fixed_paths(kind: Kind) -> list[tuple[str, ...]]:
     """What may not change after creation, as paths below ``spec``."""
-    schema = crds.schema(kind.kind)["properties"]["spec"]["properties"]
-    paths: list[tuple[str, ...]] = [(key,) for key in schema if key not in ("runMode", "elastic")]
-    paths += [("runMode", "debug"), ("runMode", "pause", "resumeSpecs")]
-    return paths + ([("elastic", key) for key in _ELASTIC] if kind.elastic else [])
+    spec = crds.schema(kind.kind)["properties"]["spec"]
+    found = _fixed(spec, ("spec",), kind)
+    return sorted((path[1:] for path in found), key=lambda path: len(path) > 1)
+
+
+def mutable_paths(kind: Kind) -> set[tuple[str, ...]]:
+    """What may change after creation, in every spelling."""
+    return {spelling for path in MUTABLE for spelling in (path, *_old_spellings(kind, path))}
+
+
+def _old_spellings(kind: Kind, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    renames = kind.legacy.renames if kind.legacy else ()
+    return [(*path[:-1], r.old) for r in renames if (*r.parent, r.new) == path]
+
+
+def _fixed(node: Mapping[str, Any], path: tuple[str, ...], kind: Kind) -> Iterator[tuple[str, ...]]:
+    """The outermost places below `path` under which nothing may change; an old spelling follows
+    today's."""
+    mutable = mutable_paths(kind)
+    properties = node["properties"]
+    today = {r.old: r.new for r in (kind.legacy.renames if kind.legacy else ()) if r.parent == path}
+    order = list(properties)
+    for key in sorted(order, key=lambda key: order.index(today.get(key, key))):
+        here = (*path, key)
+        if not any(each[: len(here)] == here for each in mutable):
+            yield here
+        elif here not in mutable:
+            yield from _fixed(properties[key], here, kind)
 
 
 def _policy(kind: Kind) -> dict[str, Any]:
@@ -41,7 +66,7 @@ def _policy(kind: Kind) -> dict[str, Any]:
             "matchConstraints": {
                 "resourceRules": [
                     {
-                        "apiGroups": [BATCH],
+                        "apiGroups": [kind.group],
                         "apiVersions": [kind.version],
                         "operations": ["UPDATE"],
                         "resources": [kind.plural],
@@ -70,7 +95,7 @@ def _binding(kind: Kind) -> dict[str, Any]:
 
 
 def _name(kind: Kind) -> str:
-    return f"immutable-{kind.plural}.{BATCH}"
+    return f"immutable-{kind.full_name}"
 
 
 def _value(root: str, path: tuple[str, ...]) -> str:

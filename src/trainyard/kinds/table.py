@@ -23,7 +23,16 @@ if TYPE_CHECKING:
     from trainyard.kinds.shared.settings import Settings
     from trainyard.kinds.shared.workload import Workload
 
-__all__ = ["BATCH", "JOB_KINDS", "KINDS", "SCHEDULER", "TENSORSTACK", "Kind", "describe"]
+__all__ = [
+    "BATCH",
+    "JOB_KINDS",
+    "KINDS",
+    "OUR_KINDS",
+    "SCHEDULER",
+    "TENSORSTACK",
+    "Kind",
+    "describe",
+]
 
 ENTRY_POINTS = "trainyard.kinds"
 
@@ -83,6 +92,9 @@ def _from_outside(ours: Mapping[str, Kind]) -> Iterator[Kind]:
 
 KINDS = Kinds()
 """Every served kind by name."""
+
+OUR_KINDS = Kinds(lambda kind: kind.package.startswith("trainyard."))
+"""The kinds that trainyard itself brings, by name."""
 
 JOB_KINDS = Kinds(lambda kind: kind.is_job)
 """The kinds that the controller runs as jobs, by name."""

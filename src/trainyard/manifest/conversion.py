@@ -1,13 +1,14 @@
 """Old spellings to today's in the text of a manifest, keeping comments, order and quotes.
 
-The table is that of ``legacy``; here it is applied to ruamel's round-trip nodes instead of plain
-data. What comes out means the same: the reader normalises both texts to the same objects.
+The old spellings are those of ``legacy``; here they are rewritten in ruamel's round-trip nodes
+instead of plain data. What comes out means the same: the reader normalises both texts to the same
+objects.
 """
 
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -59,7 +60,7 @@ def convert(text: str, file: str = "") -> Converted:
     result = out.getvalue()
     if "\r\n" in text:
         result = result.replace("\r\n", "\n").replace("\n", "\r\n")
-    # Old spellings without a current one (a DeepSpeedJob's `master`) keep their warnings.
+    # Old spellings without a current one keep their warnings.
     left = {p.message for p in read(result, file).warnings}
     return Converted(result, tuple(p for p in before.warnings if p.message not in left))
 
@@ -87,26 +88,28 @@ def _objects(document: Any) -> Iterator[CommentedMap]:
 
 def _convert(obj: CommentedMap) -> int:
     """Rewrites one object in place; returns the number of changes."""
-    kind, changes = obj.get("kind"), 0
-    for rename in legacy.RENAMES:
-        parent = _get(obj, rename.parent) if kind in rename.kinds else None
+    old, changes = legacy.of(obj), 0
+    if old is None:
+        return 0
+    for rename in old.renames:
+        parent = _get(obj, rename.parent)
         if parent is not None and rename.old in parent:
             _rename_key(parent, rename.old, rename.new)
             changes += 1
-    if kind == "PyTorchTrainingJob":
-        config = _get(obj, ("spec", "torchrunConfig"))
-        if config is not None and "minNodes" in config:
-            del config["minNodes"]
+    for dropped in old.dropped:
+        parent = _get(obj, dropped.path[:-1])
+        if parent is not None and dropped.path[-1] in parent:
+            del parent[dropped.path[-1]]
             changes += 1
-    if kind == "ColossalAIJob":
-        changes += _convert_layout(_get(obj, ("spec",)))
+    spec = _get(obj, ("spec",))
+    if old.layout is not None and spec is not None:
+        changes += old.layout.convert(spec, _Editor())
     return changes
 
 
 def _get(obj: Any, path: tuple[str, ...]) -> CommentedMap | None:
-    for part in path:
-        obj = obj.get(part) if isinstance(obj, CommentedMap) else None
-    return obj if isinstance(obj, CommentedMap) else None
+    found = legacy.value_at(obj, path)
+    return found if isinstance(found, CommentedMap) else None
 
 
 def _rename_key(parent: CommentedMap, old: str, new: str) -> None:
@@ -120,48 +123,20 @@ def _rename_key(parent: CommentedMap, old: str, new: str) -> None:
         parent.ca.items[new] = comment
 
 
-def _move_key(source: CommentedMap, key: str, target: CommentedMap, new: str) -> None:
-    comment = source.ca.items.pop(key, None)
-    target[new] = source[key]
-    if comment is not None:
-        target.ca.items[new] = comment
+class _Editor:
+    """A `legacy.Editor` of ruamel's nodes."""
 
+    def mapping(self, content: Mapping[str, Any]) -> CommentedMap:
+        return CommentedMap(content)
 
-def _convert_layout(spec: CommentedMap | None) -> int:
-    """``launcher`` + ``worker`` of a ColossalAIJob to ``replicaSpecs`` + ``torchConfig``."""
-    if spec is None:
-        return 0
-    legacy_keys = [key for key in ("launcher", "worker") if isinstance(spec.get(key), CommentedMap)]
-    if not legacy_keys:
-        return 0
-    specs = CommentedSeq()
-    torch = spec.get("torchConfig")
-    torch = torch if isinstance(torch, CommentedMap) else CommentedMap()
-    if "launcher" in legacy_keys:
-        specs.append(_launcher(spec["launcher"]))
-    if "worker" in legacy_keys:
-        entry = CommentedMap({"type": "worker"})
-        worker = spec["worker"]
-        for key in list(worker):
-            target = legacy.WORKER_FIELDS.get(key, ("replicaSpecs", "worker", key))
-            _move_key(worker, key, torch if target[0] == "torchConfig" else entry, target[-1])
-        specs.append(entry)
-    index = min(list(spec).index(key) for key in legacy_keys)
-    for key in legacy_keys:
-        del spec[key]
-    spec.pop("replicaSpecs", None)
-    spec.insert(index, "replicaSpecs", specs)
-    if torch and "torchConfig" not in spec:
-        spec.insert(index, "torchConfig", torch)
-    return 1
+    def sequence(self, content: list[Any]) -> CommentedSeq:
+        return CommentedSeq(content)
 
+    def move(self, source: CommentedMap, key: str, target: CommentedMap, new: str) -> None:
+        comment = source.ca.items.pop(key, None)
+        target[new] = source[key]
+        if comment is not None:
+            target.ca.items[new] = comment
 
-def _launcher(launcher: CommentedMap) -> CommentedMap:
-    entry = CommentedMap({"type": "launcher", "template": CommentedMap()})
-    if launcher:
-        container = CommentedMap({"name": "launcher"})
-        for key in list(launcher):
-            _move_key(launcher, key, container, key)
-        containers = CommentedSeq([container])
-        entry["template"] = CommentedMap({"spec": CommentedMap({"containers": containers})})
-    return entry
+    def insert(self, parent: CommentedMap, index: int, key: str, value: Any) -> None:
+        parent.insert(index, key, value)

@@ -16,7 +16,6 @@ from tests.unit.kinds.test_warned import WARNED
 
 from trainyard.kinds import crds
 from trainyard.kinds.admission import admit
-from trainyard.kinds.shared import legacy
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.schema import structural
 
@@ -127,7 +126,9 @@ def test_what_is_accepted_is_not_pruned_and_breaks_no_rule(name: str) -> None:
 @pytest.mark.parametrize("kind", m.BUILDERS)
 def test_no_old_spelling_is_pruned(kind: str) -> None:
     """A server that drops ``debug.enable`` starts real training."""
-    for path, _ in legacy.legacy_paths(kind):
+    legacy = KINDS[kind].legacy
+    assert legacy is not None
+    for path, _ in legacy.paths():
         obj: dict[str, Any] = {"kind": kind, "spec": {}}
         here = obj
         for part in path[:-1]:

@@ -13,6 +13,14 @@ from trainyard.schema.problems import Path, Problem, error, suggest, warning
 _SHELL = re.compile(r"[\s;&|<>$`\\\"'*?()\[\]{}!#~]")
 _REPLICAS: Path = ("spec", "replicaSpecs")
 
+CEL = {
+    (): {
+        "rule": "has(self.replicaSpecs) || has(self.worker)",
+        "message": "replicaSpecs is required",
+    },
+}
+"""What a server can check without us; ``worker`` is the old layout."""
+
 
 def check(job: ColossalAIJob) -> list[Problem]:
     """Every problem that the schema does not show."""

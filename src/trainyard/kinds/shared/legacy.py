@@ -1,56 +1,37 @@
-"""Spellings of earlier generations of the API, accepted with a warning and rewritten.
+"""Spellings of earlier generations of the API, accepted with a warning and rewritten (decision 2).
 
-One table serves the reader, the admission of the API servers, the controller, the CRDs (which must
-declare them, lest a server prunes them) and ``trainyard convert``.
+Each kind holds its own, as the `LEGACY` of its ``legacy.py``; here is what is done with them. They
+serve the reader, the admission of the API servers, the controller, the CRDs (which must declare
+them, lest a server prunes them) and ``trainyard convert``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
+from trainyard.kinds.table import KINDS
 from trainyard.schema.problems import Path, Problem, error, format_path, warning
 
-_TRAINING = ("PyTorchTrainingJob", "DeepSpeedJob")
-_ALL = (*_TRAINING, "ColossalAIJob", "GenericJob")
+Keys = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Rename:
-    """``parent.old`` of these kinds is written ``parent.new`` today."""
+    """``parent.old`` is written ``parent.new`` today."""
 
-    kinds: tuple[str, ...]
-    parent: tuple[str, ...]
+    parent: Keys
     old: str
     new: str
 
 
-RENAMES = (
-    Rename(_ALL, ("spec", "runMode", "debug"), "enable", "enabled"),
-    Rename(_ALL, ("spec", "runMode", "pause"), "enable", "enabled"),
-    Rename(_ALL, ("spec", "scheduler", "t9kScheduler"), "Queue", "queue"),
-    Rename(_TRAINING, ("spec", "elastic"), "enable", "enabled"),
-    Rename(("PyTorchTrainingJob",), ("spec", "torchrunConfig"), "enable", "enabled"),
-    Rename(("DeepSpeedJob",), ("spec", "config", "run"), "Module", "module"),
-    Rename(("DeepSpeedJob",), ("spec", "config", "run"), "Exec", "exec"),
-)
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """An integer that is ignored; ``instead`` does today what it did."""
 
-WORKER_FIELDS: Mapping[str, tuple[str, ...]] = {
-    "replicas": ("replicaSpecs", "worker", "replicas"),
-    "procPerWorker": ("torchConfig", "procPerWorker"),
-    "command": ("torchConfig", "script"),
-    "torchArgs": ("torchConfig", "extraArgs"),
-    "template": ("replicaSpecs", "worker", "template"),
-}
-"""Fields of a ColossalAIJob's former ``spec.worker`` and where they are today."""
-
-LAUNCHER_FIELDS = ("image", "workingDir", "env", "resources")
-"""Fields of a ColossalAIJob's former ``spec.launcher``; today of its container ``launcher``."""
-
-
-class Legacy:
-    """Placeholder."""
+    path: Keys
+    instead: str
 
 
 @dataclass(slots=True)
@@ -72,6 +53,79 @@ class Normalised:
         return path
 
 
+class Editor(Protocol):
+    """Builds and moves parts of a manifest's own text, comments included."""
+
+    def mapping(self, content: Mapping[str, Any]) -> dict[str, Any]:
+        """A new mapping."""
+        ...
+
+    def sequence(self, content: list[Any]) -> list[Any]:
+        """A new list."""
+        ...
+
+    def move(self, source: Any, key: str, target: Any, new: str) -> None:
+        """Copy an entry into another mapping."""
+        ...
+
+    def insert(self, parent: Any, index: int, key: str, value: Any) -> None:
+        """Put a new entry at a place among the others."""
+        ...
+
+
+class Layout(Protocol):
+    """A former arrangement of a spec."""
+
+    def normalise(self, result: Normalised, old: dict[str, Any] | None) -> None:
+        """Rewrite an object; `old` as in `normalise`."""
+        ...
+
+    def convert(self, spec: dict[str, Any], editor: Editor) -> bool:
+        """Rewrite a spec in place; whether it had to be."""
+        ...
+
+    def declare(self, spec: dict[str, Any]) -> None:
+        """Add the old fields to the schema of a spec."""
+        ...
+
+    def paths(self) -> Iterator[tuple[Keys, str]]:
+        """As `Legacy.paths`."""
+        ...
+
+
+RENAMES = (
+    Rename(("spec", "runMode", "debug"), "enable", "enabled"),
+    Rename(("spec", "runMode", "pause"), "enable", "enabled"),
+    Rename(("spec", "scheduler", "t9kScheduler"), "Queue", "queue"),
+)
+"""In every kind that has old spellings."""
+ELASTIC = Rename(("spec", "elastic"), "enable", "enabled")
+
+
+def _nothing(result: Normalised) -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class Legacy:
+    """The old spellings of one kind."""
+
+    renames: tuple[Rename, ...] = RENAMES
+    dropped: tuple[Dropped, ...] = ()
+    note: Callable[[Normalised], None] = _nothing
+    """Warns about old spellings that have no current one and stay as they are."""
+    layout: Layout | None = None
+
+    def paths(self) -> Iterator[tuple[Keys, str]]:
+        """Path and hint of each old spelling, for documents."""
+        for rename in self.renames:
+            yield (*rename.parent, rename.old), format_path((*rename.parent, rename.new))
+        for dropped in self.dropped:
+            yield dropped.path, f"spec.{dropped.instead}"
+        if self.layout is not None:
+            yield from self.layout.paths()
+
+
 def normalise(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Normalised:
     """``obj`` in today's spelling; the argument itself is left alone.
 
@@ -79,28 +133,34 @@ def normalise(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Normali
     one that was stored, whereas two keys with different values in a new object are an error.
     """
     result = Normalised(dict(obj))
-    if not isinstance(obj.get("spec"), dict):
+    legacy = of(obj)
+    if legacy is None or not isinstance(obj.get("spec"), dict):
         return result
-    for rename in RENAMES:
-        if obj.get("kind") in rename.kinds:
-            _rename(result, rename, old)
-    match obj.get("kind"):
-        case "PyTorchTrainingJob":
-            _drop_min_nodes(result)
-        case "DeepSpeedJob":
-            _note_masters(result)
-        case "ColossalAIJob":
-            _colossal_layout(result, old)
+    for rename in legacy.renames:
+        _rename(result, rename, old)
+    for dropped in legacy.dropped:
+        _drop(result, dropped)
+    legacy.note(result)
+    if legacy.layout is not None:
+        legacy.layout.normalise(result, old)
     return result
 
 
-def _get(obj: Any, path: tuple[str, ...]) -> Any:
+def of(obj: Mapping[str, Any]) -> Legacy | None:
+    """The old spellings of an object's kind."""
+    name = obj.get("kind")
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    return kind.legacy if kind is not None else None
+
+
+def value_at(obj: Any, path: Keys) -> Any:
+    """What is at a path, None where nothing is."""
     for part in path:
         obj = obj.get(part) if isinstance(obj, dict) else None
     return obj
 
 
-def _own(result: Normalised, path: tuple[str, ...]) -> dict[str, Any]:
+def own(result: Normalised, path: Keys) -> dict[str, Any]:
     """The mapping at a path that exists, copied along the way so that it may be changed."""
     here = result.obj
     for part in path:
@@ -110,12 +170,12 @@ def _own(result: Normalised, path: tuple[str, ...]) -> dict[str, Any]:
 
 
 def _rename(result: Normalised, rename: Rename, old: dict[str, Any] | None) -> None:
-    parent = _get(result.obj, rename.parent)
+    parent = value_at(result.obj, rename.parent)
     if not isinstance(parent, dict) or rename.old not in parent:
         return
     path = (*rename.parent, rename.old)
     result.problems.append(warning(path, f"is an old spelling; write '{rename.new}'"))
-    stored = _get(old, rename.parent) if old is not None else None
+    stored = value_at(old, rename.parent) if old is not None else None
     if old is not None and not isinstance(stored, dict):
         stored = {}
     chosen, is_contradiction = _chosen(parent, rename, stored)
@@ -126,7 +186,7 @@ def _rename(result: Normalised, rename: Rename, old: dict[str, Any] | None) -> N
     rest = {key: value for key, value in parent.items() if key != rename.new}
     renamed = {rename.new if key == rename.old else key: value for key, value in rest.items()}
     renamed[rename.new] = parent[chosen]
-    _own(result, rename.parent[:-1])[rename.parent[-1]] = renamed
+    own(result, rename.parent[:-1])[rename.parent[-1]] = renamed
     if chosen == rename.old:
         result.moves[(*rename.parent, rename.new)] = path
 
@@ -148,100 +208,10 @@ def _chosen(
     return (rename.old if old_changed else rename.new), old_changed and new_changed
 
 
-def _drop_min_nodes(result: Normalised) -> None:
-    if isinstance(config := _get(result.obj, ("spec", "torchrunConfig")), dict) and (
-        "minNodes" in config
-    ):
-        path = ("spec", "torchrunConfig", "minNodes")
-        result.problems.append(warning(path, "is ignored; use elastic.minReplicas"))
-        if type(config["minNodes"]) is int:
-            del _own(result, path[:-1])["minNodes"]
-
-
-def _note_masters(result: Normalised) -> None:
-    for section, key in (("debug", "replicaSpecs"), ("pause", "resumeSpecs")):
-        entries = _get(result.obj, ("spec", "runMode", section, key))
-        for index, entry in enumerate(entries if isinstance(entries, list) else ()):
-            if isinstance(entry, dict) and entry.get("type") == "master":
-                path = ("spec", "runMode", section, key, index, "type")
-                result.problems.append(
-                    warning(path, "'master' is an old spelling; it stands for worker-0")
-                )
-
-
-def _colossal_layout(result: Normalised, old: dict[str, Any] | None) -> None:
-    """Rewrites ``launcher`` + ``worker`` to ``replicaSpecs`` + ``torchConfig``."""
-    spec = result.obj["spec"]
-    legacy = [key for key in ("launcher", "worker") if key in spec]
-    if not legacy:
-        return
-    broken = [key for key in legacy if not isinstance(spec[key], dict)]
-    for key in legacy:
-        result.problems.append(
-            warning(("spec", key), "is the old layout; write replicaSpecs and torchConfig")
-        )
-    if broken:
-        result.problems.extend(error(("spec", key), "must be a mapping") for key in broken)
-        spec = _own(result, ("spec",))
-        for key in legacy:
-            del spec[key]
-        return
-    converted = _converted(result, spec)
-    if old is None:
-        for key, value in converted.items():
-            if key in spec and spec[key] != value:
-                result.problems.append(
-                    error(
-                        ("spec", key), f"contradicts the old layout; remove {' and '.join(legacy)}"
-                    )
-                )
-    kept = {key: value for key, value in spec.items() if key not in legacy}
-    result.obj["spec"] = kept | converted
-
-
-def _converted(result: Normalised, spec: dict[str, Any]) -> dict[str, Any]:
-    worker, launcher = spec.get("worker", {}), spec.get("launcher")
-    specs: list[dict[str, Any]] = []
-    if launcher is not None:
-        specs.append({"type": "launcher", "template": _launcher_template(launcher)})
-        container: Path = ("spec", "replicaSpecs", 0, "template", "spec", "containers", 0)
-        result.moves |= {(*container, key): ("spec", "launcher", key) for key in launcher}
-        result.moves[("spec", "replicaSpecs", 0)] = ("spec", "launcher")
-        result.moves[container] = ("spec", "launcher")
-    index = len(specs)
-    entry: dict[str, Any] = {"type": "worker"}
-    torch = dict(spec["torchConfig"]) if isinstance(spec.get("torchConfig"), dict) else {}
-    for key, value in worker.items():
-        target = WORKER_FIELDS.get(key, ("replicaSpecs", "worker", key))
-        if target[0] == "torchConfig":
-            torch[target[1]] = value
-            result.moves[("spec", *target)] = ("spec", "worker", key)
-        else:
-            entry[key] = value
-    if "worker" in spec:
-        specs.append(entry)
-        result.moves[("spec", "replicaSpecs", index)] = ("spec", "worker")
-    return {"replicaSpecs": specs} | ({"torchConfig": torch} if torch else {})
-
-
-def _launcher_template(launcher: dict[str, Any]) -> dict[str, Any]:
-    if not launcher:
-        return {}
-    return {"spec": {"containers": [{"name": "launcher", **launcher}]}}
-
-
-def legacy_paths(kind: str) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Path and hint of each old spelling of a kind, for documents and CRDs."""
-    for rename in RENAMES:
-        if kind in rename.kinds:
-            yield (*rename.parent, rename.old), format_path((*rename.parent, rename.new))
-    if kind == "PyTorchTrainingJob":
-        yield ("spec", "torchrunConfig", "minNodes"), "spec.elastic.minReplicas"
-    if kind == "ColossalAIJob":
-        for key, target in WORKER_FIELDS.items():
-            yield ("spec", "worker", key), format_path(("spec", *target))
-        for key in LAUNCHER_FIELDS:
-            yield (
-                ("spec", "launcher", key),
-                f"spec.replicaSpecs.launcher.template.spec.containers.launcher.{key}",
-            )
+def _drop(result: Normalised, dropped: Dropped) -> None:
+    *parent, key = dropped.path
+    config = value_at(result.obj, tuple(parent))
+    if isinstance(config, dict) and key in config:
+        result.problems.append(warning(dropped.path, f"is ignored; use {dropped.instead}"))
+        if type(config[key]) is int:
+            del own(result, tuple(parent))[key]
