@@ -8,6 +8,7 @@ from typing import Any
 from trainyard.client.jobs import Found, Object, in_order, replica_of
 from trainyard.client.target import CommandError
 from trainyard.kinds.shared import labels
+from trainyard.kinds.table import JOB_KINDS
 
 _TRAINING = ("pytorch", "python", "worker", "launcher")
 """Names by which the kinds know their training container, where there are several."""
@@ -51,6 +52,11 @@ def training_container(pod: Mapping[str, Any]) -> str:
     names = [container["name"] for container in pod["spec"]["containers"]]
     if chosen in names:
         return str(chosen)
+    marks = pod["metadata"].get("labels") or {}
+    component = marks.get(labels.COMPONENT)
+    kind = next((each for each in JOB_KINDS.values() if each.singular == component), None)
+    if kind is not None:
+        return kind.training_container(marks.get(labels.REPLICA_TYPE, ""), names)
     return next((name for name in _TRAINING if name in names), str(names[0]))
 
 

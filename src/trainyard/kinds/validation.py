@@ -42,7 +42,7 @@ def validate(
         *_nulls(obj, ()),
         *(core.check_metadata(obj["metadata"], ("metadata",)) if "metadata" in obj else ()),
     ]
-    for path in _templates(obj.get("spec"), ("spec",)):
+    for path in _templates(obj, model):
         problems += _template_problems(obj, path, open_templates)
     found, broken = _own(obj, model)
     known = {problem.path for problem in problems}
@@ -51,7 +51,7 @@ def validate(
     trimmed = _without(obj, [problem.path for problem in problems]) if problems else None
     if trimmed is None:
         return found, problems, missing
-    for path in _templates(trimmed.get("spec"), ("spec",)):
+    for path in _templates(trimmed, model):
         # What is left of a template may lack what the rules rely on.
         if _template_problems(trimmed, path, open_templates):
             trimmed = _removed(trimmed, path)
@@ -95,17 +95,18 @@ def _nulls(value: Any, path: Path) -> Iterator[Problem]:
                 yield from _nulls(child, (*path, index))
 
 
-def _templates(value: Any, path: Path) -> Iterator[Path]:
-    """The places of pod templates: keys ``template`` among the replica specs and the worker."""
-    if not isinstance(value, dict):
-        return
-    if isinstance(specs := value.get("replicaSpecs"), list):
-        for index, entry in enumerate(specs):
-            if isinstance(entry, dict) and isinstance(entry.get("template"), dict):
-                yield (*path, "replicaSpecs", index, "template")
-    worker = value.get("worker")
-    if isinstance(worker, dict) and isinstance(worker.get("template"), dict):
-        yield (*path, "worker", "template")
+def _templates(value: Any, model: Any, path: Path = ()) -> Iterator[Path]:
+    """The places of pod templates: the fields ``template`` of a model and of those inside it."""
+    if isinstance(value, list):
+        for index, entry in enumerate(value):
+            yield from _templates(entry, model, (*path, index))
+    elif isinstance(value, dict):
+        for name, field in model.model_fields.items():
+            key = field.alias or name
+            if key == "template" and isinstance(value.get(key), dict):
+                yield (*path, key)
+            elif key not in _OPEN and (inner := _inner(field.annotation)) is not None:
+                yield from _templates(value.get(key), inner, (*path, key))
 
 
 def _problem(item: Mapping[str, Any], obj: Mapping[str, Any], model: type[Model]) -> Problem:

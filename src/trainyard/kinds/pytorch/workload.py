@@ -18,8 +18,8 @@ from trainyard.kinds.pytorch.spec import (
     PyTorchTrainingJob,
     PyTorchTrainingJobSpec,
 )
-from trainyard.kinds.shared import labels, modes, network, pods
-from trainyard.kinds.shared.description import Description, Start
+from trainyard.kinds.shared import labels, modes, pods
+from trainyard.kinds.shared.description import Description, Endpoint, Start
 from trainyard.kinds.shared.pod_rules import gpu_count
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import (
@@ -86,7 +86,7 @@ class _Description(Description):
         return ranks
 
     @cached_property
-    def meeting_point(self) -> network.Endpoint:
+    def meeting_point(self) -> Endpoint:
         return self.endpoint(self.rank0)
 
     @property

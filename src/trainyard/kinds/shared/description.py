@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from trainyard.kinds.kind import Kind
-from trainyard.kinds.shared import modes, names, network, pod_rules, pods, services
+from trainyard.kinds.shared import modes, names, pod_rules, pods, services
 from trainyard.kinds.shared.gang import Gang, Membership, gang_of
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.job import Job, spec_hash
@@ -38,6 +38,17 @@ from trainyard.kinds.shared.workload import (
     Workload,
 )
 from trainyard.kinds.table import KINDS
+from trainyard.schema.names import fnv1a64
+
+_FIRST_PORT, _PORTS = 20000, 12000
+"""Below the ports that Linux gives to outgoing connections (32768 to 60999)."""
+
+
+class Endpoint(NamedTuple):
+    """A host name or address, and a port."""
+
+    host: str
+    port: int
 
 
 class JobSpec(Protocol):
@@ -219,11 +230,19 @@ class Description(ABC):
 
     def host(self, key: ReplicaKey) -> str:
         """What a replica is called by its peers."""
-        return network.host_of(self.pod_name(key), self.settings)
+        pod = self.pod_name(key)
+        return names.loopback_address(pod) if self.settings.plain_processes else pod
 
-    def endpoint(self, key: ReplicaKey) -> network.Endpoint:
-        """Where a replica listens for the others."""
-        return network.endpoint(self.pod_name(key), self.identity.uid, self.settings)
+    def endpoint(self, key: ReplicaKey) -> Endpoint:
+        """Where a replica listens for the others.
+
+        Without namespaces all pods of this machine share its network: each has a loopback address
+        of its own, and each job a port of its own (decision 41).
+        """
+        port = self.settings.master_port
+        if self.settings.plain_processes:
+            port = _FIRST_PORT + fnv1a64(self.identity.uid.encode()) % _PORTS
+        return Endpoint(self.host(key), port)
 
     def build_pod(
         self, key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool
