@@ -26,7 +26,7 @@ def pod_name(base: str, replica_type: str, index: int) -> str:
 
 
 def launcher_name(base: str) -> str:
-    """The ColossalAIJob launcher's pod, which carries no index."""
+    """The pod of a launcher that is a replica of its own; it carries no index."""
     return f"{base}-launcher"
 
 
@@ -41,7 +41,7 @@ def hostfile_name(base: str) -> str:
 
 
 def replica_service_name(job: str, replica_type: str, index: int) -> str:
-    """A GenericJob's per-replica Service, ``<job>-<type>-<index>``, without the hash."""
+    """The Service before one replica, ``<job>-<type>-<index>``, without the hash."""
     return f"{job}-{replica_type}-{index}"
 
 

@@ -163,7 +163,7 @@ def job_failed(kind: str, job: str, pod: str, exit_code: int) -> str:
 
 
 def failed_with_rule(rule_json: str) -> str:
-    """Condition ``Failed`` of a GenericJob; the rule's indexes are strings."""
+    """Condition ``Failed`` of a job with failure rules; the rule's indexes are strings."""
     return f"The job is failed with rule: {rule_json}"
 
 

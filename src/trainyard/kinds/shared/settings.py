@@ -40,8 +40,8 @@ class Settings:
 
     master_port: int = 29500
     ssh_port: int = 2222
-    """Of the sshd in pods of DeepSpeedJob and ColossalAIJob; above 1023, so that images without
-    root may listen on it."""
+    """Of the sshd in pods of kinds that launch over ssh; above 1023, so that images without root
+    may listen on it."""
     gang_backend: GangBackend = GangBackend.T9K
     backoff_base_seconds: float = 10.0
     backoff_max_seconds: float = 360.0
@@ -57,7 +57,7 @@ class Settings:
     refusal_max_seconds: float = 60.0
     """Delay before a refused creation is tried again; doubles from base to max."""
     elastic_settle_seconds: float = 30.0
-    """How long an elastic DeepSpeedJob waits for more workers before it launches."""
+    """How long an elastic job that launches over ssh waits for more workers before it launches."""
     plain_processes: bool = False
     """Pods share this machine's network (no namespaces): names are addresses, ports are shared."""
     cluster_domain: str = "cluster.local"

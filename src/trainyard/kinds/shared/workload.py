@@ -40,7 +40,7 @@ class CleanUpPolicy(StrEnum):
     UNFINISHED = "Unfinished"
     NONE = "None"
     WORKERS = "Workers"
-    """All pods but the launcher's (ColossalAIJob's `cleanUpWorkers`)."""
+    """All pods but the launcher's (`cleanUpWorkers`)."""
 
 
 class Scope(StrEnum):
