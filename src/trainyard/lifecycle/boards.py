@@ -15,12 +15,12 @@ from trainyard.kinds.shared.reasons import BoardCondition, BoardPhase, BoardReas
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.tensorboard.workload import PORT, Board
 from trainyard.kube.resources import PODS, SERVICES
-from trainyard.lifecycle import boardstates, lost
+from trainyard.lifecycle import boardstates, deletion
 from trainyard.lifecycle.actions import Action, Create, Delete, Event, Plan
 from trainyard.lifecycle.boardstates import State
 from trainyard.lifecycle.conditions import Conditions
-from trainyard.lifecycle.creation import Hurdles
 from trainyard.lifecycle.observed import Observed, Owned, Pod
+from trainyard.lifecycle.refusals import BlockedCreations
 from trainyard.schema.times import earliest
 
 _RECREATE_SECONDS = 30.0
@@ -46,8 +46,10 @@ def plan_board(
         ),
         None,
     )
-    actions, wake_at = _actions(board, pod, service, Hurdles.of(observed, settings), now, settings)
-    forced, later = lost.force(pods, now, settings)
+    actions, wake_at = _actions(
+        board, pod, service, BlockedCreations.of(observed, settings), now, settings
+    )
+    forced, later = deletion.force(pods, now, settings)
     url = _url(board, service, settings)
     state = boardstates.of_viewer(board, pod, observed)
     before = dict(status or {})
@@ -89,7 +91,7 @@ def _actions(
     board: Board,
     pod: Pod | None,
     service: Owned | None,
-    hurdles: Hurdles,
+    blocked: BlockedCreations,
     now: datetime,
     settings: Settings,
 ) -> tuple[list[Action], datetime | None]:
@@ -109,7 +111,7 @@ def _actions(
         else:
             wake_at = due
     for create in creates:
-        clear, until = hurdles.judge(create, now)
+        clear, until = blocked.judge(create, now)
         if clear:
             actions.append(create)
         else:

@@ -13,7 +13,7 @@ from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
 from trainyard.lifecycle.actions import Plan
-from trainyard.lifecycle.invalid import plan_invalid
+from trainyard.lifecycle.invalid import Invalid, plan_invalid
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.plan import plan
 from trainyard.operator.jobs import JobRecord
@@ -83,15 +83,8 @@ class JobPlanner:
         if workload is None:
             workload = self._workloads.put(record, self._describe(record))
         if isinstance(workload, _Broken):
-            return plan_invalid(
-                record.kind.kind,
-                record.name,
-                record.generation,
-                workload,
-                record.status,
-                now,
-                observed.pods,
-            )
+            broken = Invalid(record.kind.kind, record.name, record.generation, workload)
+            return plan_invalid(broken, record.status, now, observed.pods)
         return plan(workload, record.status, observed, now, self._settings)
 
     def _describe(self, record: JobRecord) -> Workload | _Broken:
