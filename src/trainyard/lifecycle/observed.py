@@ -109,7 +109,7 @@ class Pod:
             type=label.get(labels.REPLICA_TYPE, ""),
             index=_number(label.get(labels.REPLICA_INDEX), 0),
             attempt=_number(annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT), 1),
-            revision=annotations.get(REVISION, ""),
+            revision=annotations.get(labels.REVISION, ""),
             node=spec.get("nodeName", ""),
             created=parse(meta.get("creationTimestamp")),
             started=parse(status.get("startTime")),
@@ -126,10 +126,6 @@ class Pod:
         )
 
 
-REVISION = "trainyard.dev/revision"
-"""Annotation: what the pod was built from; compared with `Workload.revision`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Owned:
     """Any other object of a job: a Service, Secret, ConfigMap, PodGroup or TensorBoard."""
@@ -141,16 +137,16 @@ class Owned:
     resource_version: str
     owner_uid: str
     spec: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Kept of a PodGroup (`minMember`) and a NodePort Service; empty for the others."""
+    """Kept of a NodePort Service, and of what is no core resource; empty for the others."""
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Kept of a PodGroup and a TensorBoard; empty for the others."""
+    """Kept of what is no core resource."""
     deleting: bool = False
 
     @classmethod
     def decode(cls, resource: Resource, obj: Mapping[str, Any]) -> Owned:
         """From any object with an owner."""
         meta = obj["metadata"]
-        keeps = resource.plural in ("podgroups", "tensorboards")
+        keeps = bool(resource.group)
         spec = obj.get("spec") or {}
         return cls(
             resource=resource,

@@ -28,7 +28,7 @@ from trainyard.lifecycle import (
     single_restarts,
     troubles,
     verdicts,
-    viewers,
+    viewer_links,
 )
 from trainyard.lifecycle.actions import Action, Create, Delete, Plan
 from trainyard.lifecycle.ledger import Ledger, ending
@@ -308,7 +308,6 @@ class _Steps:
             new["backoffCount"] = ledger.backoff
         else:
             new["restartCount"] = sum(ledger.restarts.values())
-        if viewer := viewers.dependent_status(workload, self.job.observed):
-            new["tensorboard"] = viewer
+        new |= viewer_links.of_dependents(workload, self.job.observed)
         changed = new if new != self.job.before else None
         return Plan(changed, tuple(self.actions), tuple(self.report.events), self.wake_at)

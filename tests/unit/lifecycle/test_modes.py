@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch, torchrun
+from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.workload import Manifest, ReplicaKey, Workload
-from trainyard.lifecycle.observed import REVISION
 
 PAUSED = {"pause": {"enabled": True}}
 SCHEDULED = {"scheduler": {"t9kScheduler": {"queue": "q"}}}
@@ -353,7 +353,7 @@ class Revised(World):
 
         def build(key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool) -> Manifest:
             pod = base.build_pod(key, attempt, pod_group=pod_group, resumed=resumed)
-            pod["metadata"]["annotations"][REVISION] = revision(key)
+            pod["metadata"]["annotations"][labels.REVISION] = revision(key)
             return pod
 
         return replace(base, revision=revision, build_pod=build)
@@ -369,7 +369,7 @@ def test_a_pod_built_from_what_has_changed_is_replaced_at_no_cost() -> None:
 def test_a_replica_that_has_ended_is_not_replaced() -> None:
     world = Revised(elastic(1, 3, 3, policy="Never")).running()
     world.exit("2", 1).settle()
-    world.pods[world.name("2")]["metadata"]["annotations"][REVISION] = "old"
+    world.pods[world.name("2")]["metadata"]["annotations"][labels.REVISION] = "old"
     world.settle()
     assert world.attempt_of("2") == "1"
 

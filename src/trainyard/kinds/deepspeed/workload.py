@@ -38,7 +38,6 @@ from trainyard.schema import quantity
 WORKER_0 = ReplicaKey(REPLICA_TYPE, 0)
 MASTER = "master"
 DEBUG_COMMAND = (ssh.SSHD_PATH, "-D")
-REVISION = "trainyard.dev/revision"
 """Annotation: a pod whose value differs from `Workload.revision` is replaced."""
 
 
@@ -180,7 +179,7 @@ class _Description:
             extra_labels={labels.JOB_ROLE: labels.MASTER_ROLE} if key == WORKER_0 else None,
         )
         if revision := self.revision(key):
-            pod["metadata"]["annotations"][REVISION] = revision
+            pod["metadata"]["annotations"][labels.REVISION] = revision
         mode = self.spec.run_mode
         resume = modes.resume_spec(mode, entry_for(key, mode.pause.resume_specs))
         resume = resume if resumed else None

@@ -19,4 +19,4 @@ def tensorboard(identity: Identity, spec: TensorBoardSpec) -> Dependent:
             "spec": spec.dump(),
         }
 
-    return Dependent(TENSOR_BOARDS, identity.base, manifest)
+    return Dependent(TENSOR_BOARDS, identity.base, manifest, told_as="tensorboard")

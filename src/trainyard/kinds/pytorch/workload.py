@@ -144,7 +144,6 @@ class _Description:
             paused=spec.run_mode.pause.enabled,
             debug=spec.run_mode.debug.enabled,
             elastic=self.elastic,
-            tensorboard=self.identity.base if spec.tensorboard_spec else "",
             needs_gang=bool(self.gang and self.gang.backend is GangBackend.NONE),
             warnings=(ELASTIC_WITHOUT_TORCHRUN,) if warns else (),
             spec_hash=spec_hash(self.job),

@@ -36,6 +36,9 @@ REPLICA_TYPE = "trainyard.dev/replica-type"
 ATTEMPT = "trainyard.dev/attempt"
 """The attempt of the job that the pod belongs to."""
 
+REVISION = "trainyard.dev/revision"
+"""What the pod was built from, where a change of it replaces the pod."""
+
 COMPONENT_TYPE_USER = "user"
 MASTER_ROLE = "master"
 T9K_SCHEDULER_NAME = "t9k-scheduler"
