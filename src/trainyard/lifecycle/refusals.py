@@ -31,10 +31,13 @@ class BlockedCreations:
             refused[refusal.resource] = max(until, refused.get(refusal.resource, until))
         return cls(refused, {(c.resource, c.name): c for c in observed.conflicts})
 
+    @property
+    def none(self) -> bool:
+        """Whether everything may be created."""
+        return not self.refused_until and not self.taken
+
     def judge(self, create: Create, now: datetime) -> tuple[bool, datetime | None]:
         """Whether an object may be created now, and if not, when it may; None: nobody knows."""
-        if not self.refused_until and not self.taken:
-            return True, None
         conflict = self.taken.get((create.resource, create.name))
         until = conflict.until if conflict else self.refused_until.get(create.resource)
         clear = now >= until if until is not None else conflict is None
