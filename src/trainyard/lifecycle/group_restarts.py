@@ -18,7 +18,7 @@ from trainyard.lifecycle.ledger import ending
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.passes import Incident, Pass, Response
 from trainyard.lifecycle.replicas import Replica, end_order
-from trainyard.lifecycle.restart_policies import RESTARTABLE_CODES, may_restart, policy_of
+from trainyard.lifecycle.restart_policies import may_restart, policy_of, tells_cause
 
 
 def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> Response:
@@ -78,22 +78,14 @@ def _freed(replica: Replica) -> Replica:
 def _cause(fresh: Sequence[Replica], settings: Settings) -> Replica:
     """The replica that failed first.
 
-    Clocks of nodes and of Kubernetes' whole seconds blur the order. Peers that die along end with
-    1, hardly ever with a code that ExitCode restarts; so among failures close together such a
-    code tells the cause.
+    Clocks of nodes and of Kubernetes' whole seconds blur the order; so among failures close
+    together one whose code tells the cause goes before the first.
     """
     ordered = sorted(fresh, key=end_order)
     first = ordered[0]
     close = end_order(first) + settings.incident_settle_seconds
-    for replica in ordered:
-        end = replica.exit
-        if (
-            end is not None
-            and end_order(replica) <= close
-            and (end.free or end.code in RESTARTABLE_CODES)
-        ):
-            return replica
-    return first
+    telling = (r for r in ordered if end_order(r) <= close and tells_cause(r))
+    return next(telling, first)
 
 
 def _settling(job: Pass, replicas: Sequence[Replica], cause: Replica) -> datetime | None:

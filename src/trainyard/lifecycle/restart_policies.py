@@ -71,6 +71,12 @@ def restarts_after_success(workload: Workload, ledger: Ledger, replica: Replica)
     )
 
 
+def tells_cause(replica: Replica) -> bool:
+    """Whether a replica hardly ever ends so because a peer has died: then it ends with 1."""
+    end = replica.exit
+    return end is not None and (end.free or end.code in RESTARTABLE_CODES)
+
+
 def is_budget_spent(replica: Replica) -> bool:
     """Whether a replica that failed for good had been restarted, had there been budget left."""
     return replica.type.limit > 0 and policy_of(replica.type).allows(replica.exit or Exit())
