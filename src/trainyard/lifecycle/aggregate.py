@@ -1,6 +1,6 @@
 """`status.tasks` and `status.aggregate`: every replica's state, and how many are in each.
 
-The sum of the aggregate is always the number of replicas wanted.
+Decision 33: the sum of the aggregate is always the number of replicas wanted.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ReplicaPhase
-from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import cleanup
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import State
-from trainyard.lifecycle.replicas import Entry, Replica, View
+from trainyard.lifecycle.passes import Pass
+from trainyard.lifecycle.replicas import Entry, Replica
 
 _PHASES: Mapping[State, str] = {
     State.CREATING: ReplicaPhase.CREATING.value,
@@ -57,20 +57,17 @@ def unless_ended_by_itself(replica: Replica) -> bool:
 
 
 def compile_tasks(
-    workload: Workload,
-    view: View,
-    restarts: Mapping[str, int],
-    is_removed: IsRemoved = never,
+    job: Pass, is_removed: IsRemoved = never
 ) -> tuple[list[dict[str, Any]], dict[str, int]]:
     """Tasks and aggregate. `is_removed`: which replicas count as deleted by an end or a pause."""
     counts = dict.fromkeys(_COUNTED.values(), 0)
-    by_type: dict[str, list[Entry]] = {t.name: [] for t in workload.types}
-    for replica in view.replicas:
+    by_type: dict[str, list[Entry]] = {t.name: [] for t in job.workload.types}
+    for replica in job.view.replicas:
         entry = _removed(replica) if is_removed(replica) else _entry(replica)
         counts[_COUNTED[entry["phase"]]] += 1
         by_type[replica.type.name].append(entry)
     tasks = [
-        {"type": name, "restartCount": restarts.get(name, 0), "replicas": entries}
+        {"type": name, "restartCount": job.ledger.restarts.get(name, 0), "replicas": entries}
         for name, entries in by_type.items()
     ]
     return tasks, counts

@@ -1,4 +1,7 @@
-"""How long a restart waits: twice as long after each failure in a row, up to a limit."""
+"""How long a restart waits: twice as long after each failure in a row, up to a limit.
+
+Decision 25: a long healthy run starts the delays anew.
+"""
 
 from __future__ import annotations
 

@@ -16,6 +16,7 @@ from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Action, Delete, Patch
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import exit_of
+from trainyard.lifecycle.replicas import View
 
 STOP_SECONDS = 1
 """The smallest `activeDeadlineSeconds`: an active pod is stopped at once."""
@@ -51,11 +52,17 @@ def stop_all(pods: Iterable[Pod]) -> list[Action]:
     ]
 
 
-def stop_helpers(pod: Pod) -> Patch | None:
-    """Stop a pod whose main container has ended while others in it go on."""
-    if pod.deleting is not None or pod.phase != "Running" or is_stopped(pod):
-        return None
-    return stop(pod)
+def stop_helpers(view: View) -> list[Patch]:
+    """Stop pods whose main container has ended while others in them go on (decision 21)."""
+    pods = (replica.pod for replica in view.not_running if replica.ended)
+    return [
+        stop(pod)
+        for pod in pods
+        if pod is not None
+        and pod.deleting is None
+        and pod.phase == "Running"
+        and not is_stopped(pod)
+    ]
 
 
 def stop(pod: Pod) -> Patch:

@@ -88,7 +88,7 @@ def not_running(conditions: Conditions, reason: str, message: str) -> None:
 def success(conditions: Conditions, *, tells_all: bool = False) -> None:
     """The job has ended well. `Completed` means ended, whichever way.
 
-    `tells_all`: in ReplicaFailure too, in the words documented for a ColossalAIJob.
+    `tells_all`: in ReplicaFailure too, in the words that one kind's document has for it.
     """
     reason, message = ConditionReason.SUCCEEDED, reasons.FINISHED
     conditions.set(ConditionType.RUNNING, False, reason, message)

@@ -1,4 +1,4 @@
-"""`activeDeadlineSeconds`: the clock starts when the job first leaves Pending.
+"""`activeDeadlineSeconds`: the clock starts when the job first leaves Pending (decision 28).
 
 Waiting in a queue does not count. Pause stops the clock, and resuming starts it anew.
 """
@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from trainyard.kinds.shared.reasons import ConditionReason
 from trainyard.kinds.shared.workload import Workload
+from trainyard.lifecycle import texts
+from trainyard.lifecycle.verdicts import Verdict
 
 
 def due(workload: Workload, started: datetime | None) -> datetime | None:
@@ -17,9 +20,6 @@ def due(workload: Workload, started: datetime | None) -> datetime | None:
     return started + timedelta(seconds=workload.active_deadline_seconds)
 
 
-def message(workload: Workload) -> str:
-    """What the Failed condition tells."""
-    return (
-        f"{workload.kind} {workload.name} has failed: it was active longer than "
-        f"activeDeadlineSeconds ({workload.active_deadline_seconds}) allows."
-    )
+def overdue(workload: Workload) -> Verdict:
+    """The end of a job whose time is over."""
+    return Verdict(False, ConditionReason.DEADLINE_EXCEEDED, texts.overdue(workload))

@@ -1,7 +1,8 @@
-"""Objects beside the pods: Services, Secrets, ConfigMaps, the PodGroup, the TensorBoard.
+"""Objects beside the pods: Services, Secrets, ConfigMaps, a PodGroup, a viewer.
 
 Each is created where it is missing, and never changed. A name that somebody else's object holds
-is told, never taken over, and tried again; where an object has a second name, it takes that.
+is told, never taken over (decision 11), and tried again; where an object has a second name, it
+takes that.
 """
 
 from __future__ import annotations

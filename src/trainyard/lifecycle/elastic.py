@@ -1,7 +1,7 @@
 """An elastic job changes its size: a new attempt that costs nothing.
 
-The replicas that stay keep their pods, and the launcher takes the newcomers in. Types shrink from
-their highest index, so that rank 0 is never removed.
+Decision 30: the replicas that stay keep their pods, and the launcher takes the newcomers in. Types
+shrink from their highest index, so that rank 0 is never removed.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey, Workload
 from trainyard.lifecycle.ledger import RESIZED, Ledger, ending
 from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import View
 
 
@@ -25,21 +25,20 @@ def as_told(workload: Workload, status: Mapping[str, Any]) -> Workload:
     return replace(workload, types=tuple(types))
 
 
-def resize(
-    workload: Workload, ledger: Ledger, view: View, now: datetime
-) -> tuple[Ledger, frozenset[str]]:
+def resize(job: Pass) -> tuple[Ledger, frozenset[str]]:
     """The account for the size wanted now, and the names of replicas that start anew for it."""
-    stale = {
-        r.name: r.type.name
+    workload, ledger, view, now = job.workload, job.ledger, job.view, job.now
+    stale = [
+        r.name
         for r in view.replicas
         if r.pod is not None and not r.ended and r.pod.revision != workload.revision(r.key)
-    }
+    ]
     if ledger.size is None:
         return replace(ledger, size=workload.replicas), frozenset()
     if ledger.size == workload.replicas and not stale:
         return ledger, frozenset()
-    newcomers = {r.name: r.type.name for r in view.replicas if r.pod is None and r.entry is None}
-    ledger = ledger.restart_some({**newcomers, **stale}, ending(now, RESIZED), now)
+    newcomers = [r.name for r in view.replicas if r.pod is None and r.entry is None]
+    ledger = ledger.restart_some([*newcomers, *stale], ending(now, RESIZED), now)
     wanted = {r.name for r in view.replicas}
     records = {name: record for name, record in ledger.records.items() if name in wanted}
     ledger = replace(ledger, size=workload.replicas, resized_at=now, records=records)
@@ -57,29 +56,22 @@ def goes_on(workload: Workload, view: View, lost: Collection[ReplicaKey]) -> boo
 def is_up(workload: Workload, view: View) -> bool:
     """Whether the job runs: all replicas run or are done, or as many as an elastic job needs."""
     if workload.elastic is None:
-        return all(r.ended for r in view.idle)
-    running = len(view.replicas) - len(view.idle)
-    without_rank0 = any(r.key == workload.decides for r in view.idle)
+        return all(r.ended for r in view.not_running)
+    running = len(view.replicas) - len(view.not_running)
+    without_rank0 = any(r.key == workload.decides for r in view.not_running)
     return running >= workload.elastic.min_replicas and not without_rank0
 
 
-def settles_at(
-    workload: Workload,
-    ledger: Ledger,
-    view: View,
-    now: datetime,
-    settings: Settings,
-    *,
-    started: datetime | None = None,
-) -> datetime | None:
+def settles_at(job: Pass, started: datetime | None) -> datetime | None:
     """When all replicas of the attempt have come up, which ends the incident before it.
 
     An elastic job may have fewer replicas than it wants for ever; it settles after a while.
     `started`: when the job first ran.
     """
-    if all(r.ended for r in view.idle):
-        return now
-    if workload.elastic is None or ledger.ready_at is not None or not is_up(workload, view):
+    ledger, elastic = job.ledger, job.workload.elastic
+    if all(r.ended for r in job.view.not_running):
+        return job.now
+    if elastic is None or ledger.ready_at is not None or not is_up(job.workload, job.view):
         return None
     moments = [m for m in (ledger.resized_at, ledger.not_before, started) if m is not None]
-    return max(moments, default=now) + timedelta(seconds=settings.resize_grace_seconds)
+    return max(moments, default=job.now) + timedelta(seconds=job.settings.resize_grace_seconds)

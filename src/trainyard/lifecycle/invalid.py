@@ -1,4 +1,4 @@
-"""A job that was stored although it is invalid: it fails, and gets no pods.
+"""A job that was stored although it is invalid: it fails, and gets no pods (decision 10).
 
 One that was changed into an invalid one while it ran is stopped: what it was is not known any more.
 """
@@ -6,41 +6,50 @@ One that was changed into an invalid one while it ran is stopped: what it was is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
-from trainyard.lifecycle import cleanup, conditions
+from trainyard.lifecycle import cleanup, conditions, texts
 from trainyard.lifecycle.actions import Event, Plan
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.observed import Pod
 from trainyard.schema.times import render
 
 
+@dataclass(frozen=True, slots=True)
+class Invalid:
+    """An object that breaks rules. `problems` are texts with paths; all of them are told."""
+
+    kind: str
+    name: str
+    generation: int
+    problems: Sequence[str]
+
+    @property
+    def message(self) -> str:
+        """All problems in one sentence."""
+        return texts.invalid(self.kind, self.name, "; ".join(self.problems))
+
+
 def plan_invalid(
-    kind: str,
-    name: str,
-    generation: int,
-    problems: Sequence[str],
-    status: Mapping[str, Any] | None,
-    now: datetime,
-    pods: Iterable[Pod] = (),
+    job: Invalid, status: Mapping[str, Any] | None, now: datetime, pods: Iterable[Pod] = ()
 ) -> Plan:
-    """`problems` are texts with paths; all of them are told."""
+    """What to do about such a job now."""
     before = dict(status or {})
     held = Conditions(before.get("conditions") or (), now)
     if before.get("phase") in (Phase.SUCCEEDED, Phase.FAILED):
         ours = held.get(ConditionType.FAILED).get("reason") == ConditionReason.INVALID_SPEC
-        seen = before.get("observedGeneration") == generation
-        new = None if seen else before | {"observedGeneration": generation}
+        seen = before.get("observedGeneration") == job.generation
+        new = None if seen else before | {"observedGeneration": job.generation}
         return Plan(new, tuple(cleanup.stop_all(pods)) if ours else ())
-    message = f"{kind} {name} is invalid: " + "; ".join(problems)
-    conditions.failure(held, ConditionReason.INVALID_SPEC, message)
+    conditions.failure(held, ConditionReason.INVALID_SPEC, job.message)
     failed = before | {
         "phase": Phase.FAILED.value,
         "conditions": held.encode(),
         "completionTime": render(now),
-        "observedGeneration": generation,
+        "observedGeneration": job.generation,
     }
-    event = Event("Warning", EventReason.INVALID_SPEC.value, message)
+    event = Event("Warning", EventReason.INVALID_SPEC.value, job.message)
     return Plan(failed, tuple(cleanup.stop_all(pods)), (event,))

@@ -18,8 +18,13 @@ from trainyard.schema.times import parse, render
 
 HISTORY = 10
 """Attempts kept in `status.attempts`."""
+
+# Reasons of the end of an attempt, beside those of replicas that failed.
 RESIZED = "Resized"
-"""Reason of the end of an attempt: an elastic job changed its size."""
+"""An elastic job changed its size."""
+COMPLETED = "Completed"
+"""A replica ended with 0, and runs again under Always."""
+PAUSED = "Paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +169,7 @@ class Ledger:
         )
 
     def restart_some(
-        self, names: Mapping[str, str], ended: Mapping[str, Any], start: datetime
+        self, names: Iterable[str], ended: Mapping[str, Any], start: datetime
     ) -> Ledger:
         """A new attempt for which only some replicas get new pods."""
         number = self.attempt + 1
@@ -176,8 +181,8 @@ class Ledger:
             attempts=self._next(ended, start),
         )
 
-    def join(self, names: Mapping[str, str], attempt: int) -> Ledger:
-        """Let further replicas get new pods in that attempt. `names`: pod name to type."""
+    def join(self, names: Iterable[str], attempt: int) -> Ledger:
+        """Let further replicas get new pods in that attempt."""
         records = dict(self.records)
         for name in names:
             records[name] = Record(attempt)
@@ -192,6 +197,13 @@ class Ledger:
         """Go on without these replicas."""
         lost = {name: Record(self.wanted(name), lost=True) for name in names}
         return replace(self, records={**self.records, **lost})
+
+    def spent(self, name: str, *, is_shared: bool) -> int:
+        """Restarts so far, of the budget that this replica has alone or that all share."""
+        if is_shared:
+            return self.backoff
+        record = self.records.get(name)
+        return record.restarts if record else 0
 
     def count(self, types: Mapping[str, int]) -> Ledger:
         """Add to the restarts that are told per type."""

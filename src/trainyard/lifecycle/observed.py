@@ -126,9 +126,6 @@ class Pod:
         )
 
 
-"""Annotation: what the pod was built from; compared with `Workload.revision`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Owned:
     """Any other object of a job: a Service, Secret, ConfigMap, PodGroup or TensorBoard."""
@@ -140,16 +137,16 @@ class Owned:
     resource_version: str
     owner_uid: str
     spec: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Kept of a PodGroup (`minMember`) and a NodePort Service; empty for the others."""
+    """Kept of a NodePort Service, and of what is no core resource; empty for the others."""
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
-    """Kept of a PodGroup and a TensorBoard; empty for the others."""
+    """Kept of what is no core resource."""
     deleting: bool = False
 
     @classmethod
     def decode(cls, resource: Resource, obj: Mapping[str, Any]) -> Owned:
         """From any object with an owner."""
         meta = obj["metadata"]
-        keeps = resource.plural in ("podgroups", "tensorboards")
+        keeps = bool(resource.group)
         spec = obj.get("spec") or {}
         return cls(
             resource=resource,

@@ -36,22 +36,30 @@ class Replica(NamedTuple):
 
 
 class View(NamedTuple):
-    """The replicas by rank; those of them that do not run, which most policies are about; and pods
-    that belong to none of them (an elastic job shrank)."""
+    """The replicas by rank; those of them that do not run, which most policies are about: they
+    have yet to start, or have ended; and pods that belong to none of them (an elastic job shrank).
+    """
 
     replicas: list[Replica]
-    idle: list[Replica]
+    not_running: list[Replica]
     surplus: list[Pod]
 
     @property
     def existing(self) -> int:
         """How many pods the job has, whether they are wanted or on their way out."""
-        missing = sum(1 for r in self.idle if r.pod is None and r.old is None)
+        missing = sum(1 for r in self.not_running if r.pod is None and r.old is None)
         return len(self.replicas) - missing + len(self.surplus)
 
     def rank0_is(self, state: State) -> bool:
         """Whether the first replica is in this state."""
         return bool(self.replicas) and self.replicas[0].state is state
+
+
+def end_order(replica: Replica) -> float:
+    """When it ended, in seconds. What vanished unseen is taken to have come first, at no cost."""
+    end = replica.exit or Exit()
+    unknown = float("-inf") if end.free else float("inf")
+    return end.at.timestamp() if end.at else unknown
 
 
 def entries_of(status: Mapping[str, Any]) -> dict[str, Entry]:
@@ -69,7 +77,7 @@ def look(
     """Sort pods to replicas. `entries` is what status said before."""
     pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
     records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
-    replicas, idle = [], []
+    replicas, not_running = [], []
     for replica_type, key, name in workload.roster:
         pod = pods.pop(name, None)
         record = records.get(name)
@@ -83,8 +91,8 @@ def look(
         replica = Replica(key, replica_type, name, state, pod, old, end, entry)
         replicas.append(replica)
         if state is not State.RUNNING:
-            idle.append(replica)
-    return View(replicas, idle, list(pods.values()))
+            not_running.append(replica)
+    return View(replicas, not_running, list(pods.values()))
 
 
 def _judge(

@@ -13,12 +13,12 @@ from typing import Any
 from trainyard.kinds.shared import reasons
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
 from trainyard.kinds.shared.workload import Workload
-from trainyard.lifecycle import conditions, pause, texts
+from trainyard.lifecycle import conditions, texts
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.passes import Response
 from trainyard.lifecycle.replicas import Replica, View
-from trainyard.lifecycle.restarts import Response
 from trainyard.lifecycle.troubles import Trouble
 from trainyard.lifecycle.verdicts import Verdict
 from trainyard.schema.times import render
@@ -26,10 +26,6 @@ from trainyard.schema.times import render
 MANY = 50
 """More new replicas than this are told in one event."""
 
-SPEC_DRIFT = (
-    "The spec has changed after creation. Pods that run keep what they were created with; "
-    "create the job anew to be sure of what runs."
-)
 _FAILURE_EVENTS = {
     ConditionReason.DEADLINE_EXCEEDED: EventReason.DEADLINE_EXCEEDED,
     ConditionReason.INVALID_SPEC: EventReason.INVALID_SPEC,
@@ -70,7 +66,7 @@ class Report:
         known = self.status.get("specHash")
         self.status["specHash"] = self._workload.spec_hash
         if known is not None and known != self._workload.spec_hash:
-            self._event(EventReason.SPEC_DRIFT, SPEC_DRIFT, warning=True)
+            self._event(EventReason.SPEC_DRIFT, texts.SPEC_DRIFT, warning=True)
 
     def initialized(self) -> None:
         """Everything that the job needs has been created."""
@@ -84,8 +80,7 @@ class Report:
     def new_pods(self, replicas: Sequence[Replica], ledger: Ledger) -> None:
         """Pods are created."""
         if len(replicas) > MANY:
-            text = f"Create {len(replicas)} replicas."
-            self._event(EventReason.NEW_REPLICA, text)
+            self._event(EventReason.NEW_REPLICA, texts.new_replicas(len(replicas)))
             return
         for replica in replicas:
             attempt = ledger.wanted(replica.name)
@@ -99,23 +94,22 @@ class Report:
     def paused(self, *, first: bool) -> None:
         """The job is paused; the deadline's clock stops."""
         if first:
-            self._event(EventReason.PAUSED, pause.PAUSED)
-        self.conditions.set(ConditionType.PAUSED, True, ConditionReason.PAUSED, pause.PAUSED)
+            self._event(EventReason.PAUSED, texts.PAUSED)
+        self.conditions.set(ConditionType.PAUSED, True, ConditionReason.PAUSED, texts.PAUSED)
         conditions.not_finished(self.conditions)
-        conditions.not_running(self.conditions, ConditionReason.PAUSED, pause.PAUSED)
+        conditions.not_running(self.conditions, ConditionReason.PAUSED, texts.PAUSED)
         self.status.pop("startTime", None)
         self.status["phase"] = Phase.PAUSED.value
 
     def resumed(self) -> None:
         """The pause is over."""
-        self.conditions.set(ConditionType.PAUSED, False, ConditionReason.RESUMED, pause.RESUMED)
-        self._event(EventReason.RESUMED, pause.RESUMED)
+        self.conditions.set(ConditionType.PAUSED, False, ConditionReason.RESUMED, texts.RESUMED)
+        self._event(EventReason.RESUMED, texts.RESUMED)
         self.status["phase"] = Phase.RESUMING.value
 
     def resized(self, before: int, after: int) -> None:
         """An elastic job changes its size."""
-        text = f"The job changes its size from {before} to {after} replicas."
-        self._event(EventReason.SCALED, text)
+        self._event(EventReason.SCALED, texts.resized(before, after))
 
     # Failures of replicas.
 
@@ -130,8 +124,8 @@ class Report:
             if blamed:
                 self._replica_failure(texts.replica_failure(incident.cause))
 
-    def lost(self, replicas: Sequence[Replica]) -> None:
-        """Replicas failed for good, and the job goes on without them."""
+    def failed_for_good(self, replicas: Sequence[Replica]) -> None:
+        """The job goes on without these."""
         for replica in replicas:
             text = texts.replica_failure(replica)
             if replica.entry is None or replica.entry.get("phase") != "Failed":
@@ -143,11 +137,8 @@ class Report:
         self.conditions.set(ConditionType.REPLICA_FAILURE, True, ConditionReason.ERROR_IN_POD, text)
 
     def _budget(self, ledger: Ledger, replica: Replica) -> str:
-        used = ledger.backoff
-        if not self._workload.shared_budget:
-            record = ledger.records.get(replica.name)
-            used = record.restarts if record else 0
-        return f"{used} of {replica.type.limit} restarts"
+        spent = ledger.spent(replica.name, is_shared=self._workload.shared_budget)
+        return texts.budget(spent, replica.type.limit)
 
     # Running or not.
 
@@ -167,7 +158,7 @@ class Report:
 
     def down(self, view: View, trouble: Trouble | None, *, unknown: bool) -> None:
         """Not all replicas run that should. `unknown`: nor can it be told whether they do."""
-        well = len(view.replicas) - sum(1 for r in view.idle if not r.ended)
+        well = len(view.replicas) - sum(1 for r in view.not_running if not r.ended)
         if trouble is not None:
             reason, text = trouble.reason, trouble.message
             if trouble.event and self._is_news(text):

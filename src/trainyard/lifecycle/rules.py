@@ -1,4 +1,4 @@
-"""Whether a job has succeeded or failed.
+"""Whether a job has succeeded or failed, by the rules of decisions 22 and 23.
 
 Where one replica decides (rank 0, worker-0, the launcher), its exit 0 is the job's success under
 any policy. Else rules decide, and without rules all replicas must succeed. When success and
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
 from trainyard.kinds.shared.workload import ReplicaKey, Rule, Workload
-from trainyard.lifecycle.replicas import Replica
 
 
 def succeeded(workload: Workload, done: AbstractSet[ReplicaKey]) -> bool:
@@ -62,8 +61,3 @@ def _needs_any(rule: Rule, lost: AbstractSet[ReplicaKey]) -> bool:
     return any(
         ReplicaKey(name, index) in lost for name, indexes in rule.items() for index in indexes
     )
-
-
-def lost_keys(replicas: Sequence[Replica]) -> set[ReplicaKey]:
-    """Keys of these replicas."""
-    return {replica.key for replica in replicas}

@@ -7,10 +7,21 @@ from datetime import datetime
 from trainyard.kinds.shared import reasons
 from trainyard.kinds.shared.last_words import without_report
 from trainyard.kinds.shared.workload import Workload
-from trainyard.lifecycle.observed import Conflict, Refusal
+from trainyard.lifecycle.observed import Conflict, Pod, Refusal
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica
 
+PAUSED = "The job is paused: its pods are deleted."
+RESUMED = "The job has been resumed."
+SPEC_DRIFT = (
+    "The spec has changed after creation. Pods that run keep what they were created with; "
+    "create the job anew to be sure of what runs."
+)
+NO_GANG = (
+    "The job asks for scheduler.t9kScheduler, and this cluster has no scheduler that places pods "
+    "all or none. Install one (T9k, Volcano, scheduler-plugins, Kueue) and name it in the "
+    "operator's setting `gang-backend`, or remove `spec.scheduler`."
+)
 LAST_LINES = 5
 LAST_CHARACTERS = 800
 
@@ -78,6 +89,39 @@ def refused(refusal: Refusal) -> str:
         f"the server refuses to create {refusal.resource.plural} {refusal.name} "
         f"({refusal.code}): {refusal.message}"
     )
+
+
+def unschedulable(pod: Pod) -> str:
+    """A pod for which the scheduler finds no node."""
+    return f"Pod[{pod.name}] cannot be scheduled: {pod.unschedulable}"
+
+
+def invalid(kind: str, name: str, problems: str) -> str:
+    """A spec that breaks rules."""
+    return f"{kind} {name} is invalid: {problems}"
+
+
+def overdue(workload: Workload) -> str:
+    """The job's deadline has passed."""
+    return (
+        f"{workload.kind} {workload.name} has failed: it was active longer than "
+        f"activeDeadlineSeconds ({workload.active_deadline_seconds}) allows."
+    )
+
+
+def resized(before: int, after: int) -> str:
+    """An elastic job changes its size."""
+    return f"The job changes its size from {before} to {after} replicas."
+
+
+def new_replicas(number: int) -> str:
+    """Too many new replicas to name each."""
+    return f"Create {number} replicas."
+
+
+def budget(spent: int, limit: int) -> str:
+    """How much of a restart policy's limit is used."""
+    return f"{spent} of {limit} restarts"
 
 
 def began_running(now: datetime) -> str:

@@ -6,19 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainyard.kinds.shared.reasons import ConditionReason, EventReason
-from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.dependents import Needs
-from trainyard.lifecycle.observed import Conflict, Observed, Refusal
+from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.lifecycle.outcomes import State
+from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Replica
-
-NO_GANG = (
-    "The job asks for scheduler.t9kScheduler, and this cluster has no scheduler that places pods "
-    "all or none. Install one (T9k, Volcano, scheduler-plugins, Kueue) and name it in the "
-    "operator's setting `gang-backend`, or remove `spec.scheduler`."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +24,12 @@ class Trouble:
     event: EventReason | None = None
 
 
-def find(
-    workload: Workload, needs: Needs, observed: Observed, replicas: Sequence[Replica]
-) -> Trouble | None:
+def find(job: Pass, needs: Needs) -> Trouble | None:
     """The first trouble, the gravest kind first."""
-    if workload.needs_gang:
-        return Trouble(ConditionReason.NO_GANG_SCHEDULER, NO_GANG, EventReason.NO_GANG_SCHEDULER)
+    observed, replicas = job.observed, job.view.not_running
+    if job.workload.needs_gang:  # decision 37
+        reason, event = ConditionReason.NO_GANG_SCHEDULER, EventReason.NO_GANG_SCHEDULER
+        return Trouble(reason, texts.NO_GANG, event)
     for conflict in needs.conflicts:
         return _conflict(conflict)
     if observed.conflicts or observed.refusals:
@@ -49,8 +43,7 @@ def find(
     for replica in replicas:
         pod = replica.pod
         if pod is not None and pod.unschedulable and replica.state is State.CREATING:
-            text = f"Pod[{pod.name}] cannot be scheduled: {pod.unschedulable}"
-            return Trouble(ConditionReason.UNSCHEDULABLE, text)
+            return Trouble(ConditionReason.UNSCHEDULABLE, texts.unschedulable(pod))
     return None
 
 

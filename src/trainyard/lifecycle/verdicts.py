@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from trainyard.kinds.shared import reasons
 from trainyard.kinds.shared.reasons import ConditionReason
-from trainyard.kinds.shared.workload import RestartPolicy, Workload
+from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle import elastic, rules, texts
-from trainyard.lifecycle.observed import Refusal
 from trainyard.lifecycle.outcomes import MAX_DURATION, State
+from trainyard.lifecycle.passes import Pass, Response
 from trainyard.lifecycle.replicas import Replica, View
-from trainyard.lifecycle.restarts import RESTARTABLE_CODES, Response
+from trainyard.lifecycle.restart_policies import is_budget_spent, restarts_after_success
 
 UNPROCESSABLE = 422
 """HTTP status with which an API server says that an object is invalid."""
@@ -32,58 +33,72 @@ class Verdict:
 SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, reasons.FINISHED)
 
 
-def removed_by_queue(workload: Workload, view: View) -> Verdict | None:
-    """A queue's maxDuration is the end of a job, not a disruption."""
-    for replica in view.idle:
+def success(workload: Workload, view: View, restarted: AbstractSet[str]) -> Verdict | None:
+    """Whether the replicas that succeeded make the job a success.
+
+    `restarted`: pod names of replicas that run again, so that their exit 0 does not count yet.
+    """
+    done = {
+        r.key for r in view.not_running if r.state is State.SUCCEEDED and r.name not in restarted
+    }
+    return SUCCESS if rules.succeeded(workload, done) else None
+
+
+def success_before_pause(job: Pass) -> Verdict | None:
+    """The same when a job is paused: what would have run again has not succeeded."""
+    again = {
+        r.name for r in job.view.not_running if restarts_after_success(job.workload, job.ledger, r)
+    }
+    return success(job.workload, job.view, again)
+
+
+def success_after(job: Pass, response: Response) -> Verdict | None:
+    """Decision 22: it wins over any failure that holds at the same time."""
+    return success(job.workload, job.view, response.restarted)
+
+
+def removed_by_queue(job: Pass, _: Response) -> Verdict | None:
+    """A queue's maxDuration is the end of a job, not a disruption (decision 26)."""
+    for replica in job.view.not_running:
         if replica.state is State.TAKEN or replica.state is State.FAILED:
             pod = replica.pod
             if pod is not None and MAX_DURATION in pod.disruption:
-                message = texts.queue_limit(workload, replica)
+                message = texts.queue_limit(job.workload, replica)
                 return Verdict(False, ConditionReason.QUEUE_MAX_DURATION, message, replica)
     return None
 
 
-def refused(workload: Workload, refusals: Sequence[Refusal]) -> Verdict | None:
-    """A pod that the server calls invalid does not become valid by waiting."""
-    for refusal in refusals:
+def refused(job: Pass, _: Response) -> Verdict | None:
+    """A pod that the server calls invalid does not become valid by waiting (decision 10)."""
+    for refusal in job.observed.refusals:
         if refusal.code == UNPROCESSABLE and refusal.resource == PODS:
-            text = f"{workload.kind} {workload.name} is invalid: {refusal.message}"
+            text = texts.invalid(job.workload.kind, job.workload.name, refusal.message)
             return Verdict(False, ConditionReason.INVALID_SPEC, text)
     return None
 
 
-def failure(workload: Workload, view: View, response: Response) -> Verdict | None:
-    """Whether the replicas that failed for good fail the job."""
-    lost = response.lost
-    if not lost:
+def failure(job: Pass, response: Response) -> Verdict | None:
+    """Whether the replicas that failed for good fail the job (decision 23)."""
+    workload, failed = job.workload, response.failed_for_good
+    if not failed:
         return None
-    keys = rules.lost_keys(lost)
+    keys = {replica.key for replica in failed}
     if rule := rules.failed_rule(workload, keys):
         message = reasons.failed_with_rule(rules.rule_text(rule))
-        named = [replica for replica in lost if rules.names(rule, replica.key)]
+        named = [replica for replica in failed if rules.names(rule, replica.key)]
         return Verdict(False, ConditionReason.FAILED, message, _to_blame(named))
-    if elastic.goes_on(workload, view, keys):
+    if elastic.goes_on(workload, job.view, keys):
         return None
     if not workload.fail_fast and not rules.hopeless(workload, keys):
         return None
-    cause = _to_blame(lost)
+    cause = _to_blame(failed)
     reason = ConditionReason.FAILED
-    if _budget_spent(cause):
+    if is_budget_spent(cause):
         reason = ConditionReason.BACKOFF_LIMIT_EXCEEDED
     return Verdict(False, reason, texts.job_failure(workload, cause), cause)
 
 
-def _to_blame(lost: Sequence[Replica]) -> Replica:
-    """The first of those that were lost now: with the others gone before, the job went on."""
-    fresh = (r for r in lost if r.entry is None or r.entry["phase"] != "Failed")
-    return next(fresh, lost[0])
-
-
-def _budget_spent(cause: Replica) -> bool:
-    """Whether the policy would have restarted it, if there had been anything left to spend."""
-    policy, end = cause.type.policy, cause.exit
-    if policy is RestartPolicy.NEVER or cause.type.limit == 0:
-        return False
-    return policy is not RestartPolicy.EXIT_CODE or (
-        end is not None and end.code in RESTARTABLE_CODES
-    )
+def _to_blame(failed: Sequence[Replica]) -> Replica:
+    """The first of those that failed now: with the others gone before, the job went on."""
+    fresh = (r for r in failed if r.entry is None or r.entry["phase"] != "Failed")
+    return next(fresh, failed[0])

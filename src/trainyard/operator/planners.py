@@ -13,7 +13,7 @@ from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
 from trainyard.lifecycle.actions import Plan
-from trainyard.lifecycle.invalid import plan_invalid
+from trainyard.lifecycle.invalid import Invalid, plan_invalid
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.plan import plan
 from trainyard.operator.jobs import JobRecord
@@ -83,15 +83,8 @@ class JobPlanner:
         if workload is None:
             workload = self._workloads.put(record, self._describe(record))
         if isinstance(workload, _Broken):
-            return plan_invalid(
-                record.kind.kind,
-                record.name,
-                record.generation,
-                workload,
-                record.status,
-                now,
-                observed.pods,
-            )
+            broken = Invalid(record.kind.kind, record.name, record.generation, workload)
+            return plan_invalid(broken, record.status, now, observed.pods)
         return plan(workload, record.status, observed, now, self._settings)
 
     def _describe(self, record: JobRecord) -> Workload | _Broken:
@@ -114,17 +107,18 @@ class BoardPlanner:
     def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
         """See Planner."""
         from trainyard.kinds.tensorboard.spec import TensorBoard
-        from trainyard.kinds.tensorboard.workload import Board, describe
-        from trainyard.lifecycle.boards import plan_board, plan_invalid_board
+        from trainyard.kinds.tensorboard.workload import describe
+        from trainyard.lifecycle.viewers import plan_invalid_viewer, plan_viewer
 
         board = self._boards.get(record)
         if board is None:
             model = _admitted(record, self._open_templates)
             made = describe(model, self._settings) if isinstance(model, TensorBoard) else model
             board = self._boards.put(record, made)
-        if isinstance(board, Board):
-            return plan_board(board, record.status, observed, now, self._settings)
-        return plan_invalid_board(record.generation, board, record.status, now)
+        if isinstance(board, _Broken):
+            broken = Invalid(record.kind.kind, record.name, record.generation, board)
+            return plan_invalid_viewer(broken, record.status, now)
+        return plan_viewer(board, record.status, observed, now, self._settings)
 
 
 def _admitted(record: JobRecord, open_templates: bool) -> Model | _Broken:

@@ -16,7 +16,7 @@ from trainyard.cli.explain import render
 from trainyard.diagnosis import Situation
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kube.resources import PODS, SERVICES
-from trainyard.lifecycle.invalid import plan_invalid
+from trainyard.lifecycle.invalid import Invalid, plan_invalid
 from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.schema.times import render as timestamp
 
@@ -187,7 +187,8 @@ def test_a_pod_that_does_not_go_is_told() -> None:
 def test_an_invalid_spec_is_told() -> None:
     world = World(pytorch())
     problems = ["spec.replicaSpecs[0].replicas: must be 0 or more", "spec.x: unknown field"]
-    world.status = plan_invalid("PyTorchTrainingJob", "train", 1, problems, None, START).status
+    job = Invalid("PyTorchTrainingJob", "train", 1, problems)
+    world.status = plan_invalid(job, None, START).status
     text = explained(world)
     assert "its spec is invalid" in text
     lines = [line.strip() for line in text.splitlines()]

@@ -103,14 +103,17 @@ class _Description(Description):
         board: tuple[Dependent, ...] = ()
         warnings: tuple[str, ...] = ()
         if spec.tensorboard_spec:
-            board = (Dependent(TENSOR_BOARDS, self.identity.base, self._tensorboard),)
+            board = (
+                Dependent(
+                    TENSOR_BOARDS, self.identity.base, self._tensorboard, told_as="tensorboard"
+                ),
+            )
         if spec.elastic.enabled and not spec.torchrun_config.enabled:
             warnings = (ELASTIC_WITHOUT_TORCHRUN,)
         return replace(
             found,
             dependents=(*found.dependents, *board),
             survivors_stay=self.survivors_stay,
-            tensorboard=self.identity.base if board else "",
             warnings=warnings,
         )
 

@@ -93,44 +93,6 @@ class EventReason(StrEnum):
     IGNORED_FIELD = "IgnoredField"
 
 
-class BoardPhase(StrEnum):
-    """``status.phase`` of a TensorBoard."""
-
-    PENDING = "Pending"
-    RUNNING = "Running"
-    SUSPENDED = "Suspended"
-    FAILED = "Failed"
-
-
-class BoardCondition(StrEnum):
-    """Types of a TensorBoard's ``status.conditions``, in the order in which they are listed."""
-
-    READY = "Ready"
-    """The page can be opened."""
-    LOGS_SERVED = "LogsServed"
-    """All logs that the spec names can be looked at."""
-
-
-class BoardReason(StrEnum):
-    """Reasons of a TensorBoard's conditions and events."""
-
-    RUNNING = "Running"
-    STARTING = "Starting"
-    SUSPENDED = "Suspended"
-    INVALID_SPEC = "InvalidSpec"
-    NO_LOGS = "NoLogs"
-    NAME_CONFLICT = "NameConflict"
-    CREATION_REFUSED = "CreationRefused"
-    UNSCHEDULABLE = "Unschedulable"
-    PROGRAM_MISSING = "ProgramMissing"
-    CRASHED = "Crashed"
-    RESTARTED = "Restarted"
-    ALL_SERVED = "AllServed"
-    NOT_SERVED = "NotServed"
-    FETCHING = "Fetching"
-    FETCH_FAILED = "FetchFailed"
-
-
 INITIALIZED = "The job has been initialized successfully."
 RUNNING = "All pods are running normally or have completed successfully."
 STILL_RUNNING = "The job is still running."

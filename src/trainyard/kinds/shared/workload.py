@@ -108,6 +108,8 @@ class Dependent:
     lifetime: Lifetime = Lifetime.JOB
     generated: Generated = Generated.NOTHING
     alternative: str = ""
+    told_as: str = ""
+    """Field of the job's status about it, a viewer; "" for other objects."""
 
 
 class PodBuilder(Protocol):
@@ -170,8 +172,6 @@ class Workload:
     paused: bool = False
     debug: bool = False
     elastic: Elastic | None = None
-    tensorboard: str = ""
-    """Name of the TensorBoard object, "" for none."""
     needs_gang: bool = False
     warnings: tuple[str, ...] = ()
     """What the spec asks for and does not get; told once, in events."""

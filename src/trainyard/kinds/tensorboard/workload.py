@@ -12,7 +12,6 @@ import hashlib
 import json
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -21,6 +20,7 @@ from trainyard.kinds.shared import labels, names
 from trainyard.kinds.shared.gang import Membership, queued
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.shared.workload import Dependent, Manifest
 from trainyard.kinds.tensorboard.logsources import Folder, Remote, Sources, label, sources
 from trainyard.kinds.tensorboard.spec import TensorBoard, TensorBoardSpec
@@ -40,36 +40,7 @@ START_SECONDS = 300
 """How long an image may take to import all that its tensorboard needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Board:
-    """A TensorBoard as the lifecycle sees it."""
-
-    namespace: str
-    name: str
-    uid: str
-    generation: int
-    suspended: bool
-    image: str
-    pod: Manifest = field(repr=False, compare=False)
-    service: Dependent = field(repr=False, compare=False)
-    unserved: tuple[str, ...] = ()
-    """Sentences on what the spec names and cannot be shown."""
-    has_logs: bool = True
-    fetchers: tuple[str, ...] = ()
-    """Containers that bring logs from elsewhere."""
-
-    @property
-    def revision(self) -> str:
-        """What the pod is built from; a pod of another one is replaced."""
-        return str(self.pod["metadata"]["annotations"][labels.REVISION])
-
-    @property
-    def pod_name(self) -> str:
-        """Name of the pod and of the Service."""
-        return str(self.pod["metadata"]["name"])
-
-
-def describe(board: TensorBoard, settings: Settings) -> Board:
+def describe(board: TensorBoard, settings: Settings) -> Viewer:
     """The pod and the Service of a valid TensorBoard."""
     meta = board.metadata
     identity = Identity(
@@ -83,13 +54,18 @@ def describe(board: TensorBoard, settings: Settings) -> Board:
     )
     found = sources(board.spec)
     image = board.spec.image or settings.boards.image
-    return Board(
+    return Viewer(
+        kind=board.kind,
         namespace=identity.namespace,
         name=identity.name,
         uid=identity.uid,
         generation=meta.generation,
         suspended=board.spec.suspend,
         image=image,
+        program=PROGRAM,
+        port=PORT,
+        installation="pip install tensorboard",
+        logs_field="logDir",
         pod=_pod(identity, board.spec, found, image, settings),
         service=_service(identity, settings),
         unserved=found.unserved,

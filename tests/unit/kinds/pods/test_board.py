@@ -9,14 +9,15 @@ import pytest
 
 from trainyard.kinds.admission import admit
 from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.tensorboard.spec import TensorBoard
-from trainyard.kinds.tensorboard.workload import FETCHED, Board, describe
+from trainyard.kinds.tensorboard.workload import FETCHED, describe
 from trainyard.schema.core import check_template
 
 CLAIM = {"pvc": [{"name": "mnist", "subPath": ["./log"]}]}
 
 
-def board(settings: Settings | None = None, /, **spec: Any) -> Board:
+def board(settings: Settings | None = None, /, **spec: Any) -> Viewer:
     obj = {
         "apiVersion": "tensorstack.dev/v1beta1",
         "kind": "TensorBoard",
@@ -29,7 +30,7 @@ def board(settings: Settings | None = None, /, **spec: Any) -> Board:
     return describe(admission.model, settings or Settings())
 
 
-def container(made: Board) -> dict[str, Any]:
+def container(made: Viewer) -> dict[str, Any]:
     found: dict[str, Any] = made.pod["spec"]["containers"][0]
     return found
 

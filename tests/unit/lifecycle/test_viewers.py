@@ -13,9 +13,10 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.tensorboard.spec import TensorBoard
 from trainyard.kinds.tensorboard.workload import describe
 from trainyard.kube.resources import PODS, SERVICES
+from trainyard.lifecycle import Invalid
 from trainyard.lifecycle.actions import Create, Delete, Plan
-from trainyard.lifecycle.boards import plan_board, plan_invalid_board
 from trainyard.lifecycle.observed import Conflict, Observed, Owned, Pod, Refusal
+from trainyard.lifecycle.viewers import plan_invalid_viewer, plan_viewer
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 UID = "board-uid"
@@ -40,7 +41,7 @@ class World:
     status: Mapping[str, Any] | None = None
 
     def plan(self) -> Plan:
-        made = plan_board(
+        made = plan_viewer(
             self.board,
             self.status,
             Observed(self.pods, self.services, self.refusals, self.conflicts),
@@ -362,7 +363,8 @@ def test_a_condition_that_holds_keeps_its_time() -> None:
 
 
 def test_an_invalid_board_is_told_and_left_alone() -> None:
-    made = plan_invalid_board(4, ["spec.image: must be a string"], {"url": "http://x"}, NOW)
+    invalid = Invalid("TensorBoard", "digits", 4, ["spec.image: must be a string"])
+    made = plan_invalid_viewer(invalid, {"url": "http://x"}, NOW)
     assert made.actions == ()
     assert made.status is not None
     assert made.status["phase"] == "Failed"
@@ -370,4 +372,4 @@ def test_an_invalid_board_is_told_and_left_alone() -> None:
     (event,) = made.events
     assert (event.type, event.reason) == ("Warning", "InvalidSpec")
     assert "spec.image" in event.message
-    assert plan_invalid_board(4, ["spec.image: must be a string"], made.status, NOW) == Plan(None)
+    assert plan_invalid_viewer(invalid, made.status, NOW) == Plan(None)

@@ -1,11 +1,10 @@
-"""Where a TensorBoard stands, as its conditions tell it: the viewer, and the logs that it shows."""
+"""Where a viewer stands, as its conditions tell it: its page, and the logs that it shows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trainyard.kinds.shared.reasons import BoardPhase, BoardReason
-from trainyard.kinds.tensorboard.workload import PROGRAM, Board
+from trainyard.kinds.shared.viewer import Viewer, ViewerPhase, ViewerReason
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Container, Observed, Pod
 
@@ -20,58 +19,58 @@ _CANNOT_START = ("StartError", "ContainerCannotRun", "RunContainerError")
 class State:
     """One condition, and the phase that goes with it."""
 
-    phase: BoardPhase
-    reason: BoardReason
+    phase: ViewerPhase
+    reason: ViewerReason
     message: str
     is_warning: bool = False
 
 
-def of_viewer(board: Board, pod: Pod | None, observed: Observed) -> State:
+def of_page(viewer: Viewer, pod: Pod | None, observed: Observed) -> State:
     """The condition Ready: whether the page can be opened, and if not, why."""
-    if board.suspended:
-        return State(BoardPhase.SUSPENDED, BoardReason.SUSPENDED, "spec.suspend is true.")
-    if not board.has_logs:
-        text = "the spec names no logs that can be shown; set logDir."
-        return State(BoardPhase.FAILED, BoardReason.NO_LOGS, text, is_warning=True)
+    if viewer.suspended:
+        return State(ViewerPhase.SUSPENDED, ViewerReason.SUSPENDED, "spec.suspend is true.")
+    if not viewer.has_logs:
+        text = f"the spec names no logs that can be shown; set {viewer.logs_field}."
+        return State(ViewerPhase.FAILED, ViewerReason.NO_LOGS, text, is_warning=True)
     for conflict in observed.conflicts:
         text = f"{texts.name_taken(conflict)}."
-        return State(BoardPhase.FAILED, BoardReason.NAME_CONFLICT, text, is_warning=True)
+        return State(ViewerPhase.FAILED, ViewerReason.NAME_CONFLICT, text, is_warning=True)
     for refusal in observed.refusals:
         text = texts.refused(refusal)
-        return State(BoardPhase.PENDING, BoardReason.CREATION_REFUSED, text, is_warning=True)
+        return State(ViewerPhase.PENDING, ViewerReason.CREATION_REFUSED, text, is_warning=True)
     if pod is None or pod.deleting is not None:
-        text = f"Pod[{board.pod_name}] is being created."
-        return State(BoardPhase.PENDING, BoardReason.STARTING, text)
-    return _of_pod(board, pod)
+        text = f"Pod[{viewer.pod_name}] is being created."
+        return State(ViewerPhase.PENDING, ViewerReason.STARTING, text)
+    return _of_pod(viewer, pod)
 
 
-def _of_pod(board: Board, pod: Pod) -> State:
-    container = pod.container(PROGRAM)
+def _of_pod(viewer: Viewer, pod: Pod) -> State:
+    container = pod.container(viewer.program)
     if pod.phase in ("Failed", "Succeeded"):
-        return _crashed(board, pod, container)
+        return _crashed(viewer, pod, container)
     if pod.unschedulable and not pod.scheduled:
-        text = f"Pod[{pod.name}] cannot be scheduled: {pod.unschedulable}"
-        return State(BoardPhase.PENDING, BoardReason.UNSCHEDULABLE, text)
+        text = texts.unschedulable(pod)
+        return State(ViewerPhase.PENDING, ViewerReason.UNSCHEDULABLE, text)
     if container is None:
         return _starting(pod)
     if container.state == "Running":
         if container.ready:
-            text = "TensorBoard runs and can be opened."
-            return State(BoardPhase.RUNNING, BoardReason.RUNNING, text)
+            text = f"{viewer.kind} runs and can be opened."
+            return State(ViewerPhase.RUNNING, ViewerReason.RUNNING, text)
         return _starting(pod)
     if container.state == "Waiting" and container.reason in _STILL_STARTING:
         return _starting(pod)
     if container.exit_code is None and container.last_exit_code is None:
-        text = f"TensorBoard cannot be started: {container.reason} {container.message}".rstrip()
-        return State(BoardPhase.FAILED, BoardReason.CRASHED, text, is_warning=True)
-    return _crashed(board, pod, container)
+        text = f"{viewer.kind} cannot be started: {container.reason} {container.message}".rstrip()
+        return State(ViewerPhase.FAILED, ViewerReason.CRASHED, text, is_warning=True)
+    return _crashed(viewer, pod, container)
 
 
 def _starting(pod: Pod) -> State:
-    return State(BoardPhase.PENDING, BoardReason.STARTING, f"Pod[{pod.name}] is starting.")
+    return State(ViewerPhase.PENDING, ViewerReason.STARTING, f"Pod[{pod.name}] is starting.")
 
 
-def _crashed(board: Board, pod: Pod, container: Container | None) -> State:
+def _crashed(viewer: Viewer, pod: Pod, container: Container | None) -> State:
     code = container.exit_code if container else None
     message = container.message if container else ""
     if container is not None and code is None:
@@ -79,16 +78,17 @@ def _crashed(board: Board, pod: Pod, container: Container | None) -> State:
     said = texts.last_lines(message)
     if _is_missing(code, container, message):
         text = (
-            f"there is no program `{PROGRAM}` in the image {board.image} ({said or 'exit 127'}): "
-            f"install it there (pip install tensorboard), or name another in spec.image."
+            f"there is no program `{viewer.program}` in the image {viewer.image} "
+            f"({said or 'exit 127'}): install it there ({viewer.installation}), or name another in "
+            "spec.image."
         )
-        return State(BoardPhase.FAILED, BoardReason.PROGRAM_MISSING, text, is_warning=True)
+        return State(ViewerPhase.FAILED, ViewerReason.PROGRAM_MISSING, text, is_warning=True)
     if code is None:
         text = f"Pod[{pod.name}] has failed: {pod.reason or 'Error'} {pod.message}".rstrip()
     else:
-        text = f"TensorBoard ended with exit code {code}; it is started again."
+        text = f"{viewer.kind} ended with exit code {code}; it is started again."
         text += f"\n{said}" if said else ""
-    return State(BoardPhase.FAILED, BoardReason.CRASHED, text, is_warning=True)
+    return State(ViewerPhase.FAILED, ViewerReason.CRASHED, text, is_warning=True)
 
 
 def _is_missing(code: int | None, container: Container | None, message: str) -> bool:
@@ -98,20 +98,20 @@ def _is_missing(code: int | None, container: Container | None, message: str) -> 
     return reason in _CANNOT_START and any(text in message for text in _ABSENT)
 
 
-def of_logs(board: Board, pod: Pod | None) -> State:
+def of_logs(viewer: Viewer, pod: Pod | None) -> State:
     """The condition LogsServed: which of the logs that the spec names cannot be seen, and why."""
-    phase = BoardPhase.RUNNING  # of no account here
-    lacking = list(board.unserved)
-    fetchers = [pod.container(name) if pod else None for name in board.fetchers]
+    phase = ViewerPhase.RUNNING  # of no account here
+    lacking = list(viewer.unserved)
+    fetchers = [pod.container(name) if pod else None for name in viewer.fetchers]
     waiting = [fetcher for fetcher in fetchers if fetcher is None or not fetcher.ready]
     failures = [text for fetcher in waiting if (text := _failure(fetcher))]
     if lacking or failures:
-        reason = BoardReason.FETCH_FAILED if failures else BoardReason.NOT_SERVED
+        reason = ViewerReason.FETCH_FAILED if failures else ViewerReason.NOT_SERVED
         text = "not shown: " + "; ".join([*lacking, *failures])
         return State(phase, reason, text, is_warning=True)
-    if waiting and not board.suspended:
-        return State(phase, BoardReason.FETCHING, "Some logs are being fetched.")
-    return State(phase, BoardReason.ALL_SERVED, "All logs that the spec names are shown.")
+    if waiting and not viewer.suspended:
+        return State(phase, ViewerReason.FETCHING, "Some logs are being fetched.")
+    return State(phase, ViewerReason.ALL_SERVED, "All logs that the spec names are shown.")
 
 
 def _failure(fetcher: Container | None) -> str:

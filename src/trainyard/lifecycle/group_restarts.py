@@ -1,0 +1,146 @@
+"""Scope Job: one incident, one restart (decision 24).
+
+When one rank dies, its peers usually die with it or hang. The first failure of an attempt ends the
+attempt, and costs one of the budget; later failures of pods that belong to an attempt that is over
+cost nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from trainyard.kinds.shared.settings import Settings
+from trainyard.lifecycle import backoff
+from trainyard.lifecycle.ledger import ending
+from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.passes import Incident, Pass, Response
+from trainyard.lifecycle.replicas import Replica, end_order
+from trainyard.lifecycle.restart_policies import may_restart, policy_of, tells_cause
+
+
+def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> Response:
+    """Decide on those that are down; `replicas` are all that the job still counts on."""
+    same, fresh = _split(job, down)
+    if same:
+        names = [r.name for r in same]
+        job = job.having(job.ledger.join(names, job.ledger.attempt))
+    response = _answer(job, replicas, fresh) if fresh else Response(job.ledger)
+    return replace(response, restarted=response.restarted.union(r.name for r in same))
+
+
+def _answer(job: Pass, replicas: Sequence[Replica], fresh: Sequence[Replica]) -> Response:
+    cause = _cause(fresh, job.settings)
+    if may_restart(job.workload, job.ledger, cause):
+        return _restart(job, replicas, fresh, cause)
+    if wait := _settling(job, replicas, cause):
+        return Response(job.ledger, wake_at=wait)
+    failed = [r for r in fresh if not may_restart(job.workload, job.ledger, r)]
+    failed.sort(key=lambda r: r is not cause)
+    job = job.having(job.ledger.lose(r.name for r in failed))
+    response = Response(job.ledger)
+    others = [r for r in fresh if not job.ledger.is_lost(r.name)]
+    if others and job.workload.elastic is not None:
+        # Decision 30: the job may go on without those that are lost, and then needs the others.
+        left = [r for r in replicas if not job.ledger.is_lost(r.name)]
+        response = _restart(job, left, others, _cause(others, job.settings))
+    return replace(response, failed_for_good=tuple(failed))
+
+
+def _split(job: Pass, down: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:
+    """Failures that belong to the incident under way, and others.
+
+    Until all replicas run again, a survivor's failure belongs to it; and so do all failures
+    shortly after an elastic job changed its size (decision 30).
+    """
+    ledger = job.ledger
+    resizing = ledger.resized_at is not None and job.now - ledger.resized_at < _grace(job)
+    under_way = ledger.ready_at is None or resizing
+    if not (job.workload.survivors_stay and under_way):
+        return [], list(down)
+    same: list[Replica] = []
+    fresh: list[Replica] = []
+    for replica in down:
+        survived = ledger.wanted(replica.name) < ledger.attempt
+        (same if survived else fresh).append(replica)
+    if resizing and not same:
+        # A new pod's own failure in this time is free as well; it gets an attempt of its own.
+        fresh = [_freed(replica) for replica in fresh]
+    return same, fresh
+
+
+def _freed(replica: Replica) -> Replica:
+    return replica._replace(exit=replace(replica.exit, free=True)) if replica.exit else replica
+
+
+def _cause(fresh: Sequence[Replica], settings: Settings) -> Replica:
+    """The replica that failed first.
+
+    Clocks of nodes and of Kubernetes' whole seconds blur the order; so among failures close
+    together one whose code tells the cause goes before the first.
+    """
+    ordered = sorted(fresh, key=end_order)
+    first = ordered[0]
+    close = end_order(first) + settings.incident_settle_seconds
+    telling = (r for r in ordered if end_order(r) <= close and tells_cause(r))
+    return next(telling, first)
+
+
+def _settling(job: Pass, replicas: Sequence[Replica], cause: Replica) -> datetime | None:
+    """When the cause will be certain, if it is not yet and its exit code matters.
+
+    What was seen first need not have happened first, on several nodes.
+    """
+    at = cause.exit.at if cause.exit else None
+    if not policy_of(cause.type).depends_on_exit or at is None:
+        return None
+    if all(r.ended for r in replicas):
+        return None
+    until = at + timedelta(seconds=job.settings.incident_settle_seconds)
+    return until if job.now < until else None
+
+
+def _restart(
+    job: Pass, replicas: Sequence[Replica], fresh: Sequence[Replica], cause: Replica
+) -> Response:
+    """Start those that are down anew, and in a job whose survivors cannot stay, all others too."""
+    ledger, now = job.ledger, job.now
+    end = cause.exit or Exit()
+    failures = backoff.failures_in_row(ledger.failures, ledger.ready_at, now, job.settings)
+    start = now + backoff.delay(failures, job.settings, free=end.free)
+    some = job.workload.survivors_stay and not _in_vain(job, failures)
+    affected = fresh if some else replicas
+    ended = ending(now, end.reason, cause.name, end)
+    if some:
+        ledger = ledger.restart_some([r.name for r in fresh], ended, start)
+    else:
+        ledger = ledger.restart_all(ended, start)
+    ledger = replace(ledger, failures=failures)
+    if not end.free:  # decision 24: however many failed, the incident costs one
+        ledger = replace(ledger, backoff=ledger.backoff + 1).count(_per_type(affected))
+    return Response(
+        ledger,
+        incidents=(Incident(cause, end, len(affected), start),),
+        restarted=frozenset(r.name for r in affected),
+    )
+
+
+def _in_vain(job: Pass, failures: int) -> bool:
+    """Whether newcomers failed soon after they joined the survivors of an incident.
+
+    An agent of torchrun that gives up closes the rendezvous for good; survivors whose processes
+    hang then wait in it for ever, and only a new start of all of them helps.
+    """
+    ready_at = job.ledger.ready_at
+    return failures > 1 and (ready_at is None or job.now - ready_at < _grace(job))
+
+
+def _grace(job: Pass) -> timedelta:
+    return timedelta(seconds=job.settings.resize_grace_seconds)
+
+
+def _per_type(replicas: Iterable[Replica]) -> Counter[str]:
+    """Only replicas that had a pod were restarted."""
+    return Counter(r.type.name for r in replicas if r.pod is not None or r.entry is not None)

@@ -1,0 +1,80 @@
+"""One pass over one job: what every policy is given, and what those that restart replicas answer.
+
+A policy reads a `Pass` and returns what follows from it; only `plan()` puts the answers together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import Workload
+from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.observed import Observed
+from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.replicas import Replica, View, entries_of, look
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """A job as it is wanted, as it was told (`before`, the stored status) and as it is seen now."""
+
+    workload: Workload
+    before: Mapping[str, Any]
+    observed: Observed
+    now: datetime
+    settings: Settings
+    ledger: Ledger
+    view: View
+
+    @classmethod
+    def begin(
+        cls,
+        workload: Workload,
+        before: Mapping[str, Any],
+        observed: Observed,
+        now: datetime,
+        settings: Settings,
+    ) -> Pass:
+        """With the account that status holds, and the pods sorted out."""
+        ledger = Ledger.decode(before)
+        view = look(workload, ledger, entries_of(before), observed)
+        return cls(workload, before, observed, now, settings, ledger, view)
+
+    def having(self, ledger: Ledger) -> Pass:
+        """The same with another account."""
+        return replace(self, ledger=ledger)
+
+    def look_again(self, anew: frozenset[str]) -> Pass:
+        """Sort the pods once more after the account gave these replicas a new attempt."""
+        if not anew:
+            return self
+        entries = entries_of(self.before)
+        for name in anew:
+            entries.pop(name, None)
+        return replace(self, view=look(self.workload, self.ledger, entries, self.observed))
+
+
+@dataclass(frozen=True, slots=True)
+class Incident:
+    """A restart that was decided upon: `cause` is the replica whose end came first."""
+
+    cause: Replica
+    exit: Exit
+    restarted: int
+    start: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The account after what ended was dealt with, and when to look again."""
+
+    ledger: Ledger
+    incidents: tuple[Incident, ...] = ()
+    failed_for_good: tuple[Replica, ...] = ()
+    wake_at: datetime | None = None
+    restarted: frozenset[str] = field(default_factory=frozenset)
+    """Pod names of the replicas that start anew."""

@@ -1,0 +1,87 @@
+"""What each restart policy means: which ends of a replica are followed by a restart.
+
+A policy is one row here, beside its name in `RestartPolicy`; nothing else in this package asks
+for a policy by name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from trainyard.kinds.shared.workload import ReplicaType, RestartPolicy, Workload
+from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.replicas import Replica
+
+# Decision 25. Shells and container runtimes tell a signal as 128 + its number:
+# https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html
+RESTARTABLE_CODES = frozenset({130, 137, 138, 143})
+"""ExitCode: SIGINT, SIGKILL, SIGTERM, and 138, by which a program asks for its restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A restart policy. `allows` judges failures that are the replica's own.
+
+    `depends_on_exit`: how a replica ended matters, so the cause of an incident must be certain
+    before it is decided that nothing is restarted. `after_success`: an exit 0 is followed by a
+    restart too.
+    """
+
+    allows: Callable[[Exit], bool]
+    depends_on_exit: bool = False
+    after_success: bool = False
+
+
+POLICIES: Mapping[RestartPolicy, Policy] = {
+    RestartPolicy.ALWAYS: Policy(lambda end: True, after_success=True),
+    RestartPolicy.ON_FAILURE: Policy(lambda end: True),
+    RestartPolicy.NEVER: Policy(lambda end: False),
+    RestartPolicy.EXIT_CODE: Policy(
+        lambda end: end.code in RESTARTABLE_CODES, depends_on_exit=True
+    ),
+}
+
+
+def policy_of(replica_type: ReplicaType) -> Policy:
+    """What the policy of a type means."""
+    return POLICIES[replica_type.policy]
+
+
+def may_restart(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+    """Whether policy and budget allow this replica's end to be followed by a restart."""
+    assert replica.exit is not None
+    if replica.exit.free:  # decision 24: what was taken away comes back whatever the policy
+        return True
+    return policy_of(replica.type).allows(replica.exit) and _has_budget(workload, ledger, replica)
+
+
+def restarts_after_success(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+    """Whether an exit 0 is followed by a restart; never where that exit ends the job.
+
+    Decision 23: with the budget spent it counts as succeeded.
+    """
+    return (
+        replica.state is State.SUCCEEDED
+        and policy_of(replica.type).after_success
+        and workload.restart_after_success
+        and replica.key != workload.decides
+        and _has_budget(workload, ledger, replica)
+    )
+
+
+def tells_cause(replica: Replica) -> bool:
+    """Whether a replica hardly ever ends so because a peer has died: then it ends with 1."""
+    end = replica.exit
+    return end is not None and (end.free or end.code in RESTARTABLE_CODES)
+
+
+def is_budget_spent(replica: Replica) -> bool:
+    """Whether a replica that failed for good had been restarted, had there been budget left."""
+    return replica.type.limit > 0 and policy_of(replica.type).allows(replica.exit or Exit())
+
+
+def _has_budget(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+    spent = ledger.spent(replica.name, is_shared=workload.shared_budget)
+    return spent < replica.type.limit
