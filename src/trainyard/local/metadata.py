@@ -7,8 +7,7 @@ import time
 import uuid
 
 from trainyard.local.failures import bad_request, conflict, forbidden
-from trainyard.local.resources import strategies
-from trainyard.local.resources.served import Served
+from trainyard.local.resources.resource import Served
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Object
 from trainyard.schema.times import from_unix
@@ -21,10 +20,10 @@ _RETAINED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeri
 
 def complete(served: Served, obj: Object) -> Key:
     """Give a new object its name, UID and times; returns where it will be stored."""
-    obj["apiVersion"], obj["kind"] = served.api_version, served.kind
+    obj["apiVersion"], obj["kind"] = served.resource.api_version, served.kind
     metadata = obj.setdefault("metadata", {})
     namespace = ""
-    if served.namespaced:
+    if served.resource.namespaced:
         namespace = metadata.setdefault("namespace", "default")
     else:
         metadata.pop("namespace", None)
@@ -43,7 +42,7 @@ def complete(served: Served, obj: Object) -> Key:
     metadata["creationTimestamp"] = from_unix()
     if served.generation:
         metadata["generation"] = 1
-    return Key(served.resource, namespace, name)
+    return Key(served.name, namespace, name)
 
 
 def check_preconditions(key: Key, new: Object, old: Object) -> None:
@@ -62,7 +61,7 @@ def check_preconditions(key: Key, new: Object, old: Object) -> None:
 
 def retain(served: Served, new: Object, old: Object) -> None:
     """Put back what no writer may change."""
-    new["apiVersion"], new["kind"] = served.api_version, served.kind
+    new["apiVersion"], new["kind"] = served.resource.api_version, served.kind
     wanted, present = new["metadata"], old["metadata"]
     wanted["resourceVersion"] = present["resourceVersion"]
     for field in (*_RETAINED, "name", "namespace", "generation"):
@@ -74,7 +73,7 @@ def retain(served: Served, new: Object, old: Object) -> None:
         added = set(wanted.get("finalizers", ())) - set(present.get("finalizers", ()))
         if added:
             raise forbidden(
-                served.resource,
+                served.name,
                 wanted["name"],
                 f"no new finalizers can be added while it is being deleted: {sorted(added)}",
             )
@@ -83,7 +82,7 @@ def retain(served: Served, new: Object, old: Object) -> None:
 def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: str | None) -> None:
     """Mark `obj` as being deleted, with its grace period and the finalizer of its propagation."""
     metadata = obj["metadata"]
-    seconds = strategies.grace_seconds(obj, grace) if served.resource == "pods" else 0
+    seconds = served.grace_seconds(obj, grace)
     if "deletionTimestamp" in metadata:
         seconds = min(seconds, metadata.get("deletionGracePeriodSeconds", 0))
     elif served.generation:
@@ -102,8 +101,7 @@ def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: st
         metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
-    if served.resource == "namespaces":
-        obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+    served.begin_delete(obj)
 
 
 def keep(new: Object, old: Object, field: str) -> None:
@@ -129,6 +127,4 @@ def is_released(served: Served, obj: Object) -> bool:
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False
-    if served.resource == "namespaces" and (obj.get("spec") or {}).get("finalizers"):
-        return False
-    return not metadata.get("deletionGracePeriodSeconds")
+    return not served.is_held(obj) and not metadata.get("deletionGracePeriodSeconds")

@@ -15,11 +15,9 @@ from typing import Any
 from trainyard.kube.errors import Conflict, Forbidden, NotFound
 from trainyard.local.metadata import FOREGROUND, ORPHAN
 from trainyard.local.registry import Registry
-from trainyard.local.resources.served import SERVED
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Event, Object
 
-_BY_KIND = {(row.api_version, row.kind): row for row in SERVED.values() if not row.view_of}
 _PARALLEL = 64
 """Deletions under way at once; they share commits."""
 
@@ -141,12 +139,12 @@ class GarbageCollector:
         return bool(found == reference.get("uid"))
 
     def _owner_key(self, reference: Object, namespace: str) -> Key | None:
-        served = _BY_KIND.get((reference.get("apiVersion", ""), reference.get("kind", "")))
+        api_version, kind = reference.get("apiVersion", ""), reference.get("kind", "")
+        served = self._registry.resources.of_kind(api_version, kind)
         if served is None:
             return None
-        return Key(
-            served.resource, namespace if served.namespaced else "", reference.get("name", "")
-        )
+        place = namespace if served.resource.namespaced else ""
+        return Key(served.name, place, reference.get("name", ""))
 
 
 def _key(event: Event) -> Key:
