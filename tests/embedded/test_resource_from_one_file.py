@@ -1,4 +1,4 @@
-"""A resource is one file: one of this test's own, in a folder of its own, used with real kubectl."""
+"""A resource is one file: one of this test's own, in another folder, used with real kubectl."""
 
 from __future__ import annotations
 
@@ -60,8 +60,9 @@ SERVED = _Widgets(
 
 
 def widget(name: str, size: str = "") -> str:
-    spec = f"spec: {{size: {size}}}" if size else "spec: {}"
-    return f"{{apiVersion: example.dev/v1, kind: Widget, metadata: {{name: {name}}}, {spec}}}"
+    spec = f"size: {size}" if size else ""
+    head = "apiVersion: example.dev/v1\nkind: Widget\n"
+    return f"{head}metadata: {{name: {name}}}\nspec: {{{spec}}}\n"
 
 
 @pytest.fixture(params=oldest_and_newest_kubectl())
@@ -96,7 +97,7 @@ async def test_a_resource_comes_from_one_file(kubectl: Cluster) -> None:
 
 async def test_its_strategy_is_asked_at_each_write(kubectl: Cluster) -> None:
     refusal = await kubectl("create", "-f", "-", stdin=widget("odd", "huge"), fails=True)
-    assert 'Widget.example.dev "odd" is invalid: spec.size' in refusal
+    assert '"odd" is invalid: spec.size: Unsupported value' in refusal
     await kubectl("apply", "-f", "-", stdin=widget("one", "small"))
     assert "configured" in await kubectl("apply", "-f", "-", stdin=widget("one", "large"))
     refusal = await kubectl("apply", "-f", "-", stdin=widget("one", "huge"), fails=True)

@@ -105,7 +105,7 @@ def test_the_word_for_a_pod_is_the_most_telling_one(status: dict[str, Any], word
     assert tables.render(RESOURCES["pods"], [leaving], {})["rows"][0]["cells"][2] == "Terminating"
 
 
-@pytest.mark.parametrize("served", RESOURCES, ids=lambda served: served.name)
+@pytest.mark.parametrize("served", [*RESOURCES], ids=lambda served: served.name)
 def test_every_kind_prints_an_object_that_has_only_a_name(served: Served) -> None:
     obj = {"metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
     table = tables.render(served, [obj], {})
