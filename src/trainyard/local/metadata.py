@@ -7,6 +7,7 @@ import time
 import uuid
 
 from trainyard.local.failures import bad_request, conflict, forbidden
+from trainyard.local.objects import Deletion
 from trainyard.local.resources.resource import Served
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Object
@@ -79,10 +80,10 @@ def retain(served: Served, new: Object, old: Object) -> None:
             )
 
 
-def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: str | None) -> None:
+def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
     """Mark `obj` as being deleted, with its grace period and the finalizer of its propagation."""
     metadata = obj["metadata"]
-    seconds = served.grace_seconds(obj, grace)
+    seconds = served.grace_seconds(obj, how.grace_seconds)
     if "deletionTimestamp" in metadata:
         seconds = min(seconds, metadata.get("deletionGracePeriodSeconds", 0))
     elif served.generation:
@@ -90,13 +91,13 @@ def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: st
     if metadata.get("deletionGracePeriodSeconds") != seconds:
         metadata["deletionTimestamp"] = from_unix(time.time() + seconds)
         metadata["deletionGracePeriodSeconds"] = seconds
-    if propagation is not None:
+    if how.propagation is not None:
         finalizers = [
             each for each in metadata.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)
         ]
-        if propagation == "Foreground":
+        if how.propagation == "Foreground":
             finalizers.append(FOREGROUND)
-        elif propagation == "Orphan":
+        elif how.propagation == "Orphan":
             finalizers.append(ORPHAN)
         metadata["finalizers"] = finalizers
         if not finalizers:

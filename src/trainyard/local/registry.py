@@ -8,7 +8,7 @@ sees has been committed; what a writer is based on includes writes still being c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
 import orjson
@@ -23,6 +23,7 @@ from trainyard.local.failures import (
     method_not_allowed,
     not_found,
 )
+from trainyard.local.objects import PLAIN, Deletion, Mutation
 from trainyard.local.resources.resource import Served
 from trainyard.local.resources.table import RESOURCES, Resources
 from trainyard.local.storage.committer import Change, Committer, Key
@@ -30,7 +31,6 @@ from trainyard.local.storage.journal import Entry, Event, Journal, Object, Subsc
 from trainyard.local.storage.store import Store
 
 _NAMESPACES = NAMESPACES.full_name
-Mutation = Callable[[Object], Object | None]
 
 
 class Registry:
@@ -207,22 +207,12 @@ class Registry:
         return await self._write(key, "MODIFIED", new, old)
 
     async def delete(
-        self,
-        resource: str,
-        namespace: str,
-        name: str,
-        *,
-        grace_seconds: int | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: str | None = None,
-        dry_run: bool = False,
+        self, resource: str, namespace: str, name: str, how: Deletion = PLAIN
     ) -> Object:
         """Delete an object, or mark it for deletion; returns its newest version.
 
         A pod that a node runs is marked; the node agent stops it and deletes it with
         `grace_seconds` 0. Finalizers hold any object until they are removed.
-        `propagation` is Background (the default), Foreground or Orphan.
         """
         served = self._served(resource)
         key = Key(resource, namespace, name)
@@ -231,19 +221,19 @@ class Registry:
             raise not_found(resource, name)
         old = current.object
         present = old["metadata"]
-        if uid is not None and uid != present["uid"]:
+        if how.uid is not None and how.uid != present["uid"]:
             raise conflict(
                 resource,
                 name,
-                f"Precondition failed: UID in precondition: {uid}, "
+                f"Precondition failed: UID in precondition: {how.uid}, "
                 f"UID in object meta: {present['uid']}",
             )
-        if resource_version is not None and resource_version != present["resourceVersion"]:
+        if how.resource_version not in (None, present["resourceVersion"]):
             raise conflict(resource, name)
         served.check_delete(name)
         new: Object = orjson.loads(current.raw)
-        metadata.mark_deleted(served, new, grace_seconds, propagation)
-        if dry_run or new == old:
+        metadata.mark_deleted(served, new, how)
+        if how.dry_run or new == old:
             return new
         if metadata.is_released(served, new):
             return await self._write(key, "DELETED", new, old)

@@ -12,37 +12,15 @@ from trainyard.local.apiserver import formats
 from trainyard.local.apiserver.http import Answer, Request, Stream
 from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import bad_request
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
+from trainyard.local.resources.pods import chosen_container
 from trainyard.local.runtime import PodRuntime
 from trainyard.local.storage.journal import Object
 from trainyard.schema import times
 from trainyard.schema.errors import TrainyardError
 
 _REFUSAL_SECONDS = 0.2
-
-
-def container_names(pod: Object) -> list[str]:
-    """All containers, init containers last."""
-    spec = pod.get("spec") or {}
-    return [
-        each["name"] for group in ("containers", "initContainers") for each in spec.get(group) or ()
-    ]
-
-
-def chosen_container(pod: Object, asked: str) -> str:
-    """The container asked for, or the pod's only one; raises BadRequest as kube-apiserver does."""
-    names = container_names(pod)
-    name = pod["metadata"]["name"]
-    if asked:
-        if asked not in names:
-            raise bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
-    ordinary = [each["name"] for each in pod["spec"]["containers"]]
-    if len(ordinary) != 1:
-        raise bad_request(
-            f"a container name must be specified for pod {name}, choose one of: {ordinary}"
-        )
-    return str(ordinary[0])
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +112,9 @@ class PodAccess:
         """Delete a pod, as kubectl drain does (there are no disruption budgets here)."""
         eviction, _ = formats.body_object(request)
         options = eviction.get("deleteOptions") or {}
-        await self.registry.delete(
-            *target.place,
-            grace_seconds=options.get("gracePeriodSeconds"),
-            uid=(options.get("preconditions") or {}).get("uid"),
-        )
+        preconditions = options.get("preconditions") or {}
+        how = Deletion(options.get("gracePeriodSeconds"), preconditions.get("uid"))
+        await self.registry.delete(*target.place, how)
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return formats.json_response(201, status)
 

@@ -12,7 +12,7 @@ from trainyard.kube.errors import NotFound
 from trainyard.local.apiserver import formats, patches, selectors
 from trainyard.local.apiserver.admission import Admitter, FieldValidation
 from trainyard.local.apiserver.http import Request, Response, Stream
-from trainyard.local.apiserver.options import DeleteOptions, is_dry_run
+from trainyard.local.apiserver.options import deletion, is_dry_run
 from trainyard.local.apiserver.paging import list_revision, page
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch, watch_response
@@ -112,20 +112,20 @@ class Verbs:
 
     async def delete(self, request: Request, target: Target) -> Response:
         """Delete one object."""
-        options = DeleteOptions.of(request)
-        obj = await self._delete(target.place, options)
+        how = deletion(request)
+        obj = await self.registry.delete(*target.place, how)
         try:
             present = self.registry.get(*target.place)
         except NotFound:
             present = {}
         held = present.get("metadata", {}).get("uid") == obj["metadata"]["uid"]
-        if held or target.served.returns_deleted or options.dry_run:
+        if held or target.served.returns_deleted or how.dry_run:
             return formats.object_response(request, target.served, target.served.shown(obj))
         return formats.success_status(target.served, obj)
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
         """Delete all objects that the selectors choose."""
-        options = DeleteOptions.of(request)
+        how = deletion(request)
         predicate = self._predicate(request, target)
         gone = []
         for entry in self._entries(target, None):
@@ -133,7 +133,7 @@ class Verbs:
                 metadata = entry.object["metadata"]
                 place = (target.storage, metadata.get("namespace", ""), metadata["name"])
                 try:
-                    obj = await self._delete(place, options)
+                    obj = await self.registry.delete(*place, how)
                 except NotFound:
                     continue
                 gone.append(Entry(obj, orjson.dumps(obj), 0))
@@ -168,16 +168,6 @@ class Verbs:
 
         obj = await self.registry.update(*target.place, change, subresource="finalize")
         return formats.object_response(request, target.served, obj)
-
-    async def _delete(self, place: tuple[str, str, str], options: DeleteOptions) -> Object:
-        return await self.registry.delete(
-            *place,
-            grace_seconds=options.grace_seconds,
-            uid=options.uid,
-            resource_version=options.resource_version,
-            propagation=options.propagation,
-            dry_run=options.dry_run,
-        )
 
     async def _update(
         self, request: Request, target: Target, change: Change, validation: FieldValidation

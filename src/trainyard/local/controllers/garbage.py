@@ -14,6 +14,7 @@ from typing import Any
 
 from trainyard.kube.errors import Conflict, Forbidden, NotFound
 from trainyard.local.metadata import FOREGROUND, ORPHAN
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Event, Object
@@ -82,7 +83,7 @@ class GarbageCollector:
         if not gone:
             return
         if len(gone) == len(references):
-            await self._registry.delete(*key, uid=obj["metadata"]["uid"])
+            await self._registry.delete(*key, Deletion(uid=obj["metadata"]["uid"]))
             return
         uids = {reference["uid"] for reference in gone}
         await self._registry.update(*key, lambda copy: _without_owners(copy, uids))
@@ -110,11 +111,9 @@ class GarbageCollector:
                 continue
             nested = obj["metadata"]["uid"] in self._dependents
             with suppress(NotFound, Conflict):
-                await self._registry.delete(
-                    *dependent,
-                    uid=obj["metadata"]["uid"],
-                    propagation="Foreground" if nested else None,
-                )
+                propagation = "Foreground" if nested else None
+                how = Deletion(uid=obj["metadata"]["uid"], propagation=propagation)
+                await self._registry.delete(*dependent, how)
         if not blocked:
             await self._release(key, FOREGROUND)
 

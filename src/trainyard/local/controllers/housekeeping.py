@@ -9,6 +9,7 @@ from contextlib import suppress
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from trainyard.kube.resources import EVENTS, NAMESPACES
 from trainyard.local.controllers.garbage import GarbageCollector
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.resources.serviceaccounts import SERVICE_ACCOUNTS
 from trainyard.local.storage.journal import Event, Object
@@ -102,7 +103,7 @@ class Housekeeping:
         metadata = obj["metadata"]
         with suppress(NotFound, Conflict):
             await self._registry.delete(
-                resource, metadata["namespace"], metadata["name"], uid=metadata["uid"]
+                resource, metadata["namespace"], metadata["name"], Deletion(uid=metadata["uid"])
             )
 
     async def _sweep_events(self) -> None:

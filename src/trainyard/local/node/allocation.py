@@ -18,14 +18,14 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient, ShimError
 from trainyard.local.node.status import Run
 from trainyard.local.node.volumes import Volumes
-from trainyard.local.registry import Registry
+from trainyard.local.objects import Objects
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """What all pods of a node share."""
 
-    registry: Registry
+    registry: Objects
     shim: ShimClient
     settings: NodeSettings
     hosts: HostsFiles

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from trainyard.kube.resources import PODS
-from trainyard.local.failures import Cause
+from trainyard.local.failures import Cause, bad_request
 from trainyard.local.resources.columns import AGE, NAME, Column, at
 from trainyard.local.resources.resource import Object, Present, Served, Subresource, reference
 from trainyard.schema.problems import Problem
@@ -76,6 +76,24 @@ class _Pods(Served):
             "description": f"{self.kind} of {self.resource.api_version}",
             "properties": {"metadata": reference("ObjectMeta"), "spec": reference("PodSpec")},
         }
+
+
+def chosen_container(pod: Object, asked: str) -> str:
+    """The container asked for, or the pod's only one; raises BadRequest as kube-apiserver does."""
+    spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
+    names = [
+        each["name"] for group in ("containers", "initContainers") for each in spec.get(group) or ()
+    ]
+    if asked:
+        if asked not in names:
+            raise bad_request(f"container {asked} is not valid for pod {name}")
+        return asked
+    ordinary = [each["name"] for each in pod["spec"]["containers"]]
+    if len(ordinary) != 1:
+        raise bad_request(
+            f"a container name must be specified for pod {name}, choose one of: {ordinary}"
+        )
+    return str(ordinary[0])
 
 
 def _qos_class(pod: Object) -> str:
