@@ -110,13 +110,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
                     QueueController(registry),
                 )
             ]
-            RunningCluster(
-                pid=os.getpid(),
-                socket=str(paths.api_socket),
-                port=cluster.port,
-                started=time.time(),
-                isolation=agent.isolation,
-            ).write(paths)
+            _record(cluster)
             try:
                 yield cluster
             finally:
@@ -130,6 +124,17 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         if server is not None:
             await server.close()
         await registry.close()
+
+
+def _record(cluster: Cluster) -> None:
+    """Let other processes find the cluster."""
+    RunningCluster(
+        pid=os.getpid(),
+        socket=str(cluster.socket),
+        port=cluster.port,
+        started=time.time(),
+        isolation=cluster.agent.isolation,
+    ).write(cluster.settings.paths)
 
 
 def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:

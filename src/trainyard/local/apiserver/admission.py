@@ -13,6 +13,7 @@ from typing import Any
 
 from trainyard.local.apiserver.http import Request
 from trainyard.local.failures import Cause, bad_request, invalid
+from trainyard.local.metadata import spec_differs
 from trainyard.local.resources.resource import Served
 from trainyard.schema.problems import Problem
 
@@ -48,37 +49,10 @@ class FieldValidation:
         return notes if self.mode == "Warn" else []
 
 
-@dataclass(frozen=True, slots=True)
-class Admitter:
-    """Admission of every kind."""
-
-    def create(
-        self, served: Served, obj: Object, validation: FieldValidation
-    ) -> tuple[Object, list[str]]:
-        """The object as it will be stored, and warnings; raises Invalid with every problem."""
-        return _admit(served, obj, None, validation)
-
-    def update(
-        self,
-        served: Served,
-        obj: Object,
-        old: Object,
-        validation: FieldValidation,
-        status_only: bool,
-    ) -> tuple[Object, list[str]]:
-        """As `create`, for a new version of `old`.
-
-        What was stored although it is invalid can still get a status and lose a finalizer.
-        """
-        if status_only or _same_content(obj, old):
-            _refuse(served, obj, _metadata_problems(obj))
-            return obj, validation.settle([])
-        return _admit(served, obj, old, validation)
-
-
-def _admit(
-    served: Served, obj: Object, old: Object | None, validation: FieldValidation
+def create(
+    served: Served, obj: Object, validation: FieldValidation, old: Object | None = None
 ) -> tuple[Object, list[str]]:
+    """The object as it will be stored, and warnings; raises Invalid with every problem."""
     causes = _metadata_problems(obj)
     verdict = served.judge(obj, old)
     notes = validation.settle([_quoted(problem) for problem in verdict.unknown])
@@ -86,11 +60,17 @@ def _admit(
     return verdict.obj, [*notes, *verdict.warnings]
 
 
-def _same_content(obj: Object, old: Object) -> bool:
-    ignored = ("metadata", "status", "apiVersion", "kind")
-    return all(
-        obj.get(key) == old.get(key) for key in obj.keys() | old.keys() if key not in ignored
-    )
+def update(
+    served: Served, obj: Object, old: Object, validation: FieldValidation, status_only: bool
+) -> tuple[Object, list[str]]:
+    """As `create`, for a new version of `old`.
+
+    What was stored although it is invalid can still get a status and lose a finalizer.
+    """
+    if status_only or not spec_differs(obj, old):
+        _refuse(served, obj, _metadata_problems(obj))
+        return obj, validation.settle([])
+    return create(served, obj, validation, old)
 
 
 def _quoted(problem: Problem) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import discovery, formats, reviews
-from trainyard.local.apiserver.admission import Admitter
 from trainyard.local.apiserver.http import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
@@ -32,7 +31,7 @@ class Api:
 
     def __init__(self, registry: Registry, runtime: PodRuntime | None) -> None:
         self._registry = registry
-        self._verbs = verbs = Verbs(registry, Admitter())
+        self._verbs = verbs = Verbs(registry)
         pods = PodAccess(registry, runtime)
         self._subresources: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
             "scale": verbs.scale,

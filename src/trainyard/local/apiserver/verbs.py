@@ -9,14 +9,14 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import NotFound
-from trainyard.local.apiserver import formats, patches, selectors
-from trainyard.local.apiserver.admission import Admitter, FieldValidation
+from trainyard.local.apiserver import admission, formats, patches, selectors
+from trainyard.local.apiserver.admission import FieldValidation
 from trainyard.local.apiserver.http import Request, Response, Stream
-from trainyard.local.apiserver.options import deletion, is_dry_run
 from trainyard.local.apiserver.paging import list_revision, page
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch, watch_response
 from trainyard.local.failures import bad_request, unsupported_media_type
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.journal import Entry, Object
 
@@ -36,7 +36,6 @@ class Verbs:
     """CRUD on the registry, with admission in front."""
 
     registry: Registry
-    admitter: Admitter
 
     def get(self, request: Request, target: Target) -> Response:
         """One object."""
@@ -70,8 +69,8 @@ class Verbs:
         _place(target, obj)
         obj = target.served.stored(obj)
         validation = FieldValidation.of(request, duplicates)
-        obj, warnings = self.admitter.create(target.served, obj, validation)
-        made = await self.registry.create(target.storage, obj, dry_run=is_dry_run(request))
+        obj, warnings = admission.create(target.served, obj, validation)
+        made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
         return formats.object_response(
             request, target.served, target.served.shown(made), status=201, warnings=warnings
         )
@@ -112,7 +111,7 @@ class Verbs:
 
     async def delete(self, request: Request, target: Target) -> Response:
         """Delete one object."""
-        how = deletion(request)
+        how = _deletion(request)
         obj = await self.registry.delete(*target.place, how)
         try:
             present = self.registry.get(*target.place)
@@ -125,7 +124,7 @@ class Verbs:
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
         """Delete all objects that the selectors choose."""
-        how = deletion(request)
+        how = _deletion(request)
         predicate = self._predicate(request, target)
         gone = []
         for entry in self._entries(target, None):
@@ -188,7 +187,7 @@ class Verbs:
             old: Object = self.registry.peek(*target.place)
             new = change(copy)
             _check_name(target, new)
-            obj, notes = self.admitter.update(target.served, new, old, validation, status_only)
+            obj, notes = admission.update(target.served, new, old, validation, status_only)
             warnings.extend(notes)
             if old["metadata"].get("managedFields") and not applies:
                 obj = self._record_manager(request, target, obj, old)
@@ -198,7 +197,7 @@ class Verbs:
             *target.place,
             admitted,
             subresource=target.subresource,
-            dry_run=is_dry_run(request),
+            dry_run=_is_dry_run(request),
         )
         return obj, warnings
 
@@ -227,8 +226,8 @@ class Verbs:
         except NotFound:
             if target.subresource:
                 raise
-            obj, warnings = self.admitter.create(target.served, applied.created(), validation)
-            made = await self.registry.create(target.storage, obj, dry_run=is_dry_run(request))
+            obj, warnings = admission.create(target.served, applied.created(), validation)
+            made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
             return formats.object_response(
                 request, target.served, made, status=201, warnings=warnings
             )
@@ -299,3 +298,33 @@ def _check_name(target: Target, obj: Object) -> None:
         raise bad_request(
             f"the name of the object ({found}) does not match the name on the URL ({target.name})"
         )
+
+
+def _is_dry_run(request: Request) -> bool:
+    """Whether nothing is to be stored."""
+    value = request.query.get("dryRun", "")
+    if value not in ("", "All"):
+        raise bad_request(f"invalid dryRun {value!r}: only All is supported")
+    return value == "All"
+
+
+def _deletion(request: Request) -> Deletion:
+    """How an object is to be deleted: as the body says (DeleteOptions), else the query."""
+    body = formats.body_object(request)[0] if request.body else {}
+    query = request.query
+    grace = body.get("gracePeriodSeconds")
+    if grace is None and query.get("gracePeriodSeconds", "").isdigit():
+        grace = int(query["gracePeriodSeconds"])
+    propagation = body.get("propagationPolicy") or query.get("propagationPolicy")
+    if propagation is None and (body.get("orphanDependents") or request.flag("orphanDependents")):
+        propagation = "Orphan"
+    if propagation not in (None, "Background", "Foreground", "Orphan"):
+        raise bad_request(f"invalid propagationPolicy {propagation!r}")
+    wanted = body.get("preconditions") or {}
+    return Deletion(
+        grace,
+        wanted.get("uid"),
+        wanted.get("resourceVersion"),
+        propagation,
+        bool(body.get("dryRun")) or _is_dry_run(request),
+    )

@@ -24,7 +24,7 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.node.worker import PodWorker
-from trainyard.local.objects import Objects
+from trainyard.local.registry import Registry
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.logs import LogOptions, read_log
 
@@ -59,7 +59,7 @@ class Tunnel:
 class NodeAgent:
     """Implements ``trainyard.local.runtime.PodRuntime``. Make it on the event loop's thread."""
 
-    def __init__(self, registry: Objects, shim: ShimHandle, settings: NodeSettings) -> None:
+    def __init__(self, registry: Registry, shim: ShimHandle, settings: NodeSettings) -> None:
         self._registry = registry
         self._client = ShimClient(shim)
         self._settings = settings

@@ -18,14 +18,14 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient, ShimError
 from trainyard.local.node.status import Run
 from trainyard.local.node.volumes import Volumes
-from trainyard.local.objects import Objects
+from trainyard.local.registry import Registry
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """What all pods of a node share."""
 
-    registry: Objects
+    registry: Registry
     shim: ShimClient
     settings: NodeSettings
     hosts: HostsFiles

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainyard.local.node.services import behind, target_port
-from trainyard.local.objects import Objects
+from trainyard.local.registry import Registry
 from trainyard.local.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.local.runtime import Connection, PodRuntime
 from trainyard.schema.errors import TrainyardError
@@ -30,7 +30,7 @@ Warn = Callable[[Object, str, str], None]
 class NodePorts:
     """Listens for the NodePort Services that it is told of. ``warn(service, reason, text)``."""
 
-    def __init__(self, registry: Objects, runtime: PodRuntime, warn: Warn) -> None:
+    def __init__(self, registry: Registry, runtime: PodRuntime, warn: Warn) -> None:
         self._registry = registry
         self._runtime = runtime
         self._warn = warn
