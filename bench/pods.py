@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_process import ShimHandle, start_shim
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 
 ALONE, TOGETHER, ROUNDS, MANY = 60, 8, 12, 100
@@ -88,7 +89,7 @@ class _Bench:
         shim = _private_kib(self._shim.pid)
         started = time.perf_counter()
         for name in names:
-            await self._registry.delete("pods", "default", name, grace_seconds=0)
+            await self._registry.delete("pods", "default", name, Deletion(grace_seconds=0))
         while True:
             await asyncio.sleep(0.002)
             if not _children(self._shim.pid):

@@ -14,6 +14,7 @@ from typing import Any
 from trainyard.local.apiserver import certificates, kubeconfig
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.registry import Registry
+from trainyard.local.resources.table import RESOURCES, Resources
 from trainyard.local.runtime import Output
 from trainyard.local.server import ApiServer
 from trainyard.schema.errors import TrainyardError
@@ -223,9 +224,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def running_cluster(kubectl: str, tmp_path: Path) -> AsyncIterator[Cluster]:
+async def running_cluster(
+    kubectl: str, tmp_path: Path, resources: Resources = RESOURCES
+) -> AsyncIterator[Cluster]:
     """A cluster without nodes, served over TLS."""
-    registry = Registry()
+    registry = Registry(resources=resources)
     await registry.ensure_system_objects()
     housekeeping = asyncio.create_task(Housekeeping(registry).run())
     runtime = HostRuntime()

@@ -8,6 +8,7 @@ import json
 import pytest
 
 from tests.embedded.kubectl import JOB, JOBS, Cluster, eventually, running_pod
+from trainyard.local.objects import Deletion
 
 
 async def test_jobs_are_applied_listed_changed_and_deleted(cluster: Cluster) -> None:
@@ -215,7 +216,7 @@ async def test_a_bound_pod_is_deleted_when_the_node_lets_go(cluster: Cluster) ->
                 break
         assert event.object["metadata"]["deletionGracePeriodSeconds"] == 5
         assert "Terminating" in await cluster("get", "pods")
-        await cluster.registry.delete("pods", "default", "p", grace_seconds=0)
+        await cluster.registry.delete("pods", "default", "p", Deletion(grace_seconds=0))
         await deleting.communicate()
     assert deleting.returncode == 0
 

@@ -21,6 +21,7 @@ from tests.embedded.node_cluster import (
     processes_with,
 )
 from trainyard.local.node.shim_process import start_shim
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.store import Store
 from trainyard.schema.errors import TrainyardError
@@ -171,7 +172,7 @@ async def test_deleting_a_pod_by_force_ends_all_of_it(
         env = [{"name": "MARKER", "value": marker}]
         await node.create("job-0", ["sh", "-c", ESCAPES], container={"env": env})
         await node.phase("job-0", "Running")
-        await node.registry.delete("pods", "default", "job-0", grace_seconds=0)
+        await node.registry.delete("pods", "default", "job-0", Deletion(grace_seconds=0))
         await eventually(lambda: not processes_with(marker), 2)
 
 
@@ -200,7 +201,7 @@ async def test_two_hundred_pods_are_killed_promptly(tmp_path: Path, marker: str)
         for name in names:
             await node.phase(name, "Running")
         for name in names:
-            await node.registry.delete("pods", "default", name, grace_seconds=0)
+            await node.registry.delete("pods", "default", name, Deletion(grace_seconds=0))
         await eventually(lambda: not processes_with(marker), 10)
 
 

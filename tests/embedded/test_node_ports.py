@@ -12,6 +12,7 @@ import pytest
 
 from tests.embedded.node_cluster import Cluster, Object, cluster
 from trainyard.local.node.shim_process import Isolation
+from trainyard.local.objects import Deletion
 
 ECHO = """
 import socket, sys
@@ -96,7 +97,7 @@ async def test_connections_follow_the_pods_that_are_there(tmp_path: Path) -> Non
         async with asyncio.timeout(30):
             while len(answers) < 2:
                 answers.add(await ask(port, b"."))
-        await node.registry.delete("pods", "default", "one", grace_seconds=1)
+        await node.registry.delete("pods", "default", "one", Deletion(grace_seconds=1))
         await node.gone("one")
         assert {await ask(port, b".") for _ in range(4)} == {b"two."}
 

@@ -20,8 +20,9 @@ from typing import Any
 from trainyard import __version__
 from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
+from trainyard.kube.resources import NODES
 from trainyard.local.controllers.housekeeping import Housekeeping
-from trainyard.local.controllers.queues import Keeper
+from trainyard.local.controllers.queues import QueueController
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_process import ShimHandle
@@ -106,16 +107,10 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
                     Scheduler(registry, scheduling),
                     agent,
                     Housekeeping(registry),
-                    Keeper(registry),
+                    QueueController(registry),
                 )
             ]
-            RunningCluster(
-                pid=os.getpid(),
-                socket=str(paths.api_socket),
-                port=cluster.port,
-                started=time.time(),
-                isolation=agent.isolation,
-            ).write(paths)
+            _record(cluster)
             try:
                 yield cluster
             finally:
@@ -129,6 +124,17 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         if server is not None:
             await server.close()
         await registry.close()
+
+
+def _record(cluster: Cluster) -> None:
+    """Let other processes find the cluster."""
+    RunningCluster(
+        pid=os.getpid(),
+        socket=str(cluster.socket),
+        port=cluster.port,
+        started=time.time(),
+        isolation=cluster.agent.isolation,
+    ).write(cluster.settings.paths)
 
 
 def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:
@@ -179,13 +185,13 @@ async def _register_node(registry: Registry, name: str, found: Capacity) -> None
     node = {"metadata": {"name": name, "labels": _labels(name)}, "spec": {}}
     status = _node_status(name, found)
     try:
-        await registry.create("nodes", {**node, "status": status})
+        await registry.create(NODES.full_name, {**node, "status": status})
     except AlreadyExists:
 
         def change(present: dict[str, Any]) -> dict[str, Any]:
             return {**present, "status": status}
 
-        await registry.update("nodes", "", name, change, subresource="status")
+        await registry.update(NODES.full_name, "", name, change, subresource="status")
 
 
 def _node_status(name: str, found: Capacity) -> dict[str, Any]:

@@ -7,8 +7,8 @@ import time
 import uuid
 
 from trainyard.local.failures import bad_request, conflict, forbidden
-from trainyard.local.resources import strategies
-from trainyard.local.resources.served import Served
+from trainyard.local.objects import Deletion
+from trainyard.local.resources.resource import Served
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Object
 from trainyard.schema.times import from_unix
@@ -21,10 +21,10 @@ _RETAINED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeri
 
 def complete(served: Served, obj: Object) -> Key:
     """Give a new object its name, UID and times; returns where it will be stored."""
-    obj["apiVersion"], obj["kind"] = served.api_version, served.kind
+    obj["apiVersion"], obj["kind"] = served.resource.api_version, served.kind
     metadata = obj.setdefault("metadata", {})
     namespace = ""
-    if served.namespaced:
+    if served.resource.namespaced:
         namespace = metadata.setdefault("namespace", "default")
     else:
         metadata.pop("namespace", None)
@@ -43,7 +43,7 @@ def complete(served: Served, obj: Object) -> Key:
     metadata["creationTimestamp"] = from_unix()
     if served.generation:
         metadata["generation"] = 1
-    return Key(served.resource, namespace, name)
+    return Key(served.name, namespace, name)
 
 
 def check_preconditions(key: Key, new: Object, old: Object) -> None:
@@ -62,7 +62,7 @@ def check_preconditions(key: Key, new: Object, old: Object) -> None:
 
 def retain(served: Served, new: Object, old: Object) -> None:
     """Put back what no writer may change."""
-    new["apiVersion"], new["kind"] = served.api_version, served.kind
+    new["apiVersion"], new["kind"] = served.resource.api_version, served.kind
     wanted, present = new["metadata"], old["metadata"]
     wanted["resourceVersion"] = present["resourceVersion"]
     for field in (*_RETAINED, "name", "namespace", "generation"):
@@ -74,16 +74,16 @@ def retain(served: Served, new: Object, old: Object) -> None:
         added = set(wanted.get("finalizers", ())) - set(present.get("finalizers", ()))
         if added:
             raise forbidden(
-                served.resource,
+                served.name,
                 wanted["name"],
                 f"no new finalizers can be added while it is being deleted: {sorted(added)}",
             )
 
 
-def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: str | None) -> None:
+def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
     """Mark `obj` as being deleted, with its grace period and the finalizer of its propagation."""
     metadata = obj["metadata"]
-    seconds = strategies.grace_seconds(obj, grace) if served.resource == "pods" else 0
+    seconds = served.grace_seconds(obj, how.grace_seconds)
     if "deletionTimestamp" in metadata:
         seconds = min(seconds, metadata.get("deletionGracePeriodSeconds", 0))
     elif served.generation:
@@ -91,19 +91,18 @@ def mark_deleted(served: Served, obj: Object, grace: int | None, propagation: st
     if metadata.get("deletionGracePeriodSeconds") != seconds:
         metadata["deletionTimestamp"] = from_unix(time.time() + seconds)
         metadata["deletionGracePeriodSeconds"] = seconds
-    if propagation is not None:
+    if how.propagation is not None:
         finalizers = [
             each for each in metadata.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)
         ]
-        if propagation == "Foreground":
+        if how.propagation == "Foreground":
             finalizers.append(FOREGROUND)
-        elif propagation == "Orphan":
+        elif how.propagation == "Orphan":
             finalizers.append(ORPHAN)
         metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
-    if served.resource == "namespaces":
-        obj["status"] = {**obj.get("status", {}), "phase": "Terminating"}
+    served.begin_delete(obj)
 
 
 def keep(new: Object, old: Object, field: str) -> None:
@@ -129,6 +128,4 @@ def is_released(served: Served, obj: Object) -> bool:
     metadata = obj["metadata"]
     if "deletionTimestamp" not in metadata or metadata.get("finalizers"):
         return False
-    if served.resource == "namespaces" and (obj.get("spec") or {}).get("finalizers"):
-        return False
-    return not metadata.get("deletionGracePeriodSeconds")
+    return not served.is_held(obj) and not metadata.get("deletionGracePeriodSeconds")

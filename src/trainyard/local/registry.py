@@ -8,12 +8,13 @@ sees has been committed; what a writer is based on includes writes still being c
 from __future__ import annotations
 
 import asyncio
-import ipaddress
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 import orjson
 
 from trainyard.kube.errors import NotFound
+from trainyard.kube.resources import NAMESPACES
 from trainyard.local import metadata
 from trainyard.local.failures import (
     already_exists,
@@ -22,20 +23,14 @@ from trainyard.local.failures import (
     method_not_allowed,
     not_found,
 )
-from trainyard.local.resources import strategies
-from trainyard.local.resources.served import SERVED, Served
+from trainyard.local.objects import PLAIN, Deletion, Mutation
+from trainyard.local.resources.resource import Served
+from trainyard.local.resources.table import RESOURCES, Resources
 from trainyard.local.storage.committer import Change, Committer, Key
 from trainyard.local.storage.journal import Entry, Event, Journal, Object, Subscription
 from trainyard.local.storage.store import Store
 
-__all__ = [
-    "SYSTEM_NAMESPACES",
-    "Registry",
-]
-
-SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-
-Mutation = Callable[[Object], Object | None]
+_NAMESPACES = NAMESPACES.full_name
 
 
 class Registry:
@@ -45,22 +40,22 @@ class Registry:
         self,
         store: Store | None = None,
         *,
-        service_network: str = "10.96.0.0/16",
+        resources: Resources = RESOURCES,
         journal_bytes: int = 4 << 20,
     ) -> None:
         """Load `store`, or keep everything in memory only when there is none.
 
-        `service_network` is where ClusterIPs come from; `journal_bytes` bounds, per resource,
-        how far back a watch can be resumed.
+        `resources` are what it has objects of; `journal_bytes` bounds, per resource, how far back
+        a watch can be resumed.
         """
+        self.resources = resources
         self._objects: dict[str, dict[tuple[str, str], Entry]] = {
-            row.resource: {} for row in SERVED.values() if not row.view_of
+            row.name: {} for row in resources if not row.view_of
         }
         revision = max(1, store.revision() if store is not None else 0)
         self._committer = Committer(store, self._publish, revision)
         self._journal = Journal(revision, journal_bytes)
         self._visible_revision = revision
-        self._service_network = ipaddress.IPv4Network(service_network)
         if store is not None:
             self._load(store)
 
@@ -144,13 +139,16 @@ class Registry:
     # Writing.
 
     async def ensure_system_objects(self) -> None:
-        """Create the namespaces that always exist, with their default service accounts."""
+        """Create the objects that every cluster has."""
         missing = [
-            name for name in SYSTEM_NAMESPACES if ("", name) not in self._table("namespaces")
+            (row.name, obj)
+            for row in self.resources
+            if not row.is_read_only
+            for obj in row.initial()
+            if (obj["metadata"].get("namespace", ""), obj["metadata"]["name"])
+            not in self._table(row.name)
         ]
-        await asyncio.gather(
-            *(self.create("namespaces", {"metadata": {"name": name}}) for name in missing)
-        )
+        await asyncio.gather(*(self.create(name, obj) for name, obj in missing))
 
     async def create(self, resource: str, obj: Object, *, dry_run: bool = False) -> Object:
         """Store a new object (taken over, do not touch it again); returns it completed."""
@@ -160,10 +158,7 @@ class Registry:
         if current is not None:
             raise already_exists(resource, key.name)
         self._check_namespace(key)
-        strategies.prepare_create(resource, served.status, obj)
-        if resource == "services":
-            self._assign_cluster_address(obj)
-            self._assign_node_ports(obj)
+        served.prepare_create(obj, partial(self._latest, resource))
         if dry_run:
             return obj
         return await self._write(key, "ADDED", obj, None)
@@ -200,7 +195,7 @@ class Registry:
             metadata.keep(new, old, "status")
         metadata.retain(served, new, old)
         if not subresource:
-            self._prepare_update(resource, new, old)
+            served.prepare_update(new, old, partial(self._latest, resource))
         if new == old:
             return old
         if served.generation and metadata.spec_differs(new, old):
@@ -212,22 +207,12 @@ class Registry:
         return await self._write(key, "MODIFIED", new, old)
 
     async def delete(
-        self,
-        resource: str,
-        namespace: str,
-        name: str,
-        *,
-        grace_seconds: int | None = None,
-        uid: str | None = None,
-        resource_version: str | None = None,
-        propagation: str | None = None,
-        dry_run: bool = False,
+        self, resource: str, namespace: str, name: str, how: Deletion = PLAIN
     ) -> Object:
         """Delete an object, or mark it for deletion; returns its newest version.
 
         A pod that a node runs is marked; the node agent stops it and deletes it with
         `grace_seconds` 0. Finalizers hold any object until they are removed.
-        `propagation` is Background (the default), Foreground or Orphan.
         """
         served = self._served(resource)
         key = Key(resource, namespace, name)
@@ -236,20 +221,19 @@ class Registry:
             raise not_found(resource, name)
         old = current.object
         present = old["metadata"]
-        if uid is not None and uid != present["uid"]:
+        if how.uid is not None and how.uid != present["uid"]:
             raise conflict(
                 resource,
                 name,
-                f"Precondition failed: UID in precondition: {uid}, "
+                f"Precondition failed: UID in precondition: {how.uid}, "
                 f"UID in object meta: {present['uid']}",
             )
-        if resource_version is not None and resource_version != present["resourceVersion"]:
+        if how.resource_version not in (None, present["resourceVersion"]):
             raise conflict(resource, name)
-        if resource == "namespaces" and name in SYSTEM_NAMESPACES:
-            raise forbidden(resource, name, "this namespace may not be deleted")
+        served.check_delete(name)
         new: Object = orjson.loads(current.raw)
-        metadata.mark_deleted(served, new, grace_seconds, propagation)
-        if dry_run or new == old:
+        metadata.mark_deleted(served, new, how)
+        if how.dry_run or new == old:
             return new
         if metadata.is_released(served, new):
             return await self._write(key, "DELETED", new, old)
@@ -258,10 +242,10 @@ class Registry:
     # Inside.
 
     def _served(self, resource: str) -> Served:
-        served = SERVED.get(resource)
+        served = self.resources.get(resource)
         if served is None or served.view_of:
             raise NotFound(f"no resource {resource!r} is served", code=404, reason="NotFound")
-        if served.read_only:
+        if served.is_read_only:
             raise method_not_allowed("writing", resource)
         return served
 
@@ -280,9 +264,9 @@ class Registry:
     def _check_namespace(self, key: Key) -> None:
         if not key.namespace:
             return
-        namespace = self._current(Key("namespaces", "", key.namespace))
+        namespace = self._current(Key(_NAMESPACES, "", key.namespace))
         if namespace is None:
-            raise not_found("namespaces", key.namespace)
+            raise not_found(_NAMESPACES, key.namespace)
         if namespace.object["metadata"].get("deletionTimestamp"):
             raise forbidden(
                 key.resource,
@@ -290,52 +274,6 @@ class Registry:
                 f"unable to create new content in namespace {key.namespace} "
                 "because it is being terminated",
             )
-
-    def _assign_cluster_address(self, service: Object) -> None:
-        spec = service["spec"]
-        if spec["type"] == "ExternalName":
-            return
-        if not spec.get("clusterIP"):
-            spec["clusterIP"] = self._free_address()
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
-        spec.setdefault("ipFamilies", ["IPv4"])
-        spec.setdefault("ipFamilyPolicy", "SingleStack")
-        spec.setdefault("internalTrafficPolicy", "Cluster")
-
-    def _prepare_update(self, resource: str, new: Object, old: Object) -> None:
-        strategies.prepare_update(resource, new, old)
-        if resource == "services":
-            self._assign_node_ports(new)
-
-    def _assign_node_ports(self, service: Object) -> None:
-        """A port of this machine for every port of a NodePort Service that has none yet."""
-        spec = service["spec"]
-        if spec.get("type") not in ("NodePort", "LoadBalancer"):
-            return
-        lacking = [port for port in spec.get("ports") or () if not port.get("nodePort")]
-        if not lacking:
-            return
-        from trainyard.local.node.nodeports import free_port
-
-        taken = {
-            port.get("nodePort")
-            for other in self._latest("services")
-            for port in other["spec"].get("ports") or ()
-        }
-        for port in lacking:
-            port["nodePort"] = free_port(taken)
-            if not port["nodePort"]:
-                raise forbidden("services", "", "no port of this machine is free for it")
-            taken.add(port["nodePort"])
-
-    def _free_address(self) -> str:
-        taken = {obj["spec"].get("clusterIP") for obj in self._latest("services")}
-        for address in self._service_network.hosts():
-            if str(address) not in taken:
-                return str(address)
-        raise forbidden(
-            "services", "", f"no address is free in the service network {self._service_network}"
-        )
 
     def _latest(self, resource: str) -> Iterator[Object]:
         for namespace, name in self._table(resource):

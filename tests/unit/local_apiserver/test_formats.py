@@ -13,7 +13,8 @@ from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import fieldpaths, tables
 from trainyard.local.apiserver.protobuf import decode
 from trainyard.local.apiserver.spdy import DICTIONARY
-from trainyard.local.resources.served import SERVED
+from trainyard.local.resources.resource import Served
+from trainyard.local.resources.table import RESOURCES
 from trainyard.schema import times
 
 
@@ -98,15 +99,14 @@ def container(state: dict[str, Any], **extra: Any) -> dict[str, Any]:
 )
 def test_the_word_for_a_pod_is_the_most_telling_one(status: dict[str, Any], word: str) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{}]}, "status": status}
-    row = tables.render(SERVED["pods"], [pod], {})["rows"][0]
+    row = tables.render(RESOURCES["pods"], [pod], {})["rows"][0]
     assert row["cells"][2] == word
     leaving = {**pod, "metadata": {"name": "p", "deletionTimestamp": "x"}}
-    assert tables.render(SERVED["pods"], [leaving], {})["rows"][0]["cells"][2] == "Terminating"
+    assert tables.render(RESOURCES["pods"], [leaving], {})["rows"][0]["cells"][2] == "Terminating"
 
 
-@pytest.mark.parametrize("resource", sorted(SERVED))
-def test_every_kind_prints_an_object_that_has_only_a_name(resource: str) -> None:
-    served = SERVED[resource]
+@pytest.mark.parametrize("served", [*RESOURCES], ids=lambda served: served.name)
+def test_every_kind_prints_an_object_that_has_only_a_name(served: Served) -> None:
     obj = {"metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
     table = tables.render(served, [obj], {})
     assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"])
@@ -114,7 +114,7 @@ def test_every_kind_prints_an_object_that_has_only_a_name(resource: str) -> None
 
 
 def test_a_date_that_is_not_there_yet_is_blank() -> None:
-    served = SERVED["pytorchtrainingjobs.batch.tensorstack.dev"]
+    served = RESOURCES["pytorchtrainingjobs.batch.tensorstack.dev"]
     job = {"metadata": {"name": "j", "creationTimestamp": "2026-01-01T00:00:00Z"}}
     table = tables.render(served, [job], {})
     names = [column["name"] for column in table["columnDefinitions"]]
@@ -133,7 +133,7 @@ def body(api_version: str, kind: str, message: bytes) -> bytes:
 def test_protobuf_of_a_config_map() -> None:
     metadata = field(1, b"settings") + field(3, b"") + field(11, field(1, b"a") + field(2, b"b"))
     message = field(1, metadata) + field(2, field(1, b"k") + field(2, b"v"))
-    assert decode(body("v1", "ConfigMap", message)) == {
+    assert decode(body("v1", "ConfigMap", message), RESOURCES["configmaps"]) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "settings", "labels": {"a": "b"}},
@@ -147,14 +147,14 @@ def test_protobuf_keeps_a_grace_period_of_zero() -> None:
 
 def test_protobuf_of_another_kind_is_refused_as_a_format() -> None:
     with pytest.raises(ApiError, match="protobuf of a Pod") as refused:
-        decode(body("v1", "Pod", b""))
+        decode(body("v1", "Pod", b""), RESOURCES["pods"])
     assert refused.value.code == 415
 
 
 @given(st.binary(max_size=60))
 def test_any_bytes_are_an_object_or_a_refusal(data: bytes) -> None:
     try:
-        decode(body("v1", "Secret", data[:50]))
+        decode(body("v1", "Secret", data[:50]), RESOURCES["secrets"])
         decode(b"k8s\0" + data)
     except ApiError:
         return

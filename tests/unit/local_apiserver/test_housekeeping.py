@@ -11,6 +11,7 @@ import pytest
 
 from trainyard.kube.errors import NotFound
 from trainyard.local.controllers.housekeeping import EVENT_SECONDS, Housekeeping
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 
 JOBS = "genericjobs.batch.tensorstack.dev"
@@ -101,7 +102,7 @@ async def test_foreground_deletion_keeps_the_owner_until_blocking_dependents_are
     job = await registry.create(JOBS, {"metadata": {"name": "j"}, "spec": {}})
     blocking = reference(job, blockOwnerDeletion=True)
     await registry.create("configmaps", owned("c", blocking, finalizers=["test/hold"]))
-    await registry.delete(JOBS, "default", "j", propagation="Foreground")
+    await registry.delete(JOBS, "default", "j", Deletion(propagation="Foreground"))
 
     def child() -> dict[str, Any]:
         return registry.get("configmaps", "default", "c")["metadata"]
@@ -121,7 +122,7 @@ async def test_foreground_deletion_keeps_the_owner_until_blocking_dependents_are
 async def test_orphaned_dependents_stay_without_the_reference(registry: Registry) -> None:
     job = await registry.create(JOBS, {"metadata": {"name": "j"}, "spec": {}})
     await registry.create("configmaps", owned("c", reference(job)))
-    await registry.delete(JOBS, "default", "j", propagation="Orphan")
+    await registry.delete(JOBS, "default", "j", Deletion(propagation="Orphan"))
     await eventually(registry, lambda: not registry.list(JOBS))
     assert "ownerReferences" not in registry.get("configmaps", "default", "c")["metadata"]
 

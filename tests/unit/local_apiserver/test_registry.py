@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, Gone, Invalid, NotFound
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.journal import Subscription
 
@@ -168,11 +169,11 @@ async def test_a_bound_pod_is_marked_and_goes_with_grace_zero(registry: Registry
     await registry.create("pods", pod("p", nodeName="here", terminationGracePeriodSeconds=7))
     marked = await registry.delete("pods", "default", "p")
     assert marked["metadata"]["deletionGracePeriodSeconds"] == 7
-    shorter = await registry.delete("pods", "default", "p", grace_seconds=3)
+    shorter = await registry.delete("pods", "default", "p", Deletion(grace_seconds=3))
     assert shorter["metadata"]["deletionGracePeriodSeconds"] == 3
-    longer = await registry.delete("pods", "default", "p", grace_seconds=60)
+    longer = await registry.delete("pods", "default", "p", Deletion(grace_seconds=60))
     assert longer["metadata"]["deletionGracePeriodSeconds"] == 3
-    await registry.delete("pods", "default", "p", grace_seconds=0)
+    await registry.delete("pods", "default", "p", Deletion(grace_seconds=0))
     assert registry.list("pods") == []
 
 
@@ -192,7 +193,7 @@ async def test_a_bound_pod_that_has_ended_goes_at_once(registry: Registry) -> No
 async def test_delete_refuses_another_uid(registry: Registry) -> None:
     await registry.create("configmaps", config_map("c"))
     with pytest.raises(Conflict, match="UID in precondition"):
-        await registry.delete("configmaps", "default", "c", uid="other")
+        await registry.delete("configmaps", "default", "c", Deletion(uid="other"))
 
 
 async def test_a_pod_is_bound_once(registry: Registry) -> None:

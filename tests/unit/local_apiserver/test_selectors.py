@@ -8,6 +8,7 @@ import pytest
 
 from trainyard.kube.errors import Invalid
 from trainyard.local.apiserver.selectors import field_predicate, label_predicate, selected_name
+from trainyard.local.resources.table import RESOURCES
 
 
 def obj(**labels: str) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def test_a_selector_that_makes_no_sense_is_refused(selector: str) -> None:
 
 def test_an_empty_selector_selects_everything() -> None:
     assert label_predicate("") is None
-    assert field_predicate("", "pods") is None
+    assert field_predicate("", RESOURCES["pods"]) is None
 
 
 @pytest.mark.parametrize(
@@ -65,14 +66,14 @@ def test_fields(selector: str, selected: bool) -> None:
         "spec": {"nodeName": "here"},
         "status": {"phase": "Pending"},
     }
-    predicate = field_predicate(selector, "pods")
+    predicate = field_predicate(selector, RESOURCES["pods"])
     assert predicate is not None
     assert predicate(pod) is selected
 
 
 def test_an_unknown_field_is_refused() -> None:
     with pytest.raises(Invalid, match=r"field label not supported: spec\.image"):
-        field_predicate("spec.image=x", "pods")
+        field_predicate("spec.image=x", RESOURCES["pods"])
 
 
 def test_the_one_name_asked_for() -> None:

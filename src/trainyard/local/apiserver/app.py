@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import discovery, formats, scale
-from trainyard.local.apiserver.admission import Admitter
+from trainyard.local.apiserver import discovery, formats, reviews
 from trainyard.local.apiserver.http import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
 from trainyard.local.apiserver.verbs import Verbs
-from trainyard.local.failures import bad_request, internal, method_not_allowed, no_such_path
+from trainyard.local.failures import internal, method_not_allowed, no_such_path
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
 from trainyard.schema.errors import TrainyardError
@@ -22,6 +22,8 @@ _log = logging.getLogger(__name__)
 _KUBERNETES = (1, 33)
 """The Kubernetes minor version whose API is spoken; kubectl warns when too far from its own."""
 _HEALTH = ("healthz", "livez", "readyz")
+_VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
+"""Kubernetes' words for what is done with one object."""
 
 
 class Api:
@@ -29,9 +31,17 @@ class Api:
 
     def __init__(self, registry: Registry, runtime: PodRuntime | None) -> None:
         self._registry = registry
-        self._verbs = Verbs(registry, Admitter())
-        self._pods = PodAccess(registry, runtime)
-        self._runtime = runtime
+        self._verbs = verbs = Verbs(registry)
+        pods = PodAccess(registry, runtime)
+        self._subresources: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
+            "scale": verbs.scale,
+            "finalize": verbs.finalize,
+            "log": pods.log,
+            "exec": pods.stream,
+            "portforward": pods.stream,
+            "binding": pods.bind,
+            "eviction": pods.evict,
+        }
 
     async def __call__(self, request: Request) -> Answer:
         """The answer to one request; refusals become Status objects."""
@@ -51,14 +61,13 @@ class Api:
         parts = [part for part in request.path.split("/") if part]
         root = parts[0] if parts else ""
         depth = 2 if root == "api" else 3
+        resources = self._registry.resources
         if root in ("api", "apis"):
             if len(parts) <= depth:
-                return discovery.respond(request, parts)
-            if root == "apis" and parts[1] in ("authorization.k8s.io", "authentication.k8s.io"):
-                from trainyard.local.apiserver import reviews
-
+                return discovery.respond(request, parts, resources)
+            if root == "apis" and parts[1] in reviews.GROUPS:
                 return reviews.respond(request, parts)
-            return await self._resource(request, parse(parts))
+            return await self._resource(request, parse(parts, resources))
         if root in _HEALTH:
             return Response(200, b"ok", "text/plain")
         if root == "version":
@@ -66,17 +75,15 @@ class Api:
         if root == "openapi":
             from trainyard.local.apiserver import openapi
 
-            return openapi.respond(request, parts)
+            return openapi.respond(request, parts, resources)
         if not root:
             return formats.json_response(200, {"paths": ["/api", "/apis", "/openapi", "/version"]})
         raise no_such_path()
 
     async def _resource(self, request: Request, target: Target) -> Answer:
         verbs, method = self._verbs, request.method
-        if target.served.read_only:
-            from trainyard.local.apiserver import schemas
-
-            schemas.show_definitions(self._registry)
+        if target.served.is_read_only and not self._registry.entries(target.storage):
+            self._registry.show(target.storage, target.served.initial())
         if target.subresource not in ("", "status"):
             return await self._subresource(request, target)
         if method in ("GET", "HEAD"):
@@ -90,49 +97,18 @@ class Api:
             ("DELETE", True): verbs.delete,
             ("DELETE", False): verbs.delete_collection,
         }.get((method, bool(target.name)))
-        refused = target.served.read_only or (target.subresource and method == "DELETE")
+        refused = target.served.is_read_only or (target.subresource and method == "DELETE")
         if write is None or refused:
-            raise method_not_allowed(method, target.served.resource)
+            raise method_not_allowed(method, target.served.name)
         return await write(request, target)
 
     async def _subresource(self, request: Request, target: Target) -> Answer:
-        served, kind, method = target.served, target.subresource, request.method
-        if kind == "scale" and served.scale:
-            return await self._scale(request, target)
-        if served.resource == "namespaces" and kind == "finalize" and method == "PUT":
-            return await self._verbs.finalize(request, target)
-        if served.resource != "pods":
+        offered = target.served.subresources.get(target.subresource)
+        verbs = _VERBS.get(request.method, "")
+        answer = self._subresources.get(target.subresource)
+        if offered is None or verbs not in offered.verbs or answer is None:
             raise no_such_path()
-        namespace, name = target.namespace or "", target.name
-        if kind in ("exec", "portforward") and method in ("GET", "POST"):
-            return await self._stream(request, target)
-        if kind == "log" and method == "GET":
-            return await self._pods.log(request, namespace, name)
-        if kind == "binding" and method == "POST":
-            return await self._pods.bind(request, namespace, name)
-        if kind == "eviction" and method == "POST":
-            return await self._pods.evict(request, namespace, name)
-        raise no_such_path()
-
-    async def _stream(self, request: Request, target: Target) -> Answer:
-        pod = self._registry.get(*target.place)
-        if self._runtime is None:
-            raise bad_request(f"no node runs pods here, so pod {target.name} cannot be reached")
-        if request.headers.get("upgrade", "").lower() not in ("websocket", "spdy/3.1"):
-            raise bad_request("Upgrade request required")
-        if target.subresource == "exec":
-            from trainyard.local.apiserver import execution
-
-            return await execution.respond(request, pod, self._runtime)
-        from trainyard.local.apiserver import forwarding
-
-        return forwarding.respond(request, pod, self._runtime)
-
-    async def _scale(self, request: Request, target: Target) -> Response:
-        if request.method == "GET":
-            obj = self._registry.get(*target.place)
-            return formats.json_response(200, scale.to_scale(obj))
-        return await self._verbs.scale(request, target)
+        return await answer(request, target)
 
 
 def _version() -> dict[str, Any]:

@@ -2,62 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
+from trainyard.local.apiserver import reviews
 from trainyard.local.apiserver.formats import json_response
 from trainyard.local.apiserver.http import Request, Response, media_types
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources.served import SERVED, Served
+from trainyard.local.resources.resource import Served
+from trainyard.local.resources.table import Resources
 
 Object = dict[str, Any]
 
-_READ_VERBS = ["get", "list", "watch"]
-_ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"]
-_REVIEWS = (
-    Served(
-        "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview",
-        namespaced=False,
-    ),
-    Served(
-        "authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview",
-        namespaced=False,
-    ),
-    Served(
-        "authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview",
-        namespaced=False,
-    ),
-)  # fmt: skip
-_POD_SUBRESOURCES: Mapping[str, tuple[str, list[str]]] = {
-    "log": ("Pod", ["get"]),
-    "exec": ("PodExecOptions", ["create", "get"]),
-    "portforward": ("PodPortForwardOptions", ["create", "get"]),
-    "binding": ("Binding", ["create"]),
-    "eviction": ("Eviction", ["create"]),
-}
+
+def _rows(resources: Resources) -> Iterable[Served]:
+    return (*resources, *reviews.REVIEWS)
 
 
-def _rows() -> Iterable[Served]:
-    return (*SERVED.values(), *_REVIEWS)
-
-
-def groups() -> dict[str, str]:
+def _groups(rows: Iterable[Served]) -> dict[str, str]:
     """Every named group and its version, core left out."""
-    return {row.group: row.version for row in _rows() if row.group}
+    return {row.resource.group: row.resource.version for row in rows if row.resource.group}
 
 
-def respond(request: Request, parts: list[str]) -> Response:
+def respond(request: Request, parts: list[str], resources: Resources) -> Response:
     """The answer for `/api`, `/api/v1`, `/apis`, `/apis/<group>` or `/apis/<group>/<version>`."""
+    rows = _rows(resources)
     if len(parts) == 1:
         aggregated = _aggregated_version(request)
         if aggregated is not None:
-            return _aggregated(parts[0] == "api", aggregated)
+            return _aggregated(rows, parts[0] == "api", aggregated)
         if parts[0] == "api":
             return json_response(200, {"kind": "APIVersions", "versions": ["v1"]})
-        listed = [_group(group, version) for group, version in groups().items()]
+        listed = [_group(group, version) for group, version in _groups(rows).items()]
         return json_response(200, {"kind": "APIGroupList", "apiVersion": "v1", "groups": listed})
     group = "" if parts[0] == "api" else parts[1]
-    versions = {row.version for row in _rows() if row.group == group}
+    versions = {row.resource.version for row in rows if row.resource.group == group}
     if not versions:
         raise no_such_path()
     if parts[0] == "apis" and len(parts) == 2:
@@ -66,14 +45,18 @@ def respond(request: Request, parts: list[str]) -> Response:
     version = parts[-1]
     if version not in versions:
         raise no_such_path()
-    rows = [row for row in _rows() if row.group == group]
     return json_response(
         200,
         {
             "kind": "APIResourceList",
             "apiVersion": "v1",
             "groupVersion": f"{group}/{version}" if group else version,
-            "resources": [entry for row in rows for entry in _resource_entries(row)],
+            "resources": [
+                entry
+                for row in rows
+                if row.resource.group == group
+                for entry in _resource_entries(row)
+            ],
         },
     )
 
@@ -83,46 +66,30 @@ def _group(group: str, version: str) -> Object:
     return {"name": group, "versions": [entry], "preferredVersion": entry}
 
 
-def _verbs(row: Served) -> list[str]:
-    if row in _REVIEWS:
-        return ["create"]
-    return _READ_VERBS if row.read_only else _ALL_VERBS
-
-
 def _resource_entries(row: Served) -> Iterable[Object]:
     entry: Object = {
-        "name": row.plural,
+        "name": row.resource.plural,
         "singularName": row.kind.lower(),
-        "namespaced": row.namespaced,
+        "namespaced": row.resource.namespaced,
         "kind": row.kind,
-        "verbs": _verbs(row),
+        "verbs": row.verbs,
     }
     if row.short_names:
         entry["shortNames"] = list(row.short_names)
     if row.categories:
         entry["categories"] = list(row.categories)
     yield entry
-    for name, kind, verbs in _subresources(row):
-        sub: Object = {
-            "name": f"{row.plural}/{name}",
+    for name, sub in row.described():
+        below: Object = {
+            "name": f"{row.resource.plural}/{name}",
             "singularName": "",
-            "namespaced": row.namespaced,
-            "kind": kind,
-            "verbs": verbs,
+            "namespaced": row.resource.namespaced,
+            "kind": sub.kind,
+            "verbs": sub.verbs,
         }
-        if name == "scale":
-            sub |= {"group": "autoscaling", "version": "v1"}
-        yield sub
-
-
-def _subresources(row: Served) -> Iterable[tuple[str, str, list[str]]]:
-    if row.status:
-        yield "status", row.kind, ["get", "patch", "update"]
-    if row.scale:
-        yield "scale", "Scale", ["get", "patch", "update"]
-    if row.resource == "pods":
-        for name, (kind, verbs) in _POD_SUBRESOURCES.items():
-            yield name, kind, verbs
+        if sub.api is not None:
+            below["group"], below["version"] = sub.api
+        yield below
 
 
 def _aggregated_version(request: Request) -> str | None:
@@ -135,8 +102,8 @@ def _aggregated_version(request: Request) -> str | None:
     return None
 
 
-def _aggregated(core: bool, version: str) -> Response:
-    found = {"": "v1"} if core else groups()
+def _aggregated(rows: Iterable[Served], core: bool, version: str) -> Response:
+    found = {"": "v1"} if core else _groups(rows)
     body = {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",
@@ -149,7 +116,7 @@ def _aggregated(core: bool, version: str) -> Response:
                         "version": group_version,
                         "freshness": "Current",
                         "resources": [
-                            _aggregated_resource(row) for row in _rows() if row.group == group
+                            _aggregated_resource(row) for row in rows if row.resource.group == group
                         ],
                     }
                 ],
@@ -163,11 +130,11 @@ def _aggregated(core: bool, version: str) -> Response:
 
 def _aggregated_resource(row: Served) -> Object:
     entry: Object = {
-        "resource": row.plural,
-        "responseKind": {"group": row.group, "version": row.version, "kind": row.kind},
-        "scope": "Namespaced" if row.namespaced else "Cluster",
+        "resource": row.resource.plural,
+        "responseKind": _response_kind(row.resource[:2], row.kind),
+        "scope": "Namespaced" if row.resource.namespaced else "Cluster",
         "singularResource": row.kind.lower(),
-        "verbs": _verbs(row),
+        "verbs": row.verbs,
     }
     if row.short_names:
         entry["shortNames"] = list(row.short_names)
@@ -176,15 +143,15 @@ def _aggregated_resource(row: Served) -> Object:
     subresources = [
         {
             "subresource": name,
-            "responseKind": {
-                "group": "autoscaling" if name == "scale" else row.group,
-                "version": "v1" if name == "scale" else row.version,
-                "kind": kind,
-            },
-            "verbs": verbs,
+            "responseKind": _response_kind(sub.api or row.resource[:2], sub.kind),
+            "verbs": sub.verbs,
         }
-        for name, kind, verbs in _subresources(row)
+        for name, sub in row.described()
     ]
     if subresources:
         entry["subresources"] = subresources
     return entry
+
+
+def _response_kind(api: tuple[str, str], kind: str) -> Object:
+    return {"group": api[0], "version": api[1], "kind": kind}

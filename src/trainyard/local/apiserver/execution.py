@@ -14,10 +14,10 @@ import orjson
 
 from trainyard.local.apiserver import websocket
 from trainyard.local.apiserver.http import Request, Upgrade, Wire
-from trainyard.local.apiserver.podaccess import chosen_container
 from trainyard.local.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.local.apiserver.websocket import WebSocket
 from trainyard.local.failures import bad_request
+from trainyard.local.resources.pods import chosen_container
 from trainyard.local.runtime import ExecSession, PodRuntime
 from trainyard.local.storage.journal import Object
 from trainyard.schema.errors import TrainyardError

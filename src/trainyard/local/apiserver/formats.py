@@ -10,7 +10,7 @@ import orjson
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver.http import Request, Response, media_types
 from trainyard.local.failures import bad_request, status_of, unsupported_media_type
-from trainyard.local.resources.served import Served
+from trainyard.local.resources.resource import Served
 from trainyard.local.storage.journal import Entry
 
 Object = dict[str, Any]
@@ -85,7 +85,11 @@ def list_response(
         table = tables.render(served, objects, metadata, include=include_objects(request))
         return json_response(200, table)
     head = orjson.dumps(
-        {"kind": served.list_kind, "apiVersion": served.api_version, "metadata": metadata}
+        {
+            "kind": f"{served.kind}List",
+            "apiVersion": served.resource.api_version,
+            "metadata": metadata,
+        }
     )
     body = head[:-1] + b',"items":[' + b",".join([entry.raw for entry in entries]) + b"]}"
     return Response(200, body)
@@ -95,8 +99,8 @@ def success_status(served: Served, obj: Object) -> Response:
     """What a completed deletion answers."""
     details = {
         "name": obj["metadata"]["name"],
-        "group": served.group,
-        "kind": served.plural,
+        "group": served.resource.group,
+        "kind": served.resource.plural,
         "uid": obj["metadata"]["uid"],
     }
     return json_response(
@@ -111,17 +115,18 @@ def success_status(served: Served, obj: Object) -> Response:
     )
 
 
-def body_object(request: Request) -> tuple[Object, list[str]]:
+def body_object(request: Request, served: Served | None = None) -> tuple[Object, list[str]]:
     """The object in a request's body, and the paths of keys that it has twice.
 
-    JSON, YAML, and the protobuf that kubectl ≥ 1.32 sends for a few built-in kinds.
+    JSON, YAML, and the protobuf that kubectl ≥ 1.32 sends for a few built-in kinds, those of
+    `served` among them.
     """
     content_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
     duplicates: list[str] = []
     if content_type == PROTOBUF or request.body[:4] == b"k8s\0":
         from trainyard.local.apiserver.protobuf import decode
 
-        value: Any = decode(request.body)
+        value: Any = decode(request.body, served)
     elif content_type in (JSON, ""):
         value = parse_json(request.body)
         if request.query.get("fieldValidation") in ("Strict", "Warn"):

@@ -9,11 +9,11 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from trainyard.local.apiserver import schemas
 from trainyard.local.apiserver.formats import json_response
 from trainyard.local.apiserver.http import Request, Response
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources.served import SERVED, Served
+from trainyard.local.resources.resource import Served, openapi
+from trainyard.local.resources.table import Resources
 
 Object = dict[str, Any]
 
@@ -22,7 +22,7 @@ _V2_EMPTY = b"\x0a\x032.0"
 """A document that says only `swagger: "2.0"`: all that kubectl 1.27 and 1.28 need of it."""
 
 
-def respond(request: Request, parts: list[str]) -> Response:
+def respond(request: Request, parts: list[str], resources: Resources) -> Response:
     """The answer for `/openapi/v2`, `/openapi/v3` and `/openapi/v3/<group version>`."""
     if parts[1:] == ["v2"]:
         if "protobuf" in request.headers.get("accept", ""):
@@ -34,37 +34,39 @@ def respond(request: Request, parts: list[str]) -> Response:
         raise no_such_path()
     if len(parts) == 2:
         paths = {
-            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash=trainyard"} for path in _paths()
+            path: {"serverRelativeURL": f"/openapi/v3/{path}?hash=trainyard"}
+            for path in _paths(resources)
         }
         return json_response(200, {"paths": paths})
     path = "/".join(parts[2:])
-    if path not in _paths():
+    if path not in _paths(resources):
         raise no_such_path()
-    return Response(200, _document(path))
+    return Response(200, _document(path, resources))
 
 
 @cache
-def _paths() -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_path(row) for row in SERVED.values()))
+def _paths(resources: Resources) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_path(row) for row in resources))
 
 
 def _path(row: Served) -> str:
-    return f"apis/{row.group}/{row.version}" if row.group else f"api/{row.version}"
+    return row.resource.root.removeprefix("/")
 
 
 @cache
-def _document(path: str) -> bytes:
+def _document(path: str, resources: Resources) -> bytes:
     import orjson
 
-    rows = [row for row in SERVED.values() if _path(row) == path]
-    components: Object = schemas.core_components() if path == "api/v1" else {}
+    rows = [row for row in resources if _path(row) == path]
+    components: Object = _official() if path == "api/v1" else {}
     paths: Object = {}
     for row in rows:
         name = _component_name(row)
         components[name] = _component(row)
-        prefix = f"/{path}/namespaces/{{namespace}}" if row.namespaced else f"/{path}"
-        paths[f"{prefix}/{row.plural}"] = {"post": _operation(row, "post", name)}
-        paths[f"{prefix}/{row.plural}/{{name}}"] = {
+        namespaced, plural = row.resource.namespaced, row.resource.plural
+        prefix = f"/{path}/namespaces/{{namespace}}" if namespaced else f"/{path}"
+        paths[f"{prefix}/{plural}"] = {"post": _operation(row, "post", name)}
+        paths[f"{prefix}/{plural}/{{name}}"] = {
             verb: _operation(row, verb, name) for verb in ("get", "put", "patch")
         }
     return orjson.dumps(
@@ -78,14 +80,29 @@ def _document(path: str) -> bytes:
 
 
 def _component_name(row: Served) -> str:
-    group = ".".join(reversed(row.group.split("."))) if row.group else "io.k8s.api.core"
-    return f"{group}.{row.version}.{row.kind}"
+    group, version = row.resource.group, row.resource.version
+    prefix = ".".join(reversed(group.split("."))) if group else "io.k8s.api.core"
+    return f"{prefix}.{version}.{row.kind}"
 
 
 def _component(row: Served) -> Object:
-    schema = schemas.published(row)
-    gvk = {"group": row.group, "version": row.version, "kind": row.kind}
-    return {**schema, "x-kubernetes-group-version-kind": [gvk]}
+    return {**row.schema(), "x-kubernetes-group-version-kind": [_identity(row)]}
+
+
+def _identity(row: Served) -> Object:
+    return {"group": row.resource.group, "version": row.resource.version, "kind": row.kind}
+
+
+def _official() -> Object:
+    """The official schemas that those of pods and the core kinds refer to."""
+    from trainyard.schema import core
+
+    known = {**core.definitions("core"), **core.definitions("pod_template")}
+    return {
+        name: openapi(schema)
+        for name, schema in known.items()
+        if not isinstance(schema, str) and name not in core.CORE_KINDS
+    }
 
 
 def _operation(row: Served, verb: str, component: str) -> Object:
@@ -100,11 +117,7 @@ def _operation(row: Served, verb: str, component: str) -> Object:
     ]
     return {
         "x-kubernetes-action": verb,
-        "x-kubernetes-group-version-kind": {
-            "group": row.group,
-            "version": row.version,
-            "kind": row.kind,
-        },
+        "x-kubernetes-group-version-kind": _identity(row),
         "parameters": [] if verb == "get" else parameters,
         "responses": {"200": {"description": "OK", "content": {"application/json": reference}}},
     }

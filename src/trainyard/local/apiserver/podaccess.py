@@ -1,4 +1,4 @@
-"""Subresources of a pod: its log, binding and eviction. Exec and port-forward are in `streams`."""
+"""Subresources of a pod: its log, commands and ports in it, binding and eviction."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from trainyard.local.apiserver import formats
-from trainyard.local.apiserver.http import Request, Response, Stream
+from trainyard.local.apiserver.http import Answer, Request, Stream
+from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import bad_request
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
+from trainyard.local.resources.pods import chosen_container
 from trainyard.local.runtime import PodRuntime
 from trainyard.local.storage.journal import Object
 from trainyard.schema import times
@@ -20,40 +23,31 @@ from trainyard.schema.errors import TrainyardError
 _REFUSAL_SECONDS = 0.2
 
 
-def container_names(pod: Object) -> list[str]:
-    """All containers, init containers last."""
-    spec = pod.get("spec") or {}
-    return [
-        each["name"] for group in ("containers", "initContainers") for each in spec.get(group) or ()
-    ]
-
-
-def chosen_container(pod: Object, asked: str) -> str:
-    """The container asked for, or the pod's only one; raises BadRequest as kube-apiserver does."""
-    names = container_names(pod)
-    name = pod["metadata"]["name"]
-    if asked:
-        if asked not in names:
-            raise bad_request(f"container {asked} is not valid for pod {name}")
-        return asked
-    ordinary = [each["name"] for each in pod["spec"]["containers"]]
-    if len(ordinary) != 1:
-        raise bad_request(
-            f"a container name must be specified for pod {name}, choose one of: {ordinary}"
-        )
-    return str(ordinary[0])
-
-
 @dataclass(frozen=True, slots=True)
 class PodAccess:
-    """Log, binding and eviction of pods."""
+    """What is found below a pod."""
 
     registry: Registry
     runtime: PodRuntime | None
 
-    async def log(self, request: Request, namespace: str, name: str) -> Response | Stream:
+    async def stream(self, request: Request, target: Target) -> Answer:
+        """Run a command in a container (exec), or reach its ports (portforward)."""
+        pod = self.registry.get(*target.place)
+        if self.runtime is None:
+            raise bad_request(f"no node runs pods here, so pod {target.name} cannot be reached")
+        if request.headers.get("upgrade", "").lower() not in ("websocket", "spdy/3.1"):
+            raise bad_request("Upgrade request required")
+        if target.subresource == "exec":
+            from trainyard.local.apiserver import execution
+
+            return await execution.respond(request, pod, self.runtime)
+        from trainyard.local.apiserver import forwarding
+
+        return forwarding.respond(request, pod, self.runtime)
+
+    async def log(self, request: Request, target: Target) -> Answer:
         """The log of one container, whole or followed."""
-        pod = self.registry.get("pods", namespace, name)
+        pod, name = self.registry.get(*target.place), target.name
         container = chosen_container(pod, request.query.get("container", ""))
         runtime = self.runtime
         if runtime is None:
@@ -99,7 +93,7 @@ class PodAccess:
         reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
         raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
 
-    async def bind(self, request: Request, namespace: str, name: str) -> Response:
+    async def bind(self, request: Request, target: Target) -> Answer:
         """Assign a pod to a node (POST binding)."""
         binding, _ = formats.body_object(request)
         node = (binding.get("target") or {}).get("name")
@@ -110,21 +104,17 @@ class PodAccess:
             copy.setdefault("spec", {})["nodeName"] = node
             return copy
 
-        await self.registry.update("pods", namespace, name, change)
+        await self.registry.update(*target.place, change)
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return formats.json_response(201, status)
 
-    async def evict(self, request: Request, namespace: str, name: str) -> Response:
+    async def evict(self, request: Request, target: Target) -> Answer:
         """Delete a pod, as kubectl drain does (there are no disruption budgets here)."""
         eviction, _ = formats.body_object(request)
         options = eviction.get("deleteOptions") or {}
-        await self.registry.delete(
-            "pods",
-            namespace,
-            name,
-            grace_seconds=options.get("gracePeriodSeconds"),
-            uid=(options.get("preconditions") or {}).get("uid"),
-        )
+        preconditions = options.get("preconditions") or {}
+        how = Deletion(options.get("gracePeriodSeconds"), preconditions.get("uid"))
+        await self.registry.delete(*target.place, how)
         status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return formats.json_response(201, status)
 

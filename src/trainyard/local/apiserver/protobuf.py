@@ -1,29 +1,43 @@
 """Reading the protobuf bodies that kubectl ≥ 1.32 sends for a few built-in kinds.
 
 kubectl's typed clients (`create namespace`, `create configmap`, `auth can-i` …) post protobuf and
-have no fallback. Those messages are small and frozen, so a table of field numbers (from the
-`generated.proto` files of k8s.io/api and apimachinery) is enough; answers are always JSON.
+have no fallback. Those messages are small and frozen, so tables of field numbers (from the
+`generated.proto` files of k8s.io/api and apimachinery) are enough: those of the protocol here,
+those of a resource in its file. Answers are always JSON.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from trainyard.local.failures import bad_request, unsupported_media_type
+from trainyard.local.resources.resource import META, Messages, Served
 from trainyard.schema.times import from_unix
 
 Object = dict[str, Any]
-Fields = Mapping[int, tuple[str, str]]
-"""Field number to JSON name and type. Types: str, int, bool, bytes, a message's name; `?` after it
-keeps a zero value (a pointer in Go), `[]` repeats, `{}` is a map from strings."""
 
 _MAGIC = b"k8s\0"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
-_META = {1: ("metadata", "ObjectMeta")}
-_MESSAGES: Mapping[str, Fields] = {
+_KINDS: Messages = {
+    "DeleteOptions": {
+        1: ("gracePeriodSeconds", "int?"),
+        2: ("preconditions", "Preconditions"),
+        3: ("orphanDependents", "bool?"),
+        4: ("propagationPolicy", "str"),
+        5: ("dryRun", "str[]"),
+    },
+    "Eviction": {**META, 2: ("deleteOptions", "DeleteOptions")},
+    "SelfSubjectAccessReview": {**META, 2: ("spec", "AccessReviewSpec")},
+    "SelfSubjectRulesReview": {**META, 2: ("spec", "RulesReviewSpec")},
+    "SelfSubjectReview": META,
+}
+"""What may be sent besides objects of a resource. Types: str, int, bool, bytes, a message's name;
+`?` after it keeps a zero value (a pointer in Go), `[]` repeats, `{}` is a map from strings."""
+_MESSAGES: Messages = {
+    **_KINDS,
     "Unknown": {1: ("type", "TypeMeta"), 2: ("raw", "raw")},
     "TypeMeta": {1: ("apiVersion", "str"), 2: ("kind", "str")},
     "ObjectMeta": {
@@ -49,63 +63,8 @@ _MESSAGES: Mapping[str, Fields] = {
         6: ("controller", "bool?"),
         7: ("blockOwnerDeletion", "bool?"),
     },
-    "Namespace": {**_META, 2: ("spec", "NamespaceSpec")},
-    "NamespaceSpec": {1: ("finalizers", "str[]")},
-    "ConfigMap": {
-        **_META,
-        2: ("data", "str{}"),
-        3: ("binaryData", "bytes{}"),
-        4: ("immutable", "bool?"),
-    },
-    "Secret": {
-        **_META,
-        2: ("data", "bytes{}"),
-        3: ("type", "str"),
-        4: ("stringData", "str{}"),
-        5: ("immutable", "bool?"),
-    },
-    "ServiceAccount": {
-        **_META,
-        2: ("secrets", "ObjectReference[]"),
-        3: ("imagePullSecrets", "LocalObjectReference[]"),
-        4: ("automountServiceAccountToken", "bool?"),
-    },
-    "ObjectReference": {
-        1: ("kind", "str"),
-        2: ("namespace", "str"),
-        3: ("name", "str"),
-        4: ("uid", "str"),
-        5: ("apiVersion", "str"),
-    },
-    "LocalObjectReference": {1: ("name", "str")},
-    "Service": {**_META, 2: ("spec", "ServiceSpec")},
-    "ServiceSpec": {
-        1: ("ports", "ServicePort[]"),
-        2: ("selector", "str{}"),
-        3: ("clusterIP", "str"),
-        4: ("type", "str"),
-        7: ("sessionAffinity", "str"),
-        10: ("externalName", "str"),
-        13: ("publishNotReadyAddresses", "bool"),
-    },
-    "ServicePort": {
-        1: ("name", "str"),
-        2: ("protocol", "str"),
-        3: ("port", "int"),
-        4: ("targetPort", "IntOrString"),
-        5: ("nodePort", "int"),
-    },
     "IntOrString": {1: ("type", "int"), 2: ("number", "int"), 3: ("text", "str")},
-    "DeleteOptions": {
-        1: ("gracePeriodSeconds", "int?"),
-        2: ("preconditions", "Preconditions"),
-        3: ("orphanDependents", "bool?"),
-        4: ("propagationPolicy", "str"),
-        5: ("dryRun", "str[]"),
-    },
     "Preconditions": {1: ("uid", "str"), 2: ("resourceVersion", "str")},
-    "Eviction": {**_META, 2: ("deleteOptions", "DeleteOptions")},
-    "SelfSubjectAccessReview": {**_META, 2: ("spec", "AccessReviewSpec")},
     "AccessReviewSpec": {
         1: ("resourceAttributes", "ResourceAttributes"),
         2: ("nonResourceAttributes", "NonResourceAttributes"),
@@ -120,62 +79,50 @@ _MESSAGES: Mapping[str, Fields] = {
         7: ("name", "str"),
     },
     "NonResourceAttributes": {1: ("path", "str"), 2: ("verb", "str")},
-    "SelfSubjectRulesReview": {**_META, 2: ("spec", "RulesReviewSpec")},
     "RulesReviewSpec": {1: ("namespace", "str")},
-    "SelfSubjectReview": _META,
     "Time": {1: ("seconds", "int"), 2: ("nanos", "int")},
 }
-_KINDS = frozenset(
-    {
-        "Namespace",
-        "ConfigMap",
-        "Secret",
-        "ServiceAccount",
-        "Service",
-        "DeleteOptions",
-        "Eviction",
-        "SelfSubjectAccessReview",
-        "SelfSubjectRulesReview",
-        "SelfSubjectReview",
-    }
-)
 
 
-def decode(body: bytes) -> Object:
-    """The object in a protobuf body; refused with 415 for a kind that is not in the table."""
+def decode(body: bytes, served: Served | None = None) -> Object:
+    """The object in a protobuf body; refused with 415 for a kind of no known shape.
+
+    `served` is the resource that it is sent to.
+    """
+    messages = {**_MESSAGES, **served.messages} if served is not None else _MESSAGES
     if not body.startswith(_MAGIC):
         raise bad_request("the body of the request is not Kubernetes protobuf")
     try:
-        envelope = _message("Unknown", body[len(_MAGIC) :])
+        envelope = _message("Unknown", body[len(_MAGIC) :], messages)
         kind = envelope.get("type", {}).get("kind", "")
-        if kind not in _KINDS:
+        if kind not in _KINDS and (served is None or kind not in served.messages):
             raise unsupported_media_type(f"protobuf of a {kind or 'nameless kind'}", ["JSON"])
-        return {**envelope["type"], **_message(kind, envelope.get("raw", b""))}
+        return {**envelope["type"], **_message(kind, envelope.get("raw", b""), messages)}
     except (IndexError, UnicodeDecodeError, KeyError, ValueError) as error:
         raise bad_request(f"the body of the request is not protobuf: {error}") from error
 
 
-def _message(name: str, data: bytes) -> Object:
-    fields = _MESSAGES[name]
+def _message(name: str, data: bytes, messages: Messages) -> Object:
+    fields = messages[name]
     result: Object = {}
     for number, raw in _wire_fields(data):
         if number not in fields:
             continue
         key, type_ = fields[number]
         if type_.endswith("[]"):
-            result.setdefault(key, []).append(_value(type_[:-2], raw))
+            result.setdefault(key, []).append(_value(type_[:-2], raw, messages))
         elif type_.endswith("{}"):
             entry = dict(_wire_fields(_bytes(raw)))
-            value = _value(type_[:-2], entry.get(2, b""))
+            value = _value(type_[:-2], entry.get(2, b""), messages)
             result.setdefault(key, {})[_bytes(entry.get(1, b"")).decode()] = value
         else:
-            value = _value(type_.rstrip("?"), raw)
+            value = _value(type_.rstrip("?"), raw, messages)
             if type_.endswith("?") or value not in (None, "", 0, False, {}):
                 result[key] = value
     return result
 
 
-def _value(type_: str, raw: int | bytes) -> Any:
+def _value(type_: str, raw: int | bytes, messages: Messages) -> Any:
     if type_ == "int":
         number = int(raw)
         return number - (1 << 64) if number >= 1 << 63 else number
@@ -188,7 +135,7 @@ def _value(type_: str, raw: int | bytes) -> Any:
         return data.decode()
     if type_ == "bytes":
         return base64.b64encode(data).decode()
-    value = _message(type_, data)
+    value = _message(type_, data, messages)
     if type_ == "IntOrString":
         return value.get("text", "") if value.get("type") else value.get("number", 0)
     if type_ == "Time":

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from trainyard.local.failures import bad_request
+from trainyard.local.resources.resource import Served
 
 Object = dict[str, Any]
 Predicate = Callable[[Object], bool]
@@ -18,47 +19,6 @@ _COMPARE = re.compile(r"^(?P<key>\S+?)\s*(?P<operator>[<>])\s*(?P<value>-?\d+)$"
 _KEY = re.compile(r"^([A-Za-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 _VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")
 
-_FIELDS: Mapping[str, frozenset[str]] = {
-    "pods": frozenset(
-        {
-            "spec.nodeName",
-            "spec.restartPolicy",
-            "spec.schedulerName",
-            "spec.serviceAccountName",
-            "status.phase",
-            "status.podIP",
-            "status.nominatedNodeName",
-        }
-    ),
-    "events": frozenset(
-        {
-            *(
-                f"involvedObject.{field}"
-                for field in (
-                    "kind",
-                    "namespace",
-                    "name",
-                    "uid",
-                    "apiVersion",
-                    "resourceVersion",
-                    "fieldPath",
-                )
-            ),
-            "reason",
-            "reportingComponent",
-            "source",
-            "type",
-        }
-    ),
-    "events.events.k8s.io": frozenset(
-        {f"regarding.{field}" for field in ("kind", "namespace", "name", "uid", "apiVersion")}
-        | {"reason", "type", "reportingController"}
-    ),
-    "namespaces": frozenset({"status.phase"}),
-    "secrets": frozenset({"type"}),
-    "nodes": frozenset({"spec.unschedulable"}),
-    "services": frozenset({"spec.clusterIP", "spec.type"}),
-}
 _EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -75,14 +35,14 @@ def label_predicate(text: str) -> Predicate | None:
     return matches
 
 
-def field_predicate(text: str, resource: str) -> Predicate | None:
+def field_predicate(text: str, served: Served) -> Predicate | None:
     """The meaning of a fieldSelector; None selects everything."""
-    terms = [_field_term(part, resource) for part in _split(text)]
+    terms = [_field_term(part, served) for part in _split(text)]
     if not terms:
         return None
 
     def matches(obj: Object) -> bool:
-        return all((_field(obj, path) == value) is equal for path, equal, value in terms)
+        return all((_field(obj, path, served) == value) is equal for path, equal, value in terms)
 
     return matches
 
@@ -165,27 +125,21 @@ def _split(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def _field_term(part: str, resource: str) -> tuple[tuple[str, ...], bool, str]:
+def _field_term(part: str, served: Served) -> tuple[tuple[str, ...], bool, str]:
     found = _EQUAL.match(part)
     if not found:
         raise bad_request(f"invalid field selector {part!r}: expected path=value or path!=value")
     path = found["key"].strip()
-    if path not in _EVERYWHERE and path not in _FIELDS.get(resource, ()):
+    if path not in _EVERYWHERE and path not in served.selectable:
         raise bad_request(
-            f'Unable to find "{resource}" that match field selector "{part}": '
+            f'Unable to find "{served.name}" that match field selector "{part}": '
             f"field label not supported: {path}"
         )
     return tuple(path.split(".")), found["operator"] != "!=", found["value"]
 
 
-def _field(obj: Object, path: tuple[str, ...]) -> str:
-    value: Any = obj
-    for key in path:
-        value = value.get(key) if isinstance(value, dict) else None
+def _field(obj: Object, path: tuple[str, ...], served: Served) -> str:
+    value = served.selected(obj, path)
     if value is None:
-        return "false" if path == ("spec", "unschedulable") else ""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if path == ("source",):
-        return str(value.get("component", ""))
-    return str(value)
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trainyard.kube.resources import NAMESPACES
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources.served import SERVED, Served
+from trainyard.local.resources.resource import Served
+from trainyard.local.resources.table import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,14 @@ class Target:
     @property
     def storage(self) -> str:
         """The resource under which the objects are stored."""
-        return self.served.view_of or self.served.resource
+        return self.served.view_of or self.served.name
 
 
-_BY_PATH = {(row.group, row.version, row.plural): row for row in SERVED.values()}
+_OF_NAMESPACES = ("status", "finalize")
+"""Below a namespace, these are no resources: kube-apiserver's namespaceSubresources."""
 
 
-def parse(parts: list[str]) -> Target:
+def parse(parts: list[str], resources: Resources) -> Target:
     """The target of a path below `/api` or `/apis`, split at its slashes; raises NotFound."""
     if parts[0] == "api":
         group, rest = "", parts[1:]
@@ -40,12 +43,14 @@ def parse(parts: list[str]) -> Target:
         group, rest = parts[1], parts[2:]
     version, rest = rest[0], rest[1:]
     namespace = None
-    if len(rest) >= 3 and rest[0] == "namespaces" and rest[2] not in ("status", "finalize"):
+    if len(rest) >= 3 and rest[0] == NAMESPACES.plural and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
-    served = _BY_PATH.get((group, version, rest[0]))
-    if served is None or (namespace is not None and not served.namespaced) or len(rest) > 3:
+    served = resources.at(group, version, rest[0])
+    if served is None or len(rest) > 3:
+        raise no_such_path()
+    if namespace is not None and not served.resource.namespaced:
         raise no_such_path()
     name = rest[1] if len(rest) > 1 else ""
-    if name and served.namespaced and namespace is None:
+    if name and served.resource.namespaced and namespace is None:
         raise no_such_path()
     return Target(served, namespace, name, rest[2] if len(rest) > 2 else "")

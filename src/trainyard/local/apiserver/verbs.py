@@ -9,16 +9,15 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import NotFound
-from trainyard.local.apiserver import formats, patches, scale, selectors
-from trainyard.local.apiserver.admission import Admitter, FieldValidation
+from trainyard.local.apiserver import admission, formats, patches, selectors
+from trainyard.local.apiserver.admission import FieldValidation
 from trainyard.local.apiserver.http import Request, Response, Stream
-from trainyard.local.apiserver.options import DeleteOptions, is_dry_run
 from trainyard.local.apiserver.paging import list_revision, page
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch, watch_response
 from trainyard.local.failures import bad_request, unsupported_media_type
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
-from trainyard.local.resources import views
 from trainyard.local.storage.journal import Entry, Object
 
 APPLY_PATCH = "application/apply-patch+yaml"
@@ -37,12 +36,11 @@ class Verbs:
     """CRUD on the registry, with admission in front."""
 
     registry: Registry
-    admitter: Admitter
 
     def get(self, request: Request, target: Target) -> Response:
         """One object."""
         obj = self.registry.get(*target.place)
-        return formats.object_response(request, target.served, self._shown(target, obj))
+        return formats.object_response(request, target.served, target.served.shown(obj))
 
     def collection(self, request: Request, target: Target) -> Response:
         """A collection, by selectors, in pages if asked."""
@@ -55,40 +53,34 @@ class Verbs:
         metadata: Object = {"resourceVersion": str(revision)}
         entries = page(request, entries, metadata, self.registry)
         if target.served.view_of:
-            shown = [self._shown(target, entry.object) for entry in entries]
+            shown = [target.served.shown(entry.object) for entry in entries]
             entries = [Entry(obj, orjson.dumps(obj), 0) for obj in shown]
         return formats.list_response(request, target.served, entries, metadata)
 
     def watch(self, request: Request, target: Target) -> Stream:
         """Changes of a collection."""
-        view = views.to_events_v1 if target.served.view_of else None
-        predicate = self._predicate(request, target)
-        watch = Watch(
-            self.registry, target.served, target.storage, target.namespace, predicate, view
-        )
+        watch = Watch(self.registry, target, self._predicate(request, target))
         return watch_response(watch, request)
 
     async def create(self, request: Request, target: Target) -> Response:
         """A new object, admitted."""
-        obj, duplicates = formats.body_object(request)
+        obj, duplicates = formats.body_object(request, target.served)
         _check_kind(target, obj)
         _place(target, obj)
-        if target.served.view_of:
-            obj = views.from_events_v1(obj)
+        obj = target.served.stored(obj)
         validation = FieldValidation.of(request, duplicates)
-        obj, warnings = self.admitter.create(target.served, obj, validation)
-        made = await self.registry.create(target.storage, obj, dry_run=is_dry_run(request))
+        obj, warnings = admission.create(target.served, obj, validation)
+        made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
         return formats.object_response(
-            request, target.served, self._shown(target, made), status=201, warnings=warnings
+            request, target.served, target.served.shown(made), status=201, warnings=warnings
         )
 
     async def replace(self, request: Request, target: Target) -> Response:
         """The whole object, or its status, anew."""
-        body, duplicates = formats.body_object(request)
+        body, duplicates = formats.body_object(request, target.served)
         _check_kind(target, body)
         _place(target, body)
-        if target.served.view_of:
-            body = views.from_events_v1(body)
+        body = target.served.stored(body)
         validation = FieldValidation.of(request, duplicates)
         return await self._update(request, target, lambda _: body, validation)
 
@@ -119,20 +111,20 @@ class Verbs:
 
     async def delete(self, request: Request, target: Target) -> Response:
         """Delete one object."""
-        options = DeleteOptions.of(request)
-        obj = await self._delete(target.place, options)
+        how = _deletion(request)
+        obj = await self.registry.delete(*target.place, how)
         try:
             present = self.registry.get(*target.place)
         except NotFound:
             present = {}
         held = present.get("metadata", {}).get("uid") == obj["metadata"]["uid"]
-        if held or target.storage == "pods" or options.dry_run:
-            return formats.object_response(request, target.served, self._shown(target, obj))
+        if held or target.served.returns_deleted or how.dry_run:
+            return formats.object_response(request, target.served, target.served.shown(obj))
         return formats.success_status(target.served, obj)
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
         """Delete all objects that the selectors choose."""
-        options = DeleteOptions.of(request)
+        how = _deletion(request)
         predicate = self._predicate(request, target)
         gone = []
         for entry in self._entries(target, None):
@@ -140,7 +132,7 @@ class Verbs:
                 metadata = entry.object["metadata"]
                 place = (target.storage, metadata.get("namespace", ""), metadata["name"])
                 try:
-                    obj = await self._delete(place, options)
+                    obj = await self.registry.delete(*place, how)
                 except NotFound:
                     continue
                 gone.append(Entry(obj, orjson.dumps(obj), 0))
@@ -148,7 +140,10 @@ class Verbs:
         return formats.list_response(request, target.served, gone, metadata)
 
     async def scale(self, request: Request, target: Target) -> Response:
-        """Write the scale subresource, whole (PUT) or by a patch."""
+        """Read the scale subresource, or write it whole (PUT) or by a patch."""
+        served = target.served
+        if request.method == "GET":
+            return formats.json_response(200, served.to_scale(self.registry.get(*target.place)))
         body = formats.parse_json(request.body)
         content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         merge = _MERGE.get(content_type) if request.method == "PATCH" else lambda _, new: new
@@ -156,16 +151,15 @@ class Verbs:
             raise unsupported_media_type(content_type, list(_MERGE))
 
         def change(copy: Object) -> Object:
-            wanted = merge(scale.to_scale(copy), body)
-            return scale.from_scale(copy, wanted, target.served)
+            return served.from_scale(copy, merge(served.to_scale(copy), body))
 
-        plain = Target(target.served, target.namespace, target.name, "")
+        plain = Target(served, target.namespace, target.name, "")
         obj, warnings = await self._change(request, plain, change, FieldValidation.of(request, []))
-        return formats.json_response(200, scale.to_scale(obj), warnings)
+        return formats.json_response(200, served.to_scale(obj), warnings)
 
     async def finalize(self, request: Request, target: Target) -> Response:
         """Write the finalizers of a namespace."""
-        body, _ = formats.body_object(request)
+        body, _ = formats.body_object(request, target.served)
 
         def change(copy: Object) -> Object:
             copy["spec"] = {"finalizers": (body.get("spec") or {}).get("finalizers") or []}
@@ -174,22 +168,12 @@ class Verbs:
         obj = await self.registry.update(*target.place, change, subresource="finalize")
         return formats.object_response(request, target.served, obj)
 
-    async def _delete(self, place: tuple[str, str, str], options: DeleteOptions) -> Object:
-        return await self.registry.delete(
-            *place,
-            grace_seconds=options.grace_seconds,
-            uid=options.uid,
-            resource_version=options.resource_version,
-            propagation=options.propagation,
-            dry_run=options.dry_run,
-        )
-
     async def _update(
         self, request: Request, target: Target, change: Change, validation: FieldValidation
     ) -> Response:
         obj, warnings = await self._change(request, target, change, validation)
         return formats.object_response(
-            request, target.served, self._shown(target, obj), warnings=warnings
+            request, target.served, target.served.shown(obj), warnings=warnings
         )
 
     async def _change(
@@ -203,7 +187,7 @@ class Verbs:
             old: Object = self.registry.peek(*target.place)
             new = change(copy)
             _check_name(target, new)
-            obj, notes = self.admitter.update(target.served, new, old, validation, status_only)
+            obj, notes = admission.update(target.served, new, old, validation, status_only)
             warnings.extend(notes)
             if old["metadata"].get("managedFields") and not applies:
                 obj = self._record_manager(request, target, obj, old)
@@ -213,7 +197,7 @@ class Verbs:
             *target.place,
             admitted,
             subresource=target.subresource,
-            dry_run=is_dry_run(request),
+            dry_run=_is_dry_run(request),
         )
         return obj, warnings
 
@@ -231,7 +215,7 @@ class Verbs:
         applied = fieldmanagers.Apply(
             wanted,
             manager,
-            target.served.api_version,
+            target.served.resource.api_version,
             target.served.custom,
             request.flag("force"),
             target.subresource,
@@ -242,8 +226,8 @@ class Verbs:
         except NotFound:
             if target.subresource:
                 raise
-            obj, warnings = self.admitter.create(target.served, applied.created(), validation)
-            made = await self.registry.create(target.storage, obj, dry_run=is_dry_run(request))
+            obj, warnings = admission.create(target.served, applied.created(), validation)
+            made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
             return formats.object_response(
                 request, target.served, made, status=201, warnings=warnings
             )
@@ -260,9 +244,7 @@ class Verbs:
 
     def _predicate(self, request: Request, target: Target) -> selectors.Predicate | None:
         labels = selectors.label_predicate(request.query.get("labelSelector", ""))
-        fields = selectors.field_predicate(
-            request.query.get("fieldSelector", ""), target.served.resource
-        )
+        fields = selectors.field_predicate(request.query.get("fieldSelector", ""), target.served)
         if target.name:  # the old way to watch one object: …/pods/name?watch=1
             name = target.name
             fields = selectors.both(fields, lambda obj: obj["metadata"]["name"] == name)
@@ -270,27 +252,25 @@ class Verbs:
         if predicate is None or not target.served.view_of:
             return predicate
         inner = predicate
-        return lambda obj: inner(views.to_events_v1(obj))
+        return lambda obj: inner(target.served.shown(obj))
 
     def _entries(self, target: Target, name: str | None) -> Sequence[Entry]:
-        if name is None or (target.served.namespaced and target.namespace is None):
+        if name is None or (target.served.resource.namespaced and target.namespace is None):
             return self.registry.entries(target.storage, target.namespace)
         try:
             return [self.registry.entry(target.storage, target.namespace or "", name)]
         except NotFound:
             return []
 
-    def _shown(self, target: Target, obj: Object) -> Object:
-        return views.to_events_v1(obj) if target.served.view_of else obj
-
 
 def _check_kind(target: Target, obj: Object) -> None:
     served = target.served
-    kind, version = obj.get("kind", served.kind), obj.get("apiVersion", served.api_version)
-    if kind != served.kind or version != served.api_version:
+    expected = served.resource.api_version
+    kind, version = obj.get("kind", served.kind), obj.get("apiVersion", expected)
+    if kind != served.kind or version != expected:
         raise bad_request(
             f"{version} {kind} in the body does not fit the URL, which is for "
-            f"{served.api_version} {served.kind}"
+            f"{expected} {served.kind}"
         )
 
 
@@ -318,3 +298,33 @@ def _check_name(target: Target, obj: Object) -> None:
         raise bad_request(
             f"the name of the object ({found}) does not match the name on the URL ({target.name})"
         )
+
+
+def _is_dry_run(request: Request) -> bool:
+    """Whether nothing is to be stored."""
+    value = request.query.get("dryRun", "")
+    if value not in ("", "All"):
+        raise bad_request(f"invalid dryRun {value!r}: only All is supported")
+    return value == "All"
+
+
+def _deletion(request: Request) -> Deletion:
+    """How an object is to be deleted: as the body says (DeleteOptions), else the query."""
+    body = formats.body_object(request)[0] if request.body else {}
+    query = request.query
+    grace = body.get("gracePeriodSeconds")
+    if grace is None and query.get("gracePeriodSeconds", "").isdigit():
+        grace = int(query["gracePeriodSeconds"])
+    propagation = body.get("propagationPolicy") or query.get("propagationPolicy")
+    if propagation is None and (body.get("orphanDependents") or request.flag("orphanDependents")):
+        propagation = "Orphan"
+    if propagation not in (None, "Background", "Foreground", "Orphan"):
+        raise bad_request(f"invalid propagationPolicy {propagation!r}")
+    wanted = body.get("preconditions") or {}
+    return Deletion(
+        grace,
+        wanted.get("uid"),
+        wanted.get("resourceVersion"),
+        propagation,
+        bool(body.get("dryRun")) or _is_dry_run(request),
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +14,9 @@ from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver.formats import include_objects, table_parameters
 from trainyard.local.apiserver.http import Request, Stream
 from trainyard.local.apiserver.selectors import Predicate
+from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import Cause, bad_request, expired, invalid, status_of
 from trainyard.local.registry import Registry
-from trainyard.local.resources.served import Served
 from trainyard.local.storage.journal import Event, Object, Subscription
 
 _BOOKMARK_SECONDS = 30.0
@@ -30,11 +30,8 @@ class Watch:
     """What one watch is about."""
 
     registry: Registry
-    served: Served
-    storage: str
-    namespace: str | None
+    target: Target
     predicate: Predicate | None
-    view: Callable[[Object], Object] | None = None
 
 
 def watch_response(watch: Watch, request: Request) -> Stream:
@@ -110,14 +107,14 @@ def _open(watch: Watch, request: Request) -> Subscription:
                 ],
             )
         if request.flag("sendInitialEvents"):
-            return watch.registry.subscribe(watch.storage)
+            return watch.registry.subscribe(watch.target.storage)
     since = int(text or 0)
     if since > watch.registry.revision:
         # A version from before the state folder was wiped: the client must list again.
         raise expired(since, watch.registry.revision)
     if since == 0:
-        return watch.registry.subscribe(watch.storage)
-    return watch.registry.watch(watch.storage, since)
+        return watch.registry.subscribe(watch.target.storage)
+    return watch.registry.watch(watch.target.storage, since)
 
 
 class _Encoder:
@@ -136,11 +133,11 @@ class _Encoder:
 
     def bookmark(self, revision: int, *, initial: bool = False) -> bytes:
         """A line that only says how far the watch is."""
-        served = self._watch.served
+        served = self._watch.target.served
         metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial:
             metadata["annotations"] = {_INITIAL_END: "true"}
-        obj = {"kind": served.kind, "apiVersion": served.api_version, "metadata": metadata}
+        obj = {"kind": served.kind, "apiVersion": served.resource.api_version, "metadata": metadata}
         if self._table is not None:
             from trainyard.local.apiserver import tables
 
@@ -150,7 +147,8 @@ class _Encoder:
     def _encode_one(self, event: Event) -> bytes:
         watch = self._watch
         obj = event.object
-        if watch.namespace is not None and obj["metadata"].get("namespace") != watch.namespace:
+        namespace = watch.target.namespace
+        if namespace is not None and obj["metadata"].get("namespace") != namespace:
             return b""
         type_ = event.type
         if watch.predicate is not None:
@@ -159,17 +157,17 @@ class _Encoder:
                 return b""
         if self._table is not None:
             return self._row(type_, obj)
-        raw = event.raw if watch.view is None else orjson.dumps(watch.view(obj))
+        served = watch.target.served
+        raw = orjson.dumps(served.shown(obj)) if served.view_of else event.raw
         return _line(type_.encode(), raw)
 
     def _row(self, type_: str, obj: Object) -> bytes:
         from trainyard.local.apiserver import tables
 
-        watch = self._watch
+        served = self._watch.target.served
         metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        shown = obj if watch.view is None else watch.view(obj)
         table = tables.render(
-            watch.served, [shown], metadata, include=self._include, header=self._header
+            served, [served.shown(obj)], metadata, include=self._include, header=self._header
         )
         self._header = False
         return _line(type_.encode(), orjson.dumps(table))

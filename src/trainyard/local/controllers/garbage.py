@@ -14,12 +14,11 @@ from typing import Any
 
 from trainyard.kube.errors import Conflict, Forbidden, NotFound
 from trainyard.local.metadata import FOREGROUND, ORPHAN
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
-from trainyard.local.resources.served import SERVED
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Event, Object
 
-_BY_KIND = {(row.api_version, row.kind): row for row in SERVED.values() if not row.view_of}
 _PARALLEL = 64
 """Deletions under way at once; they share commits."""
 
@@ -84,7 +83,7 @@ class GarbageCollector:
         if not gone:
             return
         if len(gone) == len(references):
-            await self._registry.delete(*key, uid=obj["metadata"]["uid"])
+            await self._registry.delete(*key, Deletion(uid=obj["metadata"]["uid"]))
             return
         uids = {reference["uid"] for reference in gone}
         await self._registry.update(*key, lambda copy: _without_owners(copy, uids))
@@ -112,11 +111,9 @@ class GarbageCollector:
                 continue
             nested = obj["metadata"]["uid"] in self._dependents
             with suppress(NotFound, Conflict):
-                await self._registry.delete(
-                    *dependent,
-                    uid=obj["metadata"]["uid"],
-                    propagation="Foreground" if nested else None,
-                )
+                propagation = "Foreground" if nested else None
+                how = Deletion(uid=obj["metadata"]["uid"], propagation=propagation)
+                await self._registry.delete(*dependent, how)
         if not blocked:
             await self._release(key, FOREGROUND)
 
@@ -141,12 +138,12 @@ class GarbageCollector:
         return bool(found == reference.get("uid"))
 
     def _owner_key(self, reference: Object, namespace: str) -> Key | None:
-        served = _BY_KIND.get((reference.get("apiVersion", ""), reference.get("kind", "")))
+        api_version, kind = reference.get("apiVersion", ""), reference.get("kind", "")
+        served = self._registry.resources.of_kind(api_version, kind)
         if served is None:
             return None
-        return Key(
-            served.resource, namespace if served.namespaced else "", reference.get("name", "")
-        )
+        place = namespace if served.resource.namespaced else ""
+        return Key(served.name, place, reference.get("name", ""))
 
 
 def _key(event: Event) -> Key:

@@ -7,9 +7,11 @@ import time
 from contextlib import suppress
 
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
+from trainyard.kube.resources import EVENTS, NAMESPACES
 from trainyard.local.controllers.garbage import GarbageCollector
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
-from trainyard.local.resources.served import SERVED
+from trainyard.local.resources.serviceaccounts import SERVICE_ACCOUNTS
 from trainyard.local.storage.journal import Event, Object
 from trainyard.schema.times import unix
 
@@ -17,8 +19,9 @@ EVENT_SECONDS = 3600.0
 """How long events are kept, as kube-apiserver's --event-ttl."""
 _SWEEP_SECONDS = 60.0
 
-_STORED = tuple(row.resource for row in SERVED.values() if not row.view_of and not row.read_only)
-_NAMESPACED = tuple(resource for resource in _STORED if SERVED[resource].namespaced)
+_NAMESPACES = NAMESPACES.full_name
+_ACCOUNTS = SERVICE_ACCOUNTS.full_name
+_EVENTS = EVENTS.full_name
 
 
 class Housekeeping:
@@ -27,10 +30,13 @@ class Housekeeping:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._garbage = GarbageCollector(registry)
+        self._stored = [
+            row for row in registry.resources if not row.view_of and not row.is_read_only
+        ]
 
     async def run(self) -> None:
         """Work until cancelled, or until the registry closes."""
-        subscription = self._registry.subscribe(*_STORED)
+        subscription = self._registry.subscribe(*(row.name for row in self._stored))
         try:
             async with asyncio.TaskGroup() as tasks:
                 sweeping = tasks.create_task(self._sweep_events())
@@ -45,13 +51,13 @@ class Housekeeping:
         touched: dict[str, None] = {}
         for event in events:
             metadata = event.object["metadata"]
-            if event.resource == "namespaces":
+            if event.resource == _NAMESPACES:
                 touched[metadata["name"]] = None
             elif event.type != "MODIFIED" and metadata.get("namespace"):
                 touched[metadata["namespace"]] = None
         for name in touched:
             try:
-                namespace = self._registry.get("namespaces", "", name)
+                namespace = self._registry.get(_NAMESPACES, "", name)
             except NotFound:
                 continue
             if namespace["metadata"].get("deletionTimestamp"):
@@ -61,19 +67,20 @@ class Housekeeping:
 
     async def _ensure_service_account(self, namespace: str) -> None:
         with suppress(NotFound):
-            self._registry.peek("serviceaccounts", namespace, "default")
+            self._registry.peek(_ACCOUNTS, namespace, "default")
             return
         with suppress(AlreadyExists, Forbidden, NotFound):
             await self._registry.create(
-                "serviceaccounts", {"metadata": {"name": "default", "namespace": namespace}}
+                _ACCOUNTS, {"metadata": {"name": "default", "namespace": namespace}}
             )
 
     async def _empty(self, namespace: str) -> None:
         """Delete everything in a terminating namespace, then let go of it."""
         contents = [
-            (resource, obj)
-            for resource in _NAMESPACED
-            for obj in self._registry.list(resource, namespace)
+            (row.name, obj)
+            for row in self._stored
+            if row.resource.namespaced
+            for obj in self._registry.list(row.name, namespace)
         ]
         if contents:
             await asyncio.gather(
@@ -90,13 +97,13 @@ class Housekeeping:
             return copy
 
         with suppress(NotFound, Conflict):
-            await self._registry.update("namespaces", "", namespace, release)
+            await self._registry.update(_NAMESPACES, "", namespace, release)
 
     async def _delete(self, resource: str, obj: Object) -> None:
         metadata = obj["metadata"]
         with suppress(NotFound, Conflict):
             await self._registry.delete(
-                resource, metadata["namespace"], metadata["name"], uid=metadata["uid"]
+                resource, metadata["namespace"], metadata["name"], Deletion(uid=metadata["uid"])
             )
 
     async def _sweep_events(self) -> None:
@@ -106,9 +113,9 @@ class Housekeeping:
 
     async def forget_events(self, before: float) -> None:
         """Delete the events that were last seen before a time (seconds since 1970)."""
-        for event in self._registry.list("events"):
+        for event in self._registry.list(_EVENTS):
             if _last_seen(event) < before:
-                await self._delete("events", event)
+                await self._delete(_EVENTS, event)
 
 
 def _last_seen(event: Object) -> float:

@@ -14,14 +14,16 @@ from typing import Any
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import ConditionReason
 from trainyard.kinds.table import KINDS
+from trainyard.kube import resources
 from trainyard.kube.errors import KubeError
-from trainyard.local.registry import Registry
+from trainyard.local.objects import Deletion, Objects
 from trainyard.local.scheduler.node_info import PodEntry
 from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.requests import PODS, text, total
 from trainyard.local.storage.journal import Object
 from trainyard.schema.times import from_unix, unix
 
+_PODS = resources.PODS.full_name
 _QUEUES = KINDS["Queue"].full_name
 _GROUPS = KINDS["PodGroup"].full_name
 _REST_SECONDS = 0.2
@@ -29,15 +31,15 @@ _REST_SECONDS = 0.2
 _ENDED = ("Succeeded", "Failed")
 
 
-class Keeper:
+class QueueController:
     """Run beside the scheduler for as long as the cluster lives."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
 
     async def run(self) -> None:
         """Work until cancelled."""
-        subscription = self._registry.subscribe("pods", _QUEUES, _GROUPS)
+        subscription = self._objects.subscribe(_PODS, _QUEUES, _GROUPS)
         try:
             while True:
                 wait = await self._end_old_pods()
@@ -50,13 +52,13 @@ class Keeper:
                     continue
                 await asyncio.sleep(_REST_SECONDS)
         finally:
-            self._registry.unsubscribe(subscription)
+            self._objects.unsubscribe(subscription)
 
     async def _end_old_pods(self) -> float | None:
         """Delete what is too old; the seconds until the next pod is."""
         limits = {
             rules.name: rules.max_duration.total_seconds()
-            for rules in map(QueueRules.of, self._registry.list(_QUEUES))
+            for rules in map(QueueRules.of, self._objects.list(_QUEUES))
             if rules.max_duration is not None
         }
         if not limits:
@@ -94,8 +96,8 @@ class Keeper:
             return obj
 
         try:
-            await self._registry.update("pods", pod.namespace, pod.name, mark, subresource="status")
-            await self._registry.delete("pods", pod.namespace, pod.name, uid=pod.uid)
+            await self._objects.update(_PODS, pod.namespace, pod.name, mark, subresource="status")
+            await self._objects.delete(_PODS, pod.namespace, pod.name, Deletion(uid=pod.uid))
         except KubeError:
             return  # gone, or changed: looked at again with the next change
 
@@ -103,22 +105,22 @@ class Keeper:
         marks = {labels.QUEUE, labels.GROUP_NAME}
         return [
             pod
-            for pod in self._registry.list("pods")
+            for pod in self._objects.list(_PODS)
             if marks.intersection(pod["metadata"].get("labels") or ())
         ]
 
     async def _write_statuses(self) -> None:
         entries = [(PodEntry.of(pod), _phase(pod)) for pod in self._queued_pods()]
-        for queue in self._registry.list(_QUEUES):
+        for queue in self._objects.list(_QUEUES):
             name = queue["metadata"]["name"]
             mine = [each for each in entries if each[0].queue == name]
             groups = [
                 group
-                for group in map(GroupRules.of, self._registry.list(_GROUPS))
+                for group in map(GroupRules.of, self._objects.list(_GROUPS))
                 if group.queue == name
             ]
             await self._write(_QUEUES, "", name, _queue_status(mine, len(groups)))
-        for group in map(GroupRules.of, self._registry.list(_GROUPS)):
+        for group in map(GroupRules.of, self._objects.list(_GROUPS)):
             key = (group.namespace, group.name)
             members = [each for each in entries if (each[0].namespace, each[0].group) == key]
             await self._write(_GROUPS, *key, _group_status(group, members))
@@ -130,7 +132,7 @@ class Keeper:
             return {**obj, "status": {**present, **status}}
 
         try:
-            await self._registry.update(resource, namespace, name, change, subresource="status")
+            await self._objects.update(resource, namespace, name, change, subresource="status")
         except KubeError:
             return  # deleted meanwhile
 

@@ -8,21 +8,15 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
-import socket
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainyard.local.node.services import behind, target_port
 from trainyard.local.registry import Registry
+from trainyard.local.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.local.runtime import Connection, PodRuntime
 from trainyard.schema.errors import TrainyardError
 
-HOST = "127.0.0.1"
-_RANGE = (30000, 32768)
-"""Kubernetes' own default, below the ports that Linux hands out by itself."""
-_TRIES = 200
 _CHUNK = 64 << 10
 _LISTEN_SECONDS = 2.0
 _CONNECT_SECONDS = 10.0
@@ -31,18 +25,6 @@ _CONNECT_RETRY_SECONDS = 0.05
 _log = logging.getLogger(__name__)
 Object = dict[str, Any]
 Warn = Callable[[Object, str, str], None]
-
-
-def free_port(taken: Collection[int]) -> int:
-    """A port that nothing listens on now; 0 when none is found."""
-    for _ in range(_TRIES):
-        port = random.randrange(*_RANGE)
-        if port in taken:
-            continue
-        with socket.socket() as probe, suppress(OSError):
-            probe.bind((HOST, port))
-            return port
-    return 0
 
 
 class NodePorts:
@@ -99,11 +81,12 @@ class NodePorts:
         warned = False
         while True:
             try:
-                return await asyncio.start_server(accept, HOST, number)
+                return await asyncio.start_server(accept, NODE_PORT_HOST, number)
             except OSError as error:
                 if not warned:
                     name = service["metadata"]["name"]
-                    text = f"Service {name}: cannot listen on {HOST}:{number}: {error.strerror}"
+                    where = f"{NODE_PORT_HOST}:{number}"
+                    text = f"Service {name}: cannot listen on {where}: {error.strerror}"
                     self._warn(service, "NotHonoured", text)
                     warned = True
             await asyncio.sleep(_LISTEN_SECONDS)
@@ -145,7 +128,7 @@ class NodePorts:
 
 def _node_ports(service: Object) -> Iterator[tuple[int, int | str]]:
     spec = service["spec"]
-    if spec.get("type") in ("NodePort", "LoadBalancer"):
+    if spec.get("type") in ON_NODE_PORTS:
         for port in spec.get("ports", ()):
             if port.get("nodePort") and port.get("protocol", "TCP") == "TCP":
                 yield port["nodePort"], port.get("targetPort") or port["port"]

@@ -20,6 +20,7 @@ from trainyard.local.node.fields import NotReady
 from trainyard.local.node.probes import Prober, run_hook
 from trainyard.local.node.status import Run
 from trainyard.local.node.stopping import Stopper
+from trainyard.local.objects import Deletion
 from trainyard.schema import times
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import logs
@@ -332,8 +333,7 @@ class PodWorker:
                 "pods",
                 metadata["namespace"],
                 metadata["name"],
-                grace_seconds=0,
-                uid=metadata["uid"],
+                Deletion(grace_seconds=0, uid=metadata["uid"]),
             )
 
     # -- status -------------------------------------------------------------------------------

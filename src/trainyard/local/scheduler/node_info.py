@@ -76,7 +76,7 @@ class Shortage:
         return f"needs {wanted}, {free} are free"
 
 
-class Books:
+class NodeInfo:
     """The pods that hold a part of the machine."""
 
     def __init__(self, capacity: Mapping[str, int], *, is_strict: bool) -> None:

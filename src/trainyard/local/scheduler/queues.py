@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from trainyard.local.scheduler.node_info import Books, PodEntry
+from trainyard.local.scheduler.node_info import NodeInfo, PodEntry
 from trainyard.local.scheduler.requests import PODS, Amounts, add, amounts, readable, text, total
 from trainyard.schema import duration
 
@@ -35,12 +35,12 @@ class QueueRules:
             max_duration=duration.parse(longest) if longest else None,
         )
 
-    def refusal(self, pods: Sequence[PodEntry], books: Books) -> str:
+    def refusal(self, pods: Sequence[PodEntry], node: NodeInfo) -> str:
         """Why these pods may not start through this queue now, or ""."""
         if self.is_closed:
             return f"queue {self.name} is closed"
-        held = total(books.counted([pod]) for pod in books.holders() if pod.queue == self.name)
-        wanted = total(books.counted([pod]) for pod in pods)
+        held = total(node.counted([pod]) for pod in node.holders() if pod.queue == self.name)
+        wanted = total(node.counted([pod]) for pod in pods)
         for name, value in add(held, wanted).items():
             limit = self.quota.get(name)
             if limit is not None and value > limit and name != PODS:

@@ -6,7 +6,8 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.local.registry import Registry
+from trainyard.kube.resources import EVENTS
+from trainyard.local.objects import Objects
 from trainyard.schema.times import from_unix
 
 _REMEMBERED = 10_000
@@ -16,8 +17,8 @@ _COMPONENT = "trainyard-scheduler"
 class Reporter:
     """Writes core/v1 Events into the registry."""
 
-    def __init__(self, registry: Registry) -> None:
-        self._registry = registry
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
         self._said: dict[tuple[str, str, str], None] = {}
 
     async def warn(self, reference: Mapping[str, Any], reason: str, message: str) -> None:
@@ -39,8 +40,8 @@ class Reporter:
             del self._said[next(iter(self._said))]
         now = from_unix()
         namespace = reference.get("namespace") or "default"
-        await self._registry.create(
-            "events",
+        await self._objects.create(
+            EVENTS.full_name,
             {
                 "metadata": {
                     "name": f"{reference['name']}.{uuid.uuid4().hex[:16]}",

@@ -14,15 +14,17 @@ from typing import Any
 from trainyard.kinds.shared.labels import DEFAULT_QUEUE
 from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
-from trainyard.local.registry import Registry
+from trainyard.kube.resources import PODS
+from trainyard.local.objects import Objects
 from trainyard.local.scheduler.capacity import Capacity
-from trainyard.local.scheduler.node_info import Books, PodEntry
+from trainyard.local.scheduler.node_info import NodeInfo, PodEntry
 from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.reporting import Reporter, owner_reference, reference
 from trainyard.local.scheduler.requests import SHARED, readable
 from trainyard.local.storage.journal import Event, Object
 from trainyard.schema.times import from_unix
 
+_PODS = PODS.full_name
 _QUEUES = KINDS["Queue"].full_name
 _GROUPS = KINDS["PodGroup"].full_name
 _ENDED = ("Succeeded", "Failed")
@@ -62,21 +64,21 @@ class _Unit:
 class Scheduler:
     """Binds pods to this machine until cancelled."""
 
-    def __init__(self, registry: Registry, settings: SchedulerSettings) -> None:
-        self._registry = registry
+    def __init__(self, objects: Objects, settings: SchedulerSettings) -> None:
+        self._objects = objects
         self._settings = settings
-        self._books = Books(settings.capacity.amounts, is_strict=settings.is_strict)
+        self._node = NodeInfo(settings.capacity.amounts, is_strict=settings.is_strict)
         self._waiting: dict[str, PodEntry] = {}
         self._queues: dict[str, QueueRules] = {}
         self._groups: dict[tuple[str, str], GroupRules] = {}
         self._told: dict[str, str] = {}
-        self._reporter = Reporter(registry)
+        self._reporter = Reporter(objects)
 
     async def run(self) -> None:
         """Follow the registry and place pods as they come; there is always a default queue."""
         with contextlib.suppress(AlreadyExists):
-            await self._registry.create(_QUEUES, _queue(DEFAULT_QUEUE))
-        subscription = self._registry.subscribe("pods", _QUEUES, _GROUPS)
+            await self._objects.create(_QUEUES, _queue(DEFAULT_QUEUE))
+        subscription = self._objects.subscribe(_PODS, _QUEUES, _GROUPS)
         try:
             while events := await subscription.batch():
                 # Status changes of running pods are the bulk, and change nothing here.
@@ -84,12 +86,12 @@ class Scheduler:
                 if any(changes):
                     await self._place()
         finally:
-            self._registry.unsubscribe(subscription)
+            self._objects.unsubscribe(subscription)
 
     # What changed. Each returns whether that may let a pod start, or stop one from waiting.
 
     def _note(self, event: Event) -> bool:
-        if event.resource == "pods":
+        if event.resource == _PODS:
             return self._note_pod(event)
         metadata = event.object["metadata"]
         if event.resource == _QUEUES:
@@ -110,13 +112,13 @@ class Scheduler:
         if event.type == "DELETED" or phase in _ENDED:
             self._waiting.pop(uid, None)
             self._told.pop(uid, None)
-            return self._books.release(uid) and bool(self._waiting)
-        if self._books.holds(uid):
+            return self._node.release(uid) and bool(self._waiting)
+        if self._node.holds(uid):
             return False
         entry = PodEntry.of(event.object)
         if entry.node == self._settings.node_name:
             self._waiting.pop(uid, None)
-            self._books.take(entry)
+            self._node.take(entry)
             return False
         if entry.is_deleting:
             self._waiting.pop(uid, None)
@@ -139,7 +141,7 @@ class Scheduler:
                 writes += [self._explain(pod, reason) for pod in unit.pods]
                 continue
             for pod in unit.pods:
-                self._books.take(pod)
+                self._node.take(pod)
                 del self._waiting[pod.uid]
                 writes.append(self._bind(pod))
         await asyncio.gather(*writes)
@@ -166,7 +168,7 @@ class Scheduler:
         hold = ""
         if queue is None:
             hold = f"queue {pods[0].queue or group.queue} does not exist"
-        running = [p for p in self._books.holders() if (p.namespace, p.group) == key]
+        running = [p for p in self._node.holders() if (p.namespace, p.group) == key]
         if not hold:
             hold = group.missing([*running, *pods])
         if hold:
@@ -183,9 +185,9 @@ class Scheduler:
         selector = unit.pods[0].raw["spec"].get("nodeSelector") or {}
         if self._settings.is_strict and not selector.items() <= self._settings.node_labels.items():
             return f"this machine does not have the labels {selector}"
-        if unit.queue is not None and (held := unit.queue.refusal(unit.pods, self._books)):
+        if unit.queue is not None and (held := unit.queue.refusal(unit.pods, self._node)):
             return held
-        shortages = self._books.shortages(unit.pods)
+        shortages = self._node.shortages(unit.pods)
         if not shortages:
             return ""
         text = "; ".join(str(shortage) for shortage in shortages)
@@ -210,11 +212,11 @@ class Scheduler:
             return obj
 
         try:
-            await self._registry.update(
-                "pods", pod.namespace, pod.name, change, subresource="binding"
+            await self._objects.update(
+                _PODS, pod.namespace, pod.name, change, subresource="binding"
             )
         except NotFound:
-            self._books.release(pod.uid)
+            self._node.release(pod.uid)
             return
         self._told.pop(pod.uid, None)
         await self._warn_of_liberties(pod)
@@ -231,9 +233,7 @@ class Scheduler:
             return obj
 
         try:
-            await self._registry.update(
-                "pods", pod.namespace, pod.name, change, subresource="status"
-            )
+            await self._objects.update(_PODS, pod.namespace, pod.name, change, subresource="status")
             message = f"cannot schedule {pod.name}: {reason}"
             await self._reporter.warn(reference(pod.raw), "FailedScheduling", message)
         except KubeError:
@@ -245,9 +245,9 @@ class Scheduler:
         if self._settings.is_strict:
             return
         job = owner_reference(pod.raw)
-        if clamped := self._books.clamped(pod.job):
+        if clamped := self._node.clamped(pod.job):
             asked = ", ".join(
-                f"{readable(name, value)} of {readable(name, self._books.capacity.get(name, 0))}"
+                f"{readable(name, value)} of {readable(name, self._node.capacity.get(name, 0))}"
                 for name, value in clamped.items()
             )
             text = f"the job requests more than this machine has ({asked}); it runs all the same"
@@ -274,7 +274,7 @@ class Scheduler:
             if name in self._queues:
                 continue
             try:
-                queue = await self._registry.create(_QUEUES, _queue(name))
+                queue = await self._objects.create(_QUEUES, _queue(name))
             except AlreadyExists:
                 continue
             self._queues[name] = QueueRules.of(queue)

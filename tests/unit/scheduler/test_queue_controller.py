@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from trainyard.kinds.shared import labels
-from trainyard.local.controllers.queues import Keeper
+from trainyard.local.controllers.queues import QueueController
 from trainyard.local.registry import Registry
 
 QUEUES = "queues.scheduler.tensorstack.dev"
@@ -20,7 +20,7 @@ Object = dict[str, Any]
 async def keeping() -> AsyncIterator[Registry]:
     registry = Registry()
     await registry.ensure_system_objects()
-    task = asyncio.create_task(Keeper(registry).run())
+    task = asyncio.create_task(QueueController(registry).run())
     try:
         yield registry
     finally:

@@ -1,0 +1,63 @@
+"""The CustomResourceDefinitions of our kinds: part of the program, so to be read only."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from trainyard.local.resources.columns import NAME, Column, at
+from trainyard.local.resources.resource import READ_VERBS, Object, Served
+from trainyard.schema.times import from_unix
+
+
+class _Definitions(Served):
+    def initial(self) -> Sequence[Object]:
+        """The definitions as if they had been created and accepted now."""
+        from trainyard.kinds import crds
+
+        now = from_unix()
+        return [_established(definition, now) for definition in crds.all_crds()]
+
+
+def _established(definition: Object, now: str) -> Object:
+    name = definition["metadata"]["name"]
+    spec = definition["spec"]
+    conditions = [
+        {
+            "type": type_,
+            "status": "True",
+            "reason": reason,
+            "message": "",
+            "lastTransitionTime": now,
+        }
+        for type_, reason in (
+            ("NamesAccepted", "NoConflicts"),
+            ("Established", "InitialNamesAccepted"),
+        )
+    ]
+    return {
+        **definition,
+        "apiVersion": CUSTOM_RESOURCE_DEFINITIONS.api_version,
+        "kind": CUSTOM_RESOURCE_DEFINITIONS.kind,
+        "metadata": {
+            **definition["metadata"],
+            "uid": str(uuid.uuid5(uuid.NAMESPACE_DNS, name)),
+            "resourceVersion": "1",
+            "creationTimestamp": now,
+        },
+        "status": {
+            "acceptedNames": spec["names"],
+            "conditions": conditions,
+            "storedVersions": [version["name"] for version in spec["versions"]],
+        },
+    }
+
+
+SERVED = _Definitions(
+    CUSTOM_RESOURCE_DEFINITIONS,
+    order=130,
+    short_names=("crd", "crds"),
+    verbs=READ_VERBS,
+    printed=(NAME, Column("Created At", at("metadata.creationTimestamp"))),
+)

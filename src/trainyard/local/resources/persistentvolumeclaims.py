@@ -1,0 +1,39 @@
+"""PersistentVolumeClaims, which stay Pending: a folder stands for each when a pod needs it."""
+
+from __future__ import annotations
+
+from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from trainyard.local.resources.columns import AGE, NAME, Column, at
+from trainyard.local.resources.resource import Object, Present, Served
+
+_SHORT = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX"}
+
+
+class _Claims(Served):
+    def prepare_create(self, obj: Object, present: Present) -> None:
+        obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+        obj["status"] = {"phase": "Pending"}
+
+
+def _modes(claim: Object) -> str:
+    modes = claim.get("status", {}).get("accessModes") or claim["spec"].get("accessModes") or ()
+    return ",".join(_SHORT.get(mode, mode) for mode in modes)
+
+
+SERVED = _Claims(
+    PERSISTENT_VOLUME_CLAIMS,
+    order=90,
+    short_names=("pvc",),
+    status=True,
+    printed=(
+        NAME,
+        Column("Status", at("status.phase", "")),
+        Column("Volume", at("spec.volumeName", "")),
+        Column("Capacity", at("status.capacity.storage", "")),
+        Column("Access Modes", _modes),
+        Column("StorageClass", at("spec.storageClassName", "")),
+        AGE,
+        Column("VolumeMode", at("spec.volumeMode", ""), priority=1),
+    ),
+    official=True,
+)

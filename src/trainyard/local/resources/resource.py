@@ -1,0 +1,215 @@
+"""What a resource of the embedded API server may define: its row, with a default for everything.
+
+A file beside this one that has a `SERVED` is a resource, or several. What is plain data is given
+to `Served`; what takes code is a method of a class derived from it. The methods about writing are
+Kubernetes' own strategies (the `PrepareForCreate` and friends of its registries), reduced to what
+an embedded cluster needs.
+https://github.com/kubernetes/kubernetes/tree/master/pkg/registry
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from trainyard.kube.resources import Resource
+from trainyard.local.failures import Cause, invalid, no_such_path
+from trainyard.local.resources.columns import AGE, NAME, Column
+from trainyard.schema.problems import Path, Problem
+
+Object = dict[str, Any]
+Present = Callable[[], Iterable[Object]]
+"""The objects of a resource, with those that are being written."""
+Messages = Mapping[str, Mapping[int, tuple[str, str]]]
+"""Protobuf messages by name: field number to JSON name and type, as `apiserver.protobuf` reads."""
+
+READ_VERBS = ("get", "list", "watch")
+ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+WRITE_STATUS = ("get", "patch", "update")
+META = {1: ("metadata", "ObjectMeta")}
+"""The first field of every message that is an object."""
+_UNKNOWN = "unknown field"
+
+
+@dataclass(frozen=True, slots=True)
+class Subresource:
+    """What is found below an object; how it is answered, `apiserver` knows by its name."""
+
+    kind: str
+    verbs: tuple[str, ...]
+    api: tuple[str, str] | None = None
+    """Group and version of `kind`; None: those of the resource."""
+    listed: bool = True
+    """Discovery tells of it."""
+
+
+class Verdict(NamedTuple):
+    """What is to be said of an object that someone wants stored."""
+
+    obj: Object
+    errors: Sequence[Problem] = ()
+    unknown: Sequence[Problem] = ()
+    """Fields that nobody knows; they are no longer in `obj`."""
+    warnings: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """One resource, as it is served."""
+
+    resource: Resource
+    order: int = 1000
+    """Where it stands in lists of resources: the lowest first, equal ones by name."""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = ALL_VERBS
+    status: bool = False
+    """It has a status, written as a subresource only."""
+    generation: bool = False
+    """metadata.generation counts the changes of spec."""
+    subresources: Mapping[str, Subresource] = field(default_factory=dict)
+    """Those besides status."""
+    printed: tuple[Column, ...] = (NAME, AGE)
+    selectable: frozenset[str] = frozenset()
+    """Fields for `--field-selector`, besides name and namespace."""
+    messages: Messages = field(default_factory=dict)
+    """How its objects look in protobuf; kubectl's typed clients send a few kinds so."""
+    official: bool = False
+    """Its objects are checked by, and shown with, the schema of Kubernetes."""
+    custom: bool = False
+    """Defined by a CustomResourceDefinition, whose lists have no keys to merge by."""
+    view_of: str = ""
+    """The resource whose objects this one shows in another group's shape; it stores none."""
+    returns_deleted: bool = False
+    """A deletion answers with the object, even where it is gone at once."""
+
+    @property
+    def name(self) -> str:
+        """The registry's key, as written for kubectl: `pods`, `queues.scheduler.…`."""
+        return self.resource.full_name
+
+    @property
+    def kind(self) -> str:
+        """The kind of its objects."""
+        return self.resource.kind
+
+    @property
+    def is_read_only(self) -> bool:
+        """Nobody may write its objects, which are part of the program."""
+        return self.verbs == READ_VERBS
+
+    def described(self) -> Iterable[tuple[str, Subresource]]:
+        """The subresources of which discovery tells."""
+        if self.status:
+            yield "status", Subresource(self.kind, WRITE_STATUS)
+        yield from ((name, each) for name, each in self.subresources.items() if each.listed)
+
+    # Writing.
+
+    def judge(self, obj: Object, old: Object | None) -> Verdict:
+        """What is wrong with an object (taken over) that is new, or takes the place of `old`."""
+        problems = self.problems(obj)
+        unknown = [problem for problem in problems if problem.message == _UNKNOWN]
+        for problem in unknown:
+            _prune(obj, problem.path)
+        errors = [problem for problem in problems if problem.message != _UNKNOWN]
+        return Verdict(obj, errors, unknown)
+
+    def problems(self, obj: Object) -> Sequence[Problem]:
+        """Every problem of an object, unknown fields among them."""
+        if not self.official:
+            return ()
+        from trainyard.schema import core
+
+        return core.check_core({"kind": self.kind, **obj})
+
+    def prepare_create(self, obj: Object, present: Present) -> None:
+        """Complete an object about to be created; a status it came with does not count."""
+        if self.status:
+            obj.pop("status", None)
+
+    def prepare_update(self, new: Object, old: Object, present: Present) -> None:
+        """Complete an object about to take the place of `old`, or refuse the change."""
+
+    def check_delete(self, name: str) -> None:
+        """Refuse to delete what must stay."""
+
+    def grace_seconds(self, obj: Object, asked: int | None) -> int:
+        """How long an object may take to go after someone asked for its deletion."""
+        return 0
+
+    def begin_delete(self, obj: Object) -> None:
+        """Show in an object that it is being deleted."""
+
+    def is_held(self, obj: Object) -> bool:
+        """An object that is being deleted must stay for now, although it has no finalizers."""
+        return False
+
+    def refused(self, obj: Object, *causes: Cause) -> Exception:
+        """The refusal of an object, to be raised."""
+        return invalid(self.kind, self.resource.group, obj["metadata"]["name"], causes)
+
+    # Reading.
+
+    def initial(self) -> Sequence[Object]:
+        """The objects that every cluster has; those of a read-only resource are not stored."""
+        return ()
+
+    def columns(self) -> tuple[Column, ...]:
+        """What `kubectl get` prints."""
+        return self.printed
+
+    def selected(self, obj: Object, path: tuple[str, ...]) -> Any:
+        """What a field selector compares; None where the object has no such field."""
+        value: Any = obj
+        for key in path:
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
+
+    def schema(self) -> Object:
+        """The OpenAPI schema that clients are shown."""
+        described = {"type": "object", "description": f"{self.kind} of {self.resource.api_version}"}
+        if not self.official:
+            return {**described, "x-kubernetes-preserve-unknown-fields": True}
+        from trainyard.schema import core
+
+        return {**openapi(core.definitions("core")[self.kind]), **described}
+
+    def shown(self, obj: Object) -> Object:
+        """A stored object in the shape of a view; only of a resource with `view_of`."""
+        return obj
+
+    def stored(self, obj: Object) -> Object:
+        """The inverse of `shown`."""
+        return obj
+
+    def to_scale(self, obj: Object) -> Object:
+        """The Scale (autoscaling/v1) of an object; only with a subresource `scale`."""
+        raise no_such_path()
+
+    def from_scale(self, obj: Object, scale: Object) -> Object:
+        """`obj` (taken over) with the replicas of `scale`."""
+        raise no_such_path()
+
+
+def openapi(schema: Any) -> Any:
+    """A schema of the API's own dialect in that of OpenAPI: references are spelt out."""
+    if isinstance(schema, list):
+        return [openapi(each) for each in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if isinstance(schema.get("$ref"), str):
+        return reference(schema["$ref"])
+    return {key: openapi(value) for key, value in schema.items()}
+
+
+def reference(name: str) -> Object:
+    """A reference to one of the official schemas."""
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _prune(obj: Any, path: Path) -> None:
+    for part in path[:-1]:
+        obj = obj[part]
+    obj.pop(path[-1], None)

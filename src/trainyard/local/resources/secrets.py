@@ -1,0 +1,56 @@
+"""Secrets, whose type is chosen once."""
+
+from __future__ import annotations
+
+from trainyard.kube.resources import SECRETS
+from trainyard.local.failures import Cause
+from trainyard.local.resources.columns import AGE, NAME, Column, at
+from trainyard.local.resources.resource import META, Object, Present, Served
+
+_OPAQUE = "Opaque"
+
+
+class _Secrets(Served):
+    def prepare_create(self, obj: Object, present: Present) -> None:
+        obj.setdefault("type", _OPAQUE)
+        _fold_string_data(obj)
+
+    def prepare_update(self, new: Object, old: Object, present: Present) -> None:
+        before = old.get("type", _OPAQUE)
+        new.setdefault("type", before)
+        _fold_string_data(new)
+        if new["type"] != before:
+            raise self.refused(new, Cause("type", "field is immutable"))
+
+
+def _fold_string_data(secret: Object) -> None:
+    """`stringData` is write-only: it is stored, encoded, in `data`."""
+    plain = secret.pop("stringData", None)
+    if plain:
+        from base64 import b64encode
+
+        data = secret.setdefault("data", {})
+        data.update({key: b64encode(str(value).encode()).decode() for key, value in plain.items()})
+
+
+SERVED = _Secrets(
+    SECRETS,
+    order=60,
+    printed=(
+        NAME,
+        Column("Type", at("type", _OPAQUE)),
+        Column("Data", lambda obj: len(obj.get("data") or ()), type="integer"),
+        AGE,
+    ),
+    selectable=frozenset({"type"}),
+    messages={
+        "Secret": {
+            **META,
+            2: ("data", "bytes{}"),
+            3: ("type", "str"),
+            4: ("stringData", "str{}"),
+            5: ("immutable", "bool?"),
+        }
+    },
+    official=True,
+)

@@ -1,0 +1,152 @@
+"""Services: each is given an address of its own and, where it asks, ports of this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+import random
+import socket
+from collections.abc import Collection
+from contextlib import suppress
+
+from trainyard.kube.resources import SERVICES
+from trainyard.local.failures import Cause, forbidden
+from trainyard.local.resources.columns import AGE, NAME, Column, at
+from trainyard.local.resources.resource import META, Object, Present, Served
+
+NODE_PORT_HOST = "127.0.0.1"
+"""Where node ports listen: they are the one way into the pods' network from outside."""
+ON_NODE_PORTS = ("NodePort", "LoadBalancer")
+_NETWORK = ipaddress.IPv4Network("10.96.0.0/16")
+_NODE_PORTS = (30000, 32768)
+"""Kubernetes' own default, below the ports that Linux hands out by itself."""
+_TRIES = 200
+
+
+class _Services(Served):
+    def prepare_create(self, obj: Object, present: Present) -> None:
+        spec = obj.setdefault("spec", {})
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        obj["status"] = {"loadBalancer": {}}
+        for port in spec.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+            port.setdefault("targetPort", port.get("port"))
+        self._assign_address(spec, present)
+        self._assign_node_ports(spec, present)
+
+    def prepare_update(self, new: Object, old: Object, present: Present) -> None:
+        before, after = old.get("spec") or {}, new.setdefault("spec", {})
+        address = before.get("clusterIP")
+        if address and after.setdefault("clusterIP", address) != address:
+            cause = Cause("spec.clusterIP", "Invalid value: field is immutable")
+            raise self.refused(new, cause)
+        if after.get("type") == before.get("type") != "ClusterIP":
+            _keep_node_ports(after, before)
+        self._assign_node_ports(after, present)
+
+    def _assign_address(self, spec: Object, present: Present) -> None:
+        if spec["type"] == "ExternalName":
+            return
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = self._free_address(present)
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+
+    def _free_address(self, present: Present) -> str:
+        taken = {other["spec"].get("clusterIP") for other in present()}
+        for address in _NETWORK.hosts():
+            if str(address) not in taken:
+                return str(address)
+        raise forbidden(self.name, "", f"no address is free in the service network {_NETWORK}")
+
+    def _assign_node_ports(self, spec: Object, present: Present) -> None:
+        """A port of this machine for every port of a NodePort Service that has none yet."""
+        if spec.get("type") not in ON_NODE_PORTS:
+            return
+        lacking = [port for port in spec.get("ports") or () if not port.get("nodePort")]
+        if not lacking:
+            return
+        taken = {
+            port.get("nodePort") for other in present() for port in other["spec"].get("ports") or ()
+        }
+        for port in lacking:
+            port["nodePort"] = _free_port(taken)
+            if not port["nodePort"]:
+                raise forbidden(self.name, "", "no port of this machine is free for it")
+            taken.add(port["nodePort"])
+
+
+def _keep_node_ports(after: Object, before: Object) -> None:
+    """A manifest that is applied again does not say which ports it was given."""
+    known = {port.get("port"): port.get("nodePort") for port in before.get("ports") or ()}
+    for port in after.get("ports") or ():
+        if not port.get("nodePort") and known.get(port.get("port")):
+            port["nodePort"] = known[port["port"]]
+
+
+def _free_port(taken: Collection[int]) -> int:
+    """A port that nothing listens on now; 0 when none is found."""
+    for _ in range(_TRIES):
+        port = random.randrange(*_NODE_PORTS)
+        if port in taken:
+            continue
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind((NODE_PORT_HOST, port))
+            return port
+    return 0
+
+
+def _ports(service: Object) -> str:
+    ports = service.get("spec", {}).get("ports") or ()
+    texts = [
+        f"{port.get('port')}{':' if 'nodePort' in port else ''}{port.get('nodePort', '')}"
+        f"/{port.get('protocol', 'TCP')}"
+        for port in ports
+    ]
+    return ",".join(texts) or "<none>"
+
+
+def _selector(service: Object) -> str:
+    pairs = (service.get("spec", {}).get("selector") or {}).items()
+    return ",".join(f"{key}={value}" for key, value in pairs) or "<none>"
+
+
+SERVED = _Services(
+    SERVICES,
+    order=40,
+    short_names=("svc",),
+    categories=("all",),
+    status=True,
+    printed=(
+        NAME,
+        Column("Type", at("spec.type", "ClusterIP")),
+        Column("Cluster-IP", at("spec.clusterIP")),
+        Column("External-IP", lambda _: "<none>"),
+        Column("Port(s)", _ports),
+        AGE,
+        Column("Selector", _selector, priority=1),
+    ),
+    selectable=frozenset({"spec.clusterIP", "spec.type"}),
+    messages={
+        "Service": {**META, 2: ("spec", "ServiceSpec")},
+        "ServiceSpec": {
+            1: ("ports", "ServicePort[]"),
+            2: ("selector", "str{}"),
+            3: ("clusterIP", "str"),
+            4: ("type", "str"),
+            7: ("sessionAffinity", "str"),
+            10: ("externalName", "str"),
+            13: ("publishNotReadyAddresses", "bool"),
+        },
+        "ServicePort": {
+            1: ("name", "str"),
+            2: ("protocol", "str"),
+            3: ("port", "int"),
+            4: ("targetPort", "IntOrString"),
+            5: ("nodePort", "int"),
+        },
+    },
+    official=True,
+)
