@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trainyard.kube.resources import Resource
@@ -152,7 +152,9 @@ class Kind:
 
 @cache
 def _crd(package: str, kind: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((files(package) / "crd.json").read_bytes())
+    # Not importlib.resources, which costs 5 ms to import.
+    folder = Path(str(import_module(package).__file__)).parent
+    found: dict[str, Any] = json.loads((folder / "crd.json").read_bytes())
     return found
 
 

@@ -9,8 +9,9 @@ https://packaging.python.org/en/latest/specifications/entry-points/
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import cached_property
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,22 +49,13 @@ class Kinds(Mapping[str, Kind]):
         self._wanted = wanted
 
     @cached_property
-    def _ours(self) -> dict[str, Kind]:
-        folder = Path(__file__).parent
-        names = sorted(path.parent.name for path in folder.glob("*/spec.py"))
-        found = (import_module(f"trainyard.kinds.{name}").KIND for name in names)
-        return self._by_name(found)
-
-    @cached_property
     def _all(self) -> dict[str, Kind]:
-        return self._by_name((*self._ours.values(), *_from_outside(self._ours)))
-
-    def _by_name(self, kinds: Iterable[Kind]) -> dict[str, Kind]:
-        ordered = sorted(kinds, key=lambda kind: (kind.order, kind.kind))
-        return {kind.kind: kind for kind in ordered if self._wanted(kind)}
+        kinds = sorted((*_ours().values(), *_theirs()), key=lambda kind: (kind.order, kind.kind))
+        return {kind.kind: kind for kind in kinds if self._wanted(kind)}
 
     def __getitem__(self, name: str) -> Kind:
-        return self._ours[name] if name in self._ours else self._all[name]
+        ours = _ours().get(name)
+        return ours if ours is not None and self._wanted(ours) else self._all[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)
@@ -72,7 +64,30 @@ class Kinds(Mapping[str, Kind]):
         return len(self._all)
 
 
-def _from_outside(ours: Mapping[str, Kind]) -> Iterator[Kind]:
+@cache
+def _ours() -> Mapping[str, Kind]:
+    names = sorted(path.parent.name for path in Path(__file__).parent.glob("*/spec.py"))
+    kinds = (import_module(f"trainyard.kinds.{name}").KIND for name in names)
+    return {kind.kind: kind for kind in kinds}
+
+
+@cache
+def _theirs() -> tuple[Kind, ...]:
+    return tuple(_from_outside()) if _is_any_installed() else ()
+
+
+def _is_any_installed() -> bool:
+    """Whether some package offers kinds. A look at the files, because `importlib.metadata` costs
+    30 ms at start-up, and mostly there is none."""
+    wanted = f"[{ENTRY_POINTS}]".encode()
+    return any(
+        wanted in path.read_bytes()
+        for folder in sys.path
+        for path in Path(folder).glob("*.*-info/entry_points.txt")
+    )
+
+
+def _from_outside() -> Iterator[Kind]:
     from importlib.metadata import entry_points
 
     for point in entry_points(group=ENTRY_POINTS):
@@ -85,7 +100,7 @@ def _from_outside(ours: Mapping[str, Kind]) -> Iterator[Kind]:
             ) from error
         if not isinstance(kind, Kind):
             raise KindError(f"{point.value} is not a trainyard.kinds.kind.Kind")
-        if kind.kind in ours:
+        if kind.kind in _ours():
             raise KindError(f"{point.value} defines {kind.kind}, which trainyard has already")
         yield kind
 
