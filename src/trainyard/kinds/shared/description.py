@@ -90,7 +90,7 @@ class Description(ABC):
     def template(self, replica_type: str) -> Mapping[str, Any]:
         """The pod template of a type."""
 
-    @property
+    @cached_property
     def counts(self) -> Mapping[str, int]:
         """Replicas wanted per type, by rank."""
         return {each.name: each.replicas for each in self.types}
