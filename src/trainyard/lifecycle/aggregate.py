@@ -26,6 +26,7 @@ _PHASES: Mapping[State, str] = {
 }
 _COUNTED: Mapping[str, str] = {phase.value: phase.value.lower() for phase in ReplicaPhase}
 """Field of the aggregate per phase, in the order documented."""
+
 STOPPED = "Stopped"
 """Reason of a replica that was stopped because its job had ended; the kubelet calls it
 DeadlineExceeded, after the means."""

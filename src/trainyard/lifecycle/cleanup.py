@@ -1,9 +1,9 @@
 """What happens to the pods of a job that has ended, over and over until it is done.
 
-The clean-up policy says which pods go. Whatever it says, nothing goes on running after a failure:
-such a pod is stopped by its `activeDeadlineSeconds`, which keeps the pod and its log. When the
-job's time is over, pods that go are stopped as well before they are deleted: a node that ends a pod
-for its deadline need not wait for the whole grace period.
+Decision 27: the policy says which pods go. Whatever it says, nothing goes on running after a
+failure: such a pod is stopped by its `activeDeadlineSeconds`, which keeps the pod and its log. When
+the job's time is over, pods that go are stopped as well before they are deleted: a node that ends a
+pod for its deadline need not wait for the whole grace period.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import exit_of
 from trainyard.lifecycle.replicas import View
 
+# Must be positive, and is one of the few fields of a pod that may be set later:
+# https://kubernetes.io/docs/concepts/workloads/pods/#pod-update-and-replacement
 STOP_SECONDS = 1
 """The smallest `activeDeadlineSeconds`: an active pod is stopped at once."""
 
@@ -79,6 +81,7 @@ def expiry(workload: Workload, completed: datetime | None) -> datetime | None:
 
 def _goes(workload: Workload, pod: Pod, *, overdue: bool) -> bool:
     match workload.clean_up:
+        # Decision 27; WORKERS is `cleanUpWorkers` of decision 4.
         case CleanUpPolicy.ALL:
             return True
         case CleanUpPolicy.UNFINISHED:
@@ -95,6 +98,7 @@ def _goes(workload: Workload, pod: Pod, *, overdue: bool) -> bool:
 def _must_stop(workload: Workload, pod: Pod, *, failed: bool) -> bool:
     if _is_over(pod) or is_stopped(pod):
         return False
+    # What still runs after a success is left, as documented, but for sidecars of what has ended.
     return failed or _has_ended(workload, pod)
 
 

@@ -29,6 +29,8 @@ class Conditions:
     def set(self, kind: str, status: bool, reason: str, message: str) -> None:
         """Set a condition; its time moves with its status only."""
         value = "True" if status else "False"
+        # https://github.com/kubernetes/community/blob/master/contributors/devel/
+        # sig-architecture/api-conventions.md#typical-status-properties
         before = self._before.get(kind)
         same = before is not None and before["status"] == value
         self._items[kind] = {
@@ -104,7 +106,7 @@ def success(conditions: Conditions, *, tells_all: bool = False) -> None:
 
 
 def failure(conditions: Conditions, reason: str, message: str) -> None:
-    """The job has ended badly."""
+    """The job has ended badly. Decision 27: Completed is True here too."""
     conditions.set(ConditionType.RUNNING, False, reason, message)
     conditions.set(ConditionType.FAILED, True, reason, message)
     conditions.set(ConditionType.COMPLETED, True, reason, message)

@@ -52,5 +52,6 @@ def _waits_for_old(ledger: Ledger, view: View) -> bool:
 
     A new process that meets an old one joins a group that is about to end.
     """
+    # Survivors of an incident, and replicas that restart one by one, have nobody to wait for.
     all_anew = ledger.floor == ledger.attempt and not ledger.records
     return all_anew and any(r.old is not None for r in view.not_running)

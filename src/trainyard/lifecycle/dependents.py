@@ -56,6 +56,7 @@ def needs(workload: Workload, observed: Observed, *, paused: bool) -> Needs:
 
 def unpaused_only(workload: Workload, observed: Observed) -> list[Delete]:
     """What goes while the job is paused."""
+    # Decisions 29 and 35: the PodGroup; Services, Secrets and ConfigMaps stay.
     resources = {d.resource for d in workload.dependents if d.lifetime is Lifetime.UNPAUSED}
     return [
         Delete(owned.resource, owned.name, owned.uid)

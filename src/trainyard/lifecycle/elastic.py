@@ -20,6 +20,7 @@ from trainyard.lifecycle.replicas import View
 
 def as_told(workload: Workload, status: Mapping[str, Any]) -> Workload:
     """With the size that status tells: nothing follows from one that is changed after the end."""
+    # Decision 27: terminal is final.
     told = {task["type"]: len(task["replicas"]) for task in status.get("tasks") or ()}
     types = (replace(t, replicas=told.get(t.name, t.replicas)) for t in workload.types)
     return replace(workload, types=tuple(types))
@@ -37,6 +38,7 @@ def resize(job: Pass) -> tuple[Ledger, frozenset[str]]:
         return replace(ledger, size=workload.replicas), frozenset()
     if ledger.size == workload.replicas and not stale:
         return ledger, frozenset()
+    # Both cost nothing: they get another attempt without one being counted.
     newcomers = [r.name for r in view.replicas if r.pod is None and r.entry is None]
     ledger = ledger.restart_some([*newcomers, *stale], ending(now, RESIZED), now)
     wanted = {r.name for r in view.replicas}
@@ -57,6 +59,7 @@ def is_up(workload: Workload, view: View) -> bool:
     """Whether the job runs: all replicas run or are done, or as many as an elastic job needs."""
     if workload.elastic is None:
         return all(r.ended for r in view.not_running)
+    # Decision 30: it runs with what fits.
     running = len(view.replicas) - len(view.not_running)
     without_rank0 = any(r.key == workload.decides for r in view.not_running)
     return running >= workload.elastic.min_replicas and not without_rank0

@@ -110,6 +110,8 @@ def _restart(
     end = cause.exit or Exit()
     failures = backoff.failures_in_row(ledger.failures, ledger.ready_at, now, job.settings)
     start = now + backoff.delay(failures, job.settings, free=end.free)
+    # Decision 24. A process group cannot be rejoined, but agents of torchrun take newcomers in:
+    # https://docs.pytorch.org/docs/stable/elastic/run.html#membership-changes
     some = job.workload.survivors_stay and not _in_vain(job, failures)
     affected = fresh if some else replicas
     ended = ending(now, end.reason, cause.name, end)
@@ -130,8 +132,9 @@ def _restart(
 def _in_vain(job: Pass, failures: int) -> bool:
     """Whether newcomers failed soon after they joined the survivors of an incident.
 
-    An agent of torchrun that gives up closes the rendezvous for good; survivors whose processes
-    hang then wait in it for ever, and only a new start of all of them helps.
+    An agent of torchrun that gives up closes the rendezvous for good (`shutdown` in
+    torch/distributed/elastic/rendezvous/dynamic_rendezvous.py); survivors whose processes hang
+    then wait in it for ever, and only a new start of all of them helps.
     """
     ready_at = job.ledger.ready_at
     return failures > 1 and (ready_at is None or job.now - ready_at < _grace(job))

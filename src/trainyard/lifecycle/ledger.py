@@ -1,8 +1,8 @@
 """What must be remembered of a job between passes, kept in its status.
 
-Counts live here, and are written before any pod is deleted for them. A pod belongs to the attempt
-in its annotation, and a replica wants the pod of one attempt: raising that number *is* the
-decision to restart the replica. So a failure counts exactly once, whenever the controller dies:
+Decision 25: counts live here, and are written before any pod is deleted for them. A pod belongs to
+the attempt in its annotation, and a replica wants the pod of one attempt: raising that number *is*
+the decision to restart the replica. So a failure counts exactly once, whenever the controller dies:
 before the write nothing happened, and after it the failed pod belongs to an attempt that is over.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.schema.times import parse, render
 
+# Decision 24.
 HISTORY = 10
 """Attempts kept in `status.attempts`."""
 
@@ -164,6 +165,7 @@ class Ledger:
             floor=number,
             ready_at=None,
             not_before=start,
+            # Decision 30: what is lost stays so until the job grows, or is paused and resumed.
             records={name: record for name, record in self.records.items() if record.lost},
             attempts=self._next(ended, start),
         )

@@ -66,6 +66,7 @@ def exit_of(pod: Pod, main_container: str | None) -> Exit | None:
     deletion says nothing about the training: a script may well answer SIGTERM with exit code 0. An
     exit 0 of a pod that was evicted is `free` for the same reason.
     """
+    # Decision 21: in training kinds one container decides, elsewhere the phase of the pod.
     main = pod.container(main_container) if main_container is not None else None
     if main is not None and main.state == "Terminated":
         found = _of_container(pod, main)
@@ -80,6 +81,9 @@ def exit_of(pod: Pod, main_container: str | None) -> Exit | None:
 
 def is_disruption(pod: Pod) -> bool:
     """Whether the pod failed because the cluster took it away."""
+    # Decision 24: such an end costs nothing. Most are told by the condition DisruptionTarget, some
+    # of the kubelet's by the pod's reason only:
+    # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
     return (
         bool(pod.disruption)
         or pod.reason in DISRUPTIONS
@@ -96,6 +100,7 @@ def deletion_requested(pod: Pod) -> datetime | None:
 
 
 def _followed_deletion(pod: Pod, found: Exit) -> bool:
+    # Times have whole seconds: an end in the same second is taken to have followed.
     requested = deletion_requested(pod)
     return requested is not None and (found.at is None or found.at >= requested)
 
@@ -113,6 +118,7 @@ def _of_container(pod: Pod, container: Container) -> Exit:
 
 
 def _of_failed_pod(pod: Pod) -> Exit:
+    # A reason of the pod itself (DeadlineExceeded, Evicted) goes before those of its containers.
     failed = [container for container in pod.containers if container.failed]
     first = min(failed, key=_end_or_never, default=None)
     if first is not None and not pod.reason:

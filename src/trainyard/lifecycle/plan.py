@@ -100,6 +100,7 @@ class _Steps:
         """While paused: no pods, and no PodGroup."""
         self._welcome()
         first = not self.job.ledger.paused
+        # Decision 22: a job that has succeeded is not paused any more.
         if first and self._end_if(verdicts.success_before_pause(self.job)):
             return
         if first:
@@ -190,6 +191,8 @@ class _Steps:
         self._force_deletions()
         self.actions += cleanup.stop_helpers(self.job.view)
         self.actions += [create for create in needs.creates if self._may_create(create)]
+        # Pods without the Service or keys that they rely on would fail; and a job that needs a gang
+        # scheduler where there is none must wait (decision 37).
         if not needs.conflicts and not self.job.workload.needs_gang:
             self._create_pods(needs.pod_group)
         self._tell_progress(needs, well=well)

@@ -75,6 +75,7 @@ def look(
     workload: Workload, ledger: Ledger, entries: Mapping[str, Entry], observed: Observed
 ) -> View:
     """Sort pods to replicas. `entries` is what status said before."""
+    # Decision 12: names are shared across kinds, the owner's UID is not.
     pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
     records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
     replicas, not_running = [], []
@@ -111,8 +112,12 @@ def _judge(
         return State.SUCCEEDED, end
     if end is not None or pod.deleting is not None:
         return State.TAKEN, Exit(reason=_taker(pod), at=_taken_at(pod, end), free=True)
+    # Decision 33. Kubernetes sets the phase Unknown no more (PodUnknown in k8s.io/api/core/v1), and
+    # tells of a dead node by its condition Ready.
     if pod.phase == "Unknown" or pod.node in lost:
         return State.UNKNOWN, None
+    # The phase is Running as soon as one container runs; others may still pull their images.
+    # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase
     if pod.phase == "Running":
         return (State.PENDING if _any_waits(pod) else State.RUNNING), None
     return (State.PENDING if pod.scheduled else State.CREATING), None
@@ -154,6 +159,7 @@ def _remember(entry: Entry | None) -> tuple[State, Exit | None]:
             return State.SUCCEEDED, Exit(code=0)
         case "Failed":
             return State.FAILED, _exit_in(entry)
+        # It did not end, and is gone: somebody else deleted it (decision 24).
         case _:
             return State.TAKEN, Exit(reason="Deleted", free=True)
 

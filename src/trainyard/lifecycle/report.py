@@ -63,6 +63,7 @@ class Report:
 
     def admitted_spec(self) -> None:
         """Remember what was admitted, and tell when that was changed behind our back."""
+        # Decision 9: CEL rules cannot see into pod templates.
         known = self.status.get("specHash")
         self.status["specHash"] = self._workload.spec_hash
         if known is not None and known != self._workload.spec_hash:
@@ -98,7 +99,7 @@ class Report:
         self.conditions.set(ConditionType.PAUSED, True, ConditionReason.PAUSED, texts.PAUSED)
         conditions.not_finished(self.conditions)
         conditions.not_running(self.conditions, ConditionReason.PAUSED, texts.PAUSED)
-        self.status.pop("startTime", None)
+        self.status.pop("startTime", None)  # decision 28
         self.status["phase"] = Phase.PAUSED.value
 
     def resumed(self) -> None:
@@ -148,6 +149,7 @@ class Report:
 
     def up(self, *, well: bool) -> None:
         """The job runs. `well`: and no replica has failed that did not come back."""
+        # Decision 28: from here on the deadline's clock runs.
         if "startTime" not in self.status:
             self.status["startTime"] = render(self._now)
             self._event(EventReason.RUNNING, texts.began_running(self._now))
@@ -158,6 +160,7 @@ class Report:
 
     def down(self, view: View, trouble: Trouble | None, *, unknown: bool) -> None:
         """Not all replicas run that should. `unknown`: nor can it be told whether they do."""
+        # Decision 47: the text must not contradict the aggregate.
         well = len(view.replicas) - sum(1 for r in view.not_running if not r.ended)
         if trouble is not None:
             reason, text = trouble.reason, trouble.message
@@ -166,7 +169,7 @@ class Report:
         else:
             reason, text = ConditionReason.NONE, texts.waiting(len(view.replicas), well)
         conditions.not_running(self.conditions, reason, text)
-        if unknown:
+        if unknown:  # decision 33
             self.status["phase"] = Phase.UNKNOWN.value
         elif self.phase != Phase.RESUMING:
             begun = well > 0 and "startTime" in self.status

@@ -32,6 +32,7 @@ def respond(job: Pass) -> Response:
 
 
 def _each(job: Pass, down: Sequence[Replica], again: Sequence[Replica]) -> Response:
+    # Where rules decide there is no single end that is worth waiting for.
     due = [_due(job, r) if job.workload.decides else job.now for r in again]
     ready = [r for r, moment in zip(again, due, strict=True) if moment <= job.now]
     response = single_restarts.respond(job, [*down, *ready])

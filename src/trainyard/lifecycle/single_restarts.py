@@ -40,7 +40,7 @@ def _restart(
     healthy_since = replica.pod.started if replica.pod else None
     failures = backoff.failures_in_row(record.failures, healthy_since, job.now, job.settings)
     start = job.now + backoff.delay(failures, job.settings, free=end.free)
-    counted = 0 if end.free else 1
+    counted = 0 if end.free else 1  # decision 24
     ledger = ledger.note(last_attempt(ledger, replica, job.now), start)
     records[replica.name] = Record(record.attempt + 1, record.restarts + counted, failures, start)
     if counted:

@@ -22,6 +22,8 @@ NO_GANG = (
     "all or none. Install one (T9k, Volcano, scheduler-plugins, Kueue) and name it in the "
     "operator's setting `gang-backend`, or remove `spec.scheduler`."
 )
+# Decision 34. A whole termination message has up to 4096 bytes, too many for a condition:
+# https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 LAST_LINES = 5
 LAST_CHARACTERS = 800
 

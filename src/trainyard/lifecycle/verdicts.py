@@ -87,6 +87,7 @@ def failure(job: Pass, response: Response) -> Verdict | None:
         message = reasons.failed_with_rule(rules.rule_text(rule))
         named = [replica for replica in failed if rules.names(rule, replica.key)]
         return Verdict(False, ConditionReason.FAILED, message, _to_blame(named))
+    # Decision 23: fail fast, unless it is elastic and enough remain.
     if elastic.goes_on(workload, job.view, keys):
         return None
     if not workload.fail_fast and not rules.hopeless(workload, keys):

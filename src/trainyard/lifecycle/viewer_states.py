@@ -8,6 +8,7 @@ from trainyard.kinds.shared.viewer import Viewer, ViewerPhase, ViewerReason
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Container, Observed, Pod
 
+# https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html
 _NOT_FOUND = 127
 """Exit code of a shell, and of this project's nodes, for a program that is not there."""
 _ABSENT = ("not found", "no such file")

@@ -381,3 +381,29 @@ def test_only_replicas_that_had_a_pod_count_as_restarted() -> None:
     fresh.run("0").exit("0", 1).settle()
     assert fresh.status is not None
     assert fresh.status["tasks"][0]["restartCount"] == 2
+
+
+def test_a_replica_that_cannot_be_reached_when_its_peers_fail_is_the_cause() -> None:
+    world = World(pytorch(workers=3)).running()
+    world.pods[world.name("1")]["status"]["phase"] = "Unknown"
+    world.settle().exit("2", 1).settle()
+    assert world.status is not None
+    first = world.status["attempts"][0]
+    assert (first["replica"], first["reason"]) == (world.name("1"), "NodeLost")
+    assert world.backoff == 0
+
+
+@pytest.mark.parametrize(("seconds", "floor"), [(59, 3), (60, 1)])
+def test_newcomers_that_fail_soon_after_they_came_up_are_in_vain(seconds: int, floor: int) -> None:
+    world = World(torchrun(workers=3)).running()
+    world.exit("2", 137).settle().advance(10).settle().run("2").settle()
+    world.advance(seconds).exit("2", 1).settle()
+    assert world.status is not None
+    assert world.status["internal"]["floor"] == floor
+
+
+def test_what_is_left_of_a_shared_budget_goes_to_the_replica_that_ended_first() -> None:
+    policy = {"restartScope": "Replica", "backoffLimit": 1}
+    world = World(pytorch(workers=3, run_policy=policy)).running()
+    world.advance(1).exit("2", 1).advance(1).exit("1", 1).settle()
+    assert world.name("1") in world.condition("Failed")[2]  # type: ignore[index]
