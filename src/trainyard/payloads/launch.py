@@ -46,7 +46,7 @@ STOP_SECONDS = 5.0
 END_SECONDS = 5.0
 PROGRESS_SECONDS = 10.0
 NOT_FOUND, LOST = 127, 137
-"""Exit code for a replica that vanished: as if it had been killed, which may be restarted."""
+"""``LOST`` stands for a replica that vanished: as if killed, which may be restarted."""
 
 
 class Event(NamedTuple):
