@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import ShimHandle, start_shim
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
@@ -47,7 +48,7 @@ def measure() -> list[Row]:
 async def _measure(shim: ShimHandle, folder: str) -> list[Row]:
     registry = Registry()
     await registry.ensure_system_objects()
-    agent = NodeAgent(registry, shim, NodeSettings("bench", folder, working_dir=folder))
+    agent = NodeAgent(registry, ShimClient(shim), NodeSettings("bench", folder, working_dir=folder))
     task = asyncio.create_task(agent.run())
     bench = _Bench(registry, agent, shim)
     rows = [*await bench.alone(), *await bench.together(), *await bench.many()]

@@ -13,6 +13,7 @@ from typing import Any
 from trainyard.kube.errors import NotFound
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import Isolation, ShimHandle, start_shim
 from trainyard.local.registry import Registry
 
@@ -108,7 +109,7 @@ async def cluster(
         registry = Registry()
         await registry.ensure_system_objects()
     settings.setdefault("working_dir", str(state_dir.parent))
-    agent = NodeAgent(registry, handle, NodeSettings(NODE, str(state_dir), **settings))
+    agent = NodeAgent(registry, ShimClient(handle), NodeSettings(NODE, str(state_dir), **settings))
     running = Cluster(registry, agent, state_dir)
     try:
         yield running

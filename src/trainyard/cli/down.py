@@ -10,9 +10,9 @@ from contextlib import suppress
 import click
 
 from trainyard.kube.embedded import Paths, find_cluster, state_folder
-from trainyard.local.node.shim_process import SOCKET_NAME, start_shim
+from trainyard.local.node.shim_process import start_shim
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim import wire
+from trainyard.shim.connection import SOCKET_NAME
 
 _END_SECONDS = 15.0
 
@@ -55,7 +55,7 @@ def _end_shim(paths: Paths) -> bool:
         (paths.folder / SOCKET_NAME).unlink(missing_ok=True)
         return False
     shim.ready()
-    shim.connection.sendall(wire.encode({"id": 1, "op": "shutdown"}))
+    shim.tell_to_end()
     shim.connection.settimeout(_END_SECONDS)
     with suppress(OSError):
         while shim.decoder.receive(shim.connection) is not None:

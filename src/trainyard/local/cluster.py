@@ -25,6 +25,7 @@ from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.controllers.queues import QueueController
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.registry import Registry
 from trainyard.local.scheduler import capacity, requests
@@ -91,7 +92,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
     try:
         found = capacity.detect(paths.folder, settings.resources)
         name = node_name()
-        agent = NodeAgent(registry, shim, _node_settings(settings, name, found))
+        agent = NodeAgent(registry, ShimClient(shim), _node_settings(settings, name, found))
         cluster = Cluster(settings, registry, agent)
         await registry.ensure_system_objects()
         await _register_node(registry, name, found)

@@ -18,12 +18,17 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:  # not mounted
+    from trainyard.payloads.messages import LaunchDescription, Order
 
 if TYPE_CHECKING or __package__:
+    from trainyard.payloads.minder import say
     from trainyard.payloads.programs import Missing, Program, program, require
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
+    from minder import say
     from programs import Missing, Program, program, require
 
 CONNECT_SECONDS = 0.5
@@ -40,9 +45,8 @@ STOP_SECONDS = 5.0
 """How long the launcher has to end after its ranks."""
 END_SECONDS = 5.0
 PROGRESS_SECONDS = 10.0
-NOT_FOUND = 127
-LOST = 137
-"""Exit code for a replica that vanished: as if it had been killed, which may be restarted."""
+NOT_FOUND, LOST = 127, 137
+"""``LOST`` stands for a replica that vanished: as if killed, which may be restarted."""
 
 
 class Event(NamedTuple):
@@ -60,11 +64,6 @@ class Failure(NamedTuple):
     code: int
     text: str
     lost: bool = False
-
-
-def say(message: str) -> None:
-    """One line for the pod's log."""
-    print(f"trainyard: {message}", file=sys.stderr, flush=True)
 
 
 class Link(threading.Thread):
@@ -124,13 +123,13 @@ class Link(threading.Thread):
         if ready:
             self.events.put(Event("lost", self.host, self.reason))
 
-    def send(self, line: str) -> None:
-        """A command to the minder; a broken connection is reported by ``relay``."""
+    def send(self, order: Order, argument: str = "") -> None:
+        """An order to the minder; a broken connection is reported by ``relay``."""
         ssh = self.ssh
         if ssh is None or ssh.stdin is None:
             return
         try:
-            ssh.stdin.write(line + "\n")
+            ssh.stdin.write(f"{order} {argument}".rstrip() + "\n")
             ssh.stdin.flush()
         except (OSError, ValueError):
             return
@@ -139,7 +138,7 @@ class Link(threading.Thread):
 class Launch:
     """One launch after another until one of them is the last."""
 
-    def __init__(self, spec: dict[str, Any], run: Path) -> None:
+    def __init__(self, spec: LaunchDescription, run: Path) -> None:
         self.spec, self.run = spec, run
         self.program: Program = program(spec, run)
         self.hosts: list[str] = self.program.hosts
@@ -281,7 +280,7 @@ class Launch:
         self.stopping = True
         seconds = self.program.grace_seconds if self.terminated else KILL_AFTER_SECONDS
         for link in self.links.values():
-            link.send(f"stop {seconds}")
+            link.send("stop", str(seconds))
         deadline = time.monotonic() + seconds + STOP_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             self.next_event(0.1)
@@ -380,7 +379,8 @@ def how_it_ended(code: int) -> str:
 
 def main() -> int:
     """Read the launch, run it, and let the other replicas go if it was the last."""
-    spec, run = json.loads(Path(sys.argv[1]).read_text()), Path(sys.argv[2])
+    spec: LaunchDescription = json.loads(Path(sys.argv[1]).read_text())
+    run = Path(sys.argv[2])
     launch = Launch(spec, run)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda got, _: launch.events.put(Event("signal", detail=str(got))))

@@ -3,8 +3,10 @@
 Prints what the ranks here report, and passes commands on to the supervisor. Lines out: ``hello
 <unix time>``, then the names of the report files as they appear. Lines in: ``stop <seconds>``
 (end the ranks, by force after that time), ``reset`` (forget all reports), ``end`` (the launch is
-over). When the connection breaks,
-the launch is gone and the ranks end: none may hold a GPU for nobody.
+over). When the connection breaks, the launch is gone and the ranks end: none may hold a GPU for
+nobody.
+
+The supervisor has from here which processes of a replica are the training's.
 """
 
 from __future__ import annotations
@@ -15,10 +17,19 @@ import signal
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # not mounted
+    from trainyard.payloads.messages import Word
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = "5"
 """Time for the ranks to end when the launch has gone without a word."""
+
+
+def say(message: str) -> None:
+    """One line for the pod's log."""
+    print(f"trainyard: {message}", file=sys.stderr, flush=True)
 
 
 def forget(reports: Path) -> None:
@@ -27,12 +38,67 @@ def forget(reports: Path) -> None:
         path.unlink()
 
 
+def answer(word: Word, rest: str = "") -> None:
+    """A line to the launch."""
+    print(f"{word} {rest}".rstrip(), flush=True)
+
+
 def is_minder(pid: int) -> bool:
     """Whether the process is a minder still."""
     try:
         return b"/minder.py\0" in Path("/proc", str(pid), "cmdline").read_bytes()
     except OSError:
         return False
+
+
+def children_of() -> dict[int, list[int]]:
+    """Parent to children, for every process that we can see."""
+    tree: dict[int, list[int]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                fields = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
+            except OSError:
+                continue
+            tree.setdefault(int(fields[1]), []).append(int(entry))
+    return tree
+
+
+def descendants(root: int, tree: dict[int, list[int]]) -> set[int]:
+    """All processes below ``root``."""
+    found: set[int] = set()
+    waiting = [root]
+    while waiting:
+        for child in tree.get(waiting.pop(), []):
+            found.add(child)
+            waiting.append(child)
+    return found
+
+
+def is_ours(pid: int) -> bool:
+    """Whether the process is sshd or a minder, not part of the training."""
+    try:
+        name = Path("/proc", str(pid), "comm").read_text()
+        command = Path("/proc", str(pid), "cmdline").read_bytes()
+    except OSError:
+        return True
+    return name.startswith("sshd") or b"/minder.py\0" in command
+
+
+def training(launch: int) -> set[int]:
+    """Processes of the training below this one: neither sshd, minder nor the launch."""
+    tree = children_of()
+    mine = descendants(os.getpid(), tree)
+    if launch:
+        mine -= {launch} | descendants(launch, tree)
+    ours = {pid for pid in mine if is_ours(pid)}
+    # A minder's connection would end with the shell that some systems keep above it.
+    parents = {child: parent for parent, children in tree.items() for child in children}
+    for pid in list(ours):
+        while pid in parents:
+            pid = parents[pid]
+            ours.add(pid)
+    return mine - ours
 
 
 class Minder:
@@ -77,15 +143,15 @@ class Minder:
         elif word == "reset":
             forget(self.reports)
             self.told.clear()
-            print("forgot", flush=True)
+            answer("forgot")
         elif word == "end":
-            print("bye", flush=True)
+            answer("bye")
             os.kill(self.supervisor, signal.SIGUSR1)
 
     def relay(self) -> None:
         """Until the connection ends."""
         buffer = b""
-        print(f"hello {time.time()}", flush=True)
+        answer("hello", str(time.time()))
         while True:
             self.tell()
             if not select.select([0], [], [], POLL_SECONDS)[0]:

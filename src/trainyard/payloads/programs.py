@@ -11,7 +11,15 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
+
+if TYPE_CHECKING:  # not mounted
+    from trainyard.payloads.messages import (
+        ColossalAILaunch,
+        CommandLaunch,
+        DeepSpeedLaunch,
+        LaunchDescription,
+    )
 
 ENCODED = "encoded-argument:"
 PLAIN = re.compile(r"[\w@+=:,./-]+\Z", re.ASCII)
@@ -59,7 +67,7 @@ class Program:
     failures_count = True
     """Whether a failed rank ends the launch."""
 
-    def __init__(self, spec: dict[str, Any], run: Path) -> None:
+    def __init__(self, spec: LaunchDescription, run: Path) -> None:
         self.spec, self.run = spec, run
         self.port: int = spec["port"]
         self.grace_seconds: float = spec["graceSeconds"]
@@ -75,8 +83,8 @@ class Program:
 
     def arguments(self, members: list[str]) -> list[str]:
         """The user's own command."""
-        argv: list[str] = self.spec["launch"]["argv"]
-        return argv
+        launch = cast("CommandLaunch", self.spec["launch"])
+        return launch["argv"]
 
     def hostfile(self, members: list[str]) -> Path:
         """A hostfile of these replicas; with all of them, it equals the mounted one."""
@@ -93,10 +101,11 @@ class DeepSpeed(Program):
     name = "deepspeed"
     must_start_ranks = True
 
-    def __init__(self, spec: dict[str, Any], run: Path) -> None:
+    def __init__(self, spec: LaunchDescription, run: Path) -> None:
         super().__init__(spec, run)
         # The autotuner's experiments are allowed to fail.
-        self.failures_count = not spec["launch"].get("autotune")
+        self.line = cast("DeepSpeedLaunch", spec["launch"])
+        self.failures_count = not self.line.get("autotune")
         self.must_start_ranks = self.failures_count
 
     def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:
@@ -128,7 +137,7 @@ class DeepSpeed(Program):
 
     def arguments(self, members: list[str]) -> list[str]:
         """The ``deepspeed`` line."""
-        launch = self.spec["launch"]
+        launch = self.line
         deepspeed = require("deepspeed", "install deepspeed in the image")
         if len(members) > 1:
             require("pdsh", "install pdsh in the image; deepspeed uses it with several workers")
@@ -152,7 +161,7 @@ class ColossalAI(Program):
 
     def arguments(self, members: list[str]) -> list[str]:
         """The ``colossalai run`` line behind its bootstrap."""
-        launch = self.spec["launch"]
+        launch = cast("ColossalAILaunch", self.spec["launch"])
         script = require("colossalai", "install colossalai in the launcher's image")
         options = ["--nproc_per_node", str(launch["processes"]), "--master_addr", members[0]]
         options += ["--hostfile", str(self.hostfile(members))]
@@ -176,7 +185,7 @@ def interpreter(script: str) -> str:
     return named if named.startswith("/") and os.access(named, os.X_OK) else sys.executable
 
 
-def program(spec: dict[str, Any], run: Path) -> Program:
+def program(spec: LaunchDescription, run: Path) -> Program:
     """The program of a launch."""
     kinds = {"command": Program, "deepspeed": DeepSpeed, "colossalai": ColossalAI}
     return kinds[spec["launch"]["kind"]](spec, run)

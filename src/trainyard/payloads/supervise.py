@@ -25,13 +25,21 @@ import stat
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # not mounted
+    from trainyard.payloads.messages import LaunchDescription
+
+if TYPE_CHECKING or __package__:
+    from trainyard.payloads.minder import say, training
+else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
+    sys.path.insert(0, str(Path(__file__).parent))
+    from minder import say, training
 
 END_DELAY_SECONDS = 3.0
 """Workers outlive sshd by this much, so that the launching pod's own end is seen first."""
 KILL_AFTER_SECONDS = 5.0
-NOT_FOUND = 127
-"""The shell's exit code for a program that is not there."""
+NOT_FOUND = 127  # a shell's exit code for it
 PR_SET_CHILD_SUBREAPER = 36
 
 POD_IP = "TRAINYARD_POD_IP"
@@ -105,11 +113,6 @@ code=$?
 exit $code"""
 
 
-def say(message: str) -> None:
-    """One line for the pod's log."""
-    print(f"trainyard: {message}", file=sys.stderr, flush=True)
-
-
 class Unfit(Exception):
     """The image, or how it is run, does not allow ssh; ends the pod with ``code``."""
 
@@ -170,7 +173,7 @@ def root_is_locked() -> bool:
     return any(line.startswith("root:!") for line in lines)
 
 
-def prepare_ssh(spec: dict[str, Any], keys: Path, run: Path) -> None:
+def prepare_ssh(spec: LaunchDescription, keys: Path, run: Path) -> None:
     """Keys, client and server configuration and the ``ssh`` that uses them."""
     copy_keys(keys, run)
     pod_ip = os.environ.get(POD_IP, "")
@@ -187,7 +190,7 @@ def prepare_ssh(spec: dict[str, Any], keys: Path, run: Path) -> None:
         write(run / "bin" / "ssh", script.encode(), 0o700)
 
 
-def prepare_sessions(spec: dict[str, Any], run: Path, environment: list[bytes]) -> None:
+def prepare_sessions(spec: LaunchDescription, run: Path, environment: list[bytes]) -> None:
     """The forced command: every session gets the environment of the container it lands in."""
     (run / "reports").mkdir(mode=0o700, exist_ok=True)
     text = SESSION.format(
@@ -229,55 +232,20 @@ def sshd_command(path: str, run: Path) -> list[str]:
     return [path, "-D", "-e", "-f", f"{run}/ssh/sshd_config"]
 
 
-def children_of() -> dict[int, list[int]]:
-    """Parent to children, for every process that we can see."""
-    tree: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            tree.setdefault(int(fields[1]), []).append(int(entry))
-    return tree
-
-
-def descendants(root: int, tree: dict[int, list[int]]) -> set[int]:
-    """All processes below ``root``."""
-    found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        for child in tree.get(waiting.pop(), []):
-            found.add(child)
-            waiting.append(child)
-    return found
-
-
 def spawn(argv: list[str], variables: dict[bytes, bytes]) -> int:
     """Start a child without input; it is reaped by ``os.wait`` along with all others."""
     null = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
     return os.posix_spawn(argv[0], argv, variables, file_actions=[null])
 
 
-def is_ours(pid: int) -> bool:
-    """Whether the process is sshd or a minder, not part of the training."""
-    try:
-        name = Path("/proc", str(pid), "comm").read_text()
-        command = Path("/proc", str(pid), "cmdline").read_bytes()
-    except OSError:
-        return True
-    return name.startswith("sshd") or b"/minder.py\0" in command
-
-
 class Supervisor:
     """Holds sshd and, on the launching replica, the launch."""
 
     def __init__(
-        self, spec: dict[str, Any], options: argparse.Namespace, environment: list[bytes]
+        self, spec: LaunchDescription, options: argparse.Namespace, environment: list[bytes]
     ) -> None:
-        self.spec = spec
+        self.spec, self.options = spec, options
         self.run: Path = options.run
-        self.options = options
         self.environment = environment
         self.sshd = 0
         self.launch = 0
@@ -300,24 +268,9 @@ class Supervisor:
             variables[b"TRAINYARD_RUN"] = os.fsencode(self.run)
             self.launch = spawn(arguments, variables)
 
-    def training(self) -> set[int]:
-        """Processes of the training below us: neither sshd, minder nor launch."""
-        tree = children_of()
-        mine = descendants(os.getpid(), tree)
-        if self.launch:
-            mine -= {self.launch} | descendants(self.launch, tree)
-        ours = {pid for pid in mine if is_ours(pid)}
-        # A minder's connection would end with the shell that some systems keep above it.
-        parents = {child: parent for parent, children in tree.items() for child in children}
-        for pid in list(ours):
-            while pid in parents:
-                pid = parents[pid]
-                ours.add(pid)
-        return mine - ours
-
     def stop_training(self, *_: object) -> None:
         """End the ranks: ask first, insist later."""
-        self.doomed = self.training()
+        self.doomed = training(self.launch)
         for pid in self.doomed:
             self.stop(pid, signal.SIGTERM)
         try:
@@ -328,7 +281,7 @@ class Supervisor:
 
     def kill_training(self, *_: object) -> None:
         """End what did not end when it was asked; a launch that came since is left alone."""
-        for pid in self.doomed & self.training():
+        for pid in self.doomed & training(self.launch):
             self.stop(pid, signal.SIGKILL)
 
     def end(self, *_: object) -> None:
@@ -389,7 +342,7 @@ class Supervisor:
             # From here on they would find the default handlers of an interpreter that ends.
             signal.signal(number, signal.SIG_IGN)
         self.stop(self.sshd, signal.SIGTERM)
-        self.doomed = self.training()
+        self.doomed = training(self.launch)
         self.kill_training()
         return code
 
@@ -411,7 +364,7 @@ def debug(command: list[str], sshd: str, run: Path) -> None:
         raise Unfit(f"cannot run {command[0]}: {error.strerror}", NOT_FOUND) from error
 
 
-def run_pod(spec: dict[str, Any], options: argparse.Namespace) -> int:
+def run_pod(spec: LaunchDescription, options: argparse.Namespace) -> int:
     """Prepare, then supervise or, in debug mode, become the developer's command."""
     os.umask(0o022)
     custom, disabled = spec.get("customEnv", []), bool(spec.get("disableCustomEnv"))
@@ -434,7 +387,7 @@ def main() -> int:
     parser.add_argument("--keys", type=Path, required=True)
     parser.add_argument("--run", type=Path, required=True)
     options = parser.parse_args()
-    spec = json.loads(options.spec.read_text())
+    spec: LaunchDescription = json.loads(options.spec.read_text())
     try:
         return run_pod(spec, options)
     except Unfit as unfit:

@@ -6,42 +6,39 @@ the process namespace), forks the command and passes on how that ended.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import socket
-from typing import Any
 
-from trainyard.shim import first_process, supervisor, wire
+from trainyard.shim import program, wire
 from trainyard.shim import syscalls as sys
+from trainyard.shim.protocol import Program
 
 _ALL = sys.CLONE_NEWNS | sys.CLONE_NEWPID | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 
 
 def spawn(
-    spec: dict[str, Any],
-    around: first_process.Surroundings,
+    command: Program,
+    around: program.Surroundings,
     init: int,
     attached: list[int],
     tty: bool,
 ) -> int:
-    """Start the command of ``spec`` beside process ``init``; returns the outer process's id."""
+    """Start ``command`` beside process ``init``; returns the outer process's id."""
     pid = sys.clone(0)
     if pid:
         return pid
-    code = first_process.CANNOT_START
+    code = program.CANNOT_START
     try:
         sys.die_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        supervisor.close_others(set(attached))
-        for path in spec.get("cgroups") or ():
-            with contextlib.suppress(OSError), open(f"{path}/cgroup.procs", "w") as file:
-                file.write("0")
+        sys.close_others(set(attached))
+        sys.join_cgroups(command.cgroups)
         if around.kind != "plain":
             _enter(init)
         stdio = _terminal(attached[0]) if tty else (attached[0], attached[1], attached[2])
-        code = _run(spec, around, stdio, tty)
+        code = _run(command, around, stdio, tty)
     finally:
         os._exit(code)
 
@@ -62,8 +59,8 @@ def _terminal(channel: int) -> tuple[int, int, int]:
 
 
 def _run(
-    spec: dict[str, Any],
-    around: first_process.Surroundings,
+    command: Program,
+    around: program.Surroundings,
     stdio: tuple[int, int, int],
     terminal: bool,
 ) -> int:
@@ -71,10 +68,10 @@ def _run(
     if not pid:
         try:
             sys.die_with_parent()
-            first_process.become(spec, around, stdio, terminal)
+            program.become(command, around, stdio, terminal)
         except BaseException as error:
             os.write(2, f"{error}\n".encode())
-            os._exit(error.code if isinstance(error, first_process.StartError) else 126)
+            os._exit(error.code if isinstance(error, program.StartError) else 126)
     for fd in set(stdio):
         os.close(fd)
     _, status = os.waitpid(pid, 0)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from trainyard.shim import syscalls as sys
 from trainyard.shim.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
+
+Kind = Literal["root", "rootless", "plain"]
 
 _POD_PREFIX, _POD_BITS = "10.244", 16
 _SPARES = 4
@@ -36,7 +38,7 @@ class Sandbox(NamedTuple):
 class Network:
     """Gives pods addresses; this base class is the plain one, on the loopback interface."""
 
-    kind = "plain"
+    kind: Kind = "plain"
     gateway = "127.0.0.1"
 
     def __init__(self, reason: str = "") -> None:
@@ -80,7 +82,7 @@ class NamespaceNetwork(Network):
 
     gateway = f"{_POD_PREFIX}.0.1"
 
-    def __init__(self, kind: str, reason: str = "") -> None:
+    def __init__(self, kind: Kind, reason: str = "") -> None:
         super().__init__(reason)
         self.kind = kind
         self._prefix = _POD_PREFIX
@@ -170,7 +172,7 @@ def prepare(mode: str) -> Network:
     """Move this process into the cluster's namespaces, as far as ``mode`` and the host permit."""
     if mode == "plain":
         return Network("asked for")
-    kind = "root"
+    kind: Kind = "root"
     try:
         try:
             sys.unshare(_CLUSTER)

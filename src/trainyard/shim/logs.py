@@ -8,7 +8,9 @@ import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, BinaryIO
+from typing import BinaryIO
+
+from trainyard.shim.protocol import ContainerState, from_raw
 
 _FOLLOW_SECONDS = 0.05
 _CHUNK = 1 << 16
@@ -128,11 +130,10 @@ def last_lines(path: str, lines: int = 80, limit: int = 2048) -> str:
     return text[-limit:].decode(errors="replace").strip("\n")
 
 
-def exit_record(log_path: str) -> dict[str, Any] | None:
+def exit_record(log_path: str) -> ContainerState | None:
     """What the shim wrote down when the container ended; None if it did not come to that."""
     try:
         with open(os.path.splitext(log_path)[0] + ".exit", "rb") as file:
-            record: dict[str, Any] = json.load(file)
-            return record
+            return from_raw(ContainerState, json.load(file))
     except (OSError, ValueError):
         return None

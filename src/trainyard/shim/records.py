@@ -6,10 +6,17 @@ import contextlib
 import json
 import os
 import time
-from typing import Any
 
 from trainyard.shim.isolation import Sandbox
 from trainyard.shim.logpump import LogFile
+from trainyard.shim.protocol import (
+    ContainerState,
+    PodState,
+    Progress,
+    Start,
+    from_raw,
+    to_raw,
+)
 
 # Output can be held open by a process outside the container (an ``exec`` session); the end of
 # the container is reported without it after this long.
@@ -19,20 +26,19 @@ _DRAIN_SECONDS = 1.0
 class Container:
     """One run of a container: its processes, its output, how it ended."""
 
-    def __init__(
-        self, pod: str, name: str, attempt: int, pid: int, log: str, status: int, output: int
-    ) -> None:
-        self.pod, self.name, self.attempt, self.pid = pod, name, attempt, pid
+    def __init__(self, start: Start, pid: int, status: int, output: int) -> None:
+        """``status`` and ``output`` are the pipes to read what it reports and writes."""
+        self.pod, self.name, self.attempt, self.pid = start.pod, start.name, start.attempt, pid
+        self.program = start.program
         self.status, self.output = status, output
-        self.log = LogFile(log)
-        self.identity: dict[str, Any] = {}
+        self.log = LogFile(start.log)
         self.started = self.ended = self.reported = False
         self.started_at = time.time_ns()
         self.error = ""
         self.code: int | None = None
         self.signal = 0
         self.finished_at = 0
-        self._record_path = os.path.splitext(log)[0] + ".exit"
+        self._record_path = os.path.splitext(start.log)[0] + ".exit"
         self._drain_until = 0.0
 
     @property
@@ -44,11 +50,11 @@ class Container:
 
     def take_status(self, data: bytes) -> None:
         for line in data.splitlines():
-            record = json.loads(line)
-            self.error = record.get("error", self.error)
-            self.code = record.get("code", self.code)
-            self.signal = record.get("signal", self.signal)
-            self.started = record.get("started", self.started)
+            told = from_raw(Progress, json.loads(line))
+            self.started = self.started or told.started
+            self.error = told.error or self.error
+            self.signal = told.signal or self.signal
+            self.code = self.code if told.code is None else told.code
 
     def finish(self, status: int) -> None:
         """The process has been reaped with the wait status ``status``."""
@@ -65,27 +71,27 @@ class Container:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, number)
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "pod": self.pod,
-            "name": self.name,
-            "attempt": self.attempt,
-            "pid": self.pid,
-            "state": "exited" if self.reported else "running" if self.started else "starting",
-            "startedAt": self.started_at,
-            "finishedAt": self.finished_at,
-            "code": self.code,
-            "signal": self.signal,
-            "error": self.error,
-            "gpus": self.identity.get("gpus") or [],
-            "cgroups": self.identity.get("cgroups") or [],
-        }
+    def state(self) -> ContainerState:
+        return ContainerState(
+            pod=self.pod,
+            name=self.name,
+            attempt=self.attempt,
+            pid=self.pid,
+            state="exited" if self.reported else "running" if self.started else "starting",
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+            code=self.code,
+            signal=self.signal,
+            error=self.error,
+            gpus=self.program.gpus,
+            cgroups=self.program.cgroups,
+        )
 
     def record(self) -> None:
         """Leave the outcome in a file beside the log: it outlives the shim."""
         with contextlib.suppress(OSError):
             with open(self._record_path + ".new", "w") as file:
-                json.dump(self.describe(), file)
+                json.dump(to_raw(self.state()), file)
             os.replace(self._record_path + ".new", self._record_path)
 
 
@@ -98,9 +104,6 @@ class Pod:
         self.containers: dict[str, Container] = {}
         self.mounts: list[str] = []
 
-    def describe(self) -> dict[str, Any]:
-        return {
-            "pod": self.uid,
-            "address": self.sandbox.address,
-            "containers": [box.describe() for box in self.containers.values()],
-        }
+    def state(self) -> PodState:
+        boxes = tuple(box.state() for box in self.containers.values())
+        return PodState(self.uid, self.sandbox.address, boxes)

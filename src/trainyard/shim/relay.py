@@ -19,11 +19,11 @@ import struct
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple, NoReturn
+from typing import NoReturn
 
-from trainyard.shim import supervisor
 from trainyard.shim import syscalls as sys
 from trainyard.shim.netlink import LOOPBACK_INDEX, Netlink
+from trainyard.shim.protocol import Forward, SetForwards, from_raw
 
 _CONNECT_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
@@ -34,18 +34,10 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 Endpoint = tuple[str, int]
 
 
-class Forward(NamedTuple):
-    """Connections to ``address:port`` go to one of ``endpoints``, in turn."""
-
-    address: str
-    port: int
-    endpoints: tuple[Endpoint, ...]
-
-
 def spawn(own_addresses: bool) -> tuple[int, int]:
     """Start the relay; returns its process id and a descriptor that takes its configuration.
 
-    Each configuration is one line of JSON, a list of forwards, and replaces the one before.
+    Each configuration is one line of JSON, a ``SetForwards``, and replaces the one before.
     ``own_addresses``: the addresses have to be put on the loopback interface first.
     """
     reader, writer = os.pipe2(os.O_CLOEXEC)
@@ -59,7 +51,7 @@ def spawn(own_addresses: bool) -> tuple[int, int]:
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        supervisor.close_others({reader})
+        sys.close_others({reader})
         _serve(reader, own_addresses)
     finally:
         os._exit(0)
@@ -70,15 +62,8 @@ def _serve(reader: int, own_addresses: bool) -> NoReturn:
     relay = _Relay(own_addresses)
     with os.fdopen(reader) as lines:
         for line in lines:
-            relay.configure(_decode(json.loads(line)))
+            relay.configure(from_raw(SetForwards, json.loads(line)).forwards)
     os._exit(0)
-
-
-def _decode(raw: Iterable[Any]) -> list[Forward]:
-    return [
-        Forward(address, port, tuple((host, target) for host, target in endpoints))
-        for address, port, endpoints in raw
-    ]
 
 
 class _Listener:
@@ -126,7 +111,7 @@ class _Relay:
         self._listeners: dict[Endpoint, _Listener] = {}
         self._addresses: set[str] = set()
 
-    def configure(self, forwards: list[Forward]) -> None:
+    def configure(self, forwards: Iterable[Forward]) -> None:
         wanted = {(forward.address, forward.port): forward for forward in forwards}
         for key in self._listeners.keys() - wanted.keys():
             listener = self._listeners.pop(key)

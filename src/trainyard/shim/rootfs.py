@@ -12,9 +12,9 @@ import contextlib
 import itertools
 import os
 import stat
-from typing import Any, NamedTuple
 
 from trainyard.shim import syscalls as sys
+from trainyard.shim.protocol import Bind, Root
 
 _PSEUDO = ("/proc", "/sys", "/dev")
 _UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
@@ -29,46 +29,14 @@ _DEVICE_LINKS = {
 _READ_ONLY_PROC = ("sys", "sysrq-trigger", "irq", "bus")
 
 
-class Bind(NamedTuple):
-    """A path of the host that is mounted into the pod; made as a folder where it is missing."""
-
-    target: str
-    source: str
-    read_only: bool = False
-
-
-class Root(NamedTuple):
-    """What a container sees as its file system; ``base`` is an empty directory to build it on."""
-
-    base: str
-    binds: tuple[Bind, ...]
-    devices: tuple[str, ...] = ()
-    read_only: bool = False
-    privileged: bool = False
-    rootless: bool = False
-    work: str = ""
-
-    @classmethod
-    def decode(cls, raw: dict[str, Any], base: str, rootless: bool) -> Root:
-        return cls(
-            base=base,
-            binds=tuple(Bind(*item) for item in raw["binds"]),
-            devices=tuple(raw.get("devices", ())),
-            read_only=raw.get("readOnly", False),
-            privileged=raw.get("privileged", False),
-            rootless=rootless,
-            work=raw.get("work", ""),
-        )
-
-
-def enter(root: Root) -> int:
-    """Build ``root`` and make it this process's root directory.
+def enter(root: Root, base: str, *, rootless: bool) -> int:
+    """Build ``root`` on the empty directory ``base`` and make it this process's root directory.
 
     Returns a descriptor of the old one, which no path leads to any more; :func:`leave` ends it.
     """
     old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    _Builder(root).build()
-    os.chdir(os.path.join(root.base, "root"))
+    _Builder(root, base, rootless=rootless).build()
+    os.chdir(os.path.join(base, "root"))
     sys.pivot_root(".", ".")
     os.chdir("/")
     return old
@@ -108,9 +76,9 @@ def mount_points() -> list[str]:
 
 
 class _Builder:
-    def __init__(self, root: Root) -> None:
-        self._root = root
-        self._new = os.path.join(root.base, "root")
+    def __init__(self, root: Root, base: str, *, rootless: bool) -> None:
+        self._root, self._base, self._rootless = root, base, rootless
+        self._new = os.path.join(base, "root")
         self._mounts = mount_points()
         self._layers: list[str] = []
         self._numbers = itertools.count()
@@ -120,7 +88,7 @@ class _Builder:
         )
 
     def build(self) -> None:
-        sys.mount("tmpfs", self._root.base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
+        sys.mount("tmpfs", self._base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
         os.mkdir(self._new)
         if not self._layer("/"):
             sys.mount(self._new, self._new, "", sys.MS_BIND)  # pivot_root wants a mount
@@ -129,7 +97,7 @@ class _Builder:
         self._proc()
         self._sys()
         self._dev()
-        if self._root.rootless:
+        if self._rootless:
             self._cover_closed_folders()
         for bind in self._binds:
             self._bind(bind)
@@ -143,7 +111,7 @@ class _Builder:
     def _layer(self, path: str) -> bool:
         """Put an overlay of the host's directory ``path`` at its place; False if impossible."""
         number = next(self._numbers)
-        upper, work = f"{self._root.base}/u{number}", f"{self._root.base}/w{number}"
+        upper, work = f"{self._base}/u{number}", f"{self._base}/w{number}"
         os.mkdir(upper)
         os.mkdir(work)
         _copy_attributes(path, upper)
@@ -154,7 +122,7 @@ class _Builder:
             if _beneath(target, path) and not os.path.lexists(target) and not _pseudo(target):
                 _mirror(path, target, upper, directory)
         options = f"lowerdir={_escape(path)},upperdir={_escape(upper)},workdir={_escape(work)}"
-        if self._root.rootless:
+        if self._rootless:
             options += ",userxattr"
         place = self._new + path if path != "/" else self._new
         try:
@@ -180,7 +148,7 @@ class _Builder:
                     os.symlink(os.readlink(entry.path), target)
                 elif _pseudo(entry.path):
                     os.mkdir(target)
-                elif not _beneath(self._root.base, entry.path) or entry.is_dir():
+                elif not _beneath(self._base, entry.path) or entry.is_dir():
                     self._show(entry.path)
 
     def _show(self, path: str) -> None:
@@ -244,7 +212,7 @@ class _Builder:
         except OSError:  # a host that masks parts of /proc forbids a new one
             sys.mount("/proc", place, "", sys.MS_BIND | sys.MS_REC)
             return
-        if self._root.privileged or self._root.rootless:
+        if self._root.privileged or self._rootless:
             return
         for name in _READ_ONLY_PROC:
             path = f"{place}/{name}"

@@ -2,8 +2,8 @@
 
 A single-threaded process that the cluster starts before it imports anything heavy. It owns the
 cluster's network namespace and every container process; it knows nothing of Kubernetes. The agent
-speaks to it over a socket (see ``wire``); when the agent goes away the shim either ends with all
-its pods (``trainyard run``) or keeps them and waits for the next agent (``trainyard up``).
+speaks to it over a socket (see ``protocol``); when the agent goes away the shim either ends with
+all its pods (``trainyard run``) or keeps them and waits for the next agent (``trainyard up``).
 """
 
 from __future__ import annotations
@@ -17,47 +17,35 @@ import select
 import signal
 import socket
 import time
-from typing import Any
+from collections.abc import Callable
+from typing import assert_never
 
-from trainyard.shim import exec_process, first_process, isolation, relay, supervisor, wire
+from trainyard.shim import exec_process, first_process, isolation, protocol, relay, supervisor, wire
 from trainyard.shim import syscalls as sys
+from trainyard.shim.connection import AgentConnection
 from trainyard.shim.logpump import READ_BYTES
+from trainyard.shim.program import Surroundings
+from trainyard.shim.protocol import Answer
 from trainyard.shim.records import Container, Pod
 
 _MAX_WAIT_SECONDS = 1.0
 # After this long without work the next pod's network is made in advance.
 _IDLE_SECONDS = 0.005
-# What a command run in a container later on shares with it.
-_IDENTITY = (
-    "gpus",
-    "cwd",
-    "env",
-    "user",
-    "group",
-    "groups",
-    "capabilities",
-    "dropped",
-    "noNewPrivileges",
-    "privileged",
-    "cgroups",
-)
+_RELAY = "relay"
 
 
 class Shim:
     """State and main loop; one instance per shim process."""
 
-    def __init__(self, state_dir: str, network: isolation.Network, agent: socket.socket) -> None:
-        self._state_dir = state_dir
+    def __init__(self, state_dir: str, network: isolation.Network) -> None:
         self._network = network
         self._poll = select.epoll()
-        self._handlers: dict[int, Any] = {}
+        self._handlers: dict[int, Callable[[int], None]] = {}
         self._pods: dict[str, Pod] = {}
         self._by_pid: dict[int, Container] = {}
         self._due: set[Container] = set()
-        self._helpers: dict[int, dict[str, Any]] = {}
-        self._agent: socket.socket | None = None
-        self._decoder = wire.Decoder()
-        self._outgoing = bytearray()
+        self._sessions: dict[int, str] = {}
+        self._agent: AgentConnection | None = None
         self._listener: socket.socket | None = None
         self._stopping = False
         self._relay = 0
@@ -68,14 +56,13 @@ class Shim:
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._open_files[1],) * 2)
         self._last_capability = isolation.last_capability()
         self._watch_children()
-        self._attach(agent)
 
     # -- the loop ---------------------------------------------------------------------------
 
     def listen(self, listener: socket.socket) -> None:
         """Accept agents on ``listener``, one at a time, instead of ending with the first one."""
         self._listener = listener
-        self._register(listener.fileno(), self._accept)
+        self._register(listener.fileno(), lambda _: self.attach(listener.accept()[0]))
 
     def run(self) -> None:
         """Serve until told to stop, or (without a listener) until the agent is gone."""
@@ -89,7 +76,7 @@ class Shim:
             if not ready and not self._stopping:
                 self._network.prepare_spare()
 
-    def _register(self, fd: int, handler: Any) -> None:
+    def _register(self, fd: int, handler: Callable[[int], None]) -> None:
         self._handlers[fd] = handler
         self._poll.register(fd, select.EPOLLIN)
 
@@ -149,9 +136,9 @@ class Shim:
                     self._report_exit(box)
                 else:
                     self._due.add(box)
-            elif (helper := self._helpers.pop(pid, None)) is not None:
+            elif (session := self._sessions.pop(pid, None)) is not None:
                 code = os.waitstatus_to_exitcode(status)
-                self._send({"event": "exec", **helper, "code": code if code >= 0 else 128 - code})
+                self._tell(protocol.SessionEnded(session, code if code >= 0 else 128 - code))
 
     def _status(self, box: Container) -> None:
         """The container's status pipe: an error, records of the plain supervisor, or its end."""
@@ -162,7 +149,7 @@ class Shim:
         else:
             self._close(box, "status")
         if box.started and not was_started:
-            self._send({"event": "started", **box.describe()})
+            self._tell(box.state())
 
     def _output(self, box: Container) -> None:
         data = os.read(box.output, READ_BYTES)
@@ -193,122 +180,107 @@ class Shim:
         box.reported = True
         box.log.close()
         box.record()
-        self._send({"event": "exited", **box.describe()})
+        self._tell(box.state())
 
     # -- the agent ----------------------------------------------------------------------------
 
-    def _attach(self, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        self._agent, self._decoder, self._outgoing = connection, wire.Decoder(), bytearray()
-        self._register(connection.fileno(), self._agent_ready)
-        self._send(
-            {
-                "event": "hello",
-                "pid": os.getpid(),
-                "isolation": self._network.kind,
-                "reason": self._network.reason,
-                "gateway": self._network.gateway,
-                "pods": [pod.describe() for pod in self._pods.values()],
-            }
+    def attach(self, connection: socket.socket) -> None:
+        """Serve this agent from now on, instead of any that was there."""
+        if self._agent is not None:
+            self._detach(self._agent)
+        agent = AgentConnection(connection, self._poll, self._serve)
+        self._agent = agent
+        self._register(agent.fileno(), lambda events: self._agent_ready(agent, events))
+        agent.tell(
+            protocol.Hello(
+                pid=os.getpid(),
+                isolation=self._network.kind,
+                reason=self._network.reason,
+                gateway=self._network.gateway,
+                pods=tuple(pod.state() for pod in self._pods.values()),
+                version=protocol.VERSION,
+            )
         )
 
-    def _accept(self, _: int) -> None:
-        assert self._listener is not None
-        connection, _address = self._listener.accept()
-        self._detach()
-        self._attach(connection)
-
-    def _detach(self) -> None:
-        if self._agent is not None:
-            self._unregister(self._agent.fileno())
-            self._agent.close()
-            self._agent = None
-
-    def _agent_ready(self, events: int) -> None:
-        assert self._agent is not None
-        if events & select.EPOLLOUT:
-            self._send({})
-        if not events & ~select.EPOLLOUT:
-            return
-        messages = self._decoder.receive(self._agent)
-        if messages is None:
-            self._detach()
+    def _agent_ready(self, agent: AgentConnection, events: int) -> None:
+        if not agent.ready(events) and agent is self._agent:
+            self._detach(agent)
             if self._listener is None:
                 self._stop()
-            return
-        for message in messages:
-            self._answer(message)
 
-    def _answer(self, message: wire.Message) -> None:
-        identity = message.pop("id")
-        descriptors: list[int] = []
-        attached = self._decoder.take_descriptors(message.pop("descriptors", 0))
-        try:
-            if attached:
-                message["attached"] = attached
-            answer = getattr(self, "op_" + message.pop("op"))(**message) or {}
-            descriptors = answer.pop("descriptors", [])
-        except Exception as error:  # the shim must live on; the agent reports it
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        finally:
-            for fd in attached:
-                os.close(fd)
-        self._send({"id": identity, **answer}, descriptors)
+    def _detach(self, agent: AgentConnection) -> None:
+        self._unregister(agent.fileno())
+        agent.close()
+        self._agent = None
 
-    def _send(self, message: wire.Message, descriptors: list[int] | None = None) -> None:
-        if self._agent is None:
-            return
-        if descriptors:  # must ride on the first byte of their own message
-            message["descriptors"] = len(descriptors)
-        if message:
-            self._outgoing += wire.encode(message)
-        try:
-            if descriptors:
-                sent = wire.send_descriptors(self._agent, bytes(self._outgoing), descriptors)
-                for fd in descriptors:
-                    os.close(fd)
-            else:
-                sent = self._agent.send(self._outgoing) if self._outgoing else 0
-            del self._outgoing[:sent]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self._outgoing.clear()
-            return
-        wanted = select.EPOLLIN | (select.EPOLLOUT if self._outgoing else 0)
-        self._poll.modify(self._agent.fileno(), wanted)
+    def _tell(self, event: protocol.Event) -> None:
+        if self._agent is not None:
+            self._agent.tell(event)
 
-    # -- operations (one method each, named op_*) ------------------------------------------------
+    def _serve(self, request: protocol.Request, attached: list[int]) -> tuple[Answer, list[int]]:
+        match request:
+            case protocol.AddPod():
+                return Answer(address=self._add_pod(request)), []
+            case protocol.OpenSocket(pod):
+                return Answer(), [self._network.open_socket(self._pods[pod].sandbox)]
+            case protocol.AddTmpfs():
+                self._add_tmpfs(request)
+            case protocol.RemovePod(pod):
+                self._remove(pod)
+            case protocol.SetForwards():
+                self._forward(request)
+            case protocol.Shutdown():
+                self._stop()
+            case _:
+                self._serve_container(request, attached)
+        return Answer(), []
 
-    def op_pod(self, pod: str, hostname: str, address: str = "") -> dict[str, Any]:
-        """Make a pod's network, host name and IPC; returns its ``address``."""
-        if pod not in self._pods:
-            self._pods[pod] = Pod(pod, self._network.add_pod(hostname, address))
-        return {"address": self._pods[pod].sandbox.address}
+    def _serve_container(self, request: protocol.ContainerRequest, attached: list[int]) -> None:
+        match request:
+            case protocol.Start():
+                self._start(request)
+            case protocol.Exec():
+                self._exec(request, attached)
+            case protocol.EndSession(session):
+                self._end_session(session)
+            case protocol.Signal():
+                self._signal(request)
+            case protocol.Kill(pod, name):
+                self._kill(pod, name)
+            case _:
+                assert_never(request)
 
-    def op_start(self, pod: str, name: str, attempt: int, log: str, **spec: Any) -> None:
-        """Start a container; ``started`` or ``exited`` follows as an event."""
-        owner = self._pods[pod]
-        before = owner.containers.get(name)
+    # -- what it is asked for: see ``protocol`` --------------------------------------------------
+
+    def _add_pod(self, wanted: protocol.AddPod) -> str:
+        if wanted.pod not in self._pods:
+            sandbox = self._network.add_pod(wanted.hostname, wanted.address)
+            self._pods[wanted.pod] = Pod(wanted.pod, sandbox)
+        return self._pods[wanted.pod].sandbox.address
+
+    def _start(self, start: protocol.Start) -> None:
+        owner = self._pods[start.pod]
+        before = owner.containers.get(start.name)
         if before is not None and not before.ended:
-            raise FileExistsError(f"container {name} is running")
+            raise FileExistsError(f"container {start.name} is running")
+        if start.root is None and self._network.kind != "plain":
+            raise ValueError("a container in namespaces needs a root")
         status_reader, status_writer = os.pipe2(os.O_CLOEXEC)
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             around = self._surroundings(owner)
-            pid = first_process.spawn(spec, around, status_writer, writer)
+            pid = first_process.spawn(start, around, status_writer, writer)
         finally:
             os.close(status_writer)
             os.close(writer)
-        box = Container(pod, name, attempt, pid, log, status_reader, reader)
-        box.identity = {key: spec.get(key) for key in _IDENTITY}
-        owner.containers[name] = box
+        box = Container(start, pid, status_reader, reader)
+        owner.containers[start.name] = box
         self._by_pid[pid] = box
         self._register(status_reader, lambda _: self._status(box))
         self._register(reader, lambda _: self._output(box))
 
-    def _surroundings(self, pod: Pod) -> first_process.Surroundings:
-        return first_process.Surroundings(
+    def _surroundings(self, pod: Pod) -> Surroundings:
+        return Surroundings(
             base=self._base,
             kind=self._network.kind,
             namespaces=pod.sandbox.namespaces,
@@ -316,55 +288,46 @@ class Shim:
             open_files=self._open_files,
         )
 
-    def op_exec(
-        self, pod: str, name: str, session: str, argv: list[str], tty: bool, attached: list[int]
-    ) -> None:
-        """Run a command in a container; its end follows as an ``exec`` event.
-
-        ``attached`` is stdin, stdout and stderr, or with ``tty`` a socket that receives the
-        terminal's controlling end.
-        """
-        box = self._pods[pod].containers[name]
+    def _exec(self, wanted: protocol.Exec, attached: list[int]) -> None:
+        box = self._pods[wanted.pod].containers[wanted.name]
         if box.ended or not box.started:
-            raise ProcessLookupError(f"container {name} is not running")
-        spec = {**box.identity, "argv": argv}
-        around = self._surroundings(self._pods[pod])
-        pid = exec_process.spawn(spec, around, box.pid, attached, tty)
-        self._helpers[pid] = {"session": session}
+            raise ProcessLookupError(f"container {wanted.name} is not running")
+        if len(attached) != (1 if wanted.tty else 3):
+            raise ValueError(f"{len(attached)} descriptors are attached")
+        command = box.program._replace(argv=wanted.argv)
+        around = self._surroundings(self._pods[wanted.pod])
+        pid = exec_process.spawn(command, around, box.pid, attached, wanted.tty)
+        self._sessions[pid] = wanted.session
 
-    def op_end_session(self, session: str) -> None:
-        """Kill a command started by ``exec``."""
-        for pid, helper in self._helpers.items():
-            if helper["session"] == session:
+    def _end_session(self, wanted: str) -> None:
+        for pid, session in self._sessions.items():
+            if session == wanted:
                 os.kill(pid, signal.SIGKILL)
 
-    def op_tmpfs(self, pod: str, path: str, size: int) -> None:
-        """Put a tmpfs of at most ``size`` bytes on ``path``, seen by the pod's containers only.
+    def _add_tmpfs(self, wanted: protocol.AddTmpfs) -> None:
+        """Mounted in the shim's own mount namespace: its content outlives a container.
 
-        It is mounted in the shim's own mount namespace: its content outlives a container, and it
-        is gone with the pod or the shim. Without namespaces the folder stays as it is.
+        Without namespaces the folder stays as it is.
         """
-        if self._network.kind != "plain" and path not in self._pods[pod].mounts:
-            options = f"mode=1777,size={size}" if size else "mode=1777"
+        pod, path = self._pods[wanted.pod], wanted.path
+        if self._network.kind != "plain" and path not in pod.mounts:
+            options = f"mode=1777,size={wanted.size}" if wanted.size else "mode=1777"
             sys.mount("tmpfs", path, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
-            self._pods[pod].mounts.append(path)
+            pod.mounts.append(path)
 
-    def op_signal(self, pod: str, name: str, number: int) -> None:
-        """Send a signal to a container's program."""
-        box = self._pods[pod].containers[name]
+    def _signal(self, wanted: protocol.Signal) -> None:
+        box = self._pods[wanted.pod].containers[wanted.name]
         if not box.ended:
-            os.kill(box.pid, number)
+            os.kill(box.pid, wanted.number)
 
-    def op_kill(self, pod: str, name: str = "") -> None:
-        """SIGKILL one container, or all of the pod, with everything in it."""
+    def _kill(self, pod: str, name: str) -> None:
         if pod not in self._pods:
             return
         for box in self._pods[pod].containers.values():
             if not box.ended and name in ("", box.name):
                 box.kill(self._killer)
 
-    def op_remove(self, pod: str) -> None:
-        """Forget a pod, give its namespaces and its address back."""
+    def _remove(self, pod: str) -> None:
         owner = self._pods.pop(pod, None)
         if owner is None:
             return
@@ -377,29 +340,21 @@ class Shim:
             sys.umount(path)
         self._network.remove_pod(owner.sandbox)
 
-    def op_socket(self, pod: str) -> dict[str, Any]:
-        """A TCP socket inside the pod's network, for probes and port forwarding."""
-        return {"descriptors": [self._network.open_socket(self._pods[pod].sandbox)]}
-
-    def op_forward(self, forwards: list[Any]) -> None:
-        """Replace the connections that the relay forwards; see ``relay.Forward``."""
+    def _forward(self, wanted: protocol.SetForwards) -> None:
         if not self._relay:
-            if not forwards:
+            if not wanted.forwards:
                 return
             pid, self._relay = relay.spawn(self._network.kind != "plain")
-            self._helpers[pid] = {"session": "relay"}
-        data = json.dumps(forwards, separators=(",", ":")).encode() + b"\n"
+            self._sessions[pid] = _RELAY
+        data = json.dumps(protocol.to_raw(wanted), separators=(",", ":")).encode() + b"\n"
         while data:
             data = data[os.write(self._relay, data) :]
-
-    def op_shutdown(self) -> None:
-        self._stop()
 
     def _stop(self) -> None:
         self._stopping = True
         for box in self._by_pid.values():
             box.kill(self._killer)
-        for pid in self._helpers:
+        for pid in self._sessions:
             os.kill(pid, signal.SIGKILL)
 
 
@@ -407,7 +362,7 @@ def serve(
     state_dir: str,
     mode: str,
     owner: int,
-    agent: socket.socket,
+    agent: socket.socket | None,
     listener: socket.socket | None,
 ) -> None:
     """The shim process, from fork to end; without ``listener`` it ends with process ``owner``."""
@@ -416,15 +371,19 @@ def serve(
     try:
         network = isolation.prepare(mode)
     except OSError as error:
-        agent.sendall(wire.encode({"event": "failed", "reason": str(error)}))
-        return
+        if agent is not None:
+            agent.sendall(wire.encode(protocol.event(protocol.Failed(str(error)))))
+            return
+        raise
     if listener is None:
         # Without namespaces the shim has to clean up itself when its owner dies.
         end = signal.SIGTERM if network.kind == "plain" else signal.SIGKILL
         sys.die_with_parent(end)
         if os.getppid() != owner:
             return
-    shim = Shim(state_dir, network, agent)
+    shim = Shim(state_dir, network)
+    if agent is not None:
+        shim.attach(agent)
     if listener is not None:
         shim.listen(listener)
     shim.run()

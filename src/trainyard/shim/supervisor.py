@@ -12,10 +12,10 @@ import contextlib
 import json
 import os
 import signal
-from typing import Any
 
-from trainyard.shim import first_process, rootfs
+from trainyard.shim import program, rootfs
 from trainyard.shim import syscalls as sys
+from trainyard.shim.protocol import Program, Progress, from_raw
 
 END_ALL = signal.SIGUSR1
 _PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
@@ -23,61 +23,59 @@ _CAP_KILL = 1 << 5
 
 
 def supervise(
-    spec: dict[str, Any],
-    around: first_process.Surroundings,
+    wanted: Program,
+    around: program.Surroundings,
     status: int,
     output: int,
     old_root: int,
 ) -> int:
-    """Run the program of ``spec`` to its end; returns the exit code for this process.
+    """Run the program ``wanted`` to its end; returns the exit code for this process.
 
     ``old_root`` is what ``rootfs.enter`` returned, or -1 where the root is still the host's.
     """
     watched = {signal.SIGCHLD, END_ALL, *_PASSED_ON}
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     sys.set_process_name("pod-init")
-    if around.kind == "plain" or first_process.changes_user(spec):
-        pid = _fork_program(spec, around, output)
+    if around.kind == "plain" or program.changes_user(wanted):
+        pid = _fork_program(wanted, around, output)
     else:
-        first_process.prepare(spec, around)
-        pid = first_process.spawn_program(spec, output)
+        program.prepare(wanted, around)
+        pid = program.spawn_program(wanted, output)
     if old_root >= 0:
         rootfs.leave(old_root)
-    close_others({status})
-    if around.kind == "root" and not spec.get("privileged"):
+    sys.close_others({status})
+    if around.kind == "root" and not wanted.privileged:
         sys.limit_capabilities(_CAP_KILL)
-    _tell(status, {"started": True})  # fails, and so ends all, if the shim has died meanwhile
+    program.tell(
+        status, Progress(started=True)
+    )  # fails, and so ends all, if the shim has died meanwhile
     code = os.waitstatus_to_exitcode(_watch(pid, around.kind == "plain", watched))
-    record = {"code": code if code >= 0 else 128 - code, "signal": max(0, -code)}
+    told = code if code >= 0 else 128 - code
     with contextlib.suppress(BrokenPipeError):
-        _tell(status, record)
-    return record["code"] & 255
+        program.tell(status, Progress(code=told, signal=max(0, -code)))
+    return told & 255
 
 
-def _fork_program(spec: dict[str, Any], around: first_process.Surroundings, output: int) -> int:
+def _fork_program(wanted: Program, around: program.Surroundings, output: int) -> int:
     """Start the program from a copy of this process, which can change its user."""
     failure_reader, failure_writer = os.pipe2(os.O_CLOEXEC)
     pid = sys.clone(0)
     if not pid:
         try:
             sys.die_with_parent()
-            first_process.execute(spec, around, output)
+            program.execute(wanted, around, output)
         except BaseException as error:
-            first_process.report(failure_writer, error)
+            program.report(failure_writer, error)
     os.close(failure_writer)
     with os.fdopen(failure_reader, "rb") as reader:
         failure = reader.read()
     if failure:
-        record = json.loads(failure)
-        raise first_process.StartError(record["error"], record["code"])
+        record = from_raw(Progress, json.loads(failure))
+        raise program.StartError(record.error, record.code or program.CANNOT_START)
     return pid
 
 
-def _tell(status: int, record: dict[str, Any]) -> None:
-    os.write(status, json.dumps(record).encode() + b"\n")
-
-
-def _watch(program: int, plain: bool, watched: set[signal.Signals]) -> int:
+def _watch(pid: int, plain: bool, watched: set[signal.Signals]) -> int:
     """Wait for the program's end; returns its wait status."""
     owner = os.getppid()
     ended: int | None = None
@@ -88,8 +86,8 @@ def _watch(program: int, plain: bool, watched: set[signal.Signals]) -> int:
             _kill_descendants()
         elif number in _PASSED_ON:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(program, number)
-        ended = _reap(program)
+                os.kill(pid, number)
+        ended = _reap(pid)
     if plain:
         _end_rest()
     return ended
@@ -111,26 +109,16 @@ def _end_rest() -> None:
             return
 
 
-def _reap(program: int) -> int | None:
-    """Reap what has ended; returns the wait status of ``program`` if it is among it."""
+def _reap(wanted: int) -> int | None:
+    """Reap what has ended; returns the wait status of ``wanted`` if it is among it."""
     with contextlib.suppress(ChildProcessError):
         while True:
             pid, status = os.waitpid(-1, os.WNOHANG)
-            if pid == program:
+            if pid == wanted:
                 return status
             if not pid:
                 return None
     return None
-
-
-def close_others(kept: set[int]) -> None:
-    """Close all descriptors but ``kept`` and the standard ones."""
-    last = 2
-    for fd in sorted(kept):
-        if fd > last:
-            os.closerange(last + 1, fd)
-            last = fd
-    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
 
 
 def descendants(ancestor: int) -> list[int]:

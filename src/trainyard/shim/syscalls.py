@@ -6,10 +6,12 @@ releases the interpreter lock (``PyDLL``): between ``clone`` and ``exec`` there 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
 import signal
+from collections.abc import Iterable
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -174,3 +176,20 @@ def limit_capabilities(keep: int) -> None:
         data[index].permitted &= word
         data[index].inheritable = 0
     _check(_libc.capset(ctypes.byref(header), data), "capset")
+
+
+def close_others(kept: set[int]) -> None:
+    """Close all descriptors but ``kept`` and the standard ones."""
+    last = 2
+    for fd in sorted(kept):
+        if fd > last:
+            os.closerange(last + 1, fd)
+            last = fd
+    os.closerange(last + 1, os.sysconf("SC_OPEN_MAX"))
+
+
+def join_cgroups(paths: Iterable[str]) -> None:
+    """Move this process into control groups, as far as that is possible."""
+    for path in paths:
+        with contextlib.suppress(OSError), open(f"{path}/cgroup.procs", "w") as file:
+            file.write("0")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.local.node.status import Run, conditions, phase_of, pod_status
+from trainyard.local.node.status import Run, Told, conditions, phase_of, pod_status
 from trainyard.schema.times import from_nanoseconds
 
 
@@ -59,14 +59,8 @@ def test_times_keep_microseconds_to_order_failures() -> None:
 
 def test_a_status_that_is_computed_again_is_the_same() -> None:
     runs = [run("terminated", 3)]
-    arguments = {
-        "phase": "Failed",
-        "reason": "",
-        "message": "",
-        "addresses": ("10.0.0.2", "127.0.0.1"),
-        "start_time": 5,
-    }
-    first = pod_status(runs, old={}, now=1, **arguments)
-    assert pod_status(runs, old=first, now=2 * 10**9, **arguments) == first
+    told = Told("Failed", "", "", "10.0.0.2", "127.0.0.1", start_time=5)
+    first = pod_status(runs, told, old={}, now=1)
+    assert pod_status(runs, told, old=first, now=2 * 10**9) == first
     ended = first["containerStatuses"][0]["state"]["terminated"]
     assert (ended["exitCode"], ended["reason"]) == (3, "Error")

@@ -30,6 +30,7 @@ from trainyard.kinds.shared.workload import (
     RestartPolicy,
     Workload,
 )
+from trainyard.payloads.messages import LaunchLine
 
 COPIED_TO_CONTAINER = ("image", "imagePullPolicy", "workingDir", "env", "envFrom")
 COPIED_TO_POD = ("imagePullSecrets", "securityContext")
@@ -152,7 +153,7 @@ class _Description(OverSsh):
             debug=(debug.command or modes.IDLE) if debug else None,
         )
 
-    def _launch(self, resume: ResumeSpec | None) -> Mapping[str, Any]:
+    def _launch(self, resume: ResumeSpec | None) -> LaunchLine:
         """What the launcher is told to run; `programs.py` reads it."""
         if (argv := self.command(resume)) is not None:
             return {"kind": "command", "argv": argv}

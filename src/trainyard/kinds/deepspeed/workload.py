@@ -25,6 +25,7 @@ from trainyard.kinds.shared.run import SSHD_PATH, ReplicaDebugSet, ResumeSpec
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.ssh import Node, OverSsh
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, RestartPolicy, Workload
+from trainyard.payloads.messages import Elastic, LaunchLine, Tuning
 
 WORKER_0 = ReplicaKey(REPLICA_TYPE, 0)
 DEBUG_COMMAND = (SSHD_PATH, "-D")
@@ -110,14 +111,14 @@ class _Description(OverSsh):
             debug=(debug.command or DEBUG_COMMAND) if debug else None,
         )
 
-    def _elastic(self) -> Mapping[str, Any]:
+    def _elastic(self) -> Elastic:
         assert self.elastic is not None
         return {
             "min": self.elastic.min_replicas,
             "settleSeconds": self.settings.elastic_settle_seconds,
         }
 
-    def _launch(self, resume: ResumeSpec | None) -> Mapping[str, Any]:
+    def _launch(self, resume: ResumeSpec | None) -> LaunchLine:
         """What worker-0 is told to run; `programs.py` reads it."""
         config, argv = self.config, self.command(resume)
         if argv is None and config.custom_command:
@@ -127,6 +128,7 @@ class _Description(OverSsh):
         form, program = self._program()
         if resume and resume.args is not None:
             program = [program[0], *resume.args]
+        tuning: Tuning = {"autotune": config.autotune} if config.autotune != "none" else {}
         return {
             "kind": "deepspeed",
             "form": form,
@@ -134,7 +136,7 @@ class _Description(OverSsh):
             "slots": self.slots,
             "localRank": config.local_rank,
             "otherArgs": list(config.other_args),
-            **({"autotune": config.autotune} if config.autotune != "none" else {}),
+            **tuning,
             **self.master_port(),
         }
 

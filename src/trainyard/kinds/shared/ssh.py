@@ -23,6 +23,7 @@ from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, Resu
 from trainyard.kinds.shared.workload import Dependent, Generated, Manifest, ReplicaKey
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 from trainyard.payloads import NAMES, texts
+from trainyard.payloads.messages import Elastic, LaunchDescription, LaunchLine, MasterPort
 
 LAUNCH = "trainyard.dev/launch"
 """Annotation: what the pod runs, JSON for the programs in ``launch/``."""
@@ -101,11 +102,11 @@ class Node:
     hosts: Sequence[str]
     sshd: str = SSHD_PATH
     auth_path: str = AUTH_PATH
-    launch: Mapping[str, Any] | None = None
+    launch: LaunchLine | None = None
     hostfile: str | None = None
     report_sessions: bool = False
     disable_custom_env: bool = False
-    elastic: Mapping[str, Any] | None = None
+    elastic: Elastic | None = None
     workers_stay: bool = False
     """Whether a launch that fails may be started again while the other replicas go on."""
     debug: Sequence[str] | None = None
@@ -144,7 +145,7 @@ class OverSsh(Description):
             return None
         return [*resume.command, *(resume.args or ())]
 
-    def master_port(self) -> dict[str, int]:
+    def master_port(self) -> MasterPort:
         """The port of rank 0, where pods share the ports of one machine (decision 41)."""
         if not self.settings.plain_processes:
             return {}
@@ -177,10 +178,10 @@ def equip(pod: Manifest, node: Node) -> None:
     )
 
 
-def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> dict[str, Any]:
+def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> LaunchDescription:
     variables = container.get("env") or ()
     grace = pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
-    found: dict[str, Any] = {
+    found: LaunchDescription = {
         "pod": pod["metadata"]["name"],
         "port": node.port,
         "sshd": node.sshd,
@@ -194,10 +195,11 @@ def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> dic
     if node.debug is not None:
         found["debug"] = list(node.debug)
     elif node.launch is not None:
-        found |= {"hosts": list(node.hosts), "launch": dict(node.launch)}
+        found["hosts"] = list(node.hosts)
+        found["launch"] = node.launch
         found["workersStay"] = node.workers_stay
         if node.elastic is not None:
-            found["elastic"] = dict(node.elastic)
+            found["elastic"] = node.elastic
     return found
 
 

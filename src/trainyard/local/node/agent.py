@@ -1,6 +1,6 @@
 """The node agent: runs the pods that are bound to its node, and serves their logs and commands.
 
-It meets the rest of the cluster in the registry only: pods appear there bound to the node, their
+It meets the rest of the cluster through its API only: pods appear there bound to the node, their
 status is written there, and a pod that is being deleted is finally removed there.
 """
 
@@ -14,18 +14,18 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from trainyard.local.node import cgroups, gpus, kept_logs, services, unsupported
-from trainyard.local.node.allocation import Node
+from trainyard.local.node import cgroups, gpus, services, unsupported
+from trainyard.local.node.allocation import Node, forget_old
+from trainyard.local.node.container_runtime import ContainerRuntime
 from trainyard.local.node.events import EventWriter
 from trainyard.local.node.execs import Session
 from trainyard.local.node.hosts import HostsFiles
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.shim_client import ShimClient
-from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.node.worker import PodWorker
-from trainyard.local.registry import Registry
+from trainyard.local.objects import Objects
 from trainyard.schema.errors import TrainyardError
+from trainyard.shim import protocol
 from trainyard.shim.logs import LogOptions, read_log
 
 if TYPE_CHECKING:
@@ -59,15 +59,13 @@ class Tunnel:
 class NodeAgent:
     """Implements ``trainyard.local.runtime.PodRuntime``. Make it on the event loop's thread."""
 
-    def __init__(self, registry: Registry, shim: ShimHandle, settings: NodeSettings) -> None:
-        self._registry = registry
-        self._client = ShimClient(shim)
+    def __init__(self, api: Objects, runtime: ContainerRuntime, settings: NodeSettings) -> None:
+        self._api = api
+        self._runtime = runtime
         self._settings = settings
         hosts = HostsFiles(os.path.join(settings.state_dir, "hosts"))
-        self._events = EventWriter(registry, settings.node_name)
-        self._node = Node(
-            registry, self._client, settings, hosts, self._events, gpus.Pool(settings.gpus)
-        )
+        self._events = EventWriter(api, settings.node_name)
+        self._node = Node(api, runtime, settings, hosts, self._events, gpus.Pool(settings.gpus))
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._has_services = False
@@ -80,21 +78,21 @@ class NodeAgent:
     @property
     def isolation(self) -> str:
         """``root``, ``rootless`` or ``plain``: how pods are separated on this machine."""
-        return self._client.isolation
+        return self._runtime.hello.isolation
 
     @property
     def isolation_reason(self) -> str:
         """Why pods are not better separated; "" when they are in namespaces."""
-        return str(self._client.hello["reason"])
+        return self._runtime.hello.reason
 
     async def run(self) -> None:
         """Run pods until cancelled. The pods themselves go on, or not, with the shim."""
-        subscription = self._registry.subscribe("pods", "services")
-        known = {pod["pod"]: pod for pod in self._client.hello["pods"]}
+        subscription = self._api.subscribe("pods", "services")
+        known = {pod.pod: pod for pod in self._runtime.hello.pods}
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self._events.run())
-                group.create_task(self._follow_shim())
+                group.create_task(self._follow_runtime())
                 group.create_task(self._forward_services())
                 self._drop_unknown(group, known)
                 self._forget_old_logs()
@@ -106,24 +104,24 @@ class NodeAgent:
                     if self._has_services:
                         self._services_changed.set()
         finally:
-            self._registry.unsubscribe(subscription)
+            self._api.unsubscribe(subscription)
             if self._node_ports is not None:
                 await self._node_ports.close()
 
     async def shut_down(self) -> None:
         """End every pod process at once, and the shim with them."""
         try:
-            await self._client.request("shutdown")
+            await self._runtime.request(protocol.Shutdown())
         except TrainyardError as error:
             _log.debug("shim: %s", error)
-        self._client.close()
+        self._runtime.close()
 
     def _pod(
         self,
         group: asyncio.TaskGroup,
         kind: str,
         pod: dict[str, Any],
-        known: dict[str, dict[str, Any]],
+        known: dict[str, protocol.PodState],
     ) -> None:
         uid = pod["metadata"]["uid"]
         worker = self._workers.get(uid)
@@ -148,25 +146,25 @@ class NodeAgent:
 
     def _forget_old_logs(self) -> None:
         self._pods_since_sweep = 0
-        present = {pod["metadata"]["uid"] for pod in self._registry.list("pods")}
-        kept_logs.forget_old(self._pods_folder, present | self._workers.keys())
+        present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
+        forget_old(self._pods_folder, present | self._workers.keys())
 
-    def _drop_unknown(self, group: asyncio.TaskGroup, known: dict[str, dict[str, Any]]) -> None:
+    def _drop_unknown(self, group: asyncio.TaskGroup, known: dict[str, protocol.PodState]) -> None:
         """Pods that the shim has and the registry no longer: deleted while no agent ran."""
-        present = {pod["metadata"]["uid"] for pod in self._registry.list("pods")}
+        present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         for uid in known.keys() - present:
             group.create_task(self._drop(uid))
 
     async def _drop(self, uid: str) -> None:
-        await self._client.request("remove", pod=uid)
+        await self._runtime.request(protocol.RemovePod(uid))
 
-    async def _follow_shim(self) -> None:
-        while (event := await self._client.events.get()) is not None:
-            worker = self._workers.get(event.get("pod", ""))
+    async def _follow_runtime(self) -> None:
+        while (event := await self._runtime.events.get()) is not None:
+            worker = self._workers.get(event.pod)
             if worker is not None:
-                worker.container_event(event)
+                worker.container_changed(event)
         for worker in self._workers.values():
-            worker.shim_lost()
+            worker.runtime_lost()
         for _ in range(_TELL_PASSES):
             if all(worker.is_told for worker in self._workers.values()):
                 break
@@ -175,18 +173,18 @@ class NodeAgent:
 
     async def _forward_services(self) -> None:
         """Keep the relay's table current; changes that come together are told once."""
-        told: list[services.Forward] = []
+        told: list[protocol.Forward] = []
         while True:
             await self._services_changed.wait()
             self._services_changed.clear()
             wanted = services.forwards(
-                self._registry.list("services"),
-                self._registry.list("pods"),
+                self._api.list("services"),
+                self._api.list("pods"),
                 plain=self.isolation == "plain",
             )
             if wanted != told:
                 told = wanted
-                await self._client.request("forward", forwards=wanted)
+                await self._runtime.request(protocol.SetForwards(tuple(wanted)))
 
     def _service(self, kind: str, service: dict[str, Any]) -> None:
         metadata, address = service["metadata"], service["spec"].get("clusterIP", "")
@@ -202,7 +200,7 @@ class NodeAgent:
         ):
             from trainyard.local.node.nodeports import NodePorts
 
-            self._node_ports = NodePorts(self._registry, self, self._events.warn_owner)
+            self._node_ports = NodePorts(self._api, self, self._events.warn_owner)
         if self._node_ports is not None:
             self._node_ports.changed(kind, service)
 
@@ -254,7 +252,7 @@ class NodeAgent:
             raise TrainyardError(
                 f"cannot run a command in container {container!r} of pod {name}: it is not running"
             )
-        return await Session.start(self._client, uid, container, command, stdin=stdin, tty=tty)
+        return await Session.start(self._runtime, uid, container, command, stdin=stdin, tty=tty)
 
     async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
         """See PodRuntime."""
@@ -265,7 +263,7 @@ class NodeAgent:
             raise TrainyardError(f"cannot connect to port {port} of pod {name}: it is not running")
         for host in ("127.0.0.1", address) if self.isolation != "plain" else (address,):
             try:
-                return Tunnel(await open_connection(self._client, uid, host, port))
+                return Tunnel(await open_connection(self._runtime, uid, host, port))
             except OSError as error:
                 problem = error
         raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem.strerror}")

@@ -1,32 +1,40 @@
-"""What a pod holds on the node: its network and address, names, volumes, GPUs, control groups."""
+"""What a pod holds on the node: its network and address, names, volumes, GPUs, control groups.
+
+Logs outlive their pods, but not for ever: the folders of the last pods that went are kept.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from trainyard.kinds.shared import names
 from trainyard.local.node import cgroups, gpus, start_request, unsupported
+from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.environment import host_name
 from trainyard.local.node.events import EventWriter
-from trainyard.local.node.fields import Addresses, NotReady
+from trainyard.local.node.fields import Addresses, NotReady, PodContext, Warn
 from trainyard.local.node.hosts import Host, HostsFiles
 from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.shim_client import ShimClient, ShimError
 from trainyard.local.node.status import Run
 from trainyard.local.node.volumes import Volumes
-from trainyard.local.registry import Registry
+from trainyard.local.objects import Objects
+from trainyard.shim import protocol
+
+KEPT_PODS = 500
+"""Folders of pods that are no more."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """What all pods of a node share."""
 
-    registry: Registry
-    shim: ShimClient
+    api: Objects
+    runtime: ContainerRuntime
     settings: NodeSettings
     hosts: HostsFiles
     events: EventWriter
@@ -39,12 +47,24 @@ class Node:
         return os.path.join(self.settings.state_dir, "pods", name)
 
 
-class Place:
+def forget_old(folder: str, present: Collection[str], keep: int = KEPT_PODS) -> None:
+    """Delete the pods' folders in ``folder`` but the ``keep`` last used and those of ``present``.
+
+    ``present`` are uids; a pod's folder ends in ``_<uid>``.
+    """
+    if not os.path.isdir(folder):
+        return
+    with os.scandir(folder) as entries:
+        gone = [e for e in entries if e.name.rpartition("_")[2] not in present]
+    gone.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
+    for entry in gone[: max(0, len(gone) - keep)]:
+        shutil.rmtree(entry.path, ignore_errors=True)
+
+
+class Allocation:
     """One pod's. ``warn(reason, text)`` tells what cannot be honoured."""
 
-    def __init__(
-        self, node: Node, pod: Mapping[str, Any], warn: Callable[[str, str], None]
-    ) -> None:
+    def __init__(self, node: Node, pod: Mapping[str, Any], warn: Warn) -> None:
         self._node = node
         self._pod = pod
         self._uid = str(pod["metadata"]["uid"])
@@ -67,13 +87,14 @@ class Place:
         """Give the pod its network, address and name."""
         os.makedirs(self.folder, exist_ok=True)
         wanted = ""
-        if self._node.shim.isolation == "plain":
+        isolation = self._node.runtime.hello.isolation
+        if isolation == "plain":
             wanted = names.loopback_address(self._pod["metadata"]["name"])
-        answer = await self._node.shim.request(
-            "pod", pod=self._uid, hostname=host_name(self._pod), address=wanted
+        answer = await self._node.runtime.request(
+            protocol.AddPod(self._uid, host_name(self._pod), wanted)
         )
-        self.adopt(answer["address"])
-        for problem in unsupported.not_honoured(self._pod, self._node.shim.isolation):
+        self.adopt(answer.address)
+        for problem in unsupported.not_honoured(self._pod, isolation):
             self._warn("NotHonoured", problem)
 
     def adopt(self, address: str) -> None:
@@ -84,44 +105,37 @@ class Place:
         host = Host(metadata["namespace"], subdomain, host_name(self._pod), address)
         self._node.hosts.set_pod(self._uid, host)
 
-    def restore(self, run: Run, found: Mapping[str, Any]) -> None:
+    def restore(self, run: Run, found: protocol.ContainerState) -> None:
         """Note what a container that is known to the shim holds."""
-        run.cgroups = list(found["cgroups"])
-        self._node.gpus.restore(self._uid, run.name, found["gpus"])
+        run.cgroups = list(found.cgroups)
+        self._node.gpus.restore(self._uid, run.name, found.gpus)
 
     async def start(self, run: Run) -> None:
         """Start a container; raises NotReady or CannotStart. Its events follow."""
-        node = self._node
+        node, metadata = self._node, self._pod["metadata"]
         volumes = await self._prepared_volumes()
-        metadata = self._pod["metadata"]
-        hosts = node.hosts.path(metadata["namespace"], self._pod["spec"].get("subdomain", ""))
-        request = start_request.start_request(
-            self._pod,
-            run.spec,
-            objects=node.registry,
-            settings=node.settings,
-            volumes=volumes,
-            addresses=volumes.addresses,
-            pod_folder=self.folder,
-            hosts=(hosts, node.hosts.resolver_path(metadata["namespace"])),
-            isolation=node.shim.isolation,
-            devices=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),
-            warn=self._warn,
+        subdomain = self._pod["spec"].get("subdomain", "")
+        place = start_request.Place(
+            hosts=node.hosts.path(metadata["namespace"], subdomain),
+            resolver=node.hosts.resolver_path(metadata["namespace"]),
+            isolation=node.runtime.hello.isolation,
+            gpus=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),
         )
+        program, root = start_request.program_and_root(run.spec, volumes, place)
         cgroups.remove(run.cgroups)
-        group = f"{self._uid}-{run.name}-{run.attempt}"
         limits = cgroups.Limits.of(run.spec)
-        run.cgroups = request["cgroups"] = cgroups.create(group, limits)
+        run.cgroups = cgroups.create(f"{self._uid}-{run.name}-{run.attempt}", limits)
         if limits != cgroups.Limits(0, 0) and not run.cgroups:
             text = "control groups cannot be written here: CPU and memory limits are not enforced"
             self._warn("NotHonoured", text)
+        program = program._replace(cgroups=tuple(run.cgroups))
         log = self.log_path(run.name, run.attempt)
         run.phase, run.reason, run.message = "starting", "", ""
         try:
-            await node.shim.request(
-                "start", pod=self._uid, name=run.name, attempt=run.attempt, log=log, **request
+            await node.runtime.request(
+                protocol.Start(self._uid, run.name, run.attempt, log, program, root)
             )
-        except ShimError as error:
+        except RuntimeRefused as error:
             run.phase = "waiting"
             raise NotReady("RunContainerError", str(error)) from None
 
@@ -129,21 +143,22 @@ class Place:
         node = self._node
         if self._volumes is None:
             addresses = Addresses(self.address, node.settings.host_ip)
-            self._volumes = Volumes(
-                self._pod, self.folder, node.registry, node.settings, addresses, self._warn
+            context = PodContext(
+                self._pod, self.folder, addresses, node.api, node.settings, self._warn
             )
+            self._volumes = Volumes(context)
         self._volumes.prepare()
         while self._volumes.in_memory:
             path, size = self._volumes.in_memory.pop()
-            await node.shim.request("tmpfs", pod=self._uid, path=path, size=size)
+            await node.runtime.request(protocol.AddTmpfs(self._uid, path, size))
         return self._volumes
 
     async def release(self, runs: Iterable[Run]) -> None:
         """Give everything back; processes that are left are killed, logs stay."""
         self._node.hosts.remove_pod(self._uid)
         self._node.gpus.give_back(self._uid)
-        with contextlib.suppress(ShimError):
-            await self._node.shim.request("remove", pod=self._uid)
+        with contextlib.suppress(RuntimeRefused):
+            await self._node.runtime.request(protocol.RemovePod(self._uid))
         Volumes.remove(self.folder)
         for run in runs:
             cgroups.remove(run.cgroups)

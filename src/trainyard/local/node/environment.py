@@ -7,17 +7,17 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.local.node.expansion import expand
 from trainyard.local.node.fields import (
-    Addresses,
     NotReady,
-    Objects,
+    PodContext,
     config_map_data,
+    expand,
     field_value,
     resource_value,
     secret_data,
 )
 from trainyard.local.node.settings import NodeSettings
+from trainyard.local.objects import Objects
 
 # Never inherited: they describe the caller's own place, or another distributed job.
 _DROPPED = frozenset(
@@ -67,24 +67,17 @@ def image_environment(image: str, settings: NodeSettings) -> dict[str, str]:
     return env
 
 
-def container_environment(
-    pod: Mapping[str, Any],
-    container: Mapping[str, Any],
-    addresses: Addresses,
-    objects: Objects,
-    settings: NodeSettings,
-) -> dict[str, str]:
+def container_environment(context: PodContext, container: Mapping[str, Any]) -> dict[str, str]:
     """The whole environment; raises NotReady while a ConfigMap, Secret or key is missing."""
-    namespace = pod["metadata"]["namespace"]
     own: dict[str, str] = {}
     for source in container.get("envFrom", ()):
-        own.update(_all_of(source, namespace, objects))
+        own.update(_all_of(source, context.namespace, context.objects))
     for entry in container.get("env", ()):
-        value = _value(entry, pod, container, addresses, objects)
+        value = _value(entry, context, container)
         if value is not None:
             own[entry["name"]] = expand(value, own) if "value" in entry else value
-    base = image_environment(container.get("image", ""), settings)
-    return {**base, "HOSTNAME": host_name(pod), **own}
+    base = image_environment(container.get("image", ""), context.settings)
+    return {**base, "HOSTNAME": host_name(context.pod), **own}
 
 
 def host_name(pod: Mapping[str, Any]) -> str:
@@ -111,22 +104,18 @@ def _all_of(source: Mapping[str, Any], namespace: str, objects: Objects) -> dict
 
 
 def _value(
-    entry: Mapping[str, Any],
-    pod: Mapping[str, Any],
-    container: Mapping[str, Any],
-    addresses: Addresses,
-    objects: Objects,
+    entry: Mapping[str, Any], context: PodContext, container: Mapping[str, Any]
 ) -> str | None:
     source = entry.get("valueFrom")
     if not source:
         return str(entry.get("value", ""))
     if "fieldRef" in source:
-        return field_value(pod, source["fieldRef"]["fieldPath"], addresses)
+        return field_value(context.pod, source["fieldRef"]["fieldPath"], context.addresses)
     if "resourceFieldRef" in source:
         return resource_value(
-            _named(pod, container, source["resourceFieldRef"]), source["resourceFieldRef"]
+            _named(context.pod, container, source["resourceFieldRef"]), source["resourceFieldRef"]
         )
-    return _key(source, pod["metadata"]["namespace"], objects)
+    return _key(source, context.namespace, context.objects)
 
 
 def _named(

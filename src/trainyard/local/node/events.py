@@ -6,8 +6,9 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
+from trainyard.local.objects import Objects
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.times import from_unix
 
@@ -15,15 +16,11 @@ _COMPONENT = "trainyard-node"
 _log = logging.getLogger(__name__)
 
 
-class Creates(Protocol):
-    async def create(self, resource: str, obj: dict[str, Any]) -> dict[str, Any]: ...
-
-
 class EventWriter:
     """Queues events and writes them in order; losing one is not an error."""
 
-    def __init__(self, registry: Creates, node_name: str) -> None:
-        self._registry = registry
+    def __init__(self, api: Objects, node_name: str) -> None:
+        self._api = api
         self._node_name = node_name
         self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._count = 0
@@ -70,6 +67,6 @@ class EventWriter:
         while True:
             event = await self._queue.get()
             try:
-                await self._registry.create("events", event)
+                await self._api.create("events", event)
             except TrainyardError as error:
                 _log.debug("event not written: %s", error)

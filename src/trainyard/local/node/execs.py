@@ -12,9 +12,9 @@ import termios
 import uuid
 from collections.abc import AsyncIterator, Sequence
 
-from trainyard.local.node.shim_client import ShimClient, ShimError
+from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.runtime import Output
-from trainyard.shim import wire
+from trainyard.shim import protocol, wire
 
 _CHUNK = 1 << 16
 _TERMINAL_SECONDS = 10.0
@@ -23,11 +23,11 @@ _TERMINAL_SECONDS = 10.0
 class Session:
     """One command; implements ``trainyard.local.runtime.ExecSession``. Single use."""
 
-    def __init__(self, shim: ShimClient) -> None:
-        self._shim = shim
+    def __init__(self, runtime: ContainerRuntime) -> None:
+        self._runtime = runtime
         self._name = uuid.uuid4().hex
         self._loop = asyncio.get_running_loop()
-        self._ended: asyncio.Future[int] = self._loop.create_future()
+        self._ended = runtime.session(self._name)
         self._stdin = -1
         self._terminal = False
         self._outputs: dict[int, int] = {}
@@ -36,7 +36,7 @@ class Session:
     @classmethod
     async def start(
         cls,
-        shim: ShimClient,
+        runtime: ContainerRuntime,
         pod: str,
         container: str,
         command: Sequence[str],
@@ -44,15 +44,14 @@ class Session:
         stdin: bool = False,
         tty: bool = False,
     ) -> Session:
-        session = cls(shim)
-        shim.sessions[session._name] = session._ended
+        session = cls(runtime)
         try:
             if tty:
                 await session._start_terminal(pod, container, command)
             else:
                 await session._start_pipes(pod, container, command, stdin)
         except BaseException:
-            shim.sessions.pop(session._name, None)
+            runtime.forget_session(session._name)
             await session.close()
             raise
         for fd in session._outputs:
@@ -90,7 +89,7 @@ class Session:
                 await _until_readable(self._loop, ours)
             decoder.receive(ours)
         if not decoder.descriptors:
-            raise ShimError(f"cannot open a terminal in container {container}")
+            raise RuntimeRefused(f"cannot open a terminal in container {container}")
         controller = decoder.descriptors[0]
         self._terminal = True
         self._stdin = controller
@@ -99,14 +98,8 @@ class Session:
     async def _request(
         self, pod: str, container: str, command: Sequence[str], tty: bool, attach: list[int]
     ) -> None:
-        await self._shim.request(
-            "exec",
-            attach=attach,
-            pod=pod,
-            name=container,
-            session=self._name,
-            argv=list(command),
-            tty=tty,
+        await self._runtime.request(
+            protocol.Exec(pod, container, self._name, tuple(command), tty), attach
         )
 
     def _readable(self, fd: int) -> None:
@@ -159,8 +152,8 @@ class Session:
 
     async def close(self) -> None:
         if not self._ended.done():
-            with contextlib.suppress(ShimError):
-                await self._shim.request("end_session", session=self._name)
+            with contextlib.suppress(RuntimeRefused):
+                await self._runtime.request(protocol.EndSession(self._name))
         for fd in list(self._outputs):
             self._close_output(fd)
         if self._stdin >= 0:
@@ -187,10 +180,10 @@ async def _until_writable(loop: asyncio.AbstractEventLoop, fd: int) -> None:
 
 
 async def run_command(
-    shim: ShimClient, pod: str, container: str, command: Sequence[str]
+    runtime: ContainerRuntime, pod: str, container: str, command: Sequence[str]
 ) -> tuple[int, bytes]:
     """Run a command to its end; returns its exit code and what it wrote."""
-    session = await Session.start(shim, pod, container, command)
+    session = await Session.start(runtime, pod, container, command)
     try:
         output = b"".join([chunk.data async for chunk in session.output()])
         return await session.wait(), output

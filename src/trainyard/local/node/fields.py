@@ -1,17 +1,25 @@
-"""Values that a pod takes from itself and from its cluster: fieldRef, resourceFieldRef, keys."""
+"""Values that a pod takes from itself and from its cluster: fieldRef, resourceFieldRef, keys.
+
+And ``$(NAME)`` in commands, arguments and values.
+"""
 
 from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from decimal import ROUND_CEILING
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from trainyard.kube.errors import NotFound
+from trainyard.local.node.settings import NodeSettings
+from trainyard.local.objects import Objects
 from trainyard.schema import quantity
 from trainyard.schema.errors import TrainyardError
 
+Warn = Callable[[str, str], None]
+_REFERENCE = re.compile(r"\$(\$|\([^)]*\))")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 
 
@@ -23,15 +31,27 @@ class NotReady(TrainyardError):
         self.reason = reason
 
 
-class Objects(Protocol):
-    """The part of the registry that is read here."""
-
-    def get(self, resource: str, namespace: str, name: str) -> dict[str, Any]: ...
-
-
 class Addresses(NamedTuple):
     pod: str
     host: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """A pod, and all that its environment, its volumes and its start are made from."""
+
+    pod: Mapping[str, Any]
+    folder: str
+    """Of the pod alone, on the host."""
+    addresses: Addresses
+    objects: Objects
+    settings: NodeSettings
+    warn: Warn
+    """``warn(reason, text)`` tells the pod's owner what cannot be honoured."""
+
+    @property
+    def namespace(self) -> str:
+        return str(self.pod["metadata"]["namespace"])
 
 
 def field_value(pod: Mapping[str, Any], path: str, addresses: Addresses) -> str:
@@ -95,3 +115,20 @@ def secret_data(objects: Objects, namespace: str, name: str) -> dict[str, bytes]
     for key, value in found.get("stringData", {}).items():
         data[key] = str(value).encode()
     return data
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """``$$`` stands for one ``$``; a reference that cannot be resolved stays as it is.
+
+    Source: k8s.io/kubernetes/third_party/forked/golang/expansion.
+    """
+    if "$" not in text:
+        return text
+
+    def replacement(match: re.Match[str]) -> str:
+        token = match[1]
+        if token == "$":
+            return "$"
+        return variables.get(token[1:-1], match[0])
+
+    return _REFERENCE.sub(replacement, text)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from trainyard.local.node.services import behind, target_port
-from trainyard.local.registry import Registry
+from trainyard.local.objects import Objects
 from trainyard.local.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.local.runtime import Connection, PodRuntime
 from trainyard.schema.errors import TrainyardError
@@ -30,8 +30,8 @@ Warn = Callable[[Object, str, str], None]
 class NodePorts:
     """Listens for the NodePort Services that it is told of. ``warn(service, reason, text)``."""
 
-    def __init__(self, registry: Registry, runtime: PodRuntime, warn: Warn) -> None:
-        self._registry = registry
+    def __init__(self, objects: Objects, runtime: PodRuntime, warn: Warn) -> None:
+        self._objects = objects
         self._runtime = runtime
         self._warn = warn
         self._listening: dict[str, dict[int, asyncio.Task[None]]] = {}
@@ -113,8 +113,8 @@ class NodePorts:
         """To one of the Service's pods; to a pod that does not listen yet, a little later."""
         until = asyncio.get_running_loop().time() + _CONNECT_SECONDS
         while True:
-            service = self._registry.get("services", namespace, name)
-            pods = behind(service, self._registry.list("pods", namespace))
+            service = self._objects.get("services", namespace, name)
+            pods = behind(service, self._objects.list("pods", namespace))
             try:
                 if not pods:
                     raise TrainyardError(f"no pod is ready behind Service {name}")

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from trainyard.local.node.container_runtime import ContainerRuntime
 from trainyard.local.node.execs import run_command
-from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.status import Run
 from trainyard.schema.errors import TrainyardError
 
@@ -26,8 +26,8 @@ class Prober:
     ``failed`` (the message names the probe).
     """
 
-    def __init__(self, shim: ShimClient, verdict: Verdict) -> None:
-        self._shim = shim
+    def __init__(self, runtime: ContainerRuntime, verdict: Verdict) -> None:
+        self._runtime = runtime
         self._verdict = verdict
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._others: set[asyncio.Task[None]] = set()
@@ -70,7 +70,7 @@ class Prober:
             if kind != "startup" and not run.started:
                 await asyncio.sleep(min(period, _STARTUP_POLL_SECONDS))
                 continue
-            problem = await check(self._shim, pod, address, run, spec)
+            problem = await check(self._runtime, pod, address, run, spec)
             successes = 0 if problem else successes + 1
             failures = failures + 1 if problem else 0
             if failures == 1:  # as long as it stays so, it is told once
@@ -92,12 +92,14 @@ class Prober:
         self._verdict(run, "failed", probe)
 
 
-async def check(shim: ShimClient, pod: str, address: str, run: Run, spec: Mapping[str, Any]) -> str:
+async def check(
+    runtime: ContainerRuntime, pod: str, address: str, run: Run, spec: Mapping[str, Any]
+) -> str:
     """One probe; returns what is wrong, or "" when all is well."""
     seconds = float(spec.get("timeoutSeconds", 1))
     try:
         async with asyncio.timeout(seconds):
-            return await _act(shim, pod, address, run, spec)
+            return await _act(runtime, pod, address, run, spec)
     except TimeoutError:
         return f"no answer within {seconds:g}s"
     except (TrainyardError, OSError) as error:
@@ -105,7 +107,7 @@ async def check(shim: ShimClient, pod: str, address: str, run: Run, spec: Mappin
 
 
 async def run_hook(
-    shim: ShimClient, pod: str, address: str, run: Run, hook: Mapping[str, Any]
+    runtime: ContainerRuntime, pod: str, address: str, run: Run, hook: Mapping[str, Any]
 ) -> str:
     """A postStart or preStop hook; returns what went wrong."""
     try:
@@ -113,38 +115,38 @@ async def run_hook(
             if "sleep" in hook:
                 await asyncio.sleep(float(hook["sleep"]["seconds"]))
                 return ""
-            return await _act(shim, pod, address, run, hook)
+            return await _act(runtime, pod, address, run, hook)
     except (TrainyardError, OSError, TimeoutError) as error:
         return str(error) or "took too long"
 
 
 async def _act(
-    shim: ShimClient, pod: str, address: str, run: Run, action: Mapping[str, Any]
+    runtime: ContainerRuntime, pod: str, address: str, run: Run, action: Mapping[str, Any]
 ) -> str:
     if "exec" in action:
         command = action["exec"]["command"]
-        code, output = await run_command(shim, pod, run.name, command)
+        code, output = await run_command(runtime, pod, run.name, command)
         tail = output[-500:].decode(errors="replace").strip()
         said = f": {tail}" if tail else ""
         return f"{' '.join(command)} ended with {code}{said}" if code else ""
     http = action.get("httpGet")
     if http is not None and http.get("scheme") != "HTTPS":
-        return await _http_get(shim, pod, address, run, http)
+        return await _http_get(runtime, pod, address, run, http)
     target = http or action.get("tcpSocket") or action.get("grpc")
     if target is not None:
         port = named_port(run.spec, target["port"])
-        connection = await _connect(shim, pod, target.get("host") or address, port)
+        connection = await _connect(runtime, pod, target.get("host") or address, port)
         connection.close()
         return ""
     return f"unsupported action {', '.join(action)}"
 
 
 async def _http_get(
-    shim: ShimClient, pod: str, address: str, run: Run, spec: Mapping[str, Any]
+    runtime: ContainerRuntime, pod: str, address: str, run: Run, spec: Mapping[str, Any]
 ) -> str:
     port = named_port(run.spec, spec["port"])
     path = spec.get("path") or "/"
-    connection = await _connect(shim, pod, spec.get("host") or address, port)
+    connection = await _connect(runtime, pod, spec.get("host") or address, port)
     loop = asyncio.get_running_loop()
     lines = [f"GET {path} HTTP/1.1", f"Host: {address}:{port}", "Connection: close"]
     lines += [f"{h['name']}: {h['value']}" for h in spec.get("httpHeaders", ())]
@@ -171,19 +173,20 @@ def named_port(container: Mapping[str, Any], port: int | str) -> int:
     raise TrainyardError(f"container {container['name']!r} has no port named {port!r}")
 
 
-async def _connect(shim: ShimClient, pod: str, address: str, port: int) -> socket.socket:
+async def _connect(runtime: ContainerRuntime, pod: str, address: str, port: int) -> socket.socket:
     """As open_connection, with an error in words."""
     try:
-        return await open_connection(shim, pod, address, port)
+        return await open_connection(runtime, pod, address, port)
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise TrainyardError(f"cannot connect to {address}:{port}: {why}") from error
 
 
-async def open_connection(shim: ShimClient, pod: str, address: str, port: int) -> socket.socket:
+async def open_connection(
+    runtime: ContainerRuntime, pod: str, address: str, port: int
+) -> socket.socket:
     """A connection to ``address:port`` made from inside the pod's network."""
-    answer = await shim.request("socket", pod=pod)
-    connection = socket.socket(fileno=answer["descriptors"][0])
+    connection = await runtime.open_socket(pod)
     connection.setblocking(False)
     try:
         await asyncio.get_running_loop().sock_connect(connection, (address, port))

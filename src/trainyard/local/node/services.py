@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
-Forward = tuple[str, int, list[tuple[str, int]]]
+from trainyard.shim.protocol import Forward
+
 Pod = TypeVar("Pod", bound=Mapping[str, Any])
 
 
@@ -29,11 +30,11 @@ def forwards(
             if port.get("protocol", "TCP") != "TCP":
                 continue
             number, target = port["port"], port.get("targetPort") or port["port"]
-            ends = [(pod["status"]["podIP"], target_port(pod, target)) for pod in ready]
+            ends = tuple((pod["status"]["podIP"], target_port(pod, target)) for pod in ready)
             if not plain:
-                result.append((address, number, ends))
+                result.append(Forward(address, number, ends))
             else:
-                result += [(host, number, [(host, p)]) for host, p in ends if p != number]
+                result += [Forward(host, number, ((host, p),)) for host, p in ends if p != number]
     return result
 
 

@@ -4,69 +4,88 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import os
-from typing import Any
+import socket
+from collections.abc import Sequence
+from typing import NamedTuple
 
-from trainyard.local.node.shim_process import ShimHandle
-from trainyard.schema.errors import TrainyardError
-from trainyard.shim import wire
+from trainyard.local.node.container_runtime import RuntimeRefused
+from trainyard.local.node.shim_process import ShimFailed, ShimHandle
+from trainyard.shim import protocol, wire
 
 _ANSWER_SECONDS = 30.0
+_GONE = "the node's shim process is gone"
+_KILLED_CODE = 137
+_log = logging.getLogger(__name__)
 
 
-class ShimError(TrainyardError):
-    """The shim refused a request, or is gone."""
+class _Reply(NamedTuple):
+    answer: protocol.Answer
+    descriptors: Sequence[int] = ()
 
 
 class ShimClient:
-    """Must be made and used on the event loop's thread."""
+    """Implements ``ContainerRuntime``. Must be made and used on the event loop's thread."""
 
     def __init__(self, handle: ShimHandle) -> None:
         self.hello = handle.ready()
-        self.events: asyncio.Queue[wire.Message | None] = asyncio.Queue()
-        self.sessions: dict[str, asyncio.Future[int]] = {}
+        if self.hello.version != protocol.VERSION:
+            text = "the shim of another version of trainyard still holds pods here"
+            raise ShimFailed(f"{text}; end them with: trainyard down")
+        self.events: asyncio.Queue[protocol.ContainerState | None] = asyncio.Queue()
+        self._sessions: dict[str, asyncio.Future[int]] = {}
         self._socket = handle.connection
         self._socket.setblocking(False)
         self._decoder = handle.decoder
         self._numbers = itertools.count(1)
-        self._waiting: dict[int, asyncio.Future[wire.Message]] = {}
+        self._waiting: dict[int, asyncio.Future[_Reply]] = {}
         self._outgoing = bytearray()
         self._loop = asyncio.get_running_loop()
         self._closed = False
-        for message in handle.early:
-            self._dispatch(message)
+        for frame in handle.early:
+            self._dispatch(frame)
         self._loop.add_reader(self._socket.fileno(), self._readable)
 
-    @property
-    def isolation(self) -> str:
-        """``root``, ``rootless`` or ``plain``."""
-        return str(self.hello["isolation"])
-
     async def request(
-        self, operation: str, *, attach: list[int] | None = None, **arguments: Any
-    ) -> wire.Message:
-        """Send one request and wait for its answer; raises ShimError. ``attach`` stays ours."""
+        self, request: protocol.Request, attach: Sequence[int] = ()
+    ) -> protocol.Answer:
+        """See ContainerRuntime."""
+        return (await self._exchange(request, attach)).answer
+
+    async def open_socket(self, pod: str) -> socket.socket:
+        """See ContainerRuntime."""
+        reply = await self._exchange(protocol.OpenSocket(pod), ())
+        return socket.socket(fileno=reply.descriptors[0])
+
+    def session(self, name: str) -> asyncio.Future[int]:
+        """See ContainerRuntime."""
+        return self._sessions.setdefault(name, self._loop.create_future())
+
+    def forget_session(self, name: str) -> None:
+        """See ContainerRuntime."""
+        self._sessions.pop(name, None)
+
+    async def _exchange(self, request: protocol.Request, attach: Sequence[int]) -> _Reply:
         if self._closed:
-            raise ShimError("the node's shim process is gone")
+            raise RuntimeRefused(_GONE)
         number = next(self._numbers)
-        future: asyncio.Future[wire.Message] = self._loop.create_future()
+        future: asyncio.Future[_Reply] = self._loop.create_future()
         self._waiting[number] = future
-        message = {"id": number, "op": operation, **arguments}
-        if attach:
-            message["descriptors"] = len(attach)
         try:
-            self._send(message, attach)
+            self._send(protocol.request(number, request, len(attach)), attach)
             # Not wait_for(), which swallows a cancellation that comes with the answer.
             async with asyncio.timeout(_ANSWER_SECONDS):
-                answer = await future
+                reply = await future
         finally:
             self._waiting.pop(number, None)
-        if "error" in answer:
-            raise ShimError(f"the node cannot {operation}: {answer['error']}")
-        return answer
+        if reply.answer.error:
+            name = protocol.name_of(request)
+            raise RuntimeRefused(f"the node cannot {name}: {reply.answer.error}")
+        return reply
 
     def close(self) -> None:
-        """Leave the shim alone; whether it goes on is decided by how it was started."""
+        """See ContainerRuntime."""
         if self._closed:
             return
         self._closed = True
@@ -75,13 +94,13 @@ class ShimClient:
         self._socket.close()
         for future in self._waiting.values():
             if not future.done():
-                future.set_result({"error": "its shim process is gone"})
-        for session in self.sessions.values():
+                future.set_result(_Reply(protocol.Answer(error="its shim process is gone")))
+        for session in self._sessions.values():
             if not session.done():
-                session.set_result(137)
+                session.set_result(_KILLED_CODE)
         self.events.put_nowait(None)
 
-    def _send(self, message: wire.Message, attach: list[int] | None) -> None:
+    def _send(self, message: protocol.Raw, attach: Sequence[int]) -> None:
         data = wire.encode(message)
         try:
             if attach and not self._outgoing:
@@ -90,7 +109,7 @@ class ShimClient:
                 data = data[self._socket.send(data) :]
         except BlockingIOError:
             if attach:
-                raise ShimError("the node's shim process is too busy") from None
+                raise RuntimeRefused("the node's shim process is too busy") from None
         except OSError:
             self.close()
             return
@@ -110,27 +129,39 @@ class ShimClient:
             self._loop.remove_writer(self._socket.fileno())
 
     def _readable(self) -> None:
-        messages = self._decoder.receive(self._socket)
-        if messages is None:
+        try:
+            frames = self._decoder.receive(self._socket)
+        except wire.FrameError as error:
+            _log.error("the shim's connection is broken: %s", error)
+            frames = None
+        if frames is None:
             self.close()
             return
-        for message in messages:
-            self._dispatch(message)
+        for frame in frames:
+            try:
+                self._dispatch(frame)
+            except protocol.ProtocolError as error:
+                _log.error("a message of the shim cannot be read: %s", error)
 
-    def _dispatch(self, message: wire.Message) -> None:
-        if count := message.get("descriptors", 0):
-            message["descriptors"] = self._decoder.take_descriptors(count)
-        if message.get("event") == "exec":
-            ended = self.sessions.pop(message["session"], None)
+    def _dispatch(self, frame: bytes) -> None:
+        raw = wire.parse(frame)
+        if "event" not in raw:
+            answer = protocol.from_raw(protocol.Answer, raw)
+            attached = self._decoder.take_descriptors(answer.descriptors)
+            self._answered(protocol.number_of(raw), _Reply(answer, attached))
+            return
+        event = protocol.read_event(raw)
+        if isinstance(event, protocol.SessionEnded):
+            ended = self._sessions.pop(event.session, None)
             if ended is not None and not ended.done():
-                ended.set_result(message["code"])
-            return
-        if "event" in message:
-            self.events.put_nowait(message)
-            return
-        future = self._waiting.get(message["id"])
+                ended.set_result(event.code)
+        elif isinstance(event, protocol.ContainerState):
+            self.events.put_nowait(event)
+
+    def _answered(self, number: int, reply: _Reply) -> None:
+        future = self._waiting.get(number)
         if future is not None and not future.done():
-            future.set_result(message)
+            future.set_result(reply)
         else:  # given up meanwhile
-            for descriptor in message.get("descriptors") or ():
+            for descriptor in reply.descriptors:
                 os.close(descriptor)

@@ -11,15 +11,13 @@ import os
 import socket
 import sys
 import traceback
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim import server, supervisor, wire
+from trainyard.shim import connection, protocol, server, syscalls, wire
 
 Isolation = Literal["auto", "namespaces", "plain"]
-SOCKET_NAME = "shim.sock"
 _READY_SECONDS = 10.0
 
 
@@ -36,34 +34,48 @@ class ShimHandle:
     pid: int
     adopted: bool = False
     decoder: wire.Decoder = field(default_factory=wire.Decoder)
-    early: list[wire.Message] = field(default_factory=list)
-    _hello: wire.Message | None = None
+    early: list[bytes] = field(default_factory=list)
+    """Frames that came with the first one."""
+    _hello: protocol.Hello | None = None
 
-    def ready(self) -> wire.Message:
-        """What the shim found: ``isolation`` (root, rootless or plain), ``reason``, ``pods``.
+    def ready(self) -> protocol.Hello:
+        """What the shim found on this machine, and the pods that it has.
 
         Waits, blocking, for the few milliseconds that its set-up takes; raises ShimFailed.
         """
         if self._hello is None:
             self.connection.settimeout(_READY_SECONDS)
-            messages: list[wire.Message] | None = []
-            while messages == []:
-                messages = self.decoder.receive(self.connection)
-            if not messages or messages[0]["event"] != "hello":
-                reason = messages[0]["reason"] if messages else "it ended at once"
-                raise ShimFailed(f"cannot start the node's shim process: {reason}")
-            self._hello, self.early = messages[0], messages[1:]
+            frames: list[bytes] | None = []
+            while frames == []:
+                frames = self.decoder.receive(self.connection)
+            if not frames:
+                raise _failed("it ended at once")
+            try:
+                first = protocol.read_event(wire.parse(frames[0]))
+            except protocol.ProtocolError as error:
+                raise _failed(f"it does not speak as this trainyard: {error}") from None
+            if not isinstance(first, protocol.Hello):
+                raise _failed(first.reason if isinstance(first, protocol.Failed) else f"{first}")
+            self._hello, self.early = first, frames[1:]
         return self._hello
+
+    def tell_to_end(self) -> None:
+        """Ask the shim to end with every pod; it closes the connection when it has."""
+        self.connection.sendall(wire.encode(protocol.request(0, protocol.Shutdown())))
 
     def kill(self) -> None:
         """End the shim and with it every pod, at once; for an owner that has no event loop."""
         with contextlib.suppress(OSError):
             self.connection.setblocking(True)
-            self.connection.sendall(wire.encode({"id": 0, "op": "shutdown"}))
+            self.tell_to_end()
         if not self.adopted:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
         self.connection.close()
+
+
+def _failed(reason: str) -> ShimFailed:
+    return ShimFailed(f"cannot start the node's shim process: {reason}")
 
 
 def start_shim(
@@ -81,9 +93,9 @@ def start_shim(
     except OSError as error:
         text = f"cannot use the state folder {folder}: {error.strerror}; set TRAINYARD_STATE_DIR"
         raise ShimFailed(text) from None
-    if not die_with_parent and (found := _find(folder)) is not None:
+    if not die_with_parent and (found := connection.find(folder)) is not None:
         return ShimHandle(folder, found, pid=0, adopted=True)
-    listener = None if die_with_parent else _listen(folder)
+    listener = None if die_with_parent else connection.listen(folder)
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -106,42 +118,10 @@ def start_shim(
 
 def _become_daemon(folder: str, kept: set[int]) -> None:
     os.setsid()
-    supervisor.close_others(kept)
+    syscalls.close_others(kept)
     nothing = os.open("/dev/null", os.O_RDWR)
     flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
     log = os.open(os.path.join(folder, "shim.log"), flags, 0o600)
     for source, target in ((nothing, 0), (nothing, 1), (log, 2)):
         os.dup2(source, target)
     os.chdir("/")
-
-
-def _find(folder: str) -> socket.socket | None:
-    connection = socket.socket(socket.AF_UNIX)
-    try:
-        with _short(folder) as path:
-            connection.connect(path)
-    except OSError:
-        connection.close()
-        return None
-    return connection
-
-
-def _listen(folder: str) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX)
-    with _short(folder) as path:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listener.bind(path)
-    os.chmod(os.path.join(folder, SOCKET_NAME), 0o600)
-    listener.listen(1)
-    return listener
-
-
-@contextlib.contextmanager
-def _short(folder: str) -> Iterator[str]:
-    """A path of the socket that fits the 107 bytes of a Unix address, however deep ``folder``."""
-    fd = os.open(folder, os.O_PATH | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{fd}/{SOCKET_NAME}"
-    finally:
-        os.close(fd)

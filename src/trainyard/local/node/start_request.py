@@ -1,21 +1,20 @@
-"""From a container of a pod to what the shim needs to start it."""
+"""From a container of a pod to the program and the file system that the runtime needs."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.kinds.shared import labels
 from trainyard.local.node import gpus
 from trainyard.local.node.environment import container_environment, host_name
-from trainyard.local.node.expansion import expand
-from trainyard.local.node.fields import Addresses, Objects
+from trainyard.local.node.fields import PodContext, Warn, expand
 from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.volumes import Volumes, Warn
+from trainyard.local.node.volumes import Volumes
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim.rootfs import Bind
+from trainyard.shim.protocol import Bind, Program, Root
 
 _CAPABILITIES = {
     name: number
@@ -95,61 +94,64 @@ class CannotStart(TrainyardError):
     """The container's specification can never be started; the text says how to fix it."""
 
 
-def start_request(
-    pod: Mapping[str, Any],
-    container: Mapping[str, Any],
-    *,
-    objects: Objects,
-    settings: NodeSettings,
-    volumes: Volumes,
-    addresses: Addresses,
-    pod_folder: str,
-    hosts: tuple[str, str],
-    isolation: str,
-    devices: list[int],
-    warn: Warn,
-) -> dict[str, Any]:
-    """The arguments of the shim's ``start``; raises NotReady or CannotStart.
+class Place(NamedTuple):
+    """Where on the node a container runs: the files for /etc/hosts and /etc/resolv.conf, GPUs."""
 
-    ``devices`` are the container's GPUs, ``hosts`` the files for /etc/hosts and /etc/resolv.conf.
-    """
-    env = container_environment(pod, container, addresses, objects, settings)
-    argv = _argv(container, env)
-    home = _home_folder(pod, settings)
-    cwd = os.path.join(home, container.get("workingDir") or home)
-    binds = [*volumes.binds(container, env)]
-    request: dict[str, Any] = {
-        "argv": argv,
-        "env": env,
-        "cwd": cwd,
-        "gpus": devices,
-        **_security(pod, container, isolation, warn),
-    }
-    if isolation == "plain":
-        if settings.gpus and "CUDA_VISIBLE_DEVICES" not in env:
-            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, devices))
-        request |= _without_mounts(request, container, binds, warn)
-        request["root"] = {}
-        return request
-    own = [
-        Bind("/etc/hosts", hosts[0], True),
-        Bind("/etc/resolv.conf", hosts[1], True),
-        *_temporary(pod_folder, [home, cwd, settings.state_dir], settings),
-        *_persistent(home, cwd),
-    ]
+    hosts: str
+    resolver: str
+    isolation: str
+    gpus: list[int]
+
+
+def program_and_root(
+    container: Mapping[str, Any], volumes: Volumes, place: Place
+) -> tuple[Program, Root | None]:
+    """What the runtime is to start, and in which file system; raises NotReady or CannotStart."""
+    context = volumes.context
+    env = container_environment(context, container)
+    home = _home_folder(context.pod, context.settings)
+    program = _with_identity(
+        Program(
+            argv=tuple(_argv(container, env)),
+            env=env,
+            cwd=os.path.join(home, container.get("workingDir") or home),
+            gpus=tuple(place.gpus),
+        ),
+        container,
+        context,
+        place.isolation,
+    )
+    binds = volumes.binds(container, env)
+    if place.isolation == "plain":
+        if context.settings.gpus and "CUDA_VISIBLE_DEVICES" not in env:
+            env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.gpus))
+        return _without_mounts(program, container, binds, context.warn), None
+    cwd = program.cwd
+    own = _own_binds(context, container, place, home=home, cwd=cwd)
+    _tell_made_folders(own, volumes=binds, cwd=cwd, warn=context.warn)
+    root = Root(
+        binds=tuple(_merge(own, binds)),
+        devices=(*gpus.device_nodes(place.gpus), *_devices(container)),
+        read_only=bool(container.get("securityContext", {}).get("readOnlyRootFilesystem")),
+        privileged=program.privileged,
+        work=cwd,
+    )
+    return program, root
+
+
+def _own_binds(
+    context: PodContext, container: Mapping[str, Any], place: Place, *, home: str, cwd: str
+) -> list[Bind]:
+    folder, settings = context.folder, context.settings
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
-    own.append(Bind(message_path, termination_file(pod_folder, container["name"])))
-    own.append(Bind("/etc/hostname", _hostname_file(pod_folder, host_name(pod)), True))
-    _tell_made_folders(own, volumes=binds, cwd=cwd, warn=warn)
-    context = container.get("securityContext", {})
-    request["root"] = {
-        "binds": _merge(own, binds),
-        "devices": [*gpus.device_nodes(devices), *_devices(container)],
-        "readOnly": bool(context.get("readOnlyRootFilesystem")),
-        "privileged": request["privileged"],
-        "work": cwd,
-    }
-    return request
+    return [
+        Bind("/etc/hosts", place.hosts, True),
+        Bind("/etc/resolv.conf", place.resolver, True),
+        *_temporary(folder, [home, cwd, settings.state_dir], settings),
+        *_persistent(home, cwd),
+        Bind(message_path, termination_file(folder, container["name"])),
+        Bind("/etc/hostname", _hostname_file(folder, host_name(context.pod)), True),
+    ]
 
 
 def termination_path(pod_folder: str, container: str) -> str:
@@ -232,34 +234,36 @@ def _devices(container: Mapping[str, Any]) -> list[str]:
     return devices
 
 
-def _security(
-    pod: Mapping[str, Any], container: Mapping[str, Any], isolation: str, warn: Warn
-) -> dict[str, Any]:
-    shared = pod["spec"].get("securityContext", {})
+def _with_identity(
+    program: Program, container: Mapping[str, Any], context: PodContext, isolation: str
+) -> Program:
+    """As whom it runs: the container's securityContext, else the pod's."""
+    shared = context.pod["spec"].get("securityContext", {})
     own = container.get("securityContext", {})
     user = own.get("runAsUser", shared.get("runAsUser"))
     group = own.get("runAsGroup", shared.get("runAsGroup"))
     groups = [*shared.get("supplementalGroups", ())]
     if (fs_group := shared.get("fsGroup")) is not None:
         groups.append(fs_group)
-    result: dict[str, Any] = {"privileged": bool(own.get("privileged"))}
     if os.geteuid() == 0 and isolation != "rootless":
         if user is not None and group is None:
             group = user
-        result |= {"user": user, "group": group, "groups": groups}
+        program = program._replace(user=user, group=group, groups=tuple(groups))
     elif user not in (None, os.geteuid()) or group not in (None, os.getegid()) or groups:
-        warn(
+        context.warn(
             "SecurityContextIgnored",
             f"container {container['name']!r} runs as user {os.geteuid()}: runAsUser, runAsGroup "
             "and fsGroup need root",
         )
     if isolation == "plain" and own.get("readOnlyRootFilesystem"):
-        warn("SecurityContextIgnored", "readOnlyRootFilesystem needs namespaces")
+        context.warn("SecurityContextIgnored", "readOnlyRootFilesystem needs namespaces")
     capabilities = own.get("capabilities", {})
-    result["capabilities"] = _mask(capabilities.get("add", ()))
-    result["dropped"] = _mask(capabilities.get("drop", ()))
-    result["noNewPrivileges"] = own.get("allowPrivilegeEscalation") is False
-    return result
+    return program._replace(
+        privileged=bool(own.get("privileged")),
+        capabilities=_mask(capabilities.get("add", ())),
+        dropped=_mask(capabilities.get("drop", ())),
+        no_new_privileges=own.get("allowPrivilegeEscalation") is False,
+    )
 
 
 def _mask(capabilities: Iterable[str]) -> int:
@@ -270,17 +274,17 @@ def _mask(capabilities: Iterable[str]) -> int:
 
 
 def _without_mounts(
-    request: dict[str, Any], container: Mapping[str, Any], binds: list[Bind], warn: Warn
-) -> dict[str, Any]:
+    program: Program, container: Mapping[str, Any], binds: list[Bind], warn: Warn
+) -> Program:
     """Put the volumes' own folders where command, arguments and variables name mount paths."""
-    if not os.path.isdir(request["cwd"]):
+    if not os.path.isdir(program.cwd):
         raise CannotStart(
-            f"working directory {request['cwd']} does not exist, and without namespaces it cannot "
+            f"working directory {program.cwd} does not exist, and without namespaces it cannot "
             "be made for the pod alone: create it, or leave workingDir out"
         )
     moved = {b.target: b.source for b in binds if os.path.realpath(b.target) != b.source}
     if not moved:
-        return {}
+        return program
     for source in moved.values():
         if not os.path.exists(source):
             os.makedirs(source)
@@ -299,8 +303,7 @@ def _without_mounts(
         return pattern.sub(lambda match: moved[match[1]], text)
 
     own = {entry["name"] for entry in container.get("env", ())}
-    env = request["env"]
-    return {
-        "argv": [replace(word) for word in request["argv"]],
-        "env": {name: replace(value) if name in own else value for name, value in env.items()},
-    }
+    return program._replace(
+        argv=tuple(replace(word) for word in program.argv),
+        env={name: replace(value) if name in own else value for name, value in program.env.items()},
+    )

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.schema import times
 
 Status = dict[str, Any]
+_LOST = "the container was lost with the node's shim process; its exit code is unknown"
+_KILLED_CODE, _SIGKILL = 137, 9
 
 
 @dataclass(slots=True)
@@ -138,34 +140,58 @@ def conditions(
     return result
 
 
-def pod_status(
-    runs: Sequence[Run],
-    *,
-    old: Status,
-    phase: str,
-    reason: str,
-    message: str,
-    addresses: tuple[str, str],
-    start_time: int,
-    now: int,
-) -> Status:
+class Told(NamedTuple):
+    """What is told of a pod beside its containers; ``start_time`` in Unix nanoseconds."""
+
+    phase: str
+    reason: str
+    message: str
+    address: str
+    host_ip: str
+    start_time: int
+
+
+def pod_status(runs: Sequence[Run], told: Told, *, old: Status, now: int) -> Status:
     """The whole status; fields that the node does not own come from ``old``."""
-    address, host = addresses
     result = {
         **{key: value for key, value in old.items() if key not in ("reason", "message")},
-        "phase": phase,
-        "conditions": conditions(runs, phase, now, old.get("conditions", ())),
-        "hostIP": host,
-        "hostIPs": [{"ip": host}],
-        "startTime": old.get("startTime") or times.from_nanoseconds(start_time),
+        "phase": told.phase,
+        "conditions": conditions(runs, told.phase, now, old.get("conditions", ())),
+        "hostIP": told.host_ip,
+        "hostIPs": [{"ip": told.host_ip}],
+        "startTime": old.get("startTime") or times.from_nanoseconds(told.start_time),
         "containerStatuses": [run.describe() for run in runs if not run.init],
     }
-    if address:
-        result |= {"podIP": address, "podIPs": [{"ip": address}]}
+    if told.address:
+        result |= {"podIP": told.address, "podIPs": [{"ip": told.address}]}
     if any(run.init for run in runs):
         result["initContainerStatuses"] = [run.describe() for run in runs if run.init]
-    if reason:
-        result["reason"] = reason
-    if message:
-        result["message"] = message
+    if told.reason:
+        result["reason"] = told.reason
+    if told.message:
+        result["message"] = told.message
     return result
+
+
+def restore(run: Run, seen: Mapping[str, Any]) -> None:
+    """Set ``run`` to what its container status says, after the agent was restarted."""
+    run.attempt = seen.get("restartCount", 0)
+    run.previous = seen.get("lastState", {}).get("terminated", {})
+    state = seen.get("state", {})
+    if "running" in state:
+        run.phase = "running"
+        run.started_at = times.nanoseconds(state["running"]["startedAt"])
+        run.ready, run.started = seen.get("ready", False), bool(seen.get("started"))
+    elif ended := state.get("terminated"):
+        run.phase = "terminated"
+        run.code, run.signal = ended["exitCode"], ended.get("signal", 0)
+        run.reason, run.message = ended.get("reason", ""), ended.get("message", "")
+        run.started_at = times.nanoseconds(ended.get("startedAt", ended["finishedAt"]))
+        run.finished_at = times.nanoseconds(ended["finishedAt"])
+
+
+def lose(run: Run, now: int) -> None:
+    """It ran when last seen, and nothing is known of its end: as Kubernetes words it."""
+    run.phase, run.reason, run.message = "terminated", "ContainerStatusUnknown", _LOST
+    run.code, run.signal, run.finished_at = _KILLED_CODE, _SIGKILL, now
+    run.ready = run.started = False

@@ -7,9 +7,10 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
+from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.probes import Prober, run_hook
-from trainyard.local.node.shim_client import ShimClient, ShimError
 from trainyard.local.node.status import Run
+from trainyard.shim import protocol
 
 _SIGTERM = 15
 _LOOK_SECONDS = 0.01
@@ -20,9 +21,9 @@ class Stopper:
     """Stops the containers of one pod; ``cut_short()`` tells that the grace is to end now."""
 
     def __init__(
-        self, shim: ShimClient, pod: str, prober: Prober, cut_short: Callable[[], bool]
+        self, runtime: ContainerRuntime, pod: str, prober: Prober, cut_short: Callable[[], bool]
     ) -> None:
-        self._shim = shim
+        self._runtime = runtime
         self._pod = pod
         self._prober = prober
         self._cut_short = cut_short
@@ -41,13 +42,13 @@ class Stopper:
         """preStop, SIGTERM, and SIGKILL after ``grace`` seconds."""
         until, attempt = time.monotonic() + grace, run.attempt
         self._prober.stop(run.name)
-        with contextlib.suppress(ShimError):
+        with contextlib.suppress(RuntimeRefused):
             if grace > 0:
                 await self._pre_stop(run, address, grace)
-                await self._shim.request("signal", pod=self._pod, name=run.name, number=_SIGTERM)
+                await self._runtime.request(protocol.Signal(self._pod, run.name, _SIGTERM))
                 await self._end(run, attempt, until)
             if run.active and run.attempt == attempt:
-                await self._shim.request("kill", pod=self._pod, name=run.name)
+                await self._runtime.request(protocol.Kill(self._pod, run.name))
                 await self._end(run, attempt, time.monotonic() + _KILL_SECONDS)
 
     async def _pre_stop(self, run: Run, address: str, grace: float) -> None:
@@ -55,7 +56,7 @@ class Stopper:
         if hook:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(grace):
-                    await run_hook(self._shim, self._pod, address, run, hook)
+                    await run_hook(self._runtime, self._pod, address, run, hook)
 
     async def _end(self, run: Run, attempt: int, until: float) -> None:
         while run.active and run.attempt == attempt and time.monotonic() < until:

@@ -9,21 +9,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trainyard.local.node.expansion import expand
 from trainyard.local.node.fields import (
-    Addresses,
     NotReady,
-    Objects,
+    PodContext,
     config_map_data,
+    expand,
     field_value,
     resource_value,
     secret_data,
 )
-from trainyard.local.node.settings import NodeSettings
+from trainyard.local.objects import Objects
 from trainyard.schema import quantity
-from trainyard.shim.rootfs import Bind
+from trainyard.shim.protocol import Bind
 
-Warn = Callable[[str, str], None]
 _DEFAULT_MODE = 0o644
 
 
@@ -42,21 +40,16 @@ class File(NamedTuple):
 
 @dataclass(slots=True)
 class Volumes:
-    """Makes the volumes of one pod. ``folder`` is the pod's own; ``warn(reason, text)``."""
+    """Makes the volumes of one pod."""
 
-    pod: Mapping[str, Any]
-    folder: str
-    objects: Objects
-    settings: NodeSettings
-    addresses: Addresses
-    warn: Warn
+    context: PodContext
     sources: dict[str, Source] = field(default_factory=dict)
     in_memory: list[tuple[str, int]] = field(default_factory=list)
     """Folders that the shim has to put a tmpfs on, with its size in bytes (0: no limit)."""
 
     def prepare(self) -> None:
         """Make every volume; raises NotReady while something that one refers to is missing."""
-        for volume in self.pod["spec"].get("volumes", ()):
+        for volume in self.context.pod["spec"].get("volumes", ()):
             if volume["name"] not in self.sources:
                 self.sources[volume["name"]] = self._make(volume)
 
@@ -96,7 +89,7 @@ class Volumes:
             if kind in volume:
                 return make(volume["name"], volume[kind] or {})
         kinds = ", ".join(key for key in volume if key != "name") or "no source"
-        self.warn(
+        self.context.warn(
             "UnsupportedVolume",
             f"volume {volume['name']!r} ({kinds}) cannot be had on this machine; an empty folder "
             "is mounted instead: use a persistentVolumeClaim and --volume, or a hostPath",
@@ -104,7 +97,7 @@ class Volumes:
         return self._empty_dir(volume["name"], {})
 
     def _own_folder(self, name: str) -> str:
-        path = os.path.join(self.folder, "volumes", name)
+        path = os.path.join(self.context.folder, "volumes", name)
         os.makedirs(path, exist_ok=True)
         return path
 
@@ -136,7 +129,7 @@ class Volumes:
             elif (part := source.get("downwardAPI")) is not None:
                 files += self._downward_files({**mode, **part})
             else:
-                self.warn(
+                self.context.warn(
                     "UnsupportedVolume",
                     f"volume {name!r}: source {', '.join(source)} has no counterpart here",
                 )
@@ -154,9 +147,9 @@ class Volumes:
         return Source(path)
 
     def _claim(self, name: str, spec: Mapping[str, Any]) -> Source:
-        namespace, claim = self.pod["metadata"]["namespace"], spec["claimName"]
+        namespace, claim = self.context.namespace, spec["claimName"]
         read_only = bool(spec.get("readOnly"))
-        mapping = self.settings.volumes
+        mapping = self.context.settings.volumes
         folder = mapping.get(f"{namespace}/{claim}", mapping.get(claim, ""))
         if folder:
             if not os.path.isdir(folder):
@@ -166,10 +159,10 @@ class Volumes:
                     f"name another with --volume {claim}=DIR",
                 )
             return Source(os.path.abspath(folder), read_only=read_only)
-        path = os.path.join(self.settings.state_dir, "volumes", namespace, claim)
+        path = os.path.join(self.context.settings.state_dir, "volumes", namespace, claim)
         os.makedirs(path, exist_ok=True)
         if not os.listdir(path):
-            self.warn(
+            self.context.warn(
                 "EmptyClaim",
                 f"claim {claim!r} is not mapped to a folder and is empty; it is kept in {path}. "
                 f"To use your data: --volume {claim}=DIR",
@@ -183,8 +176,8 @@ class Volumes:
         object_name: str,
         read: Callable[[Objects, str, str], dict[str, bytes] | None],
     ) -> list[File]:
-        namespace = self.pod["metadata"]["namespace"]
-        data = read(self.objects, namespace, object_name)
+        namespace = self.context.namespace
+        data = read(self.context.objects, namespace, object_name)
         if data is None:
             if spec.get("optional"):
                 return []
@@ -207,14 +200,16 @@ class Volumes:
         for item in spec.get("items", ()):
             mode = item.get("mode", spec.get("defaultMode", _DEFAULT_MODE))
             if "fieldRef" in item:
-                text = field_value(self.pod, item["fieldRef"]["fieldPath"], self.addresses)
+                text = field_value(
+                    self.context.pod, item["fieldRef"]["fieldPath"], self.context.addresses
+                )
             else:
                 reference = item["resourceFieldRef"]
                 container = next(
                     c
                     for c in (
-                        *self.pod["spec"]["containers"],
-                        *self.pod["spec"].get("initContainers", ()),
+                        *self.context.pod["spec"]["containers"],
+                        *self.context.pod["spec"].get("initContainers", ()),
                     )
                     if c["name"] == reference.get("containerName")
                 )
@@ -224,7 +219,7 @@ class Volumes:
 
     def _write(self, name: str, files: Iterable[File]) -> Source:
         folder = self._own_folder(name)
-        group = self.pod["spec"].get("securityContext", {}).get("fsGroup")
+        group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
         for file in files:
             path = _inside(folder, file.path, name)
             os.makedirs(os.path.dirname(path), exist_ok=True)

@@ -13,17 +13,17 @@ import logging
 import time
 from typing import Any
 
-from trainyard.kube.errors import NotFound
-from trainyard.local.node import cgroups, recovery, start_request, status
-from trainyard.local.node.allocation import Node, Place
+from trainyard.local.node import cgroups, restarts, start_request, status
+from trainyard.local.node.allocation import Allocation, Node
 from trainyard.local.node.fields import NotReady
+from trainyard.local.node.pod_object import PodObject
 from trainyard.local.node.probes import Prober, run_hook
 from trainyard.local.node.status import Run
 from trainyard.local.node.stopping import Stopper
-from trainyard.local.objects import Deletion
 from trainyard.schema import times
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import logs
+from trainyard.shim.protocol import ContainerState, PodState
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
@@ -32,24 +32,22 @@ _RETRY_SECONDS = 1.0
 class PodWorker:
     """Runs one pod; ``run()`` returns when the pod object is gone."""
 
-    def __init__(self, node: Node, pod: dict[str, Any], known: dict[str, Any] | None) -> None:
-        """``known``: what the shim already has of this pod, after a restart of the agent."""
+    def __init__(self, node: Node, pod: dict[str, Any], known: PodState | None) -> None:
+        """``known``: what the runtime already has of this pod, after a restart of the agent."""
         self._node = node
-        self.pod = pod
+        self._object = PodObject(node, pod)
         self._known = known
         spec = pod["spec"]
         self.runs = [Run(c, init=True) for c in spec.get("initContainers", ())]
         self.runs += [Run(c) for c in spec["containers"]]
-        self._place = Place(node, pod, self._warn)
+        self._allocation = Allocation(node, pod, self._object.warn)
         self._wake = asyncio.Event()
         self._gone = self._is_removed = False
         self._over = ""
         self._reason = self._message = ""
         self._stopping: asyncio.Task[None] | None = None
-        self._prober = Prober(node.shim, self._probed)
-        self._stopper = Stopper(node.shim, self.uid, self._prober, self._is_cut_short)
-        self._warned: set[tuple[str, str]] = set()
-        self._started_at = time.time_ns()
+        self._prober = Prober(node.runtime, self._probed)
+        self._stopper = Stopper(node.runtime, self._object.uid, self._prober, self._is_cut_short)
         self._recover(pod.get("status", {}))
 
     # -- news ---------------------------------------------------------------------------------
@@ -59,12 +57,8 @@ class PodWorker:
         """Whether the pod's end has been written to the registry."""
         return bool(self._over) and not self._wake.is_set()
 
-    @property
-    def uid(self) -> str:
-        return str(self.pod["metadata"]["uid"])
-
     def pod_changed(self, pod: dict[str, Any]) -> None:
-        self.pod = pod
+        self._object.newest = pod
         self._wake.set()
 
     def pod_gone(self) -> None:
@@ -79,49 +73,49 @@ class PodWorker:
         return any(r.phase == "running" for r in self.runs if r.name == container)
 
     def log_path(self, container: str, attempt: int) -> str:
-        return self._place.log_path(container, attempt)
+        return self._allocation.log_path(container, attempt)
 
-    def container_event(self, event: dict[str, Any]) -> None:
-        """``started`` or ``exited`` from the shim."""
-        run = next((r for r in self.runs if r.name == event["name"]), None)
-        if run is None or run.attempt != event["attempt"] or run.phase == "terminated":
+    def container_changed(self, event: ContainerState) -> None:
+        """It has started or ended."""
+        run = next((r for r in self.runs if r.name == event.name), None)
+        if run is None or run.attempt != event.attempt or run.phase == "terminated":
             return
-        if event["state"] == "exited":
+        if event.state == "exited":
             self._exited(run, event)
-        elif event["state"] == "running" and run.phase != "running":
+        elif event.state == "running" and run.phase != "running":
             self._started(run, event)
         self._wake.set()
 
-    def _started(self, run: Run, event: dict[str, Any], *, is_new: bool = True) -> None:
+    def _started(self, run: Run, event: ContainerState, *, is_new: bool = True) -> None:
         """It runs; not `is_new`: as it did under an earlier agent, which has told so."""
         run.phase, run.reason, run.message = "running", "", ""
-        run.started_at = event["startedAt"]
+        run.started_at = event.started_at
         if is_new:
             run.started = "startupProbe" not in run.spec
             run.ready = run.started and "readinessProbe" not in run.spec
-            self._event("Normal", "Started", f"Started container {run.name}")
+            self._object.tell("Started", f"Started container {run.name}")
         if self._over:
             return
-        self._prober.start(self.uid, self._place.address, run)
+        self._prober.start(self._object.uid, self._allocation.address, run)
         if is_new and (hook := run.spec.get("lifecycle", {}).get("postStart")):
             self._prober.spawn(self._post_start(run, hook))
 
-    def _exited(self, run: Run, event: dict[str, Any]) -> None:
+    def _exited(self, run: Run, event: ContainerState) -> None:
         run.phase, run.ready, run.started = "terminated", False, False
-        run.code = event["code"] if event["code"] is not None else 255
-        run.signal = event["signal"]
-        run.started_at, run.finished_at = event["startedAt"], event["finishedAt"]
+        run.code = 255 if event.code is None else event.code
+        run.signal = event.signal
+        run.started_at, run.finished_at = event.started_at, event.finished_at
         run.reason, run.message = self._termination(run, event)
         self._prober.stop(run.name)
 
-    def _termination(self, run: Run, event: dict[str, Any]) -> tuple[str, str]:
-        if event["error"]:
-            self._event("Warning", "Failed", f"container {run.name}: {event['error']}")
-            return "ContainerCannotRun", event["error"]
+    def _termination(self, run: Run, event: ContainerState) -> tuple[str, str]:
+        if event.error:
+            self._object.tell("Failed", f"container {run.name}: {event.error}", "Warning")
+            return "ContainerCannotRun", event.error
         reason = ""
         if run.code and cgroups.was_out_of_memory(run.cgroups):
             reason = "OOMKilled"
-        if text := self._place.termination_message(run.name):
+        if text := self._allocation.termination_message(run.name):
             return reason, text
         policy = run.spec.get("terminationMessagePolicy", "File")
         if run.code and policy == "FallbackToLogsOnError":
@@ -136,12 +130,12 @@ class PodWorker:
         elif outcome in ("ready", "unready"):
             run.ready = outcome == "ready"
         elif outcome == "failing" and self._stopping is None:
-            self._event("Warning", "Unhealthy", message)
+            self._object.tell("Unhealthy", message, "Warning")
         elif outcome == "failed":
-            is_restarted = run.sidecar or self._restart_policy() != "Never"
+            is_restarted = run.sidecar or self._object.restart_policy != "Never"
             text = f"Container {run.name} failed {message}"
             ending = ", will be restarted" if is_restarted else ""
-            self._event("Normal", "Killing", f"{text}{ending}")
+            self._object.tell("Killing", f"{text}{ending}")
             self._prober.spawn(self._stop_one(run))
         self._wake.set()
 
@@ -150,7 +144,9 @@ class PodWorker:
     async def run(self) -> None:
         try:
             if self._over and self._known is not None:
-                await self._place.release(self.runs)  # it ended just before the earlier agent did
+                await self._allocation.release(
+                    self.runs
+                )  # it ended just before the earlier agent did
             while not self._gone:
                 self._wake.clear()
                 delay = await self._pass()
@@ -164,23 +160,22 @@ class PodWorker:
             if self._stopping is not None:
                 self._stopping.cancel()
         if not self._over:
-            await self._place.release(
-                self.runs
-            )  # the object is gone, by force: nothing of it may go on
+            # The object is gone, by force: nothing of it may go on.
+            await self._allocation.release(self.runs)
 
     async def _pass(self) -> float | None:
         """One step, and its outcome written down; a failure is told and tried again."""
         try:
             delay = await self._step()
             await self._publish()
-            if self._over and self._is_deleted():
-                await self._remove()
+            if self._over and self._object.is_deleted:
+                await self._object.remove()
                 self._is_removed = True
             return delay
         except (TrainyardError, OSError) as error:
-            self._warn("NodeError", f"{error}")
+            self._object.warn("NodeError", f"{error}")
         except Exception:
-            name = self.pod["metadata"]["name"]
+            name = self._object.newest["metadata"]["name"]
             _log.exception("pod %s: a defect of the node agent; trying again", name)
         return _RETRY_SECONDS
 
@@ -194,15 +189,15 @@ class PodWorker:
             elif self._stopping is None:
                 self._stopping = asyncio.create_task(self._stop_all())
             return self._deadline_in()
-        phase = status.phase_of(self.runs, self._restart_policy())
+        phase = status.phase_of(self.runs, self._object.restart_policy)
         if phase in ("Succeeded", "Failed"):
             if not any(run.active for run in self.runs):
                 await self._finish(phase)
             elif self._stopping is None:
                 self._stopping = asyncio.create_task(self._stop_all())
             return None
-        if not self._place.address:
-            await self._place.take()
+        if not self._allocation.address:
+            await self._allocation.take()
         delay = await self._run_containers()
         due = [seconds for seconds in (delay, self._deadline_in()) if seconds is not None]
         return min(due, default=None)
@@ -210,31 +205,25 @@ class PodWorker:
     def _all_ok(self) -> bool:
         return all(run.succeeded for run in self.runs if not run.sidecar)
 
-    def _is_deleted(self) -> bool:
-        return bool(self.pod["metadata"].get("deletionTimestamp"))
-
-    def _restart_policy(self) -> str:
-        return str(self.pod["spec"].get("restartPolicy", "Always"))
-
     def _grace_seconds(self) -> float:
-        metadata, spec = self.pod["metadata"], self.pod["spec"]
+        metadata, spec = self._object.newest["metadata"], self._object.spec
         if self._reason == "DeadlineExceeded":
             return self._node.settings.deadline_grace
         wanted = metadata.get("deletionGracePeriodSeconds")
         return float(spec.get("terminationGracePeriodSeconds", 30) if wanted is None else wanted)
 
     def _deadline_in(self) -> float | None:
-        limit: float | None = self.pod["spec"].get("activeDeadlineSeconds")
+        limit: float | None = self._object.spec.get("activeDeadlineSeconds")
         if limit is None or self._reason:
             return None
-        return max(0.0, limit - (time.time_ns() - self._started_at) / 1e9)
+        return max(0.0, limit - (time.time_ns() - self._object.started_at) / 1e9)
 
     def _should_stop(self) -> bool:
         left = self._deadline_in()
         if left is not None and left <= 0:
             self._reason = "DeadlineExceeded"
             self._message = "Pod was active on the node longer than the specified deadline"
-        return bool(self._reason) or self._is_deleted()
+        return bool(self._reason) or self._object.is_deleted
 
     # -- starting -----------------------------------------------------------------------------
 
@@ -244,176 +233,121 @@ class PodWorker:
         for run in self.runs:
             if not run.init:
                 break
-            if delay := await self._keep_running(run, init=True):
+            if delay := await self._keep_running(run):
                 delays.append(delay)
             if not (run.started if run.sidecar else run.succeeded):
                 return min(delays, default=None)
         for run in self.runs:
-            delay = None if run.init else await self._keep_running(run, init=False)
+            delay = None if run.init else await self._keep_running(run)
             if delay is not None:
                 delays.append(delay)
         return min(delays, default=None)
 
-    async def _keep_running(self, run: Run, *, init: bool) -> float | None:
+    async def _keep_running(self, run: Run) -> float | None:
         """Start the container if it is to run now; or how long until then."""
-        if run.active or (run.phase == "terminated" and not self._restarts(run, init=init)):
+        if run.active:
             return None
         now = time.monotonic()
         if run.phase == "terminated":
-            self._prepare_restart(run, now)
+            if not restarts.is_restarted(run, self._object.restart_policy):
+                return None
+            restarts.schedule(run, self._node.settings, now)
+            self._object.tell("BackOff", run.message, "Warning")
         if run.retry_at > now:
             return run.retry_at - now
         try:
-            await self._place.start(run)
+            await self._allocation.start(run)
         except NotReady as error:
             run.phase, run.reason, run.message = "waiting", error.reason, str(error)
-            self._warn(error.reason, str(error))
+            self._object.warn(error.reason, str(error))
             run.retry_at = now + _RETRY_SECONDS
             return _RETRY_SECONDS
         except start_request.CannotStart as error:
-            self._refuse(run, str(error))
+            restarts.refuse(run, str(error), time.time_ns())
+            self._object.warn("Failed", str(error))
+            self._wake.set()
         return None
 
-    def _restarts(self, run: Run, *, init: bool) -> bool:
-        policy = "Always" if run.sidecar else self._restart_policy()
-        if init and not run.sidecar and run.code == 0:
-            return False
-        return policy == "Always" or (policy == "OnFailure" and run.code != 0)
-
-    def _prepare_restart(self, run: Run, now: float) -> None:
-        settings = self._node.settings
-        lived = (run.finished_at - run.started_at) / 1e9
-        longest = settings.restart_delay_limit
-        run.delay = settings.restart_delay if lived > 600 or not run.delay else run.delay * 2
-        run.delay = min(run.delay, longest)
-        run.previous = run.termination()
-        run.retry_at = now + run.delay
-        run.attempt += 1
-        run.phase, run.reason = "waiting", "CrashLoopBackOff"
-        run.message = f"back-off {run.delay:.0f}s restarting failed container={run.name}"
-        self._event("Warning", "BackOff", run.message)
-
-    def _refuse(self, run: Run, message: str) -> None:
-        now = time.time_ns()
-        run.phase, run.reason, run.message = "terminated", "ContainerCannotRun", message
-        run.code, run.signal, run.started_at, run.finished_at = 128, 0, now, now
-        self._warn("Failed", message)
-        self._wake.set()
-
     async def _post_start(self, run: Run, hook: dict[str, Any]) -> None:
-        problem = await run_hook(self._node.shim, self.uid, self._place.address, run, hook)
+        problem = await run_hook(
+            self._node.runtime, self._object.uid, self._allocation.address, run, hook
+        )
         if problem:
-            self._event("Warning", "FailedPostStartHook", problem)
+            self._object.tell("FailedPostStartHook", problem, "Warning")
             await self._stop_one(run)
 
     # -- stopping -----------------------------------------------------------------------------
 
     async def _stop_all(self) -> None:
         active = ", ".join(run.name for run in self.runs if run.active)
-        self._event("Normal", "Killing", f"Stopping container {active}")
-        await self._stopper.stop_all(self.runs, self._place.address, self._grace_seconds())
+        self._object.tell("Killing", f"Stopping container {active}")
+        await self._stopper.stop_all(self.runs, self._allocation.address, self._grace_seconds())
         self._stopping = None
         self._wake.set()
 
     async def _stop_one(self, run: Run) -> None:
-        await self._stopper.stop(run, self._place.address, self._grace_seconds())
+        await self._stopper.stop(run, self._allocation.address, self._grace_seconds())
 
     def _is_cut_short(self) -> bool:
         """A second delete may shorten the grace period to nothing."""
-        return self._gone or self.pod["metadata"].get("deletionGracePeriodSeconds") == 0
+        return self._gone or self._object.newest["metadata"].get("deletionGracePeriodSeconds") == 0
 
     async def _finish(self, phase: str) -> None:
         self._over = phase
-        await self._place.release(self.runs)
-
-    async def _remove(self) -> None:
-        metadata = self.pod["metadata"]
-        with contextlib.suppress(NotFound):
-            await self._node.registry.delete(
-                "pods",
-                metadata["namespace"],
-                metadata["name"],
-                Deletion(grace_seconds=0, uid=metadata["uid"]),
-            )
-
-    # -- status -------------------------------------------------------------------------------
+        await self._allocation.release(self.runs)
 
     async def _publish(self) -> None:
         if self._gone:
             return
-        phase = self._over or status.phase_of(self.runs, self._restart_policy())
+        phase = self._over or status.phase_of(self.runs, self._object.restart_policy)
         if not self._over and phase in ("Succeeded", "Failed"):
             phase = "Running"  # something is still being stopped
-        now = time.time_ns()
-
-        def change(pod: dict[str, Any]) -> dict[str, Any] | None:
-            if pod["metadata"]["uid"] != self.uid:
-                return None
-            pod["status"] = status.pod_status(
-                self.runs,
-                old=pod.get("status", {}),
-                phase=phase,
-                reason=self._reason,
-                message=self._message,
-                addresses=(self._place.address, self._node.settings.host_ip),
-                start_time=self._started_at,
-                now=now,
-            )
-            return pod
-
-        metadata = self.pod["metadata"]
-        try:
-            await self._node.registry.update(
-                "pods", metadata["namespace"], metadata["name"], change, subresource="status"
-            )
-        except NotFound:
-            self._gone = True
-
-    def _event(self, kind: str, reason: str, message: str) -> None:
-        self._node.events.emit(self.pod, kind, reason, message)
-
-    def _warn(self, reason: str, message: str) -> None:
-        """A Warning event, once for each text."""
-        if (reason, message) not in self._warned:
-            self._warned.add((reason, message))
-            self._event("Warning", reason, message)
+        told = status.Told(
+            phase=phase,
+            reason=self._reason,
+            message=self._message,
+            address=self._allocation.address,
+            host_ip=self._node.settings.host_ip,
+            start_time=self._object.started_at,
+        )
+        self._gone = not await self._object.write_status(self.runs, told)
 
     # -- after a restart of the agent -------------------------------------------------------------
 
     def _recover(self, old: dict[str, Any]) -> None:
-        """Go on where an earlier agent stopped, from the pod's status and what the shim has."""
+        """Go on where an earlier agent stopped, from the pod's status and what the runtime has."""
         if old.get("startTime"):
-            self._started_at = times.nanoseconds(old["startTime"])
+            self._object.started_at = times.nanoseconds(old["startTime"])
         if old.get("phase") in ("Succeeded", "Failed"):
             self._over = old["phase"]
         self._reason, self._message = old.get("reason", ""), old.get("message", "")
         statuses = [*old.get("initContainerStatuses", ()), *old.get("containerStatuses", ())]
         for run in self.runs:
             if seen := next((s for s in statuses if s["name"] == run.name), None):
-                recovery.restore(run, seen)
+                status.restore(run, seen)
         if self._known is not None:
-            self._place.adopt(self._known["address"])
-        for found in (self._known or {}).get("containers", ()):
-            self._take_over(next(r for r in self.runs if r.name == found["name"]), found)
+            self._allocation.adopt(self._known.address)
+        for found in self._known.containers if self._known else ():
+            self._take_over(next(r for r in self.runs if r.name == found.name), found)
         for run in self.runs:
             if run.active and not self._is_known(run):
                 self._lose(run)
 
-    def _take_over(self, run: Run, found: dict[str, Any]) -> None:
-        """Go on with a container that the shim knows of."""
-        if found["attempt"] < run.attempt:
+    def _take_over(self, run: Run, found: ContainerState) -> None:
+        """Go on with a container that the runtime knows of."""
+        if found.attempt < run.attempt:
             return
-        has_run = run.phase == found["state"] == "running" and found["attempt"] == run.attempt
-        self._place.restore(run, found)
+        has_run = run.phase == found.state == "running" and found.attempt == run.attempt
+        self._allocation.restore(run, found)
         if has_run:
             self._started(run, found, is_new=False)
         else:
-            run.attempt, run.phase = found["attempt"], "starting"
-            self.container_event(found)
+            run.attempt, run.phase = found.attempt, "starting"
+            self.container_changed(found)
 
     def _is_known(self, run: Run) -> bool:
-        containers = (self._known or {}).get("containers", ())
-        return any((c["name"], c["attempt"]) == (run.name, run.attempt) for c in containers)
+        containers = self._known.containers if self._known else ()
+        return any((c.name, c.attempt) == (run.name, run.attempt) for c in containers)
 
     def _lose(self, run: Run) -> None:
         """Running when last seen, unknown now: its outcome may be in a file, else it is lost."""
@@ -421,10 +355,10 @@ class PodWorker:
         if record is not None:
             self._exited(run, record)
         else:
-            recovery.lose(run)
+            status.lose(run, time.time_ns())
 
-    def shim_lost(self) -> None:
-        """The shim is dead, and every container with it."""
+    def runtime_lost(self) -> None:
+        """The runtime is dead, and every container with it."""
         for run in self.runs:
             if run.active:
                 self._lose(run)

@@ -1,0 +1,104 @@
+"""What the launch over ssh is told, and what its programs say to each other. Types only.
+
+The controller writes a ``LaunchDescription`` into each pod's annotation ``trainyard.dev/launch``;
+it is mounted as ``launch.json``. This file is not mounted: the programs import it for type checking
+alone, and it has to be valid for Python 3.8 as well.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict, Union
+
+
+class _Command(TypedDict):
+    kind: Literal["command"]
+    argv: list[str]
+
+
+class CommandLaunch(_Command, total=False):
+    """The user's own command."""
+
+    slots: int
+
+
+class MasterPort(TypedDict, total=False):
+    """Where pods share the ports of one machine."""
+
+    masterPort: int
+
+
+class Tuning(TypedDict, total=False):
+    """Where deepspeed tunes."""
+
+    autotune: str
+
+
+class _DeepSpeed(TypedDict):
+    kind: Literal["deepspeed"]
+    form: str
+    """How ``program`` is run: ``python``, ``module`` or ``exec``."""
+    program: list[str]
+
+
+class DeepSpeedLaunch(_DeepSpeed, Tuning, MasterPort, total=False):
+    """The ``deepspeed`` line."""
+
+    slots: int
+    localRank: bool
+    otherArgs: list[str]
+
+
+class _ColossalAI(TypedDict):
+    kind: Literal["colossalai"]
+    program: list[str]
+    processes: int
+
+
+class ColossalAILaunch(_ColossalAI, MasterPort, total=False):
+    """The ``colossalai run`` line; ``processes`` for each worker."""
+
+    extraArgs: list[str]
+
+
+LaunchLine = Union[CommandLaunch, DeepSpeedLaunch, ColossalAILaunch]  # noqa: UP007 (Python 3.8)
+
+
+class Elastic(TypedDict):
+    """From how many replicas on the launch starts, once membership has been quiet for so long."""
+
+    min: int
+    settleSeconds: float
+
+
+class Always(TypedDict):
+    """What every pod is told."""
+
+    pod: str
+    port: int
+    sshd: str
+    graceSeconds: float
+    reportSessions: bool
+    disableCustomEnv: bool
+    customEnv: list[str]
+    """Names of the variables that the user gave the container."""
+
+
+class LaunchDescription(Always, total=False):
+    """The whole. ``debug`` replaces everything from ``hosts`` on, which only one pod has."""
+
+    literalEnv: list[str]
+    debug: list[str]
+    hosts: list[str]
+    launch: LaunchLine
+    workersStay: bool
+    elastic: Elastic
+
+
+Order = Literal["stop", "reset", "end"]
+"""From the launch to a minder, one a line: end the ranks (``stop <seconds>``), forget all reports
+of the launch that is over, the launch has ended."""
+
+Word = Literal["hello", "start", "end", "leaving", "forgot", "bye"]
+"""From a minder to the launch, one a line: ``hello <unix time>`` first, then the reports, which
+are names of files: ``start-<rank>``, ``end-<rank>-<code>-<unix ns, 0 if unknown>``, ``leaving``
+(the pod is being deleted); and the answers to ``reset`` and ``end``."""

@@ -1,0 +1,184 @@
+"""The user's program: taking up its identity and starting it, or saying why that cannot be.
+
+Everything here runs in children of the shim, before the program takes their place.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import resource
+import signal
+import termios
+from typing import NamedTuple, NoReturn
+
+from trainyard.shim import syscalls as sys
+from trainyard.shim.protocol import Program, Progress, to_raw
+
+# What container runtimes grant by default (without MKNOD), and IPC_LOCK, which RDMA needs:
+# CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW IPC_LOCK
+# SYS_CHROOT AUDIT_WRITE SETFCAP.
+DEFAULT_CAPABILITIES = sum(1 << n for n in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18, 29, 31))
+_RESET_SIGNALS = (
+    signal.SIGPIPE,
+    signal.SIGXFSZ,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+)
+NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
+
+
+class Surroundings(NamedTuple):
+    """What a container inherits from the shim; ``kind`` is the isolation."""
+
+    base: str
+    kind: str
+    namespaces: tuple[tuple[int, int], ...]
+    last_capability: int
+    open_files: tuple[int, int]
+
+
+class StartError(Exception):
+    """The container cannot be started; ``code`` is what it is recorded to have exited with."""
+
+    def __init__(self, message: str, code: int = CANNOT_START) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def execute(program: Program, around: Surroundings, output: int) -> NoReturn:
+    """Become the user's program, with both its outputs going to ``output``."""
+    nothing = os.open("/dev/null", os.O_RDONLY)
+    become(program, around, (nothing, output, output))
+
+
+def become(
+    program: Program, around: Surroundings, stdio: tuple[int, int, int], terminal: bool = False
+) -> NoReturn:
+    """Take up session, standard streams, user and program, in this order."""
+    os.setsid()
+    if terminal:
+        fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
+    for target, source in enumerate(stdio):
+        os.dup2(source, target)
+    _reset_process(around)
+    _become_user(program, around)
+    _execute(program)
+
+
+def _execute(program: Program) -> NoReturn:
+    _enter_folder(program.cwd)
+    try:
+        os.execvpe(program.argv[0], program.argv, program.env)
+    except OSError as error:
+        raise _cannot_execute(program.argv[0], program.env, error) from None
+
+
+def _cannot_execute(program: str, env: dict[str, str], error: OSError) -> StartError:
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        where = "" if "/" in program else f" in PATH={env.get('PATH', '')}"
+        if "/" in program and os.path.exists(program):
+            return StartError(f"cannot run {program}: its interpreter does not exist", NOT_FOUND)
+        return StartError(f"command not found: {program}{where}", NOT_FOUND)
+    if error.errno == errno.EACCES:
+        return StartError(f"cannot run {program}: not an executable file", NOT_EXECUTABLE)
+    return StartError(f"cannot run {program}: {error.strerror}", NOT_EXECUTABLE)
+
+
+def changes_user(program: Program) -> bool:
+    return program.user is not None or program.group is not None or bool(program.groups)
+
+
+def prepare(program: Program, around: Surroundings) -> None:
+    """Set what a program inherits and :func:`spawn_program` cannot set for it alone."""
+    _set_limits(around)
+    _bound_privileges(program, around)
+    _enter_folder(program.cwd)
+
+
+def spawn_program(program: Program, output: int) -> int:
+    """Start the program without a copy of this process, which is the fast way; returns its id."""
+    nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+    streams = ((nothing, 0), (output, 1), (output, 2))
+    actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in streams]
+    name, env = program.argv[0], program.env
+    failure = OSError(errno.ENOENT, "")
+    for path in _candidates(name, env):
+        try:
+            return os.posix_spawn(
+                path,
+                program.argv,
+                env,
+                file_actions=actions,
+                setsid=True,
+                setsigmask=(),
+                setsigdef=_RESET_SIGNALS,
+            )
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                failure = error
+    raise _cannot_execute(name, env, failure)
+
+
+def _candidates(program: str, env: dict[str, str]) -> list[str]:
+    if "/" in program:
+        return [program]
+    return [os.path.join(folder, program) for folder in env.get("PATH", "").split(":") if folder]
+
+
+def _enter_folder(path: str) -> None:
+    try:
+        os.chdir(path)
+    except OSError as error:
+        raise StartError(f"cannot enter working directory {path}: {error.strerror}") from None
+
+
+def _set_limits(around: Surroundings) -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, around.open_files)
+    os.umask(0o022)
+
+
+def _reset_process(around: Surroundings) -> None:
+    for number in _RESET_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    _set_limits(around)
+
+
+def _bound_privileges(program: Program, around: Surroundings) -> None:
+    if program.no_new_privileges:
+        sys.prctl(sys.PR_SET_NO_NEW_PRIVS, 1)
+    if around.kind == "root" and not program.privileged:
+        keep = (DEFAULT_CAPABILITIES & ~program.dropped) | program.capabilities
+        sys.bound_capabilities(keep, around.last_capability)
+
+
+def _become_user(program: Program, around: Surroundings) -> None:
+    user, group = program.user, program.group
+    _bound_privileges(program, around)
+    if group is not None or program.groups:
+        os.setgroups(program.groups)
+    if group is not None:
+        os.setresgid(group, group, group)
+    if user is not None:
+        os.setresuid(user, user, user)
+        sys.die_with_parent()
+
+
+def report(status: int, error: BaseException) -> NoReturn:
+    """Tell the shim why the container did not start, and end this process."""
+    code = error.code if isinstance(error, StartError) else CANNOT_START
+    text = str(error) or type(error).__name__
+    with contextlib.suppress(OSError):
+        tell(status, Progress(error=text, code=code))
+    os._exit(code)
+
+
+def tell(status: int, progress: Progress) -> None:
+    """Write one record into the status pipe."""
+    os.write(status, json.dumps(to_raw(progress)).encode() + b"\n")

@@ -1,0 +1,369 @@
+"""What the agent and the shim say to each other: every request, answer and event, as a type.
+
+On the wire a message is a JSON object with its fields in camelCase and its type under ``op`` (a
+request, which also has a number, ``id``), ``id`` alone (the answer to that request) or ``event``.
+Named tuples rather than dataclasses: the shim starts before anything else, and a frozen dataclass
+takes seven times as long to define.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import typing
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+VERSION = 2
+"""Of this protocol: an agent that finds the shim of another trainyard must not speak to it."""
+
+Raw = dict[str, Any]
+Kind = TypeVar("Kind")
+
+
+class ProtocolError(ValueError):
+    """A message that does not say what it has to; the text names the field."""
+
+
+# What requests are about.
+
+
+class Bind(NamedTuple):
+    """A path of the host that is mounted into the pod; made as a folder where it is missing."""
+
+    target: str
+    source: str
+    read_only: bool = False
+
+
+class Root(NamedTuple):
+    """What a container sees as its file system, over the host's."""
+
+    binds: tuple[Bind, ...] = ()
+    devices: tuple[str, ...] = ()
+    read_only: bool = False
+    privileged: bool = False
+    work: str = ""
+
+
+class Program(NamedTuple):
+    """A program, and as whom it runs; capabilities are bit masks. ``gpus`` are for the record."""
+
+    argv: tuple[str, ...]
+    env: dict[str, str]
+    cwd: str
+    user: int | None = None
+    group: int | None = None
+    groups: tuple[int, ...] = ()
+    capabilities: int = 0
+    dropped: int = 0
+    no_new_privileges: bool = False
+    privileged: bool = False
+    cgroups: tuple[str, ...] = ()
+    gpus: tuple[int, ...] = ()
+
+
+class Forward(NamedTuple):
+    """Connections to ``address:port`` go to one of ``endpoints``, in turn."""
+
+    address: str
+    port: int
+    endpoints: tuple[tuple[str, int], ...]
+
+
+# Requests.
+
+
+class AddPod(NamedTuple):
+    """Make a pod's network, host name and IPC; the answer tells its ``address``."""
+
+    pod: str
+    hostname: str
+    address: str = ""
+    """Wanted where pods are plain processes."""
+
+
+class AddTmpfs(NamedTuple):
+    """Put a tmpfs of at most ``size`` bytes (0: no limit) on ``path``, for this pod alone."""
+
+    pod: str
+    path: str
+    size: int
+
+
+class Start(NamedTuple):
+    """Start a container; how it goes on is told by events. No ``root``: plain processes."""
+
+    pod: str
+    name: str
+    attempt: int
+    log: str
+    program: Program
+    root: Root | None = None
+
+
+class Exec(NamedTuple):
+    """Run a command in a container; its end is a ``SessionEnded``.
+
+    Attached are its stdin, stdout and stderr, or with ``tty`` a socket that receives the
+    terminal's controlling end.
+    """
+
+    pod: str
+    name: str
+    session: str
+    argv: tuple[str, ...]
+    tty: bool
+
+
+class EndSession(NamedTuple):
+    """Kill a command started by ``Exec``."""
+
+    session: str
+
+
+class Signal(NamedTuple):
+    """Send a signal to a container's program."""
+
+    pod: str
+    name: str
+    number: int
+
+
+class Kill(NamedTuple):
+    """SIGKILL one container, or all of the pod, with everything in it."""
+
+    pod: str
+    name: str = ""
+
+
+class RemovePod(NamedTuple):
+    """Forget a pod, give its namespaces and its address back."""
+
+    pod: str
+
+
+class OpenSocket(NamedTuple):
+    """A TCP socket inside the pod's network, attached to the answer."""
+
+    pod: str
+
+
+class SetForwards(NamedTuple):
+    """Replace the connections that the relay forwards."""
+
+    forwards: tuple[Forward, ...]
+
+
+class Shutdown(NamedTuple):
+    """End every pod, and the shim."""
+
+
+ContainerRequest: TypeAlias = Start | Exec | EndSession | Signal | Kill
+PodRequest: TypeAlias = AddPod | AddTmpfs | OpenSocket | RemovePod
+Request: TypeAlias = ContainerRequest | PodRequest | SetForwards | Shutdown
+
+
+class Answer(NamedTuple):
+    """To one request. ``error``: why it was refused. ``descriptors``: how many are attached."""
+
+    error: str = ""
+    address: str = ""
+    descriptors: int = 0
+
+
+# Events.
+
+
+class ContainerState(NamedTuple):
+    """A run of a container, when it has started and when it has ended; times in nanoseconds."""
+
+    pod: str
+    name: str
+    attempt: int
+    pid: int
+    state: Literal["starting", "running", "exited"]
+    started_at: int
+    finished_at: int = 0
+    code: int | None = None
+    signal: int = 0
+    error: str = ""
+    gpus: tuple[int, ...] = ()
+    cgroups: tuple[str, ...] = ()
+
+
+class PodState(NamedTuple):
+    """A pod that the shim has."""
+
+    pod: str
+    address: str
+    containers: tuple[ContainerState, ...] = ()
+
+
+class Hello(NamedTuple):
+    """The first event. ``reason``: why pods are not better separated."""
+
+    pid: int
+    isolation: Literal["root", "rootless", "plain"]
+    reason: str
+    gateway: str
+    pods: tuple[PodState, ...] = ()
+    version: int = 1
+
+
+class Failed(NamedTuple):
+    """The first event and the last: the shim cannot do what it was asked for."""
+
+    reason: str
+
+
+class SessionEnded(NamedTuple):
+    """A command started by ``Exec`` has ended."""
+
+    session: str
+    code: int
+
+
+Event: TypeAlias = Hello | Failed | ContainerState | SessionEnded
+
+
+class Progress(NamedTuple):
+    """From a container's own first process to the shim, one line each through a pipe."""
+
+    started: bool = False
+    error: str = ""
+    code: int | None = None
+    signal: int = 0
+
+
+_REQUESTS: dict[str, type[Request]] = {
+    "pod": AddPod,
+    "tmpfs": AddTmpfs,
+    "start": Start,
+    "exec": Exec,
+    "end_session": EndSession,
+    "signal": Signal,
+    "kill": Kill,
+    "remove": RemovePod,
+    "socket": OpenSocket,
+    "forward": SetForwards,
+    "shutdown": Shutdown,
+}
+_EVENTS: dict[str, type[Event]] = {
+    "hello": Hello,
+    "failed": Failed,
+    "container": ContainerState,
+    "exec": SessionEnded,
+}
+_NAMES: dict[type, str] = {
+    kind: name for kinds in (_REQUESTS, _EVENTS) for name, kind in kinds.items()
+}
+
+
+def name_of(message: Request | Event) -> str:
+    """The word for it on the wire."""
+    return _NAMES[type(message)]
+
+
+def request(number: int, message: Request, descriptors: int = 0) -> Raw:
+    """A request as it is sent, with ``descriptors`` attached."""
+    head: Raw = {"id": number, "op": name_of(message)}
+    return head | ({"descriptors": descriptors} if descriptors else {}) | to_raw(message)
+
+
+def answer(number: int, message: Answer) -> Raw:
+    """An answer as it is sent."""
+    return {"id": number, **to_raw(message)}
+
+
+def event(message: Event) -> Raw:
+    """An event as it is sent."""
+    return {"event": name_of(message), **to_raw(message)}
+
+
+def read_request(raw: Raw) -> Request:
+    """Raises ProtocolError."""
+    return _choose(_REQUESTS, "op", raw)
+
+
+def read_event(raw: Raw) -> Event:
+    """Raises ProtocolError."""
+    return _choose(_EVENTS, "event", raw)
+
+
+def number_of(raw: Raw, key: str = "id") -> int:
+    """A number of the envelope; raises ProtocolError where it is something else."""
+    value = raw.get(key, 0)
+    if type(value) is not int or value < 0:
+        raise ProtocolError(f"{key} is {value!r}, not a number")
+    return value
+
+
+def _choose(kinds: dict[str, type[Kind]], key: str, raw: Raw) -> Kind:
+    kind = kinds.get(str(raw.get(key)))
+    if kind is None:
+        raise ProtocolError(f"{key} is {raw.get(key)!r}, not one of {', '.join(kinds)}")
+    return from_raw(kind, raw)
+
+
+def to_raw(message: Any) -> Raw:
+    """The fields of a message that differ from their defaults, as JSON has them."""
+    defaults = message._field_defaults
+    return {
+        _camel(name): _plain(value)
+        for name, value in zip(message._fields, message, strict=True)
+        if name not in defaults or value != defaults[name]
+    }
+
+
+def from_raw(kind: type[Kind], raw: object, where: str = "") -> Kind:
+    """A message of this type; raises ProtocolError. What it has beyond its fields is ignored."""
+    if not isinstance(raw, dict):
+        raise ProtocolError(f"{where or kind.__name__} is not an object")
+    values = {}
+    described: Any = kind
+    for name, wire_name, hint, is_required in _fields(described):
+        if wire_name in raw:
+            values[name] = _read(hint, raw[wire_name], f"{where}.{wire_name}".lstrip("."))
+        elif is_required:
+            raise ProtocolError(f"{kind.__name__}: {f'{where}.{wire_name}'.lstrip('.')} is missing")
+    return kind(**values)
+
+
+@functools.cache
+def _fields(kind: Any) -> list[tuple[str, str, Any, bool]]:
+    hints = typing.get_type_hints(kind)
+    return [(n, _camel(n), hints[n], n not in kind._field_defaults) for n in kind._fields]
+
+
+@functools.cache
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(map(str.capitalize, rest))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return to_raw(value) if hasattr(value, "_fields") else [_plain(item) for item in value]
+    return value
+
+
+def _read(hint: Any, raw: Any, where: str) -> Any:
+    if hint in (str, int, bool):
+        if type(raw) is hint:
+            return raw
+    elif hasattr(hint, "_fields"):
+        return from_raw(hint, raw, where)
+    else:
+        origin, of = typing.get_origin(hint), typing.get_args(hint)
+        if origin is types.UnionType:  # X | None
+            return None if raw is None else _read(of[0], raw, where)
+        if origin is Literal and raw in of:
+            return raw
+        if origin is tuple and isinstance(raw, list):
+            kinds = [of[0]] * len(raw) if of[-1] is ... else of
+            if len(kinds) == len(raw):
+                items = zip(kinds, raw, strict=True)
+                return tuple(_read(k, r, f"{where}[{n}]") for n, (k, r) in enumerate(items))
+        if origin is dict and isinstance(raw, dict):
+            return {key: _read(of[1], item, f"{where}[{key}]") for key, item in raw.items()}
+    raise ProtocolError(f"{where} is {raw!r:.80}, not {getattr(hint, '__name__', hint)}")
