@@ -92,8 +92,7 @@ async def watch(
         reflecting.result()
     finally:
         reflecting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait({reflecting})
+        await asyncio.gather(reflecting, return_exceptions=True)
 
 
 async def follow(client: Client, job: Job) -> AsyncGenerator[Job | None]:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -162,6 +161,8 @@ class Kind:
 
 @cache
 def _crd(package: str, kind: str) -> dict[str, Any]:
+    from importlib.resources import files  # 10 ms that most commands can do without
+
     found: dict[str, Any] = json.loads((files(package) / "crd.json").read_bytes())
     return found
 
