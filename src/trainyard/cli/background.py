@@ -6,17 +6,16 @@ import asyncio
 import gc
 import json
 import logging
-import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 import uvloop
 
 from trainyard.cli.boundary import expected_error
-from trainyard.cli.embedded import embedded
+from trainyard.cli.embedded import cluster_settings, embedded
 from trainyard.cli.options import ClusterOptions
-from trainyard.cli.settings import cluster_settings
 from trainyard.kube.embedded import Paths, StateError
 from trainyard.local.node.shim_process import ShimFailed, ShimHandle
 from trainyard.local.tls import TlsFiles
@@ -63,11 +62,8 @@ async def _serve(
     tls: TlsFiles | None,
     on_ready: Callable[[], None],
 ) -> None:
-    settings = cluster_settings(
-        options,
-        paths,
-        is_durable=True,
-        working_dir=os.getcwd(),
+    settings = replace(
+        cluster_settings(options, paths),
         tls_port=port,
         preferred_port=_last_port(paths),
         tls=tls,

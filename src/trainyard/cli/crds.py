@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
+from typing import Any
+
 import click
 
-from trainyard.cli.kubernetes_version import kubernetes_version
+
+class _Version(click.ParamType[tuple[int, int]]):
+    """`1.27`, or as servers print it: `v1.27.3+k3s1`; the value is `(1, 27)`."""
+
+    name = "version"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        found = re.match(r"v?(\d+)\.(\d+)(?![\d])", str(value))
+        if found is None:
+            self.fail(f"{value!r} is not a version of Kubernetes; write it like 1.27", param, ctx)
+        return int(found[1]), int(found[2])
+
+
+def kubernetes_version(command: Callable[..., None]) -> Callable[..., None]:
+    """Adds `--kubernetes-version`; None stands for a current server."""
+    return click.option(
+        "--kubernetes-version",
+        "server",
+        type=_Version(),
+        metavar="VERSION",
+        help="Leave out what a server of this version does not know. By default it is current.",
+    )(command)
 
 
 @click.command()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,15 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from trainyard.cli.exec_ import SHELL, connect
-from trainyard.cli.logs import has_started
-from trainyard.cli.submit import read_jobs
+from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import on_target
-from trainyard.client.jobs import Found, Object, find, follow, replica_of, snapshots
-from trainyard.client.replicas import choose_pod, training_container
+from trainyard.client.changes import delete
+from trainyard.client.job import Job
+from trainyard.client.replicas import Choice, Execution, running_replica
 from trainyard.client.target import CommandError, Target, Where
-from trainyard.kinds.shared import labels
-from trainyard.kube.errors import Conflict, NotFound
-from trainyard.kube.resources import PODS
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import Document
@@ -31,8 +26,7 @@ if TYPE_CHECKING:
 class Options:
     """Which replica to enter, and how."""
 
-    replica: str
-    container: str
+    choice: Choice
     words: tuple[str, ...]
     seconds: float
     deletes: bool
@@ -71,7 +65,7 @@ def command(
     The replicas get their environment, hostfile, keys and peers as always, but wait instead of
     training. Without a terminal and a command, only the job is created.
     """
-    options = Options(replica, container, words, timeout, rm)
+    options = Options(Choice(replica, container), words, timeout, rm)
     result = read_jobs(file, where.namespace)
     chosen = choose_job(result.documents, job)
     beside = [document for document in result.documents if not document.is_job]
@@ -82,21 +76,18 @@ async def _debug(target: Target, *, documents: Sequence[Document], options: Opti
     from trainyard.client.submission import submit, with_debug
 
     documents = [with_debug(document) if document.is_job else document for document in documents]
-    (created,) = await submit(
+    (job,) = await submit(
         target.client,
         documents,
         namespace=target.namespace,
         create_namespaces=bool(target.socket),
     )
-    here = Target(target.client, created.namespace, target.title, target.socket, target.folder)
-    job = await find(here, f"{created.kind}/{created.name}")
     click.echo(f"{job} created in debug mode; waiting for its replicas", err=True)
     try:
         return await _enter(target, job, options)
     finally:
         if options.deletes:
-            with contextlib.suppress(NotFound, Conflict):  # somebody else was faster
-                await target.client.delete(job.resource, job.name, job.namespace, uid=job.uid)
+            await delete(target.client, job)
             click.echo(f"{job} deleted", err=True)
         else:
             click.echo(
@@ -119,65 +110,12 @@ def choose_job(documents: Sequence[Document], name: str) -> Document:
     return jobs[0]
 
 
-async def _enter(target: Target, job: Found, options: Options) -> int:
-    try:
-        async with asyncio.timeout(options.seconds):
-            pod = await _running_replica(target, job, options)
-    except TimeoutError:
-        raise CommandError(
-            f"no replica of {job} runs after {options.seconds:g} s; "
-            f"`trainyard explain {job.name}` tells why"
-        ) from None
+async def _enter(target: Target, job: Job, options: Options) -> int:
+    pod = await running_replica(target, job, options.choice, options.seconds)
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not options.words and not has_terminal:
-        click.echo(f"replica {replica_of(pod['metadata']['name'], job)} is running", err=True)
+        click.echo(f"replica {job.replica_of(pod.name)} is running", err=True)
         return 0
-    container = options.container or training_container(pod)
+    container = options.choice.container or job.training_container(pod)
     words = options.words or SHELL
-    return await connect(target, pod, container, words, stdin=True, is_terminal=has_terminal)
-
-
-async def _running_replica(target: Target, job: Found, options: Options) -> Object:
-    """The pod to enter, once its container runs; CommandError if the job ends before."""
-    async with asyncio.TaskGroup() as group:
-        ended = group.create_task(_fail_when_hopeless(target, job, options.replica))
-        pod = await _wait_for_pod(target, job, options)
-        ended.cancel()
-    return pod
-
-
-async def _wait_for_pod(target: Target, job: Found, options: Options) -> Object:
-    states = snapshots(target.client, PODS, job.namespace, selector=labels.selector(job.uid))
-    async with contextlib.aclosing(states):
-        async for present in states:
-            pods = list(present.values())
-            names = {pod["metadata"]["name"] for pod in pods}
-            names |= {replica_of(name, job) for name in names}
-            if not pods or (options.replica and options.replica not in names):
-                continue
-            pod = choose_pod(job, pods, options.replica)
-            if has_started(pod, options.container or training_container(pod)):
-                return pod
-    raise CommandError(f"{job} cannot be watched")
-
-
-async def _fail_when_hopeless(target: Target, job: Found, replica: str) -> None:
-    states = follow(target.client, job)
-    async with contextlib.aclosing(states):
-        async for state in states:
-            if state is None:
-                raise CommandError(f"{job} was deleted")
-            if state.is_over:
-                raise CommandError(
-                    f"{job} ended before it could be entered ({state.phase}); "
-                    f"`trainyard explain {job.name}` tells why"
-                )
-            known = [name for name in replica_names(state) if name]
-            if replica and known and replica not in {*known, *(f"{job.base}-{n}" for n in known)}:
-                raise CommandError(f"{job} has no replica {replica}; there are {', '.join(known)}")
-
-
-def replica_names(job: Found) -> list[str]:
-    """The short names of all replicas that its status tells of."""
-    tasks = job.status.get("tasks") or ()
-    return [replica_of(each["name"], job) for task in tasks for each in task.get("replicas") or ()]
+    return await connect(target, Execution(pod, container, words, stdin=True, tty=has_terminal))

@@ -3,37 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.submit import read_jobs
-from trainyard.cli.target import on_target
-from trainyard.client.jobs import (
-    JOB_HELP,
-    Found,
-    JobNotFound,
-    find,
-    follow,
-    list_jobs,
-    snapshots,
-    together,
-)
+from trainyard.cli.reading import read_jobs
+from trainyard.cli.target import job_help, on_target
+from trainyard.client.changes import Named, delete, find_all, names_in, until_gone
+from trainyard.client.job import Job
+from trainyard.client.jobs import list_jobs, together
 from trainyard.client.target import CommandError, Target, Where
-from trainyard.kinds.shared import labels
-from trainyard.kube.errors import Conflict, NotFound
-from trainyard.kube.resources import PODS
-
-if TYPE_CHECKING:
-    from trainyard.manifest.reader import ReadResult
 
 
-@click.command(help=f"Delete jobs; their pods, Services and so on go with them.\n\n{JOB_HELP}")
+@click.command(help=f"Delete jobs; their pods, Services and so on go with them.\n\n{job_help()}")
 @on_target
 @click.option("--wait", is_flag=True, help="Return when the job and all its pods are gone.")
 @click.option(
@@ -75,19 +59,6 @@ def command(
     where.run(partial(delete_jobs, jobs=named, seconds=seconds, lenient=ignore_not_found))
 
 
-class Named(NamedTuple):
-    """A job as the user named it; without a namespace, in the one that is chosen."""
-
-    text: str
-    namespace: str = ""
-
-
-def names_in(result: ReadResult) -> list[Named]:
-    """The jobs of a manifest."""
-    found = [(job.kind, job.metadata) for job in result.jobs]
-    return [Named(f"{kind}/{meta.name}", meta.namespace) for kind, meta in found if meta.name]
-
-
 async def delete_jobs(
     target: Target, *, jobs: Sequence[Named], seconds: float | None, lenient: bool
 ) -> None:
@@ -95,8 +66,7 @@ async def delete_jobs(
 
     `lenient`: jobs that do not exist are passed over.
     """
-    found = [job for job in [await _find(target, name, lenient) for name in jobs] if job]
-    await _delete(target, found, seconds)
+    await _delete(target, await find_all(target, jobs, lenient=lenient), seconds)
 
 
 async def _delete_selected(target: Target, *, selector: str, seconds: float | None) -> None:
@@ -106,13 +76,13 @@ async def _delete_selected(target: Target, *, selector: str, seconds: float | No
     await _delete(target, found, seconds)
 
 
-async def _delete(target: Target, found: Sequence[Found], seconds: float | None) -> None:
+async def _delete(target: Target, found: Sequence[Job], seconds: float | None) -> None:
     await together([_delete_one(target, job) for job in found])
     if seconds is None:
         return
     try:
         async with asyncio.timeout(seconds):
-            await together([_until_gone(target, job) for job in found])
+            await together([until_gone(target.client, job) for job in found])
     except TimeoutError:
         raise CommandError(
             f"not everything is gone after {seconds:g} s; `trainyard explain` of a job that is "
@@ -120,34 +90,6 @@ async def _delete(target: Target, found: Sequence[Found], seconds: float | None)
         ) from None
 
 
-async def _find(target: Target, name: Named, lenient: bool) -> Found | None:
-    if name.namespace:
-        target = replace(target, namespace=name.namespace)
-    try:
-        return await find(target, name.text)
-    except JobNotFound:
-        if lenient:
-            return None
-        raise
-
-
-async def _delete_one(target: Target, job: Found) -> None:
-    # Deleted or replaced by someone else in between: the job that was meant is gone.
-    with contextlib.suppress(NotFound, Conflict):
-        await target.client.delete(
-            job.resource, job.name, job.namespace, uid=job.uid, propagation="Background"
-        )
+async def _delete_one(target: Target, job: Job) -> None:
+    await delete(target.client, job)
     click.echo(f"{job} deleted")
-
-
-async def _until_gone(target: Target, job: Found) -> None:
-    states = follow(target.client, job)
-    async with contextlib.aclosing(states):
-        async for state in states:
-            if state is None:
-                break
-    pods = snapshots(target.client, PODS, job.namespace, selector=labels.selector(job.uid))
-    async with contextlib.aclosing(pods):
-        async for present in pods:
-            if not present:
-                return

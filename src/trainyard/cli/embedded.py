@@ -1,4 +1,4 @@
-"""The embedded cluster together with its controller, in one event loop.
+"""The embedded cluster as the user wants it, together with its controller, in one event loop.
 
 The two are composed here and nowhere else, so that they can only meet over HTTP.
 """
@@ -6,17 +6,33 @@ The two are composed here and nowhere else, so that they can only meet over HTTP
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from trainyard.cli.options import ClusterOptions
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
+from trainyard.kube.embedded import Paths
 from trainyard.local.cluster import Cluster, ClusterSettings, running
 from trainyard.local.node.shim_process import ShimHandle
+from trainyard.local.scheduler.requests import amount
 from trainyard.operator import controller
 from trainyard.operator.settings import OperatorSettings
 
 _READY_SECONDS = 30.0
+
+
+def cluster_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
+    """What the user's options mean for a cluster whose files are in `paths`."""
+    return ClusterSettings(
+        paths=paths,
+        working_dir=os.getcwd(),
+        volumes=options.volumes,
+        images=options.images,
+        resources={name: amount(name, text) for name, text in options.resources.items()},
+        is_strict=options.is_strict,
+    )
 
 
 @asynccontextmanager

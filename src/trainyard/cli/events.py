@@ -11,14 +11,14 @@ import click
 from trainyard.cli import completion
 from trainyard.cli.format import document
 from trainyard.cli.show import event_table
-from trainyard.cli.target import on_target
-from trainyard.client.eventtime import event_order
-from trainyard.client.jobs import JOB_HELP, Found, events_of, find, is_about, snapshots
+from trainyard.cli.target import job_help, on_target
+from trainyard.client.events import events_of, follow_events
+from trainyard.client.job import Job
+from trainyard.client.jobs import find
 from trainyard.client.target import Target, Where
-from trainyard.kube.resources import EVENTS
 
 
-@click.command(help=f"List what happened to a job and its pods, oldest first.\n\n{JOB_HELP}")
+@click.command(help=f"List what happened to a job and its pods, oldest first.\n\n{job_help()}")
 @on_target
 @click.option("-w", "--watch", is_flag=True, help="Go on with what happens from now on.")
 @click.option("--warnings", is_flag=True, help="Only warnings.")
@@ -48,16 +48,8 @@ async def _events(
         click.echo(f"There are no {what} {job} (events expire after about an hour).", err=True)
 
 
-async def _watch(target: Target, job: Found, *, only_warnings: bool) -> None:
-    shown: set[tuple[str, int]] = set()
-    states = snapshots(target.client, EVENTS, job.namespace)
-    async with contextlib.aclosing(states):
-        async for present in states:
-            for uid, event in sorted(present.items(), key=lambda item: event_order(item[1])):
-                key = (uid, event.get("count") or 1)
-                wanted = event.get("type") == "Warning" or not only_warnings
-                if key in shown or not wanted or not is_about(event, job):
-                    continue
-                shown.add(key)
-                line = event_table(job, [event], datetime.now(UTC)).splitlines()[1]
-                click.echo(line)
+async def _watch(target: Target, job: Job, *, only_warnings: bool) -> None:
+    async with contextlib.aclosing(follow_events(target.client, job)) as events:
+        async for event in events:
+            if event.get("type") == "Warning" or not only_warnings:
+                click.echo(event_table(job, [event], datetime.now(UTC)).splitlines()[1])

@@ -9,9 +9,9 @@ from functools import partial
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.target import on_target
-from trainyard.client.jobs import JOB_HELP, Found, Object, find, pods_of, replica_of
-from trainyard.client.replicas import choose_pod, container_statuses, training_container
+from trainyard.cli.target import job_help, on_target
+from trainyard.client.jobs import find, pods_of
+from trainyard.client.replicas import Choice, Execution, check_running, choose_pod
 from trainyard.client.target import CommandError, Target, Where
 
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
@@ -21,7 +21,7 @@ SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec 
 @click.command(
     help="Run a command in a replica of a job; without one, a shell.\n\n"
     "On a terminal the command gets a terminal too; else its standard streams are pipes. "
-    f"The exit code is the command's.\n\n{JOB_HELP}"
+    f"The exit code is the command's.\n\n{job_help()}"
 )
 @on_target
 @click.option(
@@ -48,77 +48,26 @@ def command(
     if tty and not sys.stdin.isatty():
         raise CommandError("there is no terminal here to connect; leave out --tty")
     is_terminal = stdin and (has_terminal if tty is None else tty)
+    choice = Choice(replica, container)
     return where.run(
-        partial(
-            _exec,
-            name=job,
-            words=words,
-            replica=replica,
-            container=container,
-            stdin=stdin,
-            is_terminal=is_terminal,
-        )
+        partial(_exec, name=job, choice=choice, words=words, stdin=stdin, tty=is_terminal)
     )
 
 
 async def _exec(
-    target: Target,
-    *,
-    name: str,
-    words: Sequence[str],
-    replica: str,
-    container: str,
-    stdin: bool,
-    is_terminal: bool,
+    target: Target, *, name: str, choice: Choice, words: Sequence[str], stdin: bool, tty: bool
 ) -> int:
     job = await find(target, name)
-    pod = choose_pod(job, await pods_of(target.client, job), replica)
-    container = container or training_container(pod)
+    pod = choose_pod(job, await pods_of(target.client, job), choice.replica)
+    container = choice.container or job.training_container(pod)
     check_running(job, pod, container)
-    return await connect(
-        target, pod, container, words or SHELL, stdin=stdin, is_terminal=is_terminal
-    )
+    return await connect(target, Execution(pod, container, words or SHELL, stdin, tty))
 
 
-def check_running(job: Found, pod: Object, container: str) -> None:
-    """Only a running container can be entered; CommandError otherwise."""
-    names = [entry["name"] for entry in pod["spec"]["containers"]]
-    replica = replica_of(pod["metadata"]["name"], job)
-    if container not in names:
-        raise CommandError(
-            f"replica {replica} of {job} has no container {container}; it has {', '.join(names)}"
-        )
-    for status in container_statuses(pod):
-        if status["name"] == container and "running" in (status.get("state") or {}):
-            return
-    phase = (pod.get("status") or {}).get("phase") or "Pending"
-    raise CommandError(
-        f"replica {replica} of {job} is not running ({phase}); "
-        f"`trainyard explain {job.name}` tells why"
-    )
-
-
-async def connect(
-    target: Target,
-    pod: Object,
-    container: str,
-    words: Sequence[str],
-    *,
-    stdin: bool,
-    is_terminal: bool,
-) -> int:
+async def connect(target: Target, wanted: Execution) -> int:
     """Run the command with this process's standard streams; returns its exit code."""
     from trainyard.cli.terminal import attach
     from trainyard.client.streams import run_in_container
 
-    metadata = pod["metadata"]
-    async with run_in_container(
-        target,
-        metadata["name"],
-        metadata["namespace"],
-        container,
-        words,
-        stdin=stdin,
-        tty=is_terminal,
-    ) as remote:
-        return await attach(remote, stdin=stdin, is_terminal=is_terminal)
+    async with run_in_container(target, wanted) as remote:
+        return await attach(remote, stdin=wanted.stdin, is_terminal=wanted.tty)

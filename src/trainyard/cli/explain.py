@@ -7,24 +7,30 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
+from pathlib import Path
 
 import click
 
 from trainyard import diagnosis
 from trainyard.cli import completion
 from trainyard.cli.format import printable
-from trainyard.cli.target import on_target
-from trainyard.client.jobs import JOB_HELP, events_of, find, pods_of
+from trainyard.cli.target import job_help, on_target
+from trainyard.client.events import events_of
+from trainyard.client.job import Job
+from trainyard.client.jobs import find, pods_of
 from trainyard.client.target import Target, Where
 from trainyard.diagnosis import Cause, Situation
+from trainyard.kube.client import Client
 from trainyard.kube.embedded import is_full
 
 _MOST_WARNINGS = 5
+_COMMAND = "`trainyard "
+"""Advice of this kind needs the cluster, which may end with the command `run`."""
 
 
 @click.command(
     help="Say why a job is pending, restarting, failed or stuck: the cause, how it shows, and "
-    f"what to do.\n\n{JOB_HELP}"
+    f"what to do.\n\n{job_help()}"
 )
 @on_target
 @click.option("-o", "--output", type=click.Choice(["json"]), help="The causes as JSON.")
@@ -36,22 +42,37 @@ def command(where: Where, job: str, output: str | None) -> None:
 
 async def _explain(target: Target, *, name: str, output: str | None) -> None:
     job = await find(target, name)
-    situation = Situation(
-        job.obj,
-        await pods_of(target.client, job),
-        await events_of(target.client, job),
-        now=datetime.now(UTC),
-        is_local=target.folder is not None,
-        full_disk=str(target.folder) if target.folder and is_full(target.folder) else "",
-    )
+    situation = await situation_of(target.client, job, target.folder)
     found = diagnosis.causes(situation)
     if output == "json":
-        told = {"job": situation.title, "phase": situation.phase}
+        told = {"job": str(job), "phase": job.phase}
         listed = [asdict(cause) for cause in found]
         told_warnings = diagnosis.warnings(situation, found)
         click.echo(json.dumps({**told, "causes": listed, "warnings": told_warnings}, indent=2))
         return
     click.echo(render(situation, found))
+
+
+async def situation_of(client: Client, job: Job, folder: Path | None) -> Situation:
+    """What is known of the job by now; `folder` is the embedded cluster's, None on another."""
+    return Situation(
+        job,
+        await pods_of(client, job),
+        await events_of(client, job),
+        now=datetime.now(UTC),
+        is_local=folder is not None,
+        full_disk=str(folder) if folder and is_full(folder) else "",
+    )
+
+
+async def advice(client: Client, job: Job, folder: Path) -> list[str]:
+    """What `run` can say about a failure beyond exit code and last lines; empty if nothing."""
+    situation = await situation_of(client, job, folder)
+    lines = []
+    for cause in diagnosis.causes(situation)[:1]:
+        if helpful := [text for text in cause.advice if not text.startswith(_COMMAND)]:
+            lines = [f"  {cause.what}", *(f"  → {text}" for text in helpful)]
+    return [printable(line) for line in lines]
 
 
 def render(situation: Situation, found: Sequence[Cause]) -> str:

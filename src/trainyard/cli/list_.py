@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import contextlib
+from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 
 import click
 
-from trainyard.cli.format import document, table
+from trainyard.cli.format import document
+from trainyard.cli.jobtable import job_table, phase_text, running_text
 from trainyard.cli.target import on_target
-from trainyard.client.jobs import Found, kind_named, list_jobs
+from trainyard.client.job import Job
+from trainyard.client.jobs import kind_named, list_jobs
 from trainyard.client.target import CommandError, Target, Where
-from trainyard.kinds.table import Kind
-from trainyard.schema.times import age, span
+from trainyard.client.watching import Selection, watch
+from trainyard.kinds.table import JOB_KINDS, Kind
+from trainyard.kube.errors import NotFound
+
+_KEPT_LINES = 100
+"""New lines have columns as wide as the last ones needed."""
 
 
 @click.command()
@@ -40,9 +48,7 @@ def command(
     wanted = [kind_named(kind) for kind in kinds]
     wish = Wish(tuple(wanted), selector, all_namespaces, output == "wide")
     if watch:
-        from trainyard.cli.watching import watch_jobs
-
-        where.run(partial(watch_jobs, wish=wish))
+        where.run(partial(_watch_jobs, wish=wish))
     else:
         where.run(partial(_list, wish=wish, output=output or ""))
 
@@ -67,7 +73,7 @@ async def _list(target: Target, *, wish: Wish, output: str) -> None:
         click.echo(document({"apiVersion": "v1", "kind": "List", "items": items}, output))
     elif output == "name":
         for job in jobs:
-            click.echo(f"{job.kind.singular}.{job.kind.group}/{job.name}")
+            click.echo(job.full_name)
     elif not jobs:
         place = "any namespace" if everywhere else f"namespace {target.namespace}"
         click.echo(f"There are no jobs in {place}.", err=True)
@@ -76,64 +82,68 @@ async def _list(target: Target, *, wish: Wish, output: str) -> None:
         click.echo(job_table(jobs, now, everywhere=everywhere, wide=wish.wide))
 
 
-def job_table(jobs: Sequence[Found], now: datetime, *, everywhere: bool, wide: bool) -> str:
-    """One line per job."""
-    headers = ["NAME", "KIND", "PHASE", "RUNNING", "RESTARTS", "AGE"]
-    if everywhere:
-        headers.insert(0, "NAMESPACE")
-    if wide:
-        headers += ["DURATION", "QUEUE", "REASON"]
-    return table(headers, [_row(job, now, everywhere=everywhere, wide=wide) for job in jobs])
+async def _watch_jobs(target: Target, *, wish: Wish) -> None:
+    """Print the present jobs, then each that changes, until interrupted."""
+    namespace = None if wish.everywhere else target.namespace
+    present = await list_jobs(target, namespace, wish.kinds, wish.selector)
+    watch = _Watch(target, wish, namespace)
+    watch.begin(present)
+    async with asyncio.TaskGroup() as group:
+        for kind in wish.kinds or JOB_KINDS.values():
+            group.create_task(watch.follow(kind))
 
 
-def _row(job: Found, now: datetime, *, everywhere: bool, wide: bool) -> list[object]:
-    row: list[object] = [job.namespace] if everywhere else []
-    row += [
-        job.name,
-        job.kind.kind,
-        phase_text(job),
-        running_text(job),
-        restarts(job),
-        age(job.obj["metadata"].get("creationTimestamp"), now),
-    ]
-    if wide:
-        row += [
-            span(job.status.get("startTime"), job.status.get("completionTime"), now),
-            queue_of(job),
-            reason(job),
-        ]
-    return row
+class _Watch:
+    """Tells changes that show in the table, ages aside."""
+
+    def __init__(self, target: Target, wish: Wish, namespace: str | None) -> None:
+        self._target = target
+        self._wish = wish
+        self._namespace = namespace
+        self._shown: dict[str, tuple[Job, tuple[object, ...]]] = {}
+        self._lines: deque[Job] = deque(maxlen=_KEPT_LINES)
+
+    def begin(self, jobs: list[Job]) -> None:
+        """The table as it is now; its headers come even without any job."""
+        for job in jobs:
+            self._shown[job.uid] = (job, _visible(job))
+            self._lines.append(job)
+        click.echo(self._table(jobs))
+
+    async def follow(self, kind: Kind) -> None:
+        """Print what changes of one kind; a kind that is not served has no jobs."""
+        which = Selection(labels=self._wish.selector)
+        states = watch(self._target.client, kind.resource, self._namespace, which)
+        with contextlib.suppress(NotFound):
+            async with contextlib.aclosing(states):
+                async for state in states:
+                    for obj in state.gone:
+                        self._forget(Job.listed(kind, obj))
+                    for uid, (job, _) in list(self._shown.items()):
+                        if job.kind is kind and uid not in state.present:
+                            self._forget(job)  # deleted before the watch began
+                    for obj in state.changed:
+                        self._compare(Job.listed(kind, obj))
+
+    def _compare(self, job: Job) -> None:
+        if self._shown.get(job.uid, (job, ()))[1] != (now := _visible(job)):
+            self._shown[job.uid] = (job, now)
+            self._print(job)
+
+    def _forget(self, job: Job) -> None:
+        if self._shown.pop(job.uid, None) is not None:
+            metadata = {k: v for k, v in job.metadata.items() if k != "deletionTimestamp"}
+            status = {**job.status, "phase": "Deleted"}
+            self._print(Job(job.kind, {**job.obj, "metadata": metadata, "status": status}))
+
+    def _print(self, job: Job) -> None:
+        self._lines.append(job)
+        click.echo(self._table(list(self._lines)).splitlines()[-1])
+
+    def _table(self, jobs: list[Job]) -> str:
+        wish = self._wish
+        return job_table(jobs, datetime.now(UTC), everywhere=wish.everywhere, wide=wish.wide)
 
 
-def phase_text(job: Found) -> str:
-    """The phase, or Terminating for a job that is being deleted."""
-    return "Terminating" if job.obj["metadata"].get("deletionTimestamp") else job.phase
-
-
-def running_text(job: Found) -> str:
-    """How many replicas run, of how many: `3/4`; empty before any is known."""
-    counts = job.status.get("aggregate") or {}
-    return f"{counts.get('running', 0)}/{sum(counts.values())}" if counts else ""
-
-
-def restarts(job: Found) -> int:
-    """Restarts that counted: of the job where it has a budget, else of its replicas."""
-    spent = job.status.get("backoffCount")
-    if spent is not None:
-        return int(spent)
-    return sum(task.get("restartCount") or 0 for task in job.status.get("tasks") or ())
-
-
-def queue_of(job: Found) -> str:
-    """The queue that the job asks for; empty without one."""
-    scheduler = (job.obj.get("spec") or {}).get("scheduler") or {}
-    return str((scheduler.get("t9kScheduler") or {}).get("queue") or "")
-
-
-def reason(job: Found) -> str:
-    """One word on why the job is not running, where there is one."""
-    for condition in job.status.get("conditions") or ():
-        if condition["type"] == "Running" and condition["status"] != "True":
-            word = condition.get("reason") or ""
-            return "" if word == "-" else str(word)
-    return ""
+def _visible(job: Job) -> tuple[object, ...]:
+    return phase_text(job), running_text(job), job.restarts

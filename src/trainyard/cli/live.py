@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trainyard.cli.screens import prefix
-from trainyard.client.view import JobView
+from trainyard.client.job import Job
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")
 _PHASES = {"Running": "green", "Succeeded": "green", "Failed": "red", "Pending": "yellow"}
@@ -29,7 +29,7 @@ class LiveScreen:
         """`names_jobs`: there are several jobs, so that a replica alone does not say which."""
         self._console = Console(highlight=False, soft_wrap=True)
         self._names_jobs = names_jobs
-        self._jobs: dict[str, JobView] = {}
+        self._jobs: dict[str, Job] = {}
         self._live = Live(
             console=self._console, get_renderable=self._table, refresh_per_second=5, transient=True
         )
@@ -41,11 +41,11 @@ class LiveScreen:
     def __exit__(self, *exception: object) -> None:
         self._live.stop()
 
-    def job_changed(self, job: JobView) -> None:
+    def job_changed(self, job: Job) -> None:
         """The table is redrawn by the clock; remember what to draw."""
         self._jobs[job.uid] = job
 
-    def log_line(self, job: JobView, source: str, line: str) -> None:
+    def log_line(self, job: Job, source: str, line: str) -> None:
         """Scroll a replica's line, in the replica's colour."""
         name = prefix(job, source, names_jobs=self._names_jobs)
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
@@ -64,7 +64,7 @@ class LiveScreen:
     def _table(self) -> RenderableType:
         return Group(*(self._job_table(job) for job in self._jobs.values()))
 
-    def _job_table(self, job: JobView) -> Table:
+    def _job_table(self, job: Job) -> Table:
         seconds = job.seconds or 0.0
         title = f"{job.name}  {job.phase}  {seconds:.0f} s  restarts {job.restarts}"
         table = Table(title=title, title_justify="left", box=None, pad_edge=False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from math import ceil
 from pathlib import Path
@@ -12,39 +13,24 @@ from pathlib import Path
 import click
 
 from trainyard.cli import completion
-from trainyard.cli.loglines import Lines, Options, Printer
-from trainyard.cli.target import on_target
-from trainyard.client.jobs import (
-    JOB_HELP,
-    Found,
-    Object,
-    find,
-    follow,
-    in_order,
-    pods_of,
-    replica_of,
-    snapshots,
-)
-from trainyard.client.replicas import (
-    choose_pod,
-    container_statuses,
-    failed_init_container,
-    training_container,
-)
+from trainyard.cli.target import job_help, on_target
+from trainyard.client.job import Job
+from trainyard.client.jobs import find, pods_of
+from trainyard.client.logs import LogRequest, follow_logs, read, shown_container
+from trainyard.client.pods import PodView
+from trainyard.client.replicas import check_container, choose_pod
 from trainyard.client.target import CommandError, Target, Where
-from trainyard.kinds.shared import labels
-from trainyard.kube.errors import Invalid, KubeError, NotFound, StreamError
-from trainyard.kube.resources import PODS
+from trainyard.kube.errors import Invalid, NotFound
 from trainyard.schema import duration
 from trainyard.schema.errors import InvalidDuration
 
-_DRAIN_SECONDS = 5.0
+_COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")
 
 
 @click.command(
     help="Print what the replicas of a job write.\n\n"
     "Lines of several replicas begin with the replica's name. With -f, replicas that are "
-    f"created later join in, and the command ends with the job.\n\n{JOB_HELP}"
+    f"created later join in, and the command ends with the job.\n\n{job_help()}"
 )
 @on_target
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
@@ -82,8 +68,8 @@ def command(
     timestamps: bool,
 ) -> None:
     """Print what the replicas of a job write."""
-    options = Options(replica, container, follow, previous, tail, timestamps, since)
-    where.run(partial(_logs, name=job, options=options))
+    request = LogRequest(replica, container, follow, previous, tail, timestamps, since)
+    where.run(partial(_logs, name=job, request=request))
 
 
 def seconds_of(text: str | None) -> int | None:
@@ -96,35 +82,51 @@ def seconds_of(text: str | None) -> int | None:
         raise click.BadParameter(str(error)) from error
 
 
-async def _logs(target: Target, *, name: str, options: Options) -> None:
+async def _logs(target: Target, *, name: str, request: LogRequest) -> None:
     job = await find(target, name)
-    if options.previous and target.folder is not None:
-        await _print_kept(target.folder, job, options)
+    if request.previous and target.folder is not None:
+        await _print_kept(target.folder, job, request)
         return
     pods = await pods_of(target.client, job)
-    if options.replica and pods:
-        pods = [choose_pod(job, pods, options.replica)]
-    check_container(job, pods, options.container)
-    if options.follow and not job.is_over:
-        await _Following(target, job, options, printer(job, pods, options)).run()
+    if request.replica and pods:
+        pods = [choose_pod(job, pods, request.replica)]
+    check_container(job, pods, request.container)
+    if request.follow and not job.is_over:
+        count = max(len(list(job.replicas)), len(pods))
+        show = Printer(is_prefixed=not request.replica and count > 1)
+        await follow_logs(
+            target.client,
+            job,
+            request,
+            lambda pod, _, lines: show.write(job.replica_of(pod.name), lines),
+            lambda error: click.echo(str(error), err=True),
+        )
     else:
-        await _print_all(target, job, pods, options)
+        await _print_all(target, job, pods, request)
 
 
-async def _print_all(target: Target, job: Found, pods: Sequence[Object], options: Options) -> None:
-    pods = [pod for pod in pods if container_statuses(pod)]
+async def _print_all(
+    target: Target, job: Job, pods: Sequence[PodView], request: LogRequest
+) -> None:
+    pods = [pod for pod in pods if pod.containers]
     if not pods and target.folder is not None:
-        await _print_kept(target.folder, job, options)
+        await _print_kept(target.folder, job, request)
         return
     if not pods:
         raise CommandError(
             f"there are no logs of {job}: it has no pods that have started "
             f"({job.phase}); `trainyard explain {job.name}` tells why"
         )
-    show = printer(job, pods, options)
+    count = max(len(list(job.replicas)), len(pods))
+    show = Printer(is_prefixed=not request.replica and count > 1)
     for pod in pods:
+        container = shown_container(job, pod, request)
+        if not request.container and container == pod.failed_init_container:
+            click.echo(f"{pod.name}: init container {container} failed; this is its log", err=True)
         try:
-            await _stream(target, job, pod, options, show)
+            async with contextlib.aclosing(read(target.client, pod, container, request)) as log:
+                async for lines in log:
+                    show.write(job.replica_of(pod.name), lines)
         except (Invalid, NotFound) as error:
             # One replica that has not started yet must not hide what the others wrote.
             if len(pods) == 1:
@@ -132,126 +134,35 @@ async def _print_all(target: Target, job: Found, pods: Sequence[Object], options
             click.echo(str(error), err=True)
 
 
-def check_container(job: Found, pods: Sequence[Object], container: str) -> None:
-    """CommandError unless some pod has the container; without pods nothing is known."""
-    names = {
-        entry["name"]: None
-        for pod in pods
-        for group in ("containers", "initContainers")
-        for entry in pod["spec"].get(group) or ()
-    }
-    if container and names and container not in names:
-        raise CommandError(f"{job} has no container {container}; it has {', '.join(names)}")
+async def _print_kept(folder: Path, job: Job, request: LogRequest) -> None:
+    from trainyard.client.keptlogs import find_kept, read_kept
+
+    found = find_kept(folder, job, request)
+    show = Printer(is_prefixed=not request.replica and len(found) > 1)
+    for replica, path in found.items():
+        async for lines in read_kept(path, request):
+            show.write(replica, lines)
 
 
-async def _print_kept(folder: Path, job: Found, options: Options) -> None:
-    from trainyard.cli.oldlogs import print_kept
+@dataclass(slots=True)
+class Printer:
+    """Writes whole lines, each with its replica where there are several."""
 
-    await print_kept(folder, job, options)
+    is_prefixed: bool
+    _known: dict[str, str] = field(default_factory=dict)
 
+    def write(self, source: str, lines: bytes) -> None:
+        """Whole lines of one replica."""
+        if self.is_prefixed:
+            prefix = self._prefix(source)
+            lines = b"".join(prefix + line for line in lines.splitlines(keepends=True))
+        sys.stdout.buffer.write(lines)
+        sys.stdout.buffer.flush()
 
-def printer(job: Found, pods: Sequence[Object], options: Options) -> Printer:
-    """Prefixes are left out where there is one replica only."""
-    return Printer(is_prefixed=not options.replica and _replica_count(job, pods) > 1)
-
-
-def _replica_count(job: Found, pods: Sequence[Object]) -> int:
-    told = sum(len(task.get("replicas") or ()) for task in job.status.get("tasks") or ())
-    return max(told, len(pods))
-
-
-async def _stream(target: Target, job: Found, pod: Object, options: Options, show: Printer) -> None:
-    """One container's log, to its end."""
-    metadata = pod["metadata"]
-    lines = Lines(show, replica_of(metadata["name"], job))
-    container = options.container or failed_init_container(pod)
-    if container != options.container:
-        click.echo(
-            f"{metadata['name']}: init container {container} failed; this is its log", err=True
-        )
-    chunks = target.client.logs(
-        metadata["name"],
-        metadata["namespace"],
-        container=container or training_container(pod),
-        follow=options.follow,
-        previous=options.previous,
-        tail_lines=options.tail,
-        since_seconds=options.since_seconds,
-        timestamps=options.timestamps,
-    )
-    async with contextlib.aclosing(chunks) as stream:
-        async for chunk in stream:
-            lines.feed(chunk)
-    lines.end()
-
-
-class _Following:
-    """Follows every pod of a job, also those to come, until the job has ended."""
-
-    def __init__(self, target: Target, job: Found, options: Options, show: Printer) -> None:
-        self._target = target
-        self._job = job
-        self._options = options
-        self._show = show
-        self._streams: dict[str, asyncio.Task[None]] = {}
-
-    async def run(self) -> None:
-        """Until the job is over, and what its replicas wrote is printed."""
-        async with asyncio.TaskGroup() as group:
-            watching = group.create_task(self._watch(group))
-            try:
-                await self._until_over()
-                # Pods that ended with the job may be known to the job before they are to us.
-                for pod in await pods_of(self._target.client, self._job):
-                    self._begin(group, pod)
-            finally:
-                watching.cancel()
-            if self._streams:
-                # A replica that goes on after the job has ended is not waited for.
-                _, late = await asyncio.wait(self._streams.values(), timeout=_DRAIN_SECONDS)
-                for stream in late:
-                    stream.cancel()
-
-    async def _until_over(self) -> None:
-        states = follow(self._target.client, self._job)
-        async with contextlib.aclosing(states):
-            async for job in states:
-                if job is None or job.is_over:
-                    return
-
-    async def _watch(self, group: asyncio.TaskGroup) -> None:
-        selector = labels.selector(self._job.uid)
-        pods = snapshots(self._target.client, PODS, self._job.namespace, selector=selector)
-        async with contextlib.aclosing(pods):
-            async for present in pods:
-                for pod in in_order(present.values()):
-                    self._begin(group, pod)
-
-    def _begin(self, group: asyncio.TaskGroup, pod: Object) -> None:
-        uid = pod["metadata"]["uid"]
-        if uid in self._streams or not self._is_wanted(pod):
-            return
-        if has_started(pod, self._options.container or training_container(pod)):
-            self._streams[uid] = group.create_task(self._one(pod))
-
-    def _is_wanted(self, pod: Object) -> bool:
-        wanted = self._options.replica
-        name = pod["metadata"]["name"]
-        return not wanted or wanted in (name, replica_of(name, self._job))
-
-    async def _one(self, pod: Object) -> None:
-        try:
-            await _stream(self._target, self._job, pod, self._options, self._show)
-        except (NotFound, StreamError):
-            return  # the pod was deleted
-        except KubeError as error:
-            click.echo(str(error), err=True)
-
-
-def has_started(pod: Mapping[str, object], container: str) -> bool:
-    """Whether a container has written, or may have, anything."""
-    for status in container_statuses(pod):
-        if status["name"] == container:
-            state = status.get("state") or {}
-            return "running" in state or "terminated" in state
-    return False
+    def _prefix(self, source: str) -> bytes:
+        if source not in self._known:
+            text = f"[{source}]"
+            if sys.stdout.isatty():
+                text = click.style(text, fg=_COLOURS[len(self._known) % len(_COLOURS)])
+            self._known[source] = f"{text} "
+        return self._known[source].encode()

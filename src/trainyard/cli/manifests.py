@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from trainyard.cli.kubernetes_version import kubernetes_version
+from trainyard.cli.crds import kubernetes_version
 
 
 @click.command()

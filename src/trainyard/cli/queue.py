@@ -10,9 +10,10 @@ from typing import Any
 import click
 
 from trainyard.cli.format import document, indent, table
-from trainyard.cli.list_ import job_table, queue_of
+from trainyard.cli.jobtable import job_table
 from trainyard.cli.target import on_target
-from trainyard.client.jobs import Object, list_jobs
+from trainyard.client.job import Object
+from trainyard.client.jobs import list_jobs
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, NotFound
@@ -194,7 +195,7 @@ async def _show(target: Target, *, name: str, output: str | None) -> None:
     if output is not None:
         click.echo(document(queue, output))
         return
-    jobs = [job for job in await list_jobs(target, None) if queue_of(job) == name]
+    jobs = [job for job in await list_jobs(target, None) if job.queue == name]
     now = datetime.now(UTC)
     click.echo(_described(queue, now))
     if jobs:

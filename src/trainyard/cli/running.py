@@ -10,26 +10,26 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, Self
 
 import uvloop
 
 from trainyard.cli import summary
-from trainyard.cli.commands import check_commands
-from trainyard.cli.embedded import embedded
+from trainyard.cli.embedded import cluster_settings, embedded
 from trainyard.cli.options import ClusterOptions
+from trainyard.cli.reading import read_to_run
 from trainyard.cli.screens import PlainScreen
-from trainyard.cli.settings import cluster_settings
 from trainyard.client.follower import Follower, Screen
-from trainyard.client.submission import JobRef, submit
-from trainyard.client.view import JobView
+from trainyard.client.job import Job
+from trainyard.client.submission import submit
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
 from trainyard.local.node.shim_process import ShimFailed, ShimHandle
-from trainyard.manifest.reader import Document, ReadResult, read_file
+from trainyard.manifest.reader import Document, ReadResult
 from trainyard.schema.errors import TrainyardError
 
 INTERRUPTED = 130
@@ -40,7 +40,7 @@ _LOOK_SECONDS = 0.5
 
 def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle) -> int:
     """Run a manifest on a cluster of its own; the exit code."""
-    result = _read(file)
+    result = read_to_run(file)
     _log_to(paths.log)
     try:
         shim.ready()
@@ -53,7 +53,7 @@ def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle
 def run_on_background(file: str, *, keep: bool) -> int:
     """Run a manifest on the cluster that is up; the exit code."""
     _log_to(Paths(state_folder()).log)
-    result = _read(file)
+    result = read_to_run(file)
     _collect_garbage_again()
     return uvloop.run(_on_background(result, keep=keep))
 
@@ -62,15 +62,6 @@ def _collect_garbage_again() -> None:
     """What was imported is there to stay: no collection needs to look at it."""
     gc.freeze()
     gc.enable()
-
-
-def _read(file: str) -> ReadResult:
-    result = read_file(file).require_jobs()
-    for problem in result.warnings:
-        print(problem, file=sys.stderr)
-    for job in result.jobs:
-        check_commands(job, file)
-    return result
 
 
 def _log_to(path: Path) -> None:
@@ -82,7 +73,7 @@ def _log_to(path: Path) -> None:
 async def _alone(
     result: ReadResult, options: ClusterOptions, paths: Paths, shim: ShimHandle
 ) -> int:
-    settings = cluster_settings(options, paths, is_durable=False, working_dir=str(Path.cwd()))
+    settings = replace(cluster_settings(options, paths), is_durable=False)
     async with embedded(settings, shim) as cluster, Client.unix(cluster.socket) as client:
         run = _Run(client, result.documents, paths, hint=f"TRAINYARD_STATE_DIR={paths.folder} ")
         return await run.to_the_end(clean=False)
@@ -149,7 +140,7 @@ class _Run:
                     await self._delete(jobs)
             raise
 
-    async def _to_the_end(self, jobs: Sequence[JobRef], *, clean: bool) -> int:
+    async def _to_the_end(self, jobs: Sequence[Job], *, clean: bool) -> int:
         follower = Follower(self._client, jobs, self._screen)
         async with _interrupts() as interrupts:
             with self._screen:
@@ -167,7 +158,7 @@ class _Run:
         return 0 if is_good else 1
 
     async def _follow(
-        self, follower: Follower, jobs: Sequence[JobRef], interrupts: _Interrupts
+        self, follower: Follower, jobs: Sequence[Job], interrupts: _Interrupts
     ) -> bool:
         """Until all jobs are over; whether that was because the user wished so."""
         following = asyncio.create_task(follower.run())
@@ -184,25 +175,18 @@ class _Run:
             following.cancel()
             await asyncio.wait({following})
 
-    def _explain_modes(self, jobs: Sequence[JobRef]) -> None:
-        modes = {
-            (d.raw.get("metadata") or {}).get("name"): (d.raw.get("spec") or {}).get("runMode")
-            or {}
-            for d in self._documents
-            if d.is_job
-        }
+    def _explain_modes(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            mode = modes.get(job.name, {})
-            if (mode.get("pause") or {}).get("enabled"):
+            if job.is_paused:
                 self._screen.note(f"{job.name} is created paused: nothing runs")
-            elif (mode.get("debug") or {}).get("enabled"):
+            elif job.is_debugged:
                 self._screen.note(
                     f"{job.name} is in debug mode: its training does not start. Open a shell in a "
                     f"replica with\n    {self._hint}trainyard exec {job.name}\nand end it with "
                     "Ctrl-C here"
                 )
 
-    async def _delete(self, jobs: Sequence[JobRef]) -> None:
+    async def _delete(self, jobs: Sequence[Job]) -> None:
         """Delete the jobs; each goes after its pods, which may take their grace period."""
         for job in jobs:
             with contextlib.suppress(NotFound):
@@ -219,10 +203,10 @@ class _Run:
                     PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
                 )
 
-    def _report(self, job: JobView, *, is_interrupted: bool) -> None:
+    def _report(self, job: Job, *, is_interrupted: bool) -> None:
         seconds = time.monotonic() - self._started
         if is_interrupted:
-            self._screen.note(f"{job.kind} {job.name}: interrupted after {seconds:.1f} s")
+            self._screen.note(f"{job.kind.kind} {job.name}: interrupted after {seconds:.1f} s")
             self._screen.note(f"  logs: {self._paths.pods}")
             return
         for line in summary.lines(job, self._paths.pods, seconds=seconds):
@@ -230,12 +214,12 @@ class _Run:
         if job.viewer:
             self._screen.note(summary.viewer(job, keeps=self._keeps))
 
-    async def _advise(self, job: JobView) -> None:
+    async def _advise(self, job: Job) -> None:
         """Why it failed and what helps, if the cluster is still there to tell."""
-        from trainyard.cli.advice import advice
+        from trainyard.cli.explain import advice
 
         with contextlib.suppress(TrainyardError):
-            for line in await advice(self._client, job):
+            for line in await advice(self._client, job, self._paths.folder):
                 self._screen.note(line)
 
 

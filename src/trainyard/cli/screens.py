@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import Self, TextIO
 
-from trainyard.client.view import JobView
+from trainyard.client.job import Job
 from trainyard.schema.errors import TrainyardError
 
 
@@ -29,7 +29,7 @@ class PlainScreen:
     def __exit__(self, *exception: object) -> None:
         self._out.flush()
 
-    def job_changed(self, job: JobView) -> None:
+    def job_changed(self, job: Job) -> None:
         """Print the phase when it is a new one, and restarts."""
         if job.restarts > self._restarts.get(job.uid, 0):
             self._restarts[job.uid] = job.restarts
@@ -39,7 +39,7 @@ class PlainScreen:
             counts = ", ".join(f"{count} {name}" for name, count in job.aggregate.items() if count)
             self._print(f"{job.name}: {job.phase}" + (f" ({counts})" if counts else ""))
 
-    def log_line(self, job: JobView, source: str, line: str) -> None:
+    def log_line(self, job: Job, source: str, line: str) -> None:
         """Print a replica's line."""
         self._print(f"[{prefix(job, source, names_jobs=self._names_jobs)}] {line}")
 
@@ -62,6 +62,6 @@ class PlainScreen:
             raise OutputError(f"cannot write the output: {error.strerror}") from error
 
 
-def prefix(job: JobView, source: str, *, names_jobs: bool) -> str:
+def prefix(job: Job, source: str, *, names_jobs: bool) -> str:
     """The replica, after its job's name where there are several jobs."""
     return f"{job.name}/{source}" if names_jobs else source

@@ -11,10 +11,12 @@ import click
 
 from trainyard.cli import completion
 from trainyard.cli.format import document, indent, table
-from trainyard.cli.list_ import phase_text, queue_of, restarts, running_text
-from trainyard.cli.target import on_target
-from trainyard.client.eventtime import event_order
-from trainyard.client.jobs import JOB_HELP, Found, Object, events_of, find, pods_of, replica_of
+from trainyard.cli.jobtable import phase_text, running_text
+from trainyard.cli.target import job_help, on_target
+from trainyard.client.events import event_order, events_of
+from trainyard.client.job import Job, Object
+from trainyard.client.jobs import find, pods_of
+from trainyard.client.pods import PodView
 from trainyard.client.target import Target, Where
 from trainyard.schema.times import age, duration, parse, span
 
@@ -22,7 +24,7 @@ _WIDTH = 14
 _EVENTS = 8
 
 
-@click.command(help=f"Show one job: phase, conditions, replicas, attempts, events.\n\n{JOB_HELP}")
+@click.command(help=f"Show one job: phase, conditions, replicas, attempts, events.\n\n{job_help()}")
 @on_target
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The object as stored.")
 @click.argument("job", shell_complete=completion.jobs)
@@ -43,8 +45,8 @@ async def _show(target: Target, *, name: str, output: str | None) -> None:
 
 
 def describe(
-    job: Found,
-    pods: Sequence[Object],
+    job: Job,
+    pods: Sequence[PodView],
     events: Sequence[Object],
     now: datetime,
     *,
@@ -65,7 +67,7 @@ def describe(
     return "\n\n".join(parts)
 
 
-def _summary(job: Found, now: datetime, logs: str) -> str:
+def _summary(job: Job, now: datetime, logs: str) -> str:
     lines = [
         f"{label + ':':<{_WIDTH}}{indent(str(value), _WIDTH)}"
         for label, value in _facts(job, now, logs)
@@ -74,23 +76,23 @@ def _summary(job: Found, now: datetime, logs: str) -> str:
     return "\n".join(lines)
 
 
-def _facts(job: Found, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
-    status, spec = job.status, job.obj.get("spec") or {}
+def _facts(job: Job, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
+    status = job.status
     yield "Name", job.name
     yield "Namespace", job.namespace
     yield "Kind", job.kind.kind
     yield "Phase", phase_text(job)
-    yield "Mode", _mode(spec)
+    yield "Mode", _mode(job)
     yield "Running", running_text(job)
-    yield "Restarts", _restarts(job, spec)
-    yield "Elastic", _elastic(spec)
-    yield "Queue", queue_of(job)
-    yield "Created", _moment(job.obj["metadata"].get("creationTimestamp"), now)
+    yield "Restarts", _restarts(job)
+    yield "Elastic", _elastic(job)
+    yield "Queue", job.queue
+    yield "Created", _moment(job.metadata.get("creationTimestamp"), now)
     yield "Started", _moment(status.get("startTime"), now)
     yield "Ended", _moment(status.get("completionTime"), now)
     yield "Duration", span(status.get("startTime"), status.get("completionTime"), now)
-    yield "Deadline", _deadline(spec)
-    yield "TensorBoard", _tensorboard(status)
+    yield "Deadline", _deadline(job)
+    yield "TensorBoard", _tensorboard(job)
     yield "Logs", logs
 
 
@@ -98,43 +100,39 @@ def _moment(text: str | None, now: datetime) -> str:
     return f"{text[:19]}Z ({age(text, now)} ago)" if text else ""
 
 
-def _mode(spec: Object) -> str:
-    mode = spec.get("runMode") or {}
-    if (mode.get("pause") or {}).get("enabled"):
-        return "pause"
-    return "debug" if (mode.get("debug") or {}).get("enabled") else ""
+def _mode(job: Job) -> str:
+    return "pause" if job.is_paused else "debug" if job.is_debugged else ""
 
 
-def _restarts(job: Found, spec: Object) -> str:
-    limit = (spec.get("runPolicy") or {}).get("backoffLimit", 3)
-    if job.status.get("backoffCount") is None:
-        return str(restarts(job))
-    return f"{restarts(job)} of {limit}"
+def _restarts(job: Job) -> str:
+    if not job.kind.has_shared_budget or job.status.get(job.kind.budget) is None:
+        return str(job.restarts)
+    return f"{job.restarts} of {job.backoff_limit}"
 
 
-def _elastic(spec: Object) -> str:
-    elastic = spec.get("elastic") or {}
-    if not elastic.get("enabled"):
+def _elastic(job: Job) -> str:
+    elastic = job.elastic
+    if not job.is_elastic:
         return ""
     expected = elastic.get("expectedReplicas", "?")
     bounds = f"{elastic.get('minReplicas', 1)} to {elastic.get('maxReplicas', expected)}"
     return f"{expected} replicas expected, {bounds} allowed"
 
 
-def _deadline(spec: Object) -> str:
-    seconds = (spec.get("runPolicy") or {}).get("activeDeadlineSeconds")
+def _deadline(job: Job) -> str:
+    seconds = job.run_policy.get("activeDeadlineSeconds")
     return f"{seconds} s from the start" if seconds else ""
 
 
-def _tensorboard(status: Object) -> str:
-    viewer = status.get("tensorboard") or {}
-    url, note = viewer.get("url"), str(viewer.get("note") or "")
+def _tensorboard(job: Job) -> str:
+    viewer, url = job.viewer, job.viewer_url
+    note = str(viewer.get("note") or "")
     if viewer.get("ready") and url:
-        return f"{url} ({note})" if viewer.get("type") == "Warning" else str(url)
+        return f"{url} ({note})" if viewer.get("type") == "Warning" else url
     return note
 
 
-def _conditions(job: Found, now: datetime) -> str:
+def _conditions(job: Job, now: datetime) -> str:
     rows = [
         (
             condition["type"],
@@ -143,50 +141,48 @@ def _conditions(job: Found, now: datetime) -> str:
             age(condition.get("lastTransitionTime"), now),
             (condition.get("message") or "").splitlines()[0] if condition.get("message") else "",
         )
-        for condition in job.status.get("conditions") or ()
+        for condition in job.conditions
     ]
     return table(("TYPE", "STATUS", "REASON", "AGE", "MESSAGE"), rows) if rows else ""
 
 
-def _replicas(job: Found, pods: Sequence[Object], now: datetime) -> str:
-    by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
+def _replicas(job: Job, pods: Sequence[PodView], now: datetime) -> str:
+    by_uid = {pod.uid: pod for pod in pods}
     rows = [
         _replica_row(job, replica, by_uid.get(replica.get("uid", "")), now)
-        for task in job.status.get("tasks") or ()
-        for replica in task.get("replicas") or ()
+        for replica in job.replicas
     ]
     headers = ("REPLICA", "PHASE", "EXIT", "REASON", "NODE", "ADDRESS", "AGE", "POD")
     return table(headers, rows) if rows else ""
 
 
-def _replica_row(job: Found, replica: Object, pod: Object | None, now: datetime) -> list[object]:
+def _replica_row(job: Job, replica: Object, pod: PodView | None, now: datetime) -> list[object]:
     codes = [c for c in replica.get("containers") or () if c.get("exitCode") is not None]
     reasons = [c["reason"] for c in replica.get("containers") or () if c.get("reason")]
-    pod = pod or {}
     return [
-        replica_of(replica["name"], job),
+        job.replica_of(replica["name"]),
         replica.get("phase"),
         ",".join(str(container["exitCode"]) for container in codes),
         replica.get("reason") or ",".join(dict.fromkeys(reasons)),
-        (pod.get("spec") or {}).get("nodeName"),
-        (pod.get("status") or {}).get("podIP"),
-        age(pod["metadata"].get("creationTimestamp"), now) if pod else "",
+        pod.node if pod else "",
+        pod.status.get("podIP") if pod else "",
+        age(pod.metadata.get("creationTimestamp"), now) if pod else "",
         replica["name"],
     ]
 
 
-def _attempts(job: Found, now: datetime) -> str:
+def _attempts(job: Job, now: datetime) -> str:
     over = job.status.get("completionTime")
     rows = [
         (
             attempt.get("number"),
             (attempt.get("startTime") or "")[:19].replace("T", " "),
             span(attempt.get("startTime"), attempt.get("endTime") or over, now),
-            replica_of(attempt.get("replica") or "", job),
+            job.replica_of(attempt.get("replica") or ""),
             attempt.get("exitCode"),
             attempt.get("reason") or _state(attempt, over, now),
         )
-        for attempt in job.status.get("attempts") or ()
+        for attempt in job.attempts
     ]
     headers = ("NUMBER", "START", "DURATION", "ENDED BY", "EXIT", "REASON")
     return table(headers, rows) if rows else ""
@@ -199,12 +195,12 @@ def _state(attempt: Object, over: str | None, now: datetime) -> str:
     return "(not yet)" if start is not None and start > now else "(under way)"
 
 
-def event_table(job: Found, events: Sequence[Object], now: datetime) -> str:
+def event_table(job: Job, events: Sequence[Object], now: datetime) -> str:
     """One line per event."""
     rows = []
     for event in events:
         subject = event.get("involvedObject") or {}
-        about = replica_of(subject.get("name") or "", job)
+        about = job.replica_of(subject.get("name") or "")
         count = event.get("count") or 1
         rows.append(
             (

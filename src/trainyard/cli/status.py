@@ -36,7 +36,6 @@ def command() -> int:
 
 
 async def _describe(found: RunningCluster, paths: Paths) -> list[str]:
-    from trainyard.client.submission import resource_of
     from trainyard.kinds.table import JOB_KINDS
     from trainyard.kube.client import Client
     from trainyard.kube.resources import NODES, PODS
@@ -45,8 +44,8 @@ async def _describe(found: RunningCluster, paths: Paths) -> list[str]:
         nodes, _ = await client.list(NODES)
         pods, _ = await client.list(PODS)
         phases: Counter[str] = Counter()
-        for kind in JOB_KINDS:
-            jobs, _ = await client.list(resource_of(kind))
+        for kind in JOB_KINDS.values():
+            jobs, _ = await client.list(kind.resource)
             phases.update((job.get("status") or {}).get("phase") or "Pending" for job in jobs)
     running = sum((pod.get("status") or {}).get("phase") == "Running" for pod in pods)
     shown = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items())) or "none"

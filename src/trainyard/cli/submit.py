@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import on_target
-from trainyard.client.target import CommandError, Target, Where
+from trainyard.client.target import Target, Where
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
@@ -43,34 +44,14 @@ def command(where: Where, files: tuple[str, ...], replaces: bool, output: str | 
     where.run(partial(_submit, results=results, replaces=replaces, names_only=names_only))
 
 
-def read_jobs(file: str, namespace: str | None) -> ReadResult:
-    """A manifest with jobs; tells its warnings.
-
-    Raises InvalidManifest, or CommandError when it is meant for another namespace than asked for.
-    """
-    from trainyard.manifest.reader import read_file
-
-    result = read_file(file).require_jobs()
-    for warning in result.warnings:
-        click.echo(str(warning), err=True)
-    for document in result.documents:
-        own = (document.raw.get("metadata") or {}).get("namespace")
-        if namespace and own and own != namespace:
-            raise CommandError(
-                f"{file}:{document.line}: the {document.kind} is meant for namespace {own}, not "
-                f"{namespace}; remove one of the two"
-            )
-    return result
-
-
 async def _submit(
     target: Target, *, results: Sequence[ReadResult], replaces: bool, names_only: bool
 ) -> None:
     from trainyard.client.submission import submit
-    from trainyard.kinds.table import KINDS
 
     if replaces:
-        from trainyard.cli.delete import delete_jobs, names_in
+        from trainyard.cli.delete import delete_jobs
+        from trainyard.client.changes import names_in
 
         old = [name for result in results for name in names_in(result)]
         await delete_jobs(target, jobs=old, seconds=_REPLACE_SECONDS, lenient=True)
@@ -82,7 +63,4 @@ async def _submit(
             create_namespaces=bool(target.socket),
         )
         for job in jobs:
-            if names_only:
-                click.echo(f"{KINDS[job.kind].singular}.{KINDS[job.kind].group}/{job.name}")
-            else:
-                click.echo(f"{job} created")
+            click.echo(job.full_name if names_only else f"{job} created")

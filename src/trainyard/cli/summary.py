@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from trainyard.client.view import JobView, PodView
+from trainyard.client.job import Job
+from trainyard.client.pods import PodView
 
 _LAST_LINES = 15
 
 
-def lines(job: JobView, logs: Path | None, *, seconds: float) -> Iterator[str]:
+def lines(job: Job, logs: Path | None, *, seconds: float) -> Iterator[str]:
     """The summary of one job; `logs` is the folder of the pods' logs, where they are on disk."""
     restarts = f"{job.restarts} restart{'' if job.restarts == 1 else 's'}"
     phase = "deleted" if job.is_deleted else job.phase
-    yield f"{job.kind} {job.name}: {phase} after {seconds:.1f} s, {restarts}"
+    yield f"{job.kind.kind} {job.name}: {phase} after {seconds:.1f} s, {restarts}"
     if job.phase == "Failed":
         if job.failure:
             yield f"  {job.failure}"
@@ -24,7 +25,7 @@ def lines(job: JobView, logs: Path | None, *, seconds: float) -> Iterator[str]:
         yield f"  logs: {logs}"
 
 
-def viewer(job: JobView, *, keeps: bool) -> str:
+def viewer(job: Job, *, keeps: bool) -> str:
     """Of a job with a TensorBoard; `keeps`: the job, and it, stay after the command."""
     if not keeps:
         return "  TensorBoard ends with this command; with --keep it stays"
@@ -33,7 +34,7 @@ def viewer(job: JobView, *, keeps: bool) -> str:
     return f"  TensorBoard is not ready yet: trainyard show {job.name}"
 
 
-def failed_pods(job: JobView) -> list[PodView]:
+def failed_pods(job: Job) -> list[PodView]:
     """The pods that ended with an error, in order."""
     return [pod for pod in job.ordered_pods() if pod.phase == "Failed"]
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar, cast
 import click
 
 from trainyard.client.target import Where
+from trainyard.kinds.table import JOB_KINDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,3 +31,9 @@ def on_target(function: F) -> F:
         return function(where=Where(namespace, kubeconfig, context), **rest)
 
     return cast(F, command)
+
+
+def job_help() -> str:
+    """How a JOB is named, for the help of commands that take one."""
+    short = ", ".join(name for kind in JOB_KINDS.values() for name in kind.short_names)
+    return f"JOB is a name, or kind/name where two kinds share it (short names: {short})."

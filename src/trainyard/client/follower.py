@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
-from trainyard.client.submission import JobRef
-from trainyard.client.view import JobView, PodView
+from trainyard.client.job import Job, Object
+from trainyard.client.logs import LogFollower, LogRequest, texts
+from trainyard.client.pods import PodView
+from trainyard.client.watching import EVERYTHING, Selection, watch
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import EventReason
 from trainyard.kube.client import Client
-from trainyard.kube.errors import KubeError
-from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
-_LOG_RETRY_SECONDS = 0.2
-_LOG_RETRIES = 10
-
-Object = dict[str, Any]
 
 
 class Screen(Protocol):
     """Where a follower shows what happens."""
 
-    def job_changed(self, job: JobView) -> None:
+    def job_changed(self, job: Job) -> None:
         """The job or one of its pods changed."""
 
-    def log_line(self, job: JobView, source: str, line: str) -> None:
+    def log_line(self, job: Job, source: str, line: str) -> None:
         """`source` is the replica, with the container where there are several."""
 
     def warning(self, about: str, message: str) -> None:
@@ -41,13 +38,12 @@ class Screen(Protocol):
 class Follower:
     """Follows a set of jobs that were just created."""
 
-    def __init__(self, client: Client, jobs: Sequence[JobRef], screen: Screen) -> None:
+    def __init__(self, client: Client, jobs: Sequence[Job], screen: Screen) -> None:
         self._client = client
         self._screen = screen
-        self._refs = tuple(jobs)
-        self.jobs = {job.uid: JobView(job.kind, job.namespace, job.name, job.uid) for job in jobs}
+        self.jobs = {job.uid: job for job in jobs}
         self._changed = asyncio.Event()
-        self._logs: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._logs = LogFollower(client, LogRequest(follow=True), self._log_lines, lambda _: None)
         self._warned: set[tuple[str, str]] = set()
         self._early: dict[str, list[Object]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -56,14 +52,15 @@ class Follower:
         """Until every job is over, or is one that does not end by itself (`is_settled`)."""
         async with asyncio.TaskGroup() as group:
             self._group = group
-            watches = [group.create_task(reflector.run()) for reflector in self._reflectors()]
+            watches = self._watch_all(group)
             try:
                 while not self.is_settled:
                     self._changed.clear()
                     await self._changed.wait()
-                await self._drain()
+                await self._logs.drain(_DRAIN_SECONDS)
             finally:
-                for task in (*watches, *self._logs.values()):
+                self._logs.stop()
+                for task in watches:
                     task.cancel()
 
     @property
@@ -73,27 +70,26 @@ class Follower:
             job.is_over or (job.is_paused and job.phase == "Paused") for job in self.jobs.values()
         )
 
-    async def _drain(self) -> None:
-        """Let logs reach their end: containers may have written more than was read."""
-        if self._logs:
-            await asyncio.wait(self._logs.values(), timeout=_DRAIN_SECONDS)
+    def _watch_all(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
+        ours = Selection(labels=labels.JOB_UID)
+        collections = {(job.resource, job.namespace): None for job in self.jobs.values()}
+        namespaces = {namespace: None for _, namespace in collections}
+        return [
+            *(group.create_task(self._watch(*each, self.job_seen)) for each in collections),
+            *(group.create_task(self._watch(PODS, n, self.pod_seen, ours)) for n in namespaces),
+            *(group.create_task(self._watch(EVENTS, n, self.event_seen)) for n in namespaces),
+        ]
 
-    def _reflectors(self) -> list[Reflector[Object]]:
-        found: list[Reflector[Object]] = []
-        resources: dict[tuple[Resource, str], None] = {}
-        for job in self._refs:
-            resources[job.resource, job.namespace] = None
-        for resource, namespace in resources:
-            found.append(self._reflector(resource, namespace, _Jobs(self)))
-        for namespace in {job.namespace for job in self._refs}:
-            found.append(self._reflector(PODS, namespace, _Pods(self), labels.JOB_UID))
-            found.append(self._reflector(EVENTS, namespace, _Events(self)))
-        return found
-
-    def _reflector(
-        self, resource: Resource, namespace: str, sink: _Sink, selector: str = ""
-    ) -> Reflector[Object]:
-        return Reflector(self._client, resource, _same, sink, namespace=namespace, labels=selector)
+    async def _watch(
+        self, resource: Resource, namespace: str, see: _See, which: Selection = EVERYTHING
+    ) -> None:
+        states = watch(self._client, resource, namespace, which, is_patient=True)
+        async with contextlib.aclosing(states):
+            async for state in states:
+                for obj in state.changed:
+                    see(obj)
+                for obj in state.gone:
+                    see(obj, is_gone=True)
 
     # What the watches report.
 
@@ -102,7 +98,7 @@ class Follower:
         job = self.jobs.get(obj["metadata"]["uid"])
         if job is None:
             return
-        job.raw, job.is_deleted = obj, is_gone
+        job.obj, job.is_deleted = obj, is_gone
         self._show(job)
         self._tell_viewer(job)
 
@@ -112,18 +108,21 @@ class Follower:
         job = self.jobs.get(uid)
         if job is None:
             return
-        pod = PodView.of(obj)
+        pod = PodView(obj)
         if is_gone:
             job.pods.pop(pod.uid, None)
         else:
             job.pods[pod.uid] = pod
             for event in self._early.pop(pod.uid, ()):
                 self.event_seen(event)
-            self._start_logs(job, pod)
+            if self._group is not None:
+                self._logs.begin(self._group, pod, [each.name for each in pod.containers])
         self._show(job)
 
-    def event_seen(self, obj: Object) -> None:
+    def event_seen(self, obj: Object, *, is_gone: bool = False) -> None:
         """An Event; warnings about our jobs and pods are shown once."""
+        if is_gone:
+            return
         about = obj.get("involvedObject") or {}
         is_ours = about.get("uid") in self.jobs or any(
             about.get("uid") in job.pods for job in self.jobs.values()
@@ -137,11 +136,11 @@ class Follower:
             self._warned.add(said)
             self._screen.warning(str(about.get("name")), said[1])
 
-    def _show(self, job: JobView) -> None:
+    def _show(self, job: Job) -> None:
         self._screen.job_changed(job)
         self._changed.set()
 
-    def _tell_viewer(self, job: JobView) -> None:
+    def _tell_viewer(self, job: Job) -> None:
         """Where the job's TensorBoard can be opened, or why it cannot; each once."""
         viewer = job.viewer
         note = str(viewer.get("note") or "")
@@ -152,100 +151,14 @@ class Follower:
             self._warned.add((job.uid, job.viewer_url))
             self._screen.note(f"{job.name}: TensorBoard: {job.viewer_url}")
 
-    # Logs.
-
-    def _start_logs(self, job: JobView, pod: PodView) -> None:
-        for container in pod.containers:
-            key = (pod.uid, container.name)
-            if container.has_started and key not in self._logs and self._group is not None:
-                source = pod.replica
-                if len(pod.containers) > 1:
-                    source += f"/{container.name}"
-                self._logs[key] = self._group.create_task(
-                    self._stream(job, pod, container.name, source)
-                )
-
-    async def _stream(self, job: JobView, pod: PodView, container: str, source: str) -> None:
-        """Every line of one container; a stream that breaks off is taken up where it was."""
-        lines = _Lines()
-        seen = 0
-        for attempt in range(_LOG_RETRIES):
-            skip = seen
-            try:
-                async for chunk in self._client.logs(
-                    pod.name, pod.namespace, container=container, follow=True
-                ):
-                    fresh = chunk[skip:]
-                    skip = max(skip - len(chunk), 0)
-                    seen += len(fresh)
-                    for line in lines.feed(fresh):
-                        self._screen.log_line(job, source, line)
-                break
-            except KubeError:
-                if attempt == _LOG_RETRIES - 1 or pod.uid not in job.pods:
-                    break
-                await asyncio.sleep(_LOG_RETRY_SECONDS)
-        for line in lines.rest():
+    def _log_lines(self, pod: PodView, container: str, lines: bytes) -> None:
+        job = self.jobs[pod.labels[labels.JOB_UID]]
+        source = f"{pod.replica}/{container}" if len(pod.containers) > 1 else pod.replica
+        for line in texts(lines):
             self._screen.log_line(job, source, line)
 
 
-class _Lines:
-    """Cuts bytes into lines; a carriage return ends one too, as progress bars use it."""
+class _See(Protocol):
+    """Takes an object as it is now, or was last."""
 
-    def __init__(self) -> None:
-        self._rest = b""
-
-    def feed(self, data: bytes) -> list[str]:
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        return [_text(line) for line in lines]
-
-    def rest(self) -> list[str]:
-        rest, self._rest = self._rest, b""
-        return [_text(rest)] if rest else []
-
-
-def _text(line: bytes) -> str:
-    """As a terminal would show it: what a carriage return overwrote is gone."""
-    return line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
-
-
-def _same(obj: Object) -> Object:
-    return obj
-
-
-class _Sink:
-    """Base of the three sinks: nothing happens."""
-
-    def __init__(self, follower: Follower) -> None:
-        self.follower = follower
-
-    def replace(self, items: Sequence[Object], resource_version: str) -> None:
-        for item in items:
-            self.upsert(item)
-
-    def upsert(self, item: Object) -> None:
-        raise AssertionError(item)
-
-    def remove(self, item: Object) -> None:
-        """Nothing to show."""
-
-
-class _Jobs(_Sink):
-    def upsert(self, item: Object) -> None:
-        self.follower.job_seen(item)
-
-    def remove(self, item: Object) -> None:
-        self.follower.job_seen(item, is_gone=True)
-
-
-class _Pods(_Sink):
-    def upsert(self, item: Object) -> None:
-        self.follower.pod_seen(item)
-
-    def remove(self, item: Object) -> None:
-        self.follower.pod_seen(item, is_gone=True)
-
-
-class _Events(_Sink):
-    def upsert(self, item: Object) -> None:
-        self.follower.event_seen(item)
+    def __call__(self, obj: Object, *, is_gone: bool = False) -> None: ...

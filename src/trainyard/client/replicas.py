@@ -1,75 +1,128 @@
-"""Choosing a replica of a job and a container in it."""
+"""Choosing a replica of a job and a container in it, and running a command there."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-from trainyard.client.jobs import Found, Object, in_order, replica_of
-from trainyard.client.target import CommandError
+from trainyard.client.job import Job
+from trainyard.client.pods import PodView, in_order
+from trainyard.client.target import CommandError, Target
+from trainyard.client.watching import Selection, follow, watch
 from trainyard.kinds.shared import labels
-from trainyard.kinds.table import JOB_KINDS
-
-_TRAINING = ("pytorch", "python", "worker", "launcher")
-"""Names by which the kinds know their training container, where there are several."""
-_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+from trainyard.kube.resources import PODS
 
 
-def choose_pod(job: Found, pods: Sequence[Object], replica: str = "") -> Object:
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A replica (none: rank 0) and a container in it (none: the one that trains)."""
+
+    replica: str = ""
+    container: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """A command in a container, with what is connected to it."""
+
+    pod: PodView
+    container: str
+    words: Sequence[str]
+    stdin: bool = True
+    tty: bool = False
+
+
+def choose_pod(job: Job, pods: Sequence[PodView], replica: str = "") -> PodView:
     """The pod of `replica` (`worker-0`, or the pod's name); without one, that of rank 0."""
     if not pods:
         raise CommandError(
             f"{job} has no pods ({job.phase}); `trainyard explain {job.name}` tells why"
         )
     if not replica:
-        return next((pod for pod in in_order(pods) if _is_master(pod)), _first(job, pods))
+        return next((pod for pod in in_order(pods) if pod.is_master), _first(job, pods))
     for pod in pods:
-        name = pod["metadata"]["name"]
-        if replica in (name, replica_of(name, job)):
+        if replica in (pod.name, job.replica_of(pod.name)):
             return pod
-    known = ", ".join(replica_of(pod["metadata"]["name"], job) for pod in pods[:8])
+    known = ", ".join(job.replica_of(pod.name) for pod in pods[:8])
     more = ", …" if len(pods) > 8 else ""
     raise CommandError(f"{job} has no replica {replica}; there are {known}{more}")
 
 
-def _is_master(pod: Object) -> bool:
-    return (pod["metadata"].get("labels") or {}).get(labels.JOB_ROLE) == labels.MASTER_ROLE
-
-
-def _first(job: Found, pods: Sequence[Object]) -> Object:
+def _first(job: Job, pods: Sequence[PodView]) -> PodView:
     """The first replica in the order of the job's status."""
-    by_name = {pod["metadata"]["name"]: pod for pod in pods}
-    for task in job.status.get("tasks") or ():
-        for replica in task.get("replicas") or ():
-            if replica.get("name") in by_name:
-                return by_name[replica["name"]]
+    by_name = {pod.name: pod for pod in pods}
+    for replica in job.replicas:
+        if replica.get("name") in by_name:
+            return by_name[replica["name"]]
     return in_order(pods)[0]
 
 
-def training_container(pod: Mapping[str, Any]) -> str:
-    """The container that a user means who names none."""
-    chosen = (pod["metadata"].get("annotations") or {}).get(_DEFAULT_CONTAINER)
-    names = [container["name"] for container in pod["spec"]["containers"]]
-    if chosen in names:
-        return str(chosen)
-    marks = pod["metadata"].get("labels") or {}
-    component = marks.get(labels.COMPONENT)
-    kind = next((each for each in JOB_KINDS.values() if each.singular == component), None)
-    if kind is not None:
-        return kind.training_container(marks.get(labels.REPLICA_TYPE, ""), names)
-    return next((name for name in _TRAINING if name in names), str(names[0]))
+def check_container(job: Job, pods: Sequence[PodView], container: str) -> None:
+    """CommandError unless some pod has the container; without pods nothing is known."""
+    names = dict.fromkeys(
+        name for pod in pods for name in (*pod.container_names, *pod.init_container_names)
+    )
+    if container and names and container not in names:
+        raise CommandError(f"{job} has no container {container}; it has {', '.join(names)}")
 
 
-def container_statuses(pod: Mapping[str, Any]) -> list[Object]:
-    """Of all containers that the node knows of."""
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+def check_running(job: Job, pod: PodView, container: str) -> None:
+    """Only a running container can be entered; CommandError otherwise."""
+    replica = job.replica_of(pod.name)
+    if container not in pod.container_names:
+        raise CommandError(
+            f"replica {replica} of {job} has no container {container}; "
+            f"it has {', '.join(pod.container_names)}"
+        )
+    found = pod.container(container)
+    if found is None or not found.is_running:
+        raise CommandError(
+            f"replica {replica} of {job} is not running ({pod.phase}); "
+            f"`trainyard explain {job.name}` tells why"
+        )
 
 
-def failed_init_container(pod: Mapping[str, Any]) -> str:
-    """The init container that keeps the training container from starting; empty if none does."""
-    for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
-        ended = (status.get("state") or {}).get("terminated") or {}
-        if ended.get("exitCode"):
-            return str(status["name"])
-    return ""
+async def running_replica(target: Target, job: Job, choice: Choice, seconds: float) -> PodView:
+    """The chosen pod once its container runs; CommandError if that takes too long, or cannot be."""
+    try:
+        async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
+            ended = group.create_task(_fail_when_hopeless(target, job, choice.replica))
+            pod = await _wait_for_pod(target, job, choice)
+            ended.cancel()
+        return pod
+    except TimeoutError:
+        raise CommandError(
+            f"no replica of {job} runs after {seconds:g} s; "
+            f"`trainyard explain {job.name}` tells why"
+        ) from None
+
+
+async def _wait_for_pod(target: Target, job: Job, choice: Choice) -> PodView:
+    selection = Selection(labels=labels.selector(job.uid))
+    async with contextlib.aclosing(watch(target.client, PODS, job.namespace, selection)) as states:
+        async for state in states:
+            pods = [PodView(pod) for pod in state.present.values()]
+            names = {name for pod in pods for name in (pod.name, job.replica_of(pod.name))}
+            if not pods or (choice.replica and choice.replica not in names):
+                continue
+            pod = choose_pod(job, pods, choice.replica)
+            if pod.has_started(choice.container or job.training_container(pod)):
+                return pod
+    raise CommandError(f"{job} cannot be watched")
+
+
+async def _fail_when_hopeless(target: Target, job: Job, replica: str) -> None:
+    async with contextlib.aclosing(follow(target.client, job)) as states:
+        async for state in states:
+            if state is None:
+                raise CommandError(f"{job} was deleted")
+            if state.is_over:
+                raise CommandError(
+                    f"{job} ended before it could be entered ({state.phase}); "
+                    f"`trainyard explain {job.name}` tells why"
+                )
+            known = [name for each in state.replicas if (name := job.replica_of(each["name"]))]
+            if replica and known and replica not in {*known, *(f"{job.base}-{n}" for n in known)}:
+                raise CommandError(f"{job} has no replica {replica}; there are {', '.join(known)}")

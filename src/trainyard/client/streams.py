@@ -11,13 +11,14 @@ import asyncio
 import base64
 import json
 import os
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 from urllib.parse import urlencode
 
 import aiohttp
 
+from trainyard.client.replicas import Execution
 from trainyard.client.target import CommandError, Target
 from trainyard.kube.errors import Unreachable, error_of_response, error_of_status
 from trainyard.kube.resources import PODS
@@ -82,22 +83,13 @@ def exit_code(status: dict[str, Any], what: str) -> int:
 
 
 @asynccontextmanager
-async def run_in_container(
-    target: Target,
-    pod: str,
-    namespace: str,
-    container: str,
-    command: Sequence[str],
-    *,
-    stdin: bool,
-    tty: bool,
-) -> AsyncGenerator[ExecStream, None]:
+async def run_in_container(target: Target, wanted: Execution) -> AsyncGenerator[ExecStream, None]:
     """Start a command in a container, and end it with the block."""
-    query = [("container", container), *(("command", word) for word in command)]
-    flags = {"stdin": stdin, "stdout": True, "stderr": not tty, "tty": tty}
+    query = [("container", wanted.container), *(("command", word) for word in wanted.words)]
+    flags = {"stdin": wanted.stdin, "stdout": True, "stderr": not wanted.tty, "tty": wanted.tty}
     query += [(name, "true") for name, is_on in flags.items() if is_on]
-    path = f"{PODS.path(namespace, pod, 'exec')}?{urlencode(query)}"
-    what = f"run a command in {pod}"
+    path = f"{PODS.path(wanted.pod.namespace, wanted.pod.name, 'exec')}?{urlencode(query)}"
+    what = f"run a command in {wanted.pod.name}"
     session, url, options = await _session(target, path)
     async with session:
         try:

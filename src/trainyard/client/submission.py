@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from trainyard.client.job import Job
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.kube.client import Client
@@ -36,31 +37,12 @@ class SubmissionError(TrainyardError):
     """An object of the manifest cannot be put into the cluster."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
-    """A job that was created."""
-
-    resource: Resource
-    namespace: str
-    name: str
-    uid: str
-
-    @property
-    def kind(self) -> str:
-        """Its kind."""
-        return self.resource.kind
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.namespace}/{self.name}"
-
-
 def resource_of(kind: str) -> Resource:
     """Where objects of a kind that manifests may hold are served; raises SubmissionError."""
     if kind in _CORE:
         return _CORE[kind]
     if kind in KINDS:
-        row = KINDS[kind]
-        return Resource(row.group, row.version, row.plural, row.kind, row.namespaced)
+        return KINDS[kind].resource
     raise SubmissionError(f"cannot submit a {kind}: take it out of the file, or use kubectl")
 
 
@@ -70,7 +52,7 @@ async def submit(
     *,
     namespace: str | None = None,
     create_namespaces: bool = False,
-) -> list[JobRef]:
+) -> list[Job]:
     """Apply everything that is no job, then create the jobs in the order of the file.
 
     `namespace` is for objects that name none; `create_namespaces` makes those that are named and
@@ -112,10 +94,9 @@ def _prepared(document: Document, resource: Resource, namespace: str) -> dict[st
     return body
 
 
-async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> JobRef:
+async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> Job:
     try:
-        metadata = (await client.create(resource, body))["metadata"]
-        return JobRef(resource, metadata["namespace"], metadata["name"], metadata["uid"])
+        return Job(JOB_KINDS[resource.kind], await client.create(resource, body))
     except AlreadyExists as error:
         metadata = body["metadata"]
         name = metadata["name"]

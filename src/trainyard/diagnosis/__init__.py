@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from trainyard.client.eventtime import event_time
+from trainyard.client.events import event_time
 from trainyard.diagnosis import containers, deaths, ended, pods, waiting
 from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.kinds.shared.reasons import Phase
@@ -62,20 +62,20 @@ def causes(situation: Situation) -> list[Cause]:
 
 def headline(situation: Situation, found: list[Cause]) -> str:
     """One sentence on where the job stands."""
-    state = "being deleted" if situation.is_deleting else situation.phase
+    state = "being deleted" if situation.job.is_deleting else situation.job.phase
     if found:
-        return f"{situation.title} is {state}: {found[0].what}"
-    counts = situation.status.get("aggregate") or {}
+        return f"{situation.job} is {state}: {found[0].what}"
+    counts = situation.job.aggregate
     running = (
         f" {counts.get('running', 0)} of {sum(counts.values())} replicas run." if counts else ""
     )
-    text = f"{situation.title} is {state}, and nothing is wrong with it that can be seen.{running}"
+    text = f"{situation.job} is {state}, and nothing is wrong with it that can be seen.{running}"
     return text + _history(situation)
 
 
 def _history(situation: Situation) -> str:
     """What the last attempt ended with; a job that runs again may still be asked why."""
-    if not (failure := situation.last_failure):
+    if not (failure := situation.job.last_failure):
         return ""
     death = deaths.of(situation, failure)
     age = duration(situation.ago(failure.get("endTime")))
@@ -107,7 +107,7 @@ def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
 def _is_well(situation: Situation, event: Mapping[str, Any]) -> bool:
     """Whether the probe that an event tells of succeeds by now, or no longer matters."""
     pod = situation.pod(str((event.get("involvedObject") or {}).get("name")))
-    if pod is None or situation.phase == Phase.SUCCEEDED:
+    if pod is None or situation.job.phase == Phase.SUCCEEDED:
         return True
-    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-    return bool(statuses) and all(status.get("ready") for status in statuses)
+    containers = pod.main_containers
+    return bool(containers) and all(each.status.get("ready") for each in containers)

@@ -4,50 +4,47 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainyard.diagnosis.pods import is_ending
-from trainyard.diagnosis.situation import Cause, Object, Situation
+from trainyard.client.pods import ContainerView
+from trainyard.diagnosis.situation import Cause, Situation
 
 
 def unready(situation: Situation) -> Iterator[Cause]:
     """Pods that run, and whose readiness or startup probe does not succeed."""
-    if situation.is_over:
+    if situation.job.is_over:
         return
     for pod in situation.pods:
-        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-        names = [str(status["name"]) for status in statuses if _is_unready(status)]
-        if not names or is_ending(pod):
+        waiting = [each.name for each in pod.main_containers if _is_unready(each)]
+        if not waiting or pod.deleting_since:
             continue
-        replica, name = situation.replica(pod), pod["metadata"]["name"]
-        told = (str(e.get("message")) for e in situation.events_about(name, "Unhealthy"))
+        replica = situation.replica(pod)
+        told = (str(e.get("message")) for e in situation.events_about(pod.name, "Unhealthy"))
         yield Cause(
             f"{replica} runs, but its probes do not call it ready",
-            (f"container {', '.join(names)} is not ready", *tuple(told)[:1]),
+            (f"container {', '.join(waiting)} is not ready", *tuple(told)[:1]),
             ("look at what the probe asks for; the job itself does not wait for it",),
         )
 
 
 def half_ended(situation: Situation) -> Iterator[Cause]:
     """Pods that go on although one of their containers has failed."""
-    if situation.is_over:
+    if situation.job.is_over:
         return
     for pod in situation.pods:
-        statuses = (pod.get("status") or {}).get("containerStatuses") or ()
-        running = [str(s["name"]) for s in statuses if "running" in (s.get("state") or {})]
-        for status in statuses:
-            ended = (status.get("state") or {}).get("terminated") or {}
-            if not ended.get("exitCode") or not running or is_ending(pod):
+        running = [each.name for each in pod.main_containers if each.is_running]
+        for container in pod.main_containers:
+            if not container.exit_code or not running or pod.deleting_since:
                 continue
-            replica, name = situation.replica(pod), status["name"]
+            replica, name = situation.replica(pod), container.name
             yield Cause(
-                f"container {name} of {replica} has ended with exit code {ended['exitCode']}, "
+                f"container {name} of {replica} has ended with exit code {container.exit_code}, "
                 f"and {', '.join(running)} beside it goes on",
                 ("a replica ends, and is restarted, when all containers of its pod have ended",),
                 (
                     "end the other with it, or make that an init container, restartPolicy Always",
-                    f"`trainyard logs {situation.name} --replica {replica} -c {name}`",
+                    f"`trainyard logs {situation.job.name} --replica {replica} -c {name}`",
                 ),
             )
 
 
-def _is_unready(status: Object) -> bool:
-    return "running" in (status.get("state") or {}) and status.get("ready") is False
+def _is_unready(container: ContainerView) -> bool:
+    return container.is_running and container.status.get("ready") is False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from trainyard.client.eventtime import event_time
+from trainyard.client.events import event_time
 from trainyard.diagnosis import exits
 from trainyard.diagnosis.exits import Reading
 from trainyard.diagnosis.situation import Object, Situation
@@ -61,11 +61,9 @@ def of(situation: Situation, failure: Object) -> Death:
 
 def _init_container(situation: Situation, pod_name: str) -> str:
     """The init container that failed; empty if it was another container."""
-    status = situation.failed_container(pod_name)
-    pod = situation.pod(pod_name) or {}
-    spec = pod.get("spec") or {}
-    inits = {container["name"] for container in spec.get("initContainers") or ()}
-    return str(status["name"]) if status and status["name"] in inits else ""
+    pod = situation.pod(pod_name)
+    failed = pod.failed_container if pod else None
+    return failed.name if pod and failed and failed.name in pod.init_container_names else ""
 
 
 def _probe(situation: Situation, failure: Object) -> tuple[Reading, tuple[str, ...]] | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainyard.diagnosis import deaths, exits, policies
+from trainyard.client.pods import PodView
+from trainyard.diagnosis import deaths, exits
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.schema.times import span
@@ -14,31 +15,36 @@ _QUOTED_LINES = 6
 
 def succeeded(situation: Situation) -> Iterator[Cause]:
     """The job has done its work."""
-    if situation.phase == Phase.SUCCEEDED:
-        status = situation.status
+    if situation.job.phase == Phase.SUCCEEDED:
+        status = situation.job.status
         took = span(status.get("startTime"), status.get("completionTime"), situation.now)
         evidence = [f"it took {took}"] if took else []
         advice = []
         if left := [situation.replica(pod) for pod in situation.pods if _goes_on(pod)]:
             evidence.append(f"still running, as cleanUpPolicy None has it: {listed(left)}")
-            field = "cleanUpPolicy" if situation.kind == "GenericJob" else "runPolicy.cleanUpPolicy"
+            field = "runPolicy.cleanUpPolicy" if _has_run_policy(situation) else "cleanUpPolicy"
             advice.append(
-                f"`trainyard delete {situation.name}` ends what goes on; with spec.{field}: "
+                f"`trainyard delete {situation.job.name}` ends what goes on; with spec.{field}: "
                 "Unfinished it ends with the job"
             )
         yield Cause("it has done its work", tuple(evidence), tuple(advice))
 
 
-def _goes_on(pod: Object) -> bool:
-    is_ending = pod["metadata"].get("deletionTimestamp")
-    return (pod.get("status") or {}).get("phase") == "Running" and not is_ending
+def _goes_on(pod: PodView) -> bool:
+    return pod.phase == "Running" and not pod.deleting_since
+
+
+def _has_run_policy(situation: Situation) -> bool:
+    """Whether jobs of the kind have `spec.runPolicy`; others have its fields in `spec`."""
+    schema = situation.job.kind.crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return "runPolicy" in schema["properties"]["spec"]["properties"]
 
 
 def failed(situation: Situation) -> Iterator[Cause]:
     """The job has failed, for one of a few reasons."""
-    if situation.phase != Phase.FAILED:
+    if situation.job.phase != Phase.FAILED:
         return
-    condition = situation.condition("Failed")
+    condition = situation.job.condition("Failed")
     match condition.get("reason"):
         case ConditionReason.INVALID_SPEC:
             yield _invalid(situation, condition)
@@ -56,35 +62,35 @@ def failed(situation: Situation) -> Iterator[Cause]:
 
 def _invalid(situation: Situation, condition: Object) -> Cause:
     text = str(condition.get("message") or "")
-    head = f"{situation.kind} {situation.name} is invalid: "
+    head = f"{situation.job.kind.kind} {situation.job.name} is invalid: "
     return Cause(
         "its spec is invalid, so that nothing of it was started",
         tuple(text.removeprefix(head).split("; ")),
         (
             (
                 "correct the manifest (`trainyard validate -f FILE` checks it), then "
-                f"`trainyard delete {situation.name}` and submit it again"
+                f"`trainyard delete {situation.job.name}` and submit it again"
             ),
         ),
     )
 
 
 def _overdue(situation: Situation, condition: Object) -> Cause:
-    status = situation.status
-    seconds = situation.run_policy.get("activeDeadlineSeconds", "?")
+    status = situation.job.status
+    seconds = situation.job.run_policy.get("activeDeadlineSeconds", "?")
     took = span(status.get("startTime"), status.get("completionTime"), situation.now)
     return Cause(
         f"it ran longer than its deadline of {seconds} s",
         (*lines_of(condition.get("message")), f"it was active for {took}"),
         (
             "raise spec.runPolicy.activeDeadlineSeconds, or save checkpoints and submit it again",
-            f"`trainyard logs {situation.name}` shows how far it came",
+            f"`trainyard logs {situation.job.name}` shows how far it came",
         ),
     )
 
 
 def _by_a_replica(situation: Situation, condition: Object) -> Cause:
-    failure = situation.last_failure
+    failure = situation.job.last_failure
     if not failure:
         return Cause(
             "a replica failed for good",
@@ -116,12 +122,8 @@ def quoted(words: str) -> tuple[str, ...]:
 def _why_not_again(situation: Situation, condition: Object, death: deaths.Death) -> tuple[str, ...]:
     """Why it was not restarted (any more)."""
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
-        spent = situation.status.get("backoffCount")
-        if spent is None:
-            tasks = situation.status.get("tasks") or ()
-            spent = sum(task.get("restartCount") or 0 for task in tasks)
-        return (f"its restarts are used up: {spent} so far",)
-    policy, limit = policies.of(situation, death.replica)
+        return (f"its restarts are used up: {situation.job.restarts} so far",)
+    policy, limit = situation.job.restart_policy(death.replica)
     if policy == "Never":
         return ("restartPolicy is Never: it is not restarted",)
     if policy == "ExitCode" and death.code not in exits.RESTART_CODES:
@@ -129,7 +131,7 @@ def _why_not_again(situation: Situation, condition: Object, death: deaths.Death)
         return (f"restartPolicy is ExitCode, which restarts after {codes} only",)
     if limit == 0:
         return (f"restartPolicy is {policy}, but {_limit_field(situation)} is 0",)
-    if situation.kind in policies.PER_REPLICA:  # a rule counts only those that failed for good
+    if not situation.job.kind.has_shared_budget:  # a rule counts only those that failed for good
         return (f"its restarts are used up: {_limit_field(situation)} is {limit}",)
     return ()
 
@@ -138,16 +140,16 @@ def _how_again(situation: Situation, condition: Object, death: deaths.Death) -> 
     """What would have restarted it, where a restart may have helped."""
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"more restarts are allowed by {_limit_field(situation)}, if a restart can help",)
-    policy, _ = policies.of(situation, death.replica)
+    policy, _ = situation.job.restart_policy(death.replica)
     if policy == "Never" and death.is_accident:
         return ("restartPolicy ExitCode or OnFailure would have restarted it",)
     return ()
 
 
 def _limit_field(situation: Situation) -> str:
-    is_own = situation.kind in policies.PER_REPLICA
-    return "restartPolicy.limit" if is_own else "runPolicy.backoffLimit"
+    is_shared = situation.job.kind.has_shared_budget
+    return "runPolicy.backoffLimit" if is_shared else "restartPolicy.limit"
 
 
 def _look(situation: Situation, options: str = "") -> tuple[str, ...]:
-    return (f"`trainyard logs {situation.name}{options}` shows what it wrote",)
+    return (f"`trainyard logs {situation.job.name}{options}` shows what it wrote",)

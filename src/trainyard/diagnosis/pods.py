@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed, statuses_of
+from trainyard.client.pods import PodView
+from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.schema.times import duration
 
 _GRACE_SECONDS = 30
@@ -15,17 +15,16 @@ _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNever
 _NORMAL_WAITS = ("", "ContainerCreating", "PodInitializing")
 _VOLUME_EVENTS = ("FailedMount", "FailedAttachVolume", "VolumeWarning")
 _MISSING = ("Creating", "Pending")
-_SSH_KINDS = ("DeepSpeedJob", "ColossalAIJob")
 
 
 def unschedulable(situation: Situation) -> Iterator[Cause]:
     """Pods that no node takes; those with the same reason are told together."""
-    if situation.is_over:
+    if situation.job.is_over:
         return
     by_reason: dict[str, list[str]] = {}
     for pod in situation.pods:
-        text = _no_place(pod)
-        if text is not None:
+        text = pod.no_place
+        if text is not None and not pod.node:
             by_reason.setdefault(text, []).append(situation.replica(pod))
     for text, replicas in by_reason.items():
         what, advice = _placement(situation, text)
@@ -34,15 +33,6 @@ def unschedulable(situation: Situation) -> Iterator[Cause]:
             (f"PodScheduled is False: {text}",),
             advice,
         )
-
-
-def _no_place(pod: Object) -> str | None:
-    if (pod.get("spec") or {}).get("nodeName"):
-        return None
-    for condition in (pod.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            return str(condition.get("message") or condition.get("reason") or "")
-    return None
 
 
 def _placement(situation: Situation, text: str) -> tuple[str, tuple[str, ...]]:
@@ -99,27 +89,27 @@ def _on_cluster(situation: Situation, text: str) -> tuple[str, ...]:
 
 def not_starting(situation: Situation) -> Iterator[Cause]:
     """Pods that have a node, and whose containers do not start."""
-    if situation.is_over:
+    if situation.job.is_over:
         return
     for pod in situation.pods:
-        if not (pod.get("spec") or {}).get("nodeName") or is_ending(pod):
+        if not pod.node or pod.deleting_since:
             continue
         cause = _blocked(situation, pod)
         if cause is not None:
             yield cause
 
 
-def _blocked(situation: Situation, pod: Object) -> Cause | None:
+def _blocked(situation: Situation, pod: PodView) -> Cause | None:
     replica = situation.replica(pod)
-    for status in statuses_of(pod):
-        waiting = (status.get("state") or {}).get("waiting") or {}
+    for container in pod.containers:
+        waiting = container.waiting
         reason = str(waiting.get("reason") or "")
         if reason in _NORMAL_WAITS:
             continue
         message = str(waiting.get("message") or "")
-        evidence = (f"container {status.get('name')} waits: {reason}", *lines_of(message))
+        evidence = (f"container {container.name} waits: {reason}", *lines_of(message))
         if reason in _IMAGE:
-            image = status.get("image") or "of its container"
+            image = container.status.get("image") or "of its container"
             return Cause(
                 f"{replica} cannot start: the image {image} cannot be pulled",
                 evidence,
@@ -133,10 +123,10 @@ def _blocked(situation: Situation, pod: Object) -> Cause | None:
     return _volumes(situation, pod) or _initialising(situation, pod)
 
 
-def _volumes(situation: Situation, pod: Object) -> Cause | None:
-    if any("waiting" not in (s.get("state") or {}) for s in statuses_of(pod)):
+def _volumes(situation: Situation, pod: PodView) -> Cause | None:
+    if not all(container.is_waiting for container in pod.containers):
         return None
-    for event in situation.events_about(pod["metadata"]["name"], *_VOLUME_EVENTS):
+    for event in situation.events_about(pod.name, *_VOLUME_EVENTS):
         return Cause(
             f"{situation.replica(pod)} waits for a volume",
             (f"{event.get('reason')}: {event.get('message')}",),
@@ -145,39 +135,33 @@ def _volumes(situation: Situation, pod: Object) -> Cause | None:
     return None
 
 
-def _initialising(situation: Situation, pod: Object) -> Cause | None:
-    for status in (pod.get("status") or {}).get("initContainerStatuses") or ():
-        running = (status.get("state") or {}).get("running")
-        if running and not status.get("started", False):
-            replica, name = situation.replica(pod), status.get("name")
+def _initialising(situation: Situation, pod: PodView) -> Cause | None:
+    for container in pod.init_containers:
+        running = container.running
+        if running and not container.status.get("started", False):
+            replica, name = situation.replica(pod), container.name
             age = duration(situation.ago(running.get("startedAt")))
             return Cause(
                 f"{replica} is still preparing: init container {name} runs",
                 (f"it has been running for {age}",),
-                (f"`trainyard logs {situation.name} --replica {replica} -c {name}`",),
+                (f"`trainyard logs {situation.job.name} --replica {replica} -c {name}`",),
             )
     return None
 
 
 def lost(situation: Situation) -> Iterator[Cause]:
     """Pods whose node has gone, or that the cluster took away."""
-    if situation.is_over:
+    if situation.job.is_over:
         return
     for pod in situation.pods:
-        status = pod.get("status") or {}
-        reason = str(status.get("reason") or "")
-        condition = _ready(status)
-        is_lost = (
-            reason == "NodeLost"
-            or status.get("phase") == "Unknown"
-            or condition.get("status") == "Unknown"
-        )
-        if is_lost:
-            node = (pod.get("spec") or {}).get("nodeName", "?")
-            text = status.get("message") or condition.get("message") or "its node does not answer"
+        condition = pod.condition("Ready")
+        is_lost = pod.status.get("reason") == "NodeLost"
+        if is_lost or "Unknown" in (pod.phase, condition.get("status")):
+            node = pod.node or "?"
+            told = pod.status.get("message") or condition.get("message")
             yield Cause(
                 f"{situation.replica(pod)} is lost with its node {node}",
-                (str(text),),
+                (str(told or "its node does not answer"),),
                 (
                     "after some minutes the pod is deleted by force and replaced, at no cost",
                     f"`kubectl describe node {node}` tells more",
@@ -185,33 +169,27 @@ def lost(situation: Situation) -> Iterator[Cause]:
             )
 
 
-def _ready(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    found = (c for c in status.get("conditions") or () if c.get("type") == "Ready")
-    return next(found, {})
-
-
 def stuck(situation: Situation) -> Iterator[Cause]:
     """Pods that should be gone by now."""
-    if situation.is_over:
+    if situation.job.is_over:
         return
     for pod in situation.pods:
-        deleting = pod["metadata"].get("deletionTimestamp")
+        deleting = pod.deleting_since
         # The time already includes the grace period.
         late = situation.ago(deleting) if deleting else 0.0
         if late <= _SLACK_SECONDS:
             continue
-        grace = pod["metadata"].get("deletionGracePeriodSeconds", _GRACE_SECONDS)
+        grace = pod.metadata.get("deletionGracePeriodSeconds", _GRACE_SECONDS)
         evidence = [f"it should have ended {duration(late)} ago, after a grace of {grace} s"]
-        if finalizers := pod["metadata"].get("finalizers"):
+        if finalizers := pod.metadata.get("finalizers"):
             evidence.append(f"finalizers: {', '.join(finalizers)}")
-        name = pod["metadata"]["name"]
         yield Cause(
             f"{situation.replica(pod)} is stuck while it terminates, and its successor waits",
             tuple(evidence),
             (
                 (
                     "it will be deleted by force after some minutes; by hand: "
-                    f"`kubectl delete pod {name} --force --grace-period=0`"
+                    f"`kubectl delete pod {pod.name} --force --grace-period=0`"
                 ),
             ),
         )
@@ -219,41 +197,35 @@ def stuck(situation: Situation) -> Iterator[Cause]:
 
 def awaited(situation: Situation) -> Iterator[Cause]:
     """Some replicas run and wait for others, which are not there yet."""
-    if situation.is_over or situation.is_on("debug"):
+    if situation.job.is_over or situation.job.is_debugged:
         return
     states = _replica_phases(situation)
     running = [name for name, phase in states if phase == "Running"]
     missing = [f"{name} ({phase})" for name, phase in states if phase in _MISSING]
-    is_enough = situation.is_elastic and situation.phase == "Running"
+    is_enough = situation.job.is_elastic and situation.job.phase == "Running"
     if not running or not missing or is_enough:
         return
     purpose = "their peers at the rendezvous"
-    if situation.kind in _SSH_KINDS:
+    if situation.job.kind.launches_over_ssh:
         purpose = "the sshd of their peers, before the launch"
     yield Cause(
         f"{len(running)} of {len(states)} replicas run and wait for {purpose}",
         (f"not running yet: {listed(missing)}",),
-        (f"`trainyard events {situation.name}` tells what happened to the others",),
+        (f"`trainyard events {situation.job.name}` tells what happened to the others",),
     )
 
 
 def starting(situation: Situation) -> Iterator[Cause]:
     """Nothing is wrong: replicas just take their time."""
-    if situation.is_over:
+    if situation.job.is_over:
         return
     missing = [f"{name} ({phase})" for name, phase in _replica_phases(situation)]
-    if missing and situation.phase == "Pending":
+    if missing and situation.job.phase == "Pending":
         yield Cause(f"its replicas are being started: {listed(missing)}")
 
 
 def _replica_phases(situation: Situation) -> list[tuple[str, str]]:
     return [
         (situation.replica(replica["name"]), str(replica.get("phase") or "Creating"))
-        for task in situation.status.get("tasks") or ()
-        for replica in task.get("replicas") or ()
+        for replica in situation.job.replicas
     ]
-
-
-def is_ending(pod: Object) -> bool:
-    """Whether a pod is being deleted."""
-    return bool(pod["metadata"].get("deletionTimestamp"))

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared import names
+from trainyard.client.job import Job
+from trainyard.client.pods import ContainerView, PodView
 from trainyard.kinds.shared.last_words import without_report
 from trainyard.schema.times import parse
 
@@ -27,8 +28,8 @@ class Cause:
 class Situation:
     """A job, its pods and the events about both, as stored, the oldest event first."""
 
-    job: Object
-    pods: Sequence[Object] = ()
+    job: Job
+    pods: Sequence[PodView] = ()
     events: Sequence[Object] = ()
     now: datetime = field(kw_only=True)
     is_local: bool = True
@@ -37,85 +38,13 @@ class Situation:
     """The state folder of the embedded cluster, if there is no room left in it."""
 
     @property
-    def name(self) -> str:
-        """Of the job."""
-        return str(self.job["metadata"]["name"])
-
-    @property
-    def kind(self) -> str:
-        """Of the job."""
-        return str(self.job["kind"])
-
-    @property
-    def title(self) -> str:
-        """`Kind namespace/name`."""
-        return f"{self.kind} {self.job['metadata'].get('namespace', 'default')}/{self.name}"
-
-    @property
-    def base(self) -> str:
-        """What the names of the job's pods begin with."""
-        return names.base_name(self.name, self.job["metadata"].get("uid", ""))
-
-    @property
-    def spec(self) -> Object:
-        """Of the job."""
-        return self.job.get("spec") or {}
-
-    @property
-    def status(self) -> Object:
-        """Of the job; empty before the controller has seen it."""
-        return self.job.get("status") or {}
-
-    @property
-    def phase(self) -> str:
-        """Of the job."""
-        return str(self.status.get("phase") or "Pending")
-
-    @property
-    def is_deleting(self) -> bool:
-        """Whether the job is on its way out."""
-        return bool(self.job["metadata"].get("deletionTimestamp"))
-
-    @property
-    def is_over(self) -> bool:
-        """Whether the job has ended."""
-        return self.phase in ("Succeeded", "Failed")
-
-    @property
-    def run_mode(self) -> Object:
-        """`spec.runMode`."""
-        return self.spec.get("runMode") or {}
-
-    @property
-    def run_policy(self) -> Object:
-        """`spec.runPolicy`."""
-        return self.spec.get("runPolicy") or {}
-
-    @property
     def internal(self) -> Object:
-        """The controller's own notes."""
-        return self.status.get("internal") or {}
+        """The controller's own notes on the job."""
+        return self.job.status.get("internal") or {}
 
-    @property
-    def is_elastic(self) -> bool:
-        """Whether it runs with fewer replicas than expected, too."""
-        return bool((self.spec.get("elastic") or {}).get("enabled"))
-
-    def is_on(self, mode: str) -> bool:
-        """Whether a run mode (`pause`, `debug`) is switched on."""
-        return bool((self.run_mode.get(mode) or {}).get("enabled"))
-
-    def condition(self, kind: str) -> Object:
-        """A condition of the job; empty when there is none."""
-        for condition in self.status.get("conditions") or ():
-            if condition.get("type") == kind:
-                return dict(condition)
-        return {}
-
-    def replica(self, pod: Object | str) -> str:
+    def replica(self, pod: PodView | str) -> str:
         """`worker-0` of a pod or its name."""
-        name = pod if isinstance(pod, str) else pod["metadata"]["name"]
-        return str(name).removeprefix(f"{self.base}-")
+        return self.job.replica_of(pod if isinstance(pod, str) else pod.name)
 
     def ago(self, text: str | None) -> float:
         """Seconds since a time of an object; 0 for an absent one."""
@@ -132,43 +61,21 @@ class Situation:
     @property
     def last_words(self) -> str:
         """The last lines of the log of the replica that failed last, as its condition has them."""
-        return str(self.condition("ReplicaFailure").get("message") or "").partition(": ")[2]
+        return str(self.job.condition("ReplicaFailure").get("message") or "").partition(": ")[2]
 
-    def pod(self, name: str) -> Object | None:
+    def pod(self, name: str) -> PodView | None:
         """The pod of this name, as long as it exists."""
-        return next((pod for pod in self.pods if pod["metadata"]["name"] == name), None)
+        return next((pod for pod in self.pods if pod.name == name), None)
 
-    def failed_container(self, pod_name: str) -> Object:
-        """The status of the container that ended a pod; empty when the pod is gone or is well."""
-        pod = self.pod(pod_name) or {}
-        for status in statuses_of(pod):
-            ended = (status.get("state") or {}).get("terminated") or {}
-            if ended.get("exitCode"):
-                return status
-        return {}
+    def failed_container(self, pod_name: str) -> ContainerView | None:
+        """The container that ended a pod; None when the pod is gone or is well."""
+        pod = self.pod(pod_name)
+        return pod.failed_container if pod else None
 
     def words_of(self, pod_name: str) -> str:
         """The last lines that a replica wrote before it failed."""
-        state = self.failed_container(pod_name).get("state") or {}
-        message = (state.get("terminated") or {}).get("message") or self.last_words
-        return without_report(str(message))
-
-    @property
-    def attempts(self) -> Sequence[Object]:
-        """The history, oldest first."""
-        return self.status.get("attempts") or ()
-
-    @property
-    def last_failure(self) -> Object:
-        """The newest attempt that a replica ended; empty when none did."""
-        ended = [a for a in self.attempts if a.get("endTime") and a.get("replica")]
-        return max(ended, key=lambda attempt: str(attempt["endTime"]), default={})
-
-
-def statuses_of(pod: Object) -> list[Object]:
-    """The statuses of all containers of a pod, init containers first."""
-    status = pod.get("status") or {}
-    return [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
+        failed = self.failed_container(pod_name)
+        return without_report((failed and failed.last_words) or self.last_words)
 
 
 def listed(items: Sequence[str], most: int = 4) -> str:

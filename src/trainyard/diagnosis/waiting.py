@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trainyard.diagnosis import deaths
 from trainyard.diagnosis.ended import quoted
-from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
+from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.schema.times import duration, parse
 
@@ -15,9 +15,9 @@ _UNSEEN_SECONDS = 5.0
 
 def being_deleted(situation: Situation) -> Iterator[Cause]:
     """The job is on its way out, and something holds it."""
-    if not situation.is_deleting:
+    if not situation.job.is_deleting:
         return
-    metadata = situation.job["metadata"]
+    metadata = situation.job.metadata
     evidence = [f"deletion began {duration(situation.ago(metadata['deletionTimestamp']))} ago"]
     advice = []
     if finalizers := metadata.get("finalizers"):
@@ -32,7 +32,7 @@ def being_deleted(situation: Situation) -> Iterator[Cause]:
 
 def disk_is_full(situation: Situation) -> Iterator[Cause]:
     """Nothing of the job can be written down any more."""
-    if situation.full_disk and not situation.is_over:
+    if situation.full_disk and not situation.job.is_over:
         yield Cause(
             "the cluster cannot write down what becomes of it: the disk is full",
             (f"no room is left in {situation.full_disk}", "what replicas print is lost meanwhile"),
@@ -42,7 +42,7 @@ def disk_is_full(situation: Situation) -> Iterator[Cause]:
 
 def paused(situation: Situation) -> Iterator[Cause]:
     """Somebody wants the job to wait."""
-    if not situation.is_on("pause") or situation.is_over:
+    if not situation.job.is_paused or situation.job.is_over:
         return
     evidence = ["spec.runMode.pause.enabled is true"]
     if situation.pods:
@@ -51,14 +51,14 @@ def paused(situation: Situation) -> Iterator[Cause]:
     yield Cause(
         "its pods are deleted until it is resumed",
         tuple(evidence),
-        (f"`trainyard resume {situation.name}`",),
+        (f"`trainyard resume {situation.job.name}`",),
     )
 
 
 def not_seen(situation: Situation) -> Iterator[Cause]:
     """No controller has looked at the job."""
-    created = situation.job["metadata"].get("creationTimestamp")
-    if situation.status.get("phase") or situation.ago(created) < _UNSEEN_SECONDS:
+    created = situation.job.metadata.get("creationTimestamp")
+    if situation.job.status.get("phase") or situation.ago(created) < _UNSEEN_SECONDS:
         return
     advice = (
         "`trainyard status`, and its log, tell whether the controller runs"
@@ -74,8 +74,8 @@ def not_seen(situation: Situation) -> Iterator[Cause]:
 
 def troubled(situation: Situation) -> Iterator[Cause]:
     """What the controller itself says that it cannot do."""
-    condition = situation.condition("Running")
-    if situation.is_over or condition.get("status") == "True":
+    condition = situation.job.condition("Running")
+    if situation.job.is_over or condition.get("status") == "True":
         return
     evidence = lines_of(condition.get("message"))
     match condition.get("reason"):
@@ -102,7 +102,7 @@ def troubled(situation: Situation) -> Iterator[Cause]:
 
 def _refused(situation: Situation, evidence: tuple[str, ...]) -> Cause:
     text = " ".join(evidence).lower()
-    namespace = situation.job["metadata"].get("namespace", "default")
+    namespace = situation.job.namespace
     advice = "change what the message names; the creation is tried again by itself"
     what = "the API server refuses to create what it needs"
     if "quota" in text:
@@ -118,8 +118,8 @@ def _refused(situation: Situation, evidence: tuple[str, ...]) -> Cause:
 
 def restarting(situation: Situation) -> Iterator[Cause]:
     """Something failed, and is started again, soon or just now."""
-    failure = situation.last_failure
-    if situation.is_over or not failure or _all_run(situation):
+    failure = situation.job.last_failure
+    if situation.job.is_over or not failure or _all_run(situation):
         return
     death = deaths.of(situation, failure)
     evidence = [
@@ -137,22 +137,22 @@ def restarting(situation: Situation) -> Iterator[Cause]:
         moment, seconds = wait
         what = f"{death.who} failed ({death.ending}); the next try is in {duration(seconds)}"
         evidence.append(f"restarts are delayed, the longer the more have failed: next at {moment}")
-    logs = f"`trainyard logs {situation.name}{death.logs} --previous`"
+    logs = f"`trainyard logs {situation.job.name}{death.logs} --previous`"
     yield Cause(what, tuple(evidence), (*death.reading.advice, logs))
 
 
 def _all_run(situation: Situation) -> bool:
-    counts = situation.status.get("aggregate") or {}
-    return situation.phase == Phase.RUNNING and not any(
+    counts = situation.job.aggregate
+    return situation.job.phase == Phase.RUNNING and not any(
         counts.get(phase) for phase in ("creating", "pending", "unknown")
     )
 
 
 def _spent(situation: Situation) -> tuple[str, ...]:
-    spent = situation.status.get("backoffCount")
-    if spent is None:
+    job = situation.job
+    if not job.kind.has_shared_budget or job.status.get(job.kind.budget) is None:
         return ()
-    return (f"{spent} of {situation.run_policy.get('backoffLimit', 3)} restarts are used up",)
+    return (f"{job.restarts} of {job.backoff_limit} restarts are used up",)
 
 
 def _until_next(situation: Situation) -> tuple[str, float] | None:
@@ -169,19 +169,19 @@ def _until_next(situation: Situation) -> tuple[str, float] | None:
 
 def resuming(situation: Situation) -> Iterator[Cause]:
     """The pause is over, and the replicas are not back yet."""
-    if situation.phase == Phase.RESUMING:
+    if situation.job.phase == Phase.RESUMING:
         yield Cause("it was resumed, and waits for all of its replicas to run")
 
 
 def in_debug(situation: Situation) -> Iterator[Cause]:
     """Nothing trains in debug mode."""
-    if situation.is_over or not situation.is_on("debug"):
+    if situation.job.is_over or not situation.job.is_debugged:
         return
     yield Cause(
         "it is in debug mode: its replicas wait, and nothing trains by itself",
         ("spec.runMode.debug.enabled is true",),
         (
-            f"`trainyard exec {situation.name}` opens a shell in a replica",
+            f"`trainyard exec {situation.job.name}` opens a shell in a replica",
             "to train, create the job again without spec.runMode.debug",
         ),
     )
@@ -189,12 +189,12 @@ def in_debug(situation: Situation) -> Iterator[Cause]:
 
 def degraded(situation: Situation) -> Iterator[Cause]:
     """It runs, but not as it should."""
-    if situation.is_over:
+    if situation.job.is_over:
         return
-    elastic: Object = situation.spec.get("elastic") or {}
-    counts = situation.status.get("aggregate") or {}
+    elastic = situation.job.elastic
+    counts = situation.job.aggregate
     expected = elastic.get("expectedReplicas")
-    if situation.is_elastic and situation.phase == Phase.RUNNING and expected:
+    if situation.job.is_elastic and situation.job.phase == Phase.RUNNING and expected:
         running = counts.get("running", 0)
         if running < expected:
             yield Cause(
@@ -202,10 +202,10 @@ def degraded(situation: Situation) -> Iterator[Cause]:
                 (f"it needs {elastic.get('minReplicas', 1)} at least",),
                 ("the others join as soon as they can run",),
             )
-    failure = situation.condition("ReplicaFailure")
+    failure = situation.job.condition("ReplicaFailure")
     if failure.get("status") == "True" and counts.get("failed"):
         yield Cause(
             f"{counts['failed']} of its replicas failed for good, and it goes on without them",
             lines_of(failure.get("message")),
-            (f"`trainyard logs {situation.name}` shows what they wrote",),
+            (f"`trainyard logs {situation.job.name}` shows what they wrote",),
         )

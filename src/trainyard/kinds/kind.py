@@ -31,6 +31,9 @@ BATCH = "batch.tensorstack.dev"
 SCHEDULER = "scheduler.tensorstack.dev"
 TENSORSTACK = "tensorstack.dev"
 
+BACKOFF_LIMIT = 3
+"""Restarts of a job whose `runPolicy` does not say how many (decision 4)."""
+
 Rules = Callable[[Any], "list[Problem]"]
 
 
@@ -70,6 +73,8 @@ class Kind:
     Where a pod has none of them it is the first one."""
     budget: str = "restartCount"
     """The field of status that counts restarts against the limit."""
+    restart_policy: str = "OnFailure"
+    """Of a replica whose spec has none (decision 3)."""
     launches_over_ssh: bool = False
     name_label: str = ""
     """A label of its own with the job's name, on everything that belongs to the job."""
@@ -102,6 +107,11 @@ class Kind:
     def resource(self) -> Resource:
         """Where its objects are served."""
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced)
+
+    @property
+    def has_shared_budget(self) -> bool:
+        """Whether `runPolicy.backoffLimit` limits the whole job; else each replica has a limit."""
+        return self.budget == "backoffCount"
 
     @property
     def model(self) -> type[Model]:

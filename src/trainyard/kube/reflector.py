@@ -58,7 +58,8 @@ class Reflector(Generic[T]):
     """Feeds `sink` with the decoded objects of one resource until cancelled.
 
     `optional`: a resource that the server does not know (a CRD that is not installed) or does not
-    show us counts as empty, and is asked for again from time to time.
+    show us counts as empty, and is asked for again from time to time. Unless `is_patient`, a server
+    that refuses or cannot be reached is an error.
     """
 
     def __init__(
@@ -70,7 +71,9 @@ class Reflector(Generic[T]):
         *,
         namespace: str | None = None,
         labels: str = "",
+        fields: str = "",
         optional: bool = False,
+        is_patient: bool = True,
         timing: Timing | None = None,
         rng: random.Random | None = None,
     ) -> None:
@@ -80,7 +83,9 @@ class Reflector(Generic[T]):
         self._sink = sink
         self._namespace = namespace
         self._labels = labels
+        self._fields = fields
         self._optional = optional
+        self._is_patient = is_patient
         self._timing = timing or Timing()
         self._random = rng or random.Random()
         self._failures = 0
@@ -114,12 +119,11 @@ class Reflector(Generic[T]):
                 # After an odd answer nothing is known about where the stream stood.
                 if isinstance(error, ApiError | StreamError):
                     version = ""
-                log.warning("%s: %s", self.resource.full_name, error)
-                await self._pause()
+                await self._trouble(error)
 
     async def _list(self) -> str:
         items, version = await self._client.list(
-            self.resource, self._namespace, labels=self._labels
+            self.resource, self._namespace, labels=self._labels, fields=self._fields
         )
         self._sink.replace([self._decode(item) for item in items], version)
         self._seen = True
@@ -135,6 +139,7 @@ class Reflector(Generic[T]):
             self._namespace,
             resource_version=version,
             labels=self._labels,
+            fields=self._fields,
             timeout_seconds=seconds,
             idle_seconds=seconds + timing.overdue,
         )
@@ -151,6 +156,8 @@ class Reflector(Generic[T]):
                 yield str(raw["metadata"]["resourceVersion"])
 
     async def _absent(self, error: KubeError) -> None:
+        if not self._is_patient:
+            raise error
         # Once it has been seen, a collection does not become empty by being hidden from us.
         if not self._optional or self._seen:
             log.warning("%s", error)
@@ -161,6 +168,13 @@ class Reflector(Generic[T]):
         self._sink.replace([], "")
         self.synced.set()
         await asyncio.sleep(self._timing.missing * (0.5 + self._random.random()))
+
+    async def _trouble(self, error: KubeError) -> None:
+        if self._is_patient:
+            log.warning("%s: %s", self.resource.full_name, error)
+        elif not isinstance(error, StreamError):
+            raise error
+        await self._pause()
 
     async def _pause(self) -> None:
         timing = self._timing

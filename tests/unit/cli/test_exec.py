@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.objects import found, job, pod
+from tests.unit.client.objects import found, job, pod
 from trainyard.cli.debug import choose_job
-from trainyard.cli.exec_ import check_running
+from trainyard.client.pods import PodView
+from trainyard.client.replicas import check_running
 from trainyard.client.streams import exit_code
 from trainyard.client.target import CommandError
 from trainyard.kube.errors import ApiError
@@ -33,7 +34,9 @@ def test_a_command_that_could_not_run_is_an_error() -> None:
 
 
 def test_a_running_container_can_be_entered() -> None:
-    check_running(found(job("Running")), pod(states={"pytorch": {"running": {}}}), "pytorch")
+    check_running(
+        found(job("Running")), PodView(pod(states={"pytorch": {"running": {}}})), "pytorch"
+    )
 
 
 @pytest.mark.parametrize(
@@ -46,7 +49,7 @@ def test_a_running_container_can_be_entered() -> None:
 )
 def test_nothing_else_can_be_entered(state: dict[str, Any], container: str, message: str) -> None:
     with pytest.raises(CommandError, match=message):
-        check_running(found(job()), pod(states={"pytorch": state}), container)
+        check_running(found(job()), PodView(pod(states={"pytorch": state})), container)
 
 
 def manifest(*names: str) -> str:

@@ -7,7 +7,7 @@ import json
 import pytest
 import yaml
 
-from tests.unit.cli.objects import NOW, ago
+from tests.unit.client.objects import NOW, ago
 from trainyard.cli.format import document, indent, table
 from trainyard.schema.times import age, parse, span
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.unit.cli.objects import NOW, condition, found, job, task
-from trainyard.cli.list_ import job_table, queue_of, restarts, running_text
+from tests.unit.client.objects import NOW, condition, found, job
+from trainyard.cli.jobtable import job_table, running_text
 
 
 def test_a_job_is_one_line() -> None:
@@ -41,12 +41,6 @@ def test_wide_adds_queue_and_reason() -> None:
     assert text.splitlines()[1].split()[-2:] == ["night", "Unschedulable"]
 
 
-def test_restarts_are_the_jobs_own_count_or_the_sum_of_its_replicas() -> None:
-    assert restarts(found(job("Running", backoffCount=0, tasks=[task(restartCount=9)]))) == 0
-    both = [task(restartCount=2), task(kind="ps", restartCount=1)]
-    assert restarts(found(job("Running", kind="GenericJob", tasks=both))) == 3
-
-
 def test_nothing_is_known_of_a_job_without_status() -> None:
     assert running_text(found(job())) == ""
-    assert queue_of(found(job())) == ""
+    assert found(job()).queue == ""

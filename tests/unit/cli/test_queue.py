@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.objects import NOW, ago
+from tests.unit.client.objects import NOW, ago
 from trainyard.cli.queue import new_queue, queue_table
 from trainyard.client.target import CommandError
 

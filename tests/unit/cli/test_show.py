@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.cli.objects import NOW, ago, condition, event, found, job, pod, pod_name, task
+from tests.unit.client.objects import (
+    NOW,
+    ago,
+    condition,
+    event,
+    found,
+    job,
+    pod,
+    pod_name,
+    task,
+    views,
+)
 from trainyard.cli.show import describe, event_table
 
 
@@ -43,7 +54,7 @@ def page(**more: Any) -> str:
         },
         **more,
     )
-    pods = [pod("worker-0", "Running", node="here")]
+    pods = views(pod("worker-0", "Running", node="here"))
     events = [event(pod_name("worker-1"), "Restart", "exited\nrestarting")]
     return describe(found(full), pods, events, NOW, logs="/state/pods/x")
 

@@ -10,5 +10,6 @@ KIND = Kind(
     elastic=True,
     training_containers=("pytorch", "python"),
     budget="backoffCount",
+    restart_policy="Never",
     order=10,
 )

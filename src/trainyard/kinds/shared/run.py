@@ -6,6 +6,7 @@ from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
 
+from trainyard.kinds.kind import BACKOFF_LIMIT
 from trainyard.schema.model import INT64_MAX, Count, Items, Model
 
 SSHD_PATH = "/usr/sbin/sshd"
@@ -103,7 +104,7 @@ class RunPolicy(Model):
         examples=[86400],
     )
     backoff_limit: Count = Field(
-        default=3,
+        default=BACKOFF_LIMIT,
         description="Restarts that the whole job may spend; failures of several replicas "
         "in one incident cost one. Defaults to 3.",
         examples=[3],

@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.objects import condition, found, job
-from trainyard.cli.pause import is_paused, pause_patch
-from trainyard.cli.scale import check
-from trainyard.cli.wait import parse_goal
+from tests.unit.client.objects import condition, found, job
+from trainyard.client.changes import check_size, pause_patch
 from trainyard.client.target import CommandError
+from trainyard.client.waiting import parse_goal
 
 
 def elastic(**values: Any) -> dict[str, Any]:
@@ -23,14 +22,14 @@ def test_a_pause_changes_the_one_field() -> None:
 
 def test_a_job_stored_in_the_old_spelling_is_resumed_too() -> None:
     stored = found(job(spec={"runMode": {"pause": {"enable": True}}}))
-    assert is_paused(stored)
+    assert stored.is_paused
     patch = pause_patch(stored, False)
     assert patch["spec"]["runMode"]["pause"] == {"enabled": False, "enable": None}
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
 def test_a_size_within_the_bounds_is_accepted(size: int) -> None:
-    assert check(found(job("Running", spec=elastic())), size) == 2
+    assert check_size(found(job("Running", spec=elastic())), size) == 2
 
 
 @pytest.mark.parametrize(
@@ -47,7 +46,7 @@ def test_an_impossible_size_is_refused_with_its_reason(
     obj: dict[str, Any], size: int, message: str
 ) -> None:
     with pytest.raises(CommandError, match=message):
-        check(found(obj), size)
+        check_size(found(obj), size)
 
 
 @pytest.mark.parametrize(

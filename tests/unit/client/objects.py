@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainyard.client.jobs import Found
+from trainyard.client.job import Job
+from trainyard.client.pods import PodView
+from trainyard.diagnosis import Situation
 from trainyard.kinds.shared.names import base_name
 from trainyard.kinds.table import KINDS
 
@@ -55,9 +58,14 @@ def job(
     return obj
 
 
-def found(obj: Object) -> Found:
+def found(obj: Object) -> Job:
     """A stored job as commands hold it."""
-    return Found(KINDS[obj["kind"]], obj)
+    return Job(KINDS[obj["kind"]], obj)
+
+
+def views(*pods: Object) -> list[PodView]:
+    """Pods as commands hold them."""
+    return [PodView(pod) for pod in pods]
 
 
 def condition(kind: str, status: str, reason: str = "-", message: str = "") -> Object:
@@ -148,3 +156,15 @@ def event(about: str, reason: str, message: str, *, warns: bool = True, age: flo
         "count": 1,
         "lastTimestamp": ago(age),
     }
+
+
+def situation(
+    obj: Object,
+    pods: Iterable[Object] = (),
+    events: Sequence[Object] = (),
+    *,
+    now: datetime = NOW,
+    **more: Any,
+) -> Situation:
+    """What is known of a job, from stored objects."""
+    return Situation(found(obj), views(*pods), events, now=now, **more)

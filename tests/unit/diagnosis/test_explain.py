@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.cli.objects import (
-    NOW,
+from tests.unit.client.objects import (
     Object,
     ago,
     condition,
@@ -16,12 +15,13 @@ from tests.unit.cli.objects import (
     job,
     pod,
     pod_name,
+    situation,
     task,
     unplaced,
 )
 from trainyard import diagnosis
 from trainyard.cli.explain import render
-from trainyard.diagnosis import Situation, exits
+from trainyard.diagnosis import exits
 
 _DEVICES = (
     "2 pods that start together: needs 16 nvidia.com/gpu, this machine has 0; "
@@ -230,7 +230,7 @@ CASES = [
             "the job has failed",
             attempts=ended(1),
             kind="GenericJob",
-            tasks=[task("Failed", restartCount=2)],
+            restartCount=2,
         ),
         ("restarts are used up: 2", "restartPolicy.limit"),
     ),
@@ -422,8 +422,8 @@ CASES = [
 
 
 def answer(case: Case) -> str:
-    situation = Situation(case.job, case.pods, case.events, now=NOW, **case.more)
-    return render(situation, diagnosis.causes(situation))
+    known = situation(case.job, case.pods, case.events, **case.more)
+    return render(known, diagnosis.causes(known))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

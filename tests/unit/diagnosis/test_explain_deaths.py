@@ -6,10 +6,20 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.unit.cli.objects import NOW, Object, ago, condition, event, job, pod, pod_name, task
+from tests.unit.client.objects import (
+    Object,
+    ago,
+    condition,
+    event,
+    job,
+    pod,
+    pod_name,
+    situation,
+    task,
+)
 from trainyard import diagnosis
 from trainyard.cli.explain import render
-from trainyard.diagnosis import Situation, exits
+from trainyard.diagnosis import exits
 from trainyard.kinds.shared.last_words import without_report
 
 BANNER = "=" * 60
@@ -56,8 +66,8 @@ def explained(
     obj["spec"] = more.pop("spec", {})
     obj["kind"] = more.pop("kind", obj["kind"])
     obj["status"] |= more
-    situation = Situation(obj, pods, events, now=NOW)
-    return render(situation, diagnosis.causes(situation))
+    known = situation(obj, pods, events)
+    return render(known, diagnosis.causes(known))
 
 
 def ended(code: int, message: str = "", container: str = "pytorch") -> Object:
@@ -144,8 +154,8 @@ def test_a_container_that_could_not_be_started_says_why() -> None:
 def test_replicas_that_outlive_the_success_of_their_job_are_told() -> None:
     obj = job("Succeeded", startTime=ago(100), completionTime=ago(40), kind="GenericJob")
     pods = [pod("ps-0", "Running"), pod("worker-0", "Succeeded")]
-    situation = Situation(obj, pods, now=NOW)
-    text = render(situation, diagnosis.causes(situation))
+    known = situation(obj, pods)
+    text = render(known, diagnosis.causes(known))
     assert "still running, as cleanUpPolicy None has it: ps-0" in text
     assert "trainyard delete digits" in text
     assert "spec.cleanUpPolicy: Unfinished" in text
@@ -153,8 +163,8 @@ def test_replicas_that_outlive_the_success_of_their_job_are_told() -> None:
 
 def test_a_job_that_runs_again_tells_what_ended_the_attempt_before() -> None:
     obj = job("Running", attempts=[attempt(137)], aggregate={"running": 1})
-    situation = Situation(obj, now=NOW)
-    text = render(situation, diagnosis.causes(situation))
+    known = situation(obj)
+    text = render(known, diagnosis.causes(known))
     assert "nothing is wrong" in text
     assert "attempt 1 was ended by worker-0 (exit code 137) 10s ago" in text
 
@@ -164,8 +174,8 @@ def test_a_replica_that_is_not_ready_is_told() -> None:
     running["status"]["containerStatuses"][0]["ready"] = False
     said = "Readiness probe failed: no answer within 1s"
     obj = job("Running", aggregate={"running": 1}, tasks=[task("Running")])
-    situation = Situation(obj, [running], [event(pod_name("worker-0"), "Unhealthy", said)], now=NOW)
-    text = render(situation, diagnosis.causes(situation))
+    known = situation(obj, [running], [event(pod_name("worker-0"), "Unhealthy", said)])
+    text = render(known, diagnosis.causes(known))
     assert "worker-0 runs, but its probes do not call it ready" in text
     assert text.count(said) == 1
 
@@ -174,8 +184,8 @@ def test_an_init_container_that_runs_is_not_called_unready() -> None:
     waiting = pod("worker-0", "Pending", states={"pytorch": {"waiting": {}}})
     init = {"name": "fetch", "ready": False, "state": {"running": {"startedAt": ago(5)}}}
     waiting["status"]["initContainerStatuses"] = [init]
-    situation = Situation(job("Pending", tasks=[task("Pending")]), [waiting], now=NOW)
-    text = render(situation, diagnosis.causes(situation))
+    known = situation(job("Pending", tasks=[task("Pending")]), [waiting])
+    text = render(known, diagnosis.causes(known))
     assert "init container fetch runs" in text
     assert "ready" not in text
 
@@ -185,13 +195,13 @@ def test_a_probe_that_succeeds_by_now_is_no_warning() -> None:
     running["status"]["containerStatuses"][0]["ready"] = True
     events = [event(pod_name("worker-0"), "Unhealthy", "Readiness probe failed: no")]
     obj = job("Running", aggregate={"running": 1})
-    assert diagnosis.warnings(Situation(obj, [running], events, now=NOW)) == []
+    assert diagnosis.warnings(situation(obj, [running], events)) == []
 
 
 def test_a_warning_has_its_age_and_is_told_once() -> None:
     events = [event("digits", "Odd", "again", age=90), event("digits", "Odd", "again", age=30)]
-    situation = Situation(job("Running"), (), events, now=NOW)
-    assert diagnosis.warnings(situation) == ["Odd: again (30s ago)"]
+    known = situation(job("Running"), (), events)
+    assert diagnosis.warnings(known) == ["Odd: again (30s ago)"]
 
 
 def test_a_request_above_the_quota_is_not_said_to_wait_for_others() -> None:
@@ -201,8 +211,8 @@ def test_a_request_above_the_quota_is_not_said_to_wait_for_others() -> None:
         "message": "queue q allows 1 cpu: 0 in use, 1600m wanted, more than it allows at all",
     }
     waiting = pod("worker-0", node="", conditions=(refusal,))
-    situation = Situation(job("Pending"), [waiting], now=NOW)
-    text = render(situation, diagnosis.causes(situation))
+    known = situation(job("Pending"), [waiting])
+    text = render(known, diagnosis.causes(known))
     assert "asks for more than queue q allows at all" in text
     assert "used up" not in text
 
@@ -221,11 +231,11 @@ def test_exit_code_138_is_read_as_the_wish_for_a_restart() -> None:
 
 
 def test_a_full_disk_comes_before_everything_that_it_hides() -> None:
-    situation = Situation(job("Running"), now=NOW, full_disk="/state")
-    text = render(situation, diagnosis.causes(situation))
+    known = situation(job("Running"), full_disk="/state")
+    text = render(known, diagnosis.causes(known))
     assert "cannot write down what becomes of it: the disk is full" in text
     assert "no room is left in /state" in text
-    over = Situation(job("Succeeded"), now=NOW, full_disk="/state")
+    over = situation(job("Succeeded"), full_disk="/state")
     assert "disk" not in render(over, diagnosis.causes(over))
 
 
@@ -233,7 +243,7 @@ def test_a_replica_that_goes_on_beside_its_failed_container_is_told() -> None:
     states = {"main": {"terminated": {"exitCode": 3}}, "side": {"running": {}}}
     beside = pod("worker-0", "Running", containers=("main", "side"), states=states)
     obj = job("Running", kind="GenericJob", aggregate={"running": 1}, tasks=[task("Running")])
-    situation = Situation(obj, [beside], now=NOW)
-    text = render(situation, diagnosis.causes(situation))
+    known = situation(obj, [beside])
+    text = render(known, diagnosis.causes(known))
     assert "container main of worker-0 has ended with exit code 3, and side beside it" in text
     assert "trainyard logs digits --replica worker-0 -c main" in text

@@ -10,11 +10,11 @@ import pytest
 
 from trainyard.cli import summary
 from trainyard.cli.screens import PlainScreen
-from trainyard.client.follower import Follower, _Lines
-from trainyard.client.submission import JobRef
-from trainyard.client.view import JobView, PodView
+from trainyard.client.follower import Follower
+from trainyard.client.job import Job
+from trainyard.client.pods import PodView
+from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
-from trainyard.kube.resources import Resource
 
 Object = dict[str, Any]
 
@@ -25,42 +25,22 @@ def pod(index: int = 0, phase: str = "Running", kind: str = "worker", **containe
     name = f"train-0abcd-{kind}-{index}"
     metadata = {"uid": name, "namespace": "default", "name": name, "labels": marks}
     statuses = [{"name": "main", "state": container}] if container else []
-    return PodView.of(
+    return PodView(
         {"metadata": metadata, "status": {"phase": phase, "containerStatuses": statuses}}
     )
 
 
-def view(phase: str = "Running", *pods: PodView, **status: Any) -> JobView:
+def view(phase: str = "Running", *pods: PodView, **status: Any) -> Job:
     """The job `train`."""
-    job = JobView("PyTorchTrainingJob", "default", "train", "u")
-    job.raw = {"metadata": {"name": "train"}, "status": {"phase": phase, **status}}
-    job.pods = {pod.uid: pod for pod in pods}
-    return job
+    metadata = {"name": "train", "namespace": "default", "uid": "u"}
+    obj = {"metadata": metadata, "status": {"phase": phase, **status}}
+    return Job(KINDS["PyTorchTrainingJob"], obj, {pod.uid: pod for pod in pods})
 
 
 def test_pods_are_listed_by_replica_type_as_the_status_has_them_then_by_index() -> None:
     tasks = [{"type": "ps"}, {"type": "worker"}]
     job = view("Running", pod(10), pod(2), pod(0, kind="ps"), tasks=tasks)
     assert [each.replica for each in job.ordered_pods()] == ["ps-0", "worker-2", "worker-10"]
-
-
-def test_a_launcher_without_index_is_named_by_its_type() -> None:
-    marks = {"trainyard.dev/replica-type": "launcher", "replica-index": "0"}
-    name = "train-0abcd-launcher"
-    metadata = {"uid": "u", "namespace": "default", "name": name, "labels": marks}
-    assert PodView.of({"metadata": metadata}).replica == "launcher"
-
-
-@pytest.mark.parametrize(
-    ("status", "restarts"),
-    [
-        ({}, 0),
-        ({"backoffCount": 2}, 2),
-        ({"tasks": [{"type": "a", "restartCount": 1}, {"type": "b", "restartCount": 2}]}, 3),
-    ],
-)
-def test_restarts_are_the_larger_of_both_counts(status: Object, restarts: int) -> None:
-    assert view("Running", **status).restarts == restarts
 
 
 def test_the_summary_of_a_failure_names_replica_exit_code_reason_and_last_lines() -> None:
@@ -85,30 +65,18 @@ def test_the_summary_of_a_success_is_short() -> None:
     ]
 
 
+def test_one_incident_of_four_replicas_is_one_restart() -> None:
+    """What `list`, `show` and kubectl say as well."""
+    tasks = [{"type": "worker", "restartCount": 4}]
+    job = view("Succeeded", backoffCount=1, tasks=tasks)
+    assert next(summary.lines(job, None, seconds=1)).endswith(" 1 restart")
+
+
 def test_only_the_last_lines_of_a_long_output_are_shown() -> None:
     ended = {"exitCode": 1, "message": "\n".join(str(n) for n in range(100))}
     found = list(summary.lines(view("Failed", pod(0, "Failed", terminated=ended)), None, seconds=1))
     assert found[-1].strip() == "99"
     assert len(found) < 25
-
-
-@pytest.mark.parametrize(
-    ("chunks", "lines"),
-    [
-        ([b"one\ntwo\n"], ["one", "two"]),
-        ([b"o", b"ne\nt", b"wo"], ["one", "two"]),
-        ([b"10%\r50%\r100%\n"], ["100%"]),
-        ([b"dos\r\n"], ["dos"]),
-        ([b"\xff\xfe\n"], ["\ufffd\ufffd"]),
-        ([b"\n"], [""]),
-        ([], []),
-    ],
-    ids=["whole", "cut", "progress bar", "dos", "not text", "empty line", "nothing"],
-)
-def test_bytes_are_cut_into_lines(chunks: list[bytes], lines: list[str]) -> None:
-    cutter = _Lines()
-    found = [line for chunk in chunks for line in cutter.feed(chunk)]
-    assert [*found, *cutter.rest()] == lines
 
 
 def test_plain_lines_tell_each_phase_once_and_every_restart() -> None:
@@ -146,10 +114,10 @@ class Told:
         self.warnings: list[str] = []
         self.notes: list[str] = []
 
-    def job_changed(self, job: JobView) -> None:
+    def job_changed(self, job: Job) -> None:
         """Not looked at."""
 
-    def log_line(self, job: JobView, source: str, line: str) -> None:
+    def log_line(self, job: Job, source: str, line: str) -> None:
         """Not looked at."""
 
     def warning(self, about: str, message: str) -> None:
@@ -160,9 +128,8 @@ class Told:
 
 
 def test_a_warning_that_comes_before_its_pod_is_told_once_the_pod_is_seen() -> None:
-    ref = JobRef(Resource("g", "v1", "jobs", "Job"), "default", "train", "u")
     screen = Told()
-    follower = Follower(Client.unix("/nowhere"), [ref], screen)
+    follower = Follower(Client.unix("/nowhere"), [view("Pending")], screen)
     about = {"uid": "p", "name": "train-0"}
     event = {"involvedObject": about, "type": "Warning", "reason": "R", "message": "mind this"}
     follower.event_seen(event)
@@ -175,9 +142,8 @@ def test_a_warning_that_comes_before_its_pod_is_told_once_the_pod_is_seen() -> N
 
 
 def test_a_tensorboard_is_told_when_it_can_be_opened_and_when_it_cannot_each_once() -> None:
-    ref = JobRef(Resource("g", "v1", "jobs", "Job"), "default", "train", "u")
     screen = Told()
-    follower = Follower(Client.unix("/nowhere"), [ref], screen)
+    follower = Follower(Client.unix("/nowhere"), [view("Pending")], screen)
     starting = {"type": "Normal", "note": "not ready", "url": "http://127.0.0.1:31000"}
     failed = {**starting, "type": "Warning", "note": "there is no program"}
     ready = {**starting, "ready": True, "note": "ready"}

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from tests.unit.client.objects import situation
 from tests.unit.lifecycle.world import START, World, elastic, generic, pytorch
 from trainyard import diagnosis
 from trainyard.cli.explain import render
-from trainyard.diagnosis import Situation
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle.invalid import Invalid, plan_invalid
@@ -35,8 +35,8 @@ def explained(world: World) -> str:
         }
         for event in world.events
     ]
-    situation = Situation(job, list(world.pods.values()), events, now=world.now)
-    return render(situation, diagnosis.causes(situation))
+    known = situation(job, list(world.pods.values()), events, now=world.now)
+    return render(known, diagnosis.causes(known))
 
 
 def unplaced(world: World, replica: str, message: str) -> None:

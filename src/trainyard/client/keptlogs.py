@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from trainyard.cli.loglines import Lines, Options, Printer
-from trainyard.client.jobs import Found
+from trainyard.client.job import Job
+from trainyard.client.logs import Lines, LogRequest
 from trainyard.client.target import CommandError
 from trainyard.shim.logs import LogOptions, read_log
 
 
-async def print_kept(folder: Path, job: Found, options: Options) -> None:
-    """Print each replica's last log; with `previous`, the one before it."""
-    back = 1 if options.previous else 0
-    found = dict(kept_logs(folder, job, options.container, back=back))
-    if options.replica:
-        short = options.replica.removeprefix(f"{job.base}-")
+def find_kept(folder: Path, job: Job, request: LogRequest) -> dict[str, Path]:
+    """Each replica's last log, or with `previous` the one before; CommandError if there is none."""
+    back = 1 if request.previous else 0
+    found = dict(kept_logs(folder, job, request.container, back=back))
+    if request.replica:
+        short = job.replica_of(request.replica)
         found = {name: path for name, path in found.items() if name == short}
     if not found:
-        whose = f"replica {options.replica} of {job}" if options.replica else str(job)
+        whose = f"replica {request.replica} of {job}" if request.replica else str(job)
         why = "it was not restarted" if back else f"nothing of it has started ({job.phase})"
         which = "earlier log" if back else "log"
         raise CommandError(
             f"there is no {which} of {whose}: {why}; `trainyard explain {job.name}` tells more"
         )
-    show = Printer(is_prefixed=not options.replica and len(found) > 1)
-    for replica, path in found.items():
-        lines = Lines(show, replica)
-        async for chunk in _read(path, options):
-            lines.feed(chunk)
-        lines.end()
+    return found
 
 
 def kept_logs(
-    folder: Path, job: Found, container: str = "", *, back: int = 0
+    folder: Path, job: Job, container: str = "", *, back: int = 0
 ) -> Iterator[tuple[str, Path]]:
     """Replica and file of every replica's last log; `back` 1: of the last but one.
 
@@ -49,24 +44,21 @@ def kept_logs(
         for path in pod.glob(f"{container or '*'}/*.log"):
             by_replica.setdefault(replica, []).append((path.stat().st_mtime, path))
     for replica, logs in sorted(by_replica.items()):
-        training = container or _training(job, [path.parent.name for _, path in logs])
+        kept = [path.parent.name for _, path in logs]
+        training = container or job.training_container_among(replica, kept)
         same = sorted(entry for entry in logs if entry[1].parent.name == training)
         if len(same) > back:
             yield replica, same[-1 - back][1]
 
 
-def _training(job: Found, names: list[str]) -> str:
-    """The training container by what status says of the replicas; else the first name."""
-    for task in job.status.get("tasks") or ():
-        for replica in task.get("replicas") or ():
-            for told in replica.get("containers") or ():
-                if told.get("name") in names:
-                    return str(told["name"])
-    return sorted(names)[0]
-
-
-def _read(path: Path, options: Options) -> AsyncIterator[bytes]:
-    ago = options.since_seconds
+async def read_kept(path: Path, request: LogRequest) -> AsyncGenerator[bytes]:
+    """A kept log, whole lines at a time."""
+    ago = request.since_seconds
     since = None if ago is None else datetime.now(UTC) - timedelta(seconds=ago)
-    wanted = LogOptions(tail=options.tail, timestamps=options.timestamps, since=since)
-    return read_log(str(path), wanted, lambda: True)
+    wanted = LogOptions(tail=request.tail, timestamps=request.timestamps, since=since)
+    lines = Lines()
+    async for chunk in read_log(str(path), wanted, lambda: True):
+        if whole := lines.feed(chunk):
+            yield whole
+    if rest := lines.end():
+        yield rest

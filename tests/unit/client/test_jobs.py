@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from tests.unit.cli.objects import UID, event, found, job, pod, pod_name, task
-from trainyard.client.eventtime import event_order
-from trainyard.client.jobs import in_order, is_about, kind_named, replica_of
-from trainyard.client.replicas import choose_pod, training_container
+from tests.unit.client.objects import UID, event, found, job, pod, pod_name, task, views
+from trainyard.client.events import event_order, is_about
+from trainyard.client.jobs import kind_named
+from trainyard.client.pods import PodView, in_order
+from trainyard.client.replicas import choose_pod
 from trainyard.client.target import CommandError
+from trainyard.kinds.colossalai.spec import ColossalReplicaSpec
+from trainyard.kinds.deepspeed.spec import Worker
+from trainyard.kinds.generic.spec import GenericReplicaSpec
+from trainyard.kinds.pytorch.spec import PyTorchReplicaSpec
+from trainyard.kinds.shared.run import RunPolicy
 
 
 @pytest.mark.parametrize(
@@ -38,9 +46,8 @@ def test_only_jobs_are_kinds_here() -> None:
 
 
 def test_pods_are_ordered_by_type_and_number() -> None:
-    pods = [pod("worker-10"), pod("worker-2"), pod("ps-0")]
-    names = [replica_of(each["metadata"]["name"], found(job())) for each in in_order(pods)]
-    assert names == ["ps-0", "worker-2", "worker-10"]
+    pods = views(pod("worker-10"), pod("worker-2"), pod("ps-0"))
+    assert [each.replica for each in in_order(pods)] == ["ps-0", "worker-2", "worker-10"]
 
 
 @pytest.mark.parametrize(
@@ -77,25 +84,25 @@ def test_events_of_one_second_are_in_the_order_in_which_they_were_written() -> N
 
 
 def test_without_a_replica_rank_0_is_meant() -> None:
-    master = pod("worker-0", labels={"job-role": "master"})
-    assert choose_pod(found(job()), [pod("ps-0"), master]) is master
+    pods = views(pod("ps-0"), pod("worker-0", labels={"job-role": "master"}))
+    assert choose_pod(found(job()), pods) is pods[1]
 
 
 def test_without_a_master_the_first_replica_of_the_status_is_meant() -> None:
-    pods = [pod("ps-0"), pod("worker-0")]
+    pods = views(pod("ps-0"), pod("worker-0"))
     listed = job("Running", kind="GenericJob", tasks=[task("Running"), task("Running", kind="ps")])
     assert choose_pod(found(listed), pods) is pods[1]
 
 
 @pytest.mark.parametrize("text", ["worker-1", pod_name("worker-1")])
 def test_a_replica_is_named_shortly_or_by_its_pod(text: str) -> None:
-    pods = [pod("worker-0"), pod("worker-1")]
+    pods = views(pod("worker-0"), pod("worker-1"))
     assert choose_pod(found(job()), pods, text) is pods[1]
 
 
 def test_an_unknown_replica_is_refused_with_the_known_ones() -> None:
     with pytest.raises(CommandError, match=r"no replica worker-7; there are worker-0$"):
-        choose_pod(found(job()), [pod("worker-0")], "worker-7")
+        choose_pod(found(job()), views(pod("worker-0")), "worker-7")
 
 
 def test_a_job_without_pods_has_no_replica() -> None:
@@ -104,20 +111,60 @@ def test_a_job_without_pods_has_no_replica() -> None:
 
 
 @pytest.mark.parametrize(
-    ("containers", "chosen"),
+    ("kind", "replica", "containers", "chosen"),
     [
-        (("sidecar", "pytorch"), "pytorch"),
-        (("sidecar", "worker"), "worker"),
-        (("main", "other"), "main"),
+        ("PyTorchTrainingJob", "worker-0", ("sidecar", "pytorch"), "pytorch"),
+        ("PyTorchTrainingJob", "worker-0", ("sidecar", "python"), "python"),
+        ("PyTorchTrainingJob", "worker-0", ("main", "worker"), "main"),
+        ("DeepSpeedJob", "worker-0", ("pytorch", "worker"), "worker"),
+        ("ColossalAIJob", "launcher-0", ("worker", "launcher"), "launcher"),
+        ("GenericJob", "worker-0", ("app", "python"), "app"),
     ],
 )
-def test_the_training_container_is_known_by_its_name(
-    containers: tuple[str, ...], chosen: str
+def test_the_kind_says_which_container_trains(
+    kind: str, replica: str, containers: tuple[str, ...], chosen: str
 ) -> None:
-    assert training_container(pod(containers=containers)) == chosen
+    view = PodView(pod(replica, containers=containers))
+    assert found(job(kind=kind)).training_container(view) == chosen
 
 
 def test_an_annotation_names_the_default_container() -> None:
     annotated = pod(containers=("pytorch", "web"))
     annotated["metadata"]["annotations"] = {"kubectl.kubernetes.io/default-container": "web"}
-    assert training_container(annotated) == "web"
+    assert found(job()).training_container(PodView(annotated)) == "web"
+
+
+def test_a_launcher_without_index_is_named_by_its_type() -> None:
+    launcher = pod("launcher-0")
+    launcher["metadata"]["name"] = pod_name("launcher")
+    assert PodView(launcher).replica == "launcher"
+
+
+def test_one_incident_of_four_replicas_is_one_restart() -> None:
+    """As the budget counts it (decision 24), whatever the replicas' own counts."""
+    four = [task("Running", "Running", "Running", "Running", restartCount=4)]
+    assert found(job("Running", backoffCount=1, tasks=four)).restarts == 1
+
+
+def test_a_kind_without_a_common_budget_counts_the_restarts_of_its_replicas() -> None:
+    assert found(job("Running", kind="GenericJob", restartCount=3)).restarts == 3
+    assert found(job(kind="GenericJob")).restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "spec"),
+    [
+        ("PyTorchTrainingJob", PyTorchReplicaSpec(type="worker")),
+        ("DeepSpeedJob", Worker()),
+    ],
+)
+def test_a_policy_that_the_spec_leaves_out_is_the_models_default(kind: str, spec: Any) -> None:
+    told = found(job(kind=kind)).restart_policy("worker-0")
+    assert told == (spec.restart_policy, RunPolicy().backoff_limit)
+
+
+@pytest.mark.parametrize("spec", [GenericReplicaSpec(type="a"), ColossalReplicaSpec(type="a")])
+@pytest.mark.parametrize("kind", ["GenericJob", "ColossalAIJob"])
+def test_so_is_a_limit_of_its_own(kind: str, spec: Any) -> None:
+    policy = spec.restart_policy
+    assert found(job(kind=kind)).restart_policy("worker-0") == (policy.policy, policy.limit)

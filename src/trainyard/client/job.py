@@ -1,0 +1,274 @@
+"""One job as users see it: all that commands, screens and the diagnosis read of its object."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from trainyard.client.pods import PodView
+from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
+from trainyard.kinds.shared import names
+from trainyard.kube.resources import Resource
+from trainyard.schema.times import parse
+
+Object = dict[str, Any]
+
+_DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
+
+
+@dataclass(slots=True)
+class Job:
+    """A stored job; its pods as well where somebody follows it."""
+
+    kind: Kind
+    obj: Object
+    pods: dict[str, PodView] = field(default_factory=dict)
+    """By UID."""
+    is_deleted: bool = False
+
+    @classmethod
+    def listed(cls, kind: Kind, item: Object) -> Job:
+        """From an item of a list: kube-apiserver leaves kind and version out of these."""
+        return cls(kind, {"apiVersion": kind.api_version, "kind": kind.kind, **item})
+
+    def __str__(self) -> str:
+        return f"{self.kind.kind} {self.namespace}/{self.name}"
+
+    # What it is called.
+
+    @property
+    def resource(self) -> Resource:
+        """Where it is served."""
+        return self.kind.resource
+
+    @property
+    def metadata(self) -> Object:
+        """Its metadata."""
+        metadata: Object = self.obj["metadata"]
+        return metadata
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+        return str(self.metadata["name"])
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+        return str(self.metadata.get("namespace") or "default")
+
+    @property
+    def uid(self) -> str:
+        """Its UID."""
+        return str(self.metadata.get("uid") or "")
+
+    @property
+    def base(self) -> str:
+        """What the names of its pods begin with."""
+        return names.base_name(self.name, self.uid)
+
+    @property
+    def full_name(self) -> str:
+        """`kind.group/name`, as kubectl prints it with `-o name`."""
+        return f"{self.kind.singular}.{self.kind.group}/{self.name}"
+
+    def replica_of(self, pod_name: str) -> str:
+        """A replica's short name: its pod's name without what all pods of the job share."""
+        return pod_name.removeprefix(f"{self.base}-")
+
+    # What was asked for.
+
+    @property
+    def spec(self) -> Object:
+        """Its spec."""
+        return self.obj.get("spec") or {}
+
+    @property
+    def run_policy(self) -> Object:
+        """`spec.runPolicy`."""
+        return self.spec.get("runPolicy") or {}
+
+    @property
+    def elastic(self) -> Object:
+        """`spec.elastic`."""
+        return self.spec.get("elastic") or {}
+
+    @property
+    def is_elastic(self) -> bool:
+        """Whether it runs with fewer replicas than expected, too."""
+        return _is_enabled(self.elastic)
+
+    @property
+    def pause_mode(self) -> Object:
+        """`spec.runMode.pause`."""
+        return (self.spec.get("runMode") or {}).get("pause") or {}
+
+    @property
+    def is_paused(self) -> bool:
+        """Asked to be paused."""
+        return _is_enabled(self.pause_mode)
+
+    @property
+    def is_debugged(self) -> bool:
+        """In debug mode."""
+        return _is_enabled((self.spec.get("runMode") or {}).get("debug") or {})
+
+    @property
+    def queue(self) -> str:
+        """The queue that it asks for; empty without one."""
+        scheduler = self.spec.get("scheduler") or {}
+        return str((scheduler.get("t9kScheduler") or {}).get("queue") or "")
+
+    @property
+    def backoff_limit(self) -> int:
+        """Restarts that the whole job may spend, where its kind counts them so."""
+        return int(self.run_policy.get("backoffLimit", BACKOFF_LIMIT))
+
+    def restart_policy(self, replica: str) -> tuple[str, int]:
+        """Restart policy and limit of a replica such as `worker-0`."""
+        told = self.replica_spec(replica).get("restartPolicy")
+        if self.kind.has_shared_budget:
+            return str(told or self.kind.restart_policy), self.backoff_limit
+        own = told or {}
+        return str(own.get("policy") or self.kind.restart_policy), int(own.get("limit") or 0)
+
+    def replica_spec(self, replica: str) -> Object:
+        """The entry of the spec for the type of a replica such as `worker-0`."""
+        wanted = replica.rpartition("-")[0] or replica
+        for entry in self.spec.get("replicaSpecs") or ():
+            if entry.get("type") == wanted:
+                return dict(entry)
+        entry = self.spec.get(wanted)
+        return entry if isinstance(entry, dict) else {}
+
+    # Where it stands.
+
+    @property
+    def status(self) -> Object:
+        """Its status; empty before the controller has seen it."""
+        return self.obj.get("status") or {}
+
+    @property
+    def phase(self) -> str:
+        """Its phase; a job that nobody has looked at is Pending."""
+        return str(self.status.get("phase") or "Pending")
+
+    @property
+    def is_over(self) -> bool:
+        """Ended, or deleted by somebody."""
+        return self.is_deleted or self.phase in ("Succeeded", "Failed")
+
+    @property
+    def is_deleting(self) -> bool:
+        """Whether it is on its way out."""
+        return bool(self.metadata.get("deletionTimestamp"))
+
+    @property
+    def restarts(self) -> int:
+        """Restarts that count: one for each incident (decision 24), where the job has a budget."""
+        return self.kind.restarts(self.status)
+
+    @property
+    def aggregate(self) -> Mapping[str, int]:
+        """Replicas per phase; empty before any is known."""
+        return self.status.get("aggregate") or {}
+
+    @property
+    def tasks(self) -> Sequence[Object]:
+        """The replica types, as the status has them."""
+        return self.status.get("tasks") or ()
+
+    @property
+    def replicas(self) -> Iterator[Object]:
+        """The replicas of all types, as the status has them."""
+        for task in self.tasks:
+            yield from task.get("replicas") or ()
+
+    @property
+    def conditions(self) -> Sequence[Object]:
+        """Its conditions."""
+        return self.status.get("conditions") or ()
+
+    def condition(self, kind: str) -> Object:
+        """One of its conditions; empty when there is none."""
+        return next((dict(each) for each in self.conditions if each.get("type") == kind), {})
+
+    @property
+    def failure(self) -> str:
+        """Why it failed; empty if it did not."""
+        failed = self.condition("Failed")
+        if failed.get("status") != "True":
+            return ""
+        return str(failed.get("message") or failed.get("reason") or "")
+
+    @property
+    def attempts(self) -> Sequence[Object]:
+        """The history, oldest first."""
+        return self.status.get("attempts") or ()
+
+    @property
+    def last_failure(self) -> Object:
+        """The newest attempt that a replica ended; empty when none did."""
+        ended = [a for a in self.attempts if a.get("endTime") and a.get("replica")]
+        return max(ended, key=lambda attempt: str(attempt["endTime"]), default={})
+
+    @property
+    def viewer(self) -> Object:
+        """What the status says of its TensorBoard; empty for a job without one."""
+        return self.status.get("tensorboard") or {}
+
+    @property
+    def viewer_url(self) -> str:
+        """Where its TensorBoard is."""
+        return str(self.viewer.get("url") or "")
+
+    @property
+    def seconds(self) -> float | None:
+        """From creation to the end, or to now."""
+        start = parse(self.metadata.get("creationTimestamp"))
+        if start is None:
+            return None
+        end = parse(self.status.get("completionTime")) or datetime.now(UTC)
+        return max((end - start).total_seconds(), 0.0)
+
+    # Its pods.
+
+    def ordered_pods(self) -> list[PodView]:
+        """By replica type as the status lists them, then by index."""
+        order = [task.get("type") for task in self.tasks]
+
+        def key(pod: PodView) -> tuple[int, str, int]:
+            kind = pod.replica_type
+            return (order.index(kind) if kind in order else len(order), kind, pod.index)
+
+        return sorted(self.pods.values(), key=key)
+
+    def training_container(self, pod: PodView) -> str:
+        """The container that a user means who names none."""
+        chosen = pod.annotations.get(_DEFAULT_CONTAINER)
+        if chosen in pod.container_names:
+            return str(chosen)
+        return self.kind.training_container(pod.replica_type, pod.container_names)
+
+    def training_container_among(self, replica: str, kept: Sequence[str]) -> str:
+        """The same of a pod that is gone, by the containers of which something was kept."""
+        template = self.replica_spec(replica).get("template") or {}
+        listed = [each["name"] for each in (template.get("spec") or {}).get("containers") or ()]
+        chosen = ((template.get("metadata") or {}).get("annotations") or {}).get(_DEFAULT_CONTAINER)
+        told = [
+            each.get("name")
+            for entry in self.replicas
+            if self.replica_of(entry.get("name") or "") == replica
+            for each in entry.get("containers") or ()
+        ]
+        present = [name for name in dict.fromkeys((*listed, *told, *sorted(kept))) if name in kept]
+        if chosen in present:
+            return str(chosen)
+        return self.kind.training_container(replica.rpartition("-")[0] or replica, present)
+
+
+def _is_enabled(switch: Mapping[str, Any]) -> bool:
+    """In whichever spelling it was stored (decision 2)."""
+    return bool(switch.get("enabled", switch.get("enable")))

@@ -1,0 +1,152 @@
+"""Lines of several replicas, and logs that outlived their pods."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client.objects import found, job, pod, pod_name, task, views
+from trainyard.client.keptlogs import find_kept, kept_logs, read_kept
+from trainyard.client.logs import Lines, LogRequest, shown_container, texts
+from trainyard.client.pods import PodView
+from trainyard.client.replicas import check_container
+from trainyard.client.target import CommandError
+
+
+def test_bytes_are_cut_into_whole_lines_and_the_last_one_is_finished() -> None:
+    lines = Lines()
+    assert [lines.feed(b"one\ntw"), lines.feed(b"o"), lines.feed(b"\nthr")] == [
+        b"one\n",
+        b"",
+        b"two\n",
+    ]
+    assert [lines.end(), lines.end()] == [b"thr\n", b""]
+
+
+@pytest.mark.parametrize(
+    ("chunks", "shown"),
+    [
+        ([b"one\ntwo\n"], ["one", "two"]),
+        ([b"o", b"ne\nt", b"wo"], ["one", "two"]),
+        ([b"10%\r50%\r100%\n"], ["100%"]),
+        ([b"dos\r\n"], ["dos"]),
+        ([b"\xff\xfe\n"], ["\ufffd\ufffd"]),
+        ([b"\n"], [""]),
+        ([], []),
+    ],
+    ids=["whole", "cut", "progress bar", "dos", "not text", "empty line", "nothing"],
+)
+def test_lines_are_shown_as_a_terminal_would(chunks: list[bytes], shown: list[str]) -> None:
+    lines = Lines()
+    whole = b"".join(lines.feed(chunk) for chunk in chunks)
+    assert texts(whole + lines.end()) == shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "containers", "shown"),
+    [
+        ("PyTorchTrainingJob", ("main", "worker"), "main"),
+        ("GenericJob", ("app", "python"), "app"),
+    ],
+)
+def test_the_log_is_that_of_the_container_that_trains(
+    kind: str, containers: tuple[str, ...], shown: str
+) -> None:
+    view = PodView(pod(containers=containers))
+    assert shown_container(found(job(kind=kind)), view, LogRequest()) == shown
+
+
+@pytest.mark.parametrize(
+    ("state", "started"),
+    [({"running": {}}, True), ({"terminated": {}}, True), ({"waiting": {}}, False)],
+)
+def test_only_a_container_that_has_started_has_a_log(
+    state: dict[str, object], started: bool
+) -> None:
+    assert PodView(pod(states={"pytorch": state})).has_started("pytorch") is started
+    assert not PodView(pod(states={"pytorch": state})).has_started("other")
+
+
+def test_a_container_that_no_replica_has_is_refused_with_those_there_are() -> None:
+    pods = views(pod("ps-0", containers=("main",)), pod("worker-0", containers=("main", "side")))
+    check_container(found(job()), pods, "side")
+    check_container(found(job()), [], "unknown")
+    with pytest.raises(CommandError, match="no container extra; it has main, side"):
+        check_container(found(job()), pods, "extra")
+
+
+def keep(
+    folder: Path, replica: str, uid: str, text: str, age: int, container: str = "pytorch"
+) -> Path:
+    """A log as the node agent leaves it, of a run `age` seconds ago."""
+    path = folder / "pods" / f"default_{pod_name(replica)}_{uid}" / container / "0.log"
+    path.parent.mkdir(parents=True)
+    lines = text.splitlines()
+    path.write_text("".join(f"2026-08-02T12:00:00.0Z stdout F {line}\n" for line in lines))
+    os.utime(path, (1_000_000 - age, 1_000_000 - age))
+    return path
+
+
+def test_the_log_before_the_last_is_that_of_the_earlier_pod(tmp_path: Path) -> None:
+    first = keep(tmp_path, "worker-0", "a", "first", 30)
+    keep(tmp_path, "worker-0", "b", "second", 20)
+    keep(tmp_path, "worker-1", "c", "only", 20)
+    assert dict(kept_logs(tmp_path, found(job()), back=1)) == {"worker-0": first}
+
+
+def test_the_last_log_is_that_of_the_training_container(tmp_path: Path) -> None:
+    keep(tmp_path, "worker-0", "a", "beside", 1, container="a-sidecar")
+    (tmp_path / "pods" / f"default_{pod_name('worker-0')}_a" / "worker").mkdir()
+    own = tmp_path / "pods" / f"default_{pod_name('worker-0')}_a" / "worker" / "0.log"
+    own.write_text("")
+    replicas = task("Failed")
+    replicas["replicas"][0]["containers"] = [{"name": "worker"}]
+    assert dict(kept_logs(tmp_path, found(job("Failed", tasks=[replicas])))) == {"worker-0": own}
+
+
+@pytest.mark.parametrize(
+    ("kind", "kept", "last"),
+    [
+        ("PyTorchTrainingJob", ("main", "worker"), "main"),
+        ("GenericJob", ("app", "aside"), "app"),
+    ],
+)
+def test_of_a_pod_that_is_gone_too_the_kind_says_which_container_trains(
+    tmp_path: Path, kind: str, kept: tuple[str, ...], last: str
+) -> None:
+    for name in kept:
+        path = tmp_path / "pods" / f"default_{pod_name('worker-0')}_a" / name / "0.log"
+        path.parent.mkdir(parents=True)
+        path.touch()
+    containers = [{"name": name} for name in kept]
+    entry = {"type": "worker", "template": {"spec": {"containers": containers}}}
+    stored = found(job("Failed", kind=kind, spec={"replicaSpecs": [entry]}))
+    [(_, path)] = kept_logs(tmp_path, stored)
+    assert path.parent.name == last
+
+
+async def kept_text(folder: Path, request: LogRequest) -> dict[str, bytes]:
+    """What each replica of a failed job left behind."""
+    found_logs = find_kept(folder, found(job("Failed")), request)
+    return {
+        replica: b"".join([lines async for lines in read_kept(path, request)])
+        for replica, path in found_logs.items()
+    }
+
+
+async def test_kept_logs_are_read(tmp_path: Path) -> None:
+    keep(tmp_path, "worker-0", "a", "one\ntwo", 30)
+    keep(tmp_path, "worker-1", "b", "uno\ndos", 30)
+    assert await kept_text(tmp_path, LogRequest(tail=1)) == {
+        "worker-0": b"two\n",
+        "worker-1": b"dos\n",
+    }
+    assert await kept_text(tmp_path, LogRequest(replica="worker-1")) == {"worker-1": b"uno\ndos\n"}
+
+
+def test_a_replica_that_was_not_restarted_has_no_earlier_log(tmp_path: Path) -> None:
+    keep(tmp_path, "worker-0", "a", "one", 30)
+    with pytest.raises(CommandError, match="it was not restarted"):
+        find_kept(tmp_path, found(job("Failed")), LogRequest(previous=True))
