@@ -39,6 +39,7 @@ _STILL_IN_CIRCLES = {
     ("trainyard.local.registry", "trainyard.local.node.nodeports"),
     ("trainyard.cli.delete", "trainyard.cli.submit"),
     ("trainyard.cli.list_", "trainyard.cli.watching"),
+    ("trainyard.kinds.kind", "trainyard.kinds.shared.job"),
 }
 
 
@@ -94,7 +95,6 @@ _STILL_NAMING = {
     "diagnosis/ended.py",
     "diagnosis/pods.py",
     "diagnosis/policies.py",
-    "manifest/conversion.py",
 }
 
 
