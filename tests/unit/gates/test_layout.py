@@ -39,12 +39,12 @@ _STILL_IN_CIRCLES = {
     ("trainyard.local.registry", "trainyard.local.node.nodeports"),
     ("trainyard.cli.delete", "trainyard.cli.submit"),
     ("trainyard.cli.list_", "trainyard.cli.watching"),
-    ("trainyard.kinds.kind", "trainyard.kinds.shared.job"),
 }
 
 
 def test_no_file_imports_itself_by_way_of_others() -> None:
-    graph = grimp.build_graph("trainyard", cache_dir=None)
+    """Imports that only annotations need do not count."""
+    graph = grimp.build_graph("trainyard", exclude_type_checking_imports=True, cache_dir=None)
     arrows = {
         module: {
             other
@@ -61,7 +61,6 @@ def test_no_file_imports_itself_by_way_of_others() -> None:
 
 # Removed with their lengths.
 _STILL_LONG = {
-    "kube/client.py",
     "local/cluster.py running",
     "local/node/start_request.py start_request",
     "local/node/worker.py",
