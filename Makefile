@@ -68,6 +68,7 @@ check: $(STAMP)
 	$(BIN)/ruff check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/vermin -q -t=3.8- --violations --no-tips src/trainyard/payloads
 	$(BIN)/python -m tools.pod_schema --check
 	$(BIN)/python -m tools.crds --check
 	$(BIN)/python -m tools.reference --check

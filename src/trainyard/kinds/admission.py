@@ -127,7 +127,7 @@ def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool
     normalised = legacy.normalise(obj, old)
     if kind.elastic and old is not None:
         normalised.obj = _keep_elastic(normalised.obj, old)
-    usable, found, missing = validate(normalised.obj, kind.model, open_templates=open_templates)
+    usable, found, missing = validate(normalised.obj, kind, open_templates=open_templates)
     if usable is not None:
         found += [p for p in kind.rules(usable) if not _covered(p.path, missing)]
     problems = (*normalised.problems, *(_moved(problem, normalised) for problem in found))

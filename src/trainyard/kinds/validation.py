@@ -1,35 +1,47 @@
-"""From plain data to a model: pydantic's errors as problems with the paths of the manifest."""
+"""From plain data to a model: what is wrong with it, by the kind's schema and that of pods.
+
+pydantic decodes, and is the judge of our own fields; the walker says what is wrong with them, as
+it does with metadata and pod templates. Only what a validator of a model refuses (a quantity, a
+duration) is told in the validator's own words.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
+from trainyard.kinds import crds
+from trainyard.kinds.kind import Kind
 from trainyard.schema import core
-from trainyard.schema.model import Model
+from trainyard.schema.model import INT32_MAX, Model
 from trainyard.schema.problems import Path, Problem, error, suggest
-from trainyard.schema.structural import UNKNOWN_FIELD, describe, wrong_type
+from trainyard.schema.structural import (
+    UNKNOWN_FIELD,
+    Schema,
+    Walker,
+    below,
+    check,
+    describe,
+    removed,
+    wrong_type,
+)
 
-_TYPE_ERRORS = {
-    "int_type": "integer",
-    "int_from_float": "integer",
-    "bool_type": "boolean",
-    "string_type": "string",
-    "tuple_type": "array",
-    "list_type": "array",
-    "dict_type": "object",
-    "model_type": "object",
-    "model_attributes_type": "object",
-}
-_BOUNDS = {"greater_than_equal": ("least", "ge"), "less_than_equal": ("most", "le")}
-_OPEN = frozenset(("metadata", "status", "template", "resources", "nodeSelector"))
+_OLD_SPELLING = "Deprecated: write "
+"""How a schema describes a field that `legacy` has renamed before anyone looks."""
+_OPEN = ("metadata", "status", "template", "resources", "nodeSelector")
 """Fields whose nulls mean what they mean to Kubernetes, or that are not checked here."""
+_ANYTHING: Schema = {}
+_NO_NULLS: Schema = {"description": "Anything without nulls."}
+_INT32 = {"minimum": -INT32_MAX - 1, "maximum": INT32_MAX}
+_INDEX = {"type": "integer", "minimum": 0, "maximum": INT32_MAX}
+_KEPT = ("type", "enum", "minimum", "maximum", "required")
 
 
 def validate(
-    obj: dict[str, Any], model: type[Model], *, open_templates: bool = False
+    obj: dict[str, Any], kind: Kind, *, open_templates: bool = False
 ) -> tuple[Model | None, list[Problem], set[Path]]:
     """The model of ``obj``, every structural problem, and the places that the model lacks.
 
@@ -38,97 +50,125 @@ def validate(
     ``open_templates`` fields that the bundled pod schema does not know pass: the cluster may be
     newer, and decides on them.
     """
-    problems = [
-        *_nulls(obj, ()),
-        *(core.check_metadata(obj["metadata"], ("metadata",)) if "metadata" in obj else ()),
-    ]
-    for path in _templates(obj, model):
-        problems += _template_problems(obj, path, open_templates)
-    found, broken = _own(obj, model)
-    known = {problem.path for problem in problems}
-    problems += [problem for problem in broken if problem.path not in known]
+    problems = _walked(obj, kind, open_templates)
+    found = None
+    try:
+        found = kind.model.model_validate(obj)
+    except ValidationError as failure:
+        known = {problem.path for problem in problems}
+        for problem in _refused(failure, obj, kind):
+            if problem.path not in known:
+                known.add(problem.path)
+                problems.append(problem)
     missing = {problem.path for problem in problems}
     trimmed = _without(obj, [problem.path for problem in problems]) if problems else None
     if trimmed is None:
         return found, problems, missing
-    for path in _templates(trimmed, model):
-        # What is left of a template may lack what the rules rely on.
-        if _template_problems(trimmed, path, open_templates):
-            trimmed = _removed(trimmed, path)
+    # What is left of a template may lack what the rules rely on.
+    for problem in _walked(trimmed, kind, open_templates):
+        if path := _template(problem.path):
+            trimmed = removed(trimmed, path)
             missing.add(path)
-    return _own(trimmed, model)[0], problems, missing
-
-
-def _own(obj: Mapping[str, Any], model: type[Model]) -> tuple[Model | None, list[Problem]]:
     try:
-        return model.model_validate(obj), []
-    except ValidationError as failure:
-        problems: dict[Path, Problem] = {}
-        for item in failure.errors(include_url=False, include_context=True):
-            problem = _problem(item, obj, model)
-            problems.setdefault(problem.path, problem)
-        return None, list(problems.values())
+        return kind.model.model_validate(trimmed), problems, missing
+    except ValidationError:
+        return None, problems, missing
 
 
-def _template_problems(obj: Any, path: Path, is_open: bool) -> list[Problem]:
-    found = core.check_template(_at(obj, path), path)
-    return [p for p in found if p.message != UNKNOWN_FIELD] if is_open else found
+def _walked(obj: dict[str, Any], kind: Kind, open_templates: bool) -> list[Problem]:
+    walker = _Walker(core.definitions("pod_template"))
+    walker.visit(obj, _schema(kind.kind), ())
+    return [
+        problem
+        for problem in walker.problems
+        if not (open_templates and problem.message == UNKNOWN_FIELD and _template(problem.path))
+    ]
 
 
-def _at(obj: Any, path: Path) -> Any:
-    for part in path:
-        obj = obj[part]
-    return obj
+def _template(path: Path) -> Path:
+    """The pod template that a place is in; empty where it is in none."""
+    is_inside = path[:1] == ("spec",) and "template" in path[:-1]
+    return path[: path.index("template") + 1] if is_inside else ()
 
 
-def _nulls(value: Any, path: Path) -> Iterator[Problem]:
-    """Keys without a value in our own fields: a server would refuse them."""
-    if isinstance(value, dict):
-        for key, child in value.items():
-            if child is None and not (path == () and key in _OPEN):
-                yield error((*path, key), "has no value; remove the key or give it one")
-            elif isinstance(child, dict | list) and key not in _OPEN:
-                yield from _nulls(child, (*path, key))
-    elif isinstance(value, list):
-        for index, child in enumerate(value):
-            if isinstance(child, dict | list):
-                yield from _nulls(child, (*path, index))
+def _refused(failure: ValidationError, obj: dict[str, Any], kind: Kind) -> Iterator[Problem]:
+    """What pydantic does not take, in the walker's words where it has any."""
+    definitions = core.definitions("pod_template")
+    fields = crds.schema(kind.kind)["properties"] | {"metadata": definitions["ObjectMeta"]}
+    for item in failure.errors(include_url=False):
+        path, value, schema = _place(item["loc"], obj, {"properties": fields})
+        walker = _Walker(definitions)
+        if item["type"] == "missing":
+            walker.add((*path, item["loc"][-1]), "is required")
+        elif item["type"] == "value_error":
+            walker.add(path, str(item["ctx"]["error"]))
+        elif "x-kubernetes-int-or-string" in schema:
+            walker.visit(value, _INDEX, path)
+        elif value is None and "type" in schema:
+            walker.mismatch(value, schema["type"], path)
+        elif schema.get("format") != "date-time":
+            walker.visit(value, schema, path)
+        yield from walker.problems or [error(path, item["msg"])]
 
 
-def _templates(value: Any, model: Any, path: Path = ()) -> Iterator[Path]:
-    """The places of pod templates: the fields ``template`` of a model and of those inside it."""
-    if isinstance(value, list):
-        for index, entry in enumerate(value):
-            yield from _templates(entry, model, (*path, index))
-    elif isinstance(value, dict):
-        for name, field in model.model_fields.items():
-            key = field.alias or name
-            if key == "template" and isinstance(value.get(key), dict):
-                yield (*path, key)
-            elif key not in _OPEN and (inner := _inner(field.annotation)) is not None:
-                yield from _templates(value.get(key), inner, (*path, key))
+def _place(loc: Sequence[Any], obj: Any, schema: Schema) -> tuple[Path, Any, Schema]:
+    """The part of a location that is there; pydantic appends names of union members."""
+    path: list[str | int] = []
+    for part in loc:
+        inside = range(len(obj)) if isinstance(obj, list) else obj
+        if not isinstance(obj, dict | list) or part not in inside:
+            break
+        path.append(part)
+        obj, schema = obj[part], below(schema, part) or _ANYTHING
+    return tuple(path), obj, schema
 
 
-def _problem(item: Mapping[str, Any], obj: Mapping[str, Any], model: type[Model]) -> Problem:
-    path, value = _existing(item["loc"], obj)
-    kind, context = item["type"], item.get("ctx", {})
-    if kind == "extra_forbidden":
-        return error(path, UNKNOWN_FIELD, suggest(str(path[-1]), _fields(model, path[:-1])))
-    if kind == "missing":
-        return error((*path, item["loc"][-1]), "is required")
-    if kind == "literal_error":
-        allowed = [word.strip("' ") for word in _words(context.get("expected", ""))]
+class _Walker(Walker):
+    """The walker over fields of ours: none may be null, and values are described."""
+
+    def visit(self, value: Any, schema: Schema, path: Path) -> None:
+        if value is None and _is_refused_null(path):
+            self.add(path, "has no value; remove the key or give it one")
+        elif "$ref" in schema:
+            self.problems += check(value, schema, path, self.definitions)
+        elif schema is _NO_NULLS and isinstance(value, dict | list):
+            for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+                if child is None or key not in _OPEN:
+                    self.visit(child, schema, (*path, key))
+        elif "enum" in schema and value not in schema["enum"]:
+            self.choice(value, schema["enum"], path)
+        else:
+            super().visit(value, schema, path)
+
+    def mismatch(self, value: Any, wanted: str, path: Path) -> None:
+        self.add(path, wrong_type(value, wanted) + _other_shape(path, value))
+        self.visit(value, _NO_NULLS, path)
+
+    def unknown(self, value: Any, schema: Schema, path: Path) -> None:
+        if value is None and _is_refused_null(path):
+            self.visit(value, schema, path)
+        else:
+            super().unknown(value, schema, path)
+            if path[-1] not in _OPEN:
+                self.visit(value, _NO_NULLS, path)
+
+    def choice(self, value: Any, allowed: Sequence[str], path: Path) -> None:
         message = f"must be one of {', '.join(allowed)}, not {describe(value)}"
         hint = "" if isinstance(value, dict) else suggest(str(value), allowed)
-        return error(path, message + _other_shape(path, value), hint)
-    if kind in _TYPE_ERRORS:
-        return error(path, wrong_type(value, _TYPE_ERRORS[kind]) + _other_shape(path, value))
-    if kind in _BOUNDS:
-        word, key = _BOUNDS[kind]
-        return error(path, f"must be at {word} {context[key]}, is {describe(value)}")
-    if kind == "value_error":
-        return error(path, str(context.get("error", item["msg"])))
-    return error(path, item["msg"])
+        self.add(path, message + _other_shape(path, value), hint)
+        self.visit(value, _NO_NULLS, path)
+
+    def required(self, value: dict[str, Any], path: Path) -> None:
+        if path[-1] not in value:
+            super().required(value, path)
+
+    def number(self, value: int | float) -> str:
+        return describe(value)
+
+
+def _is_refused_null(path: Path) -> bool:
+    """Whether a null there is a key of ours without a value."""
+    return isinstance(path[-1], str) and path[0] not in _OPEN
 
 
 def _other_shape(path: Path, value: Any) -> str:
@@ -139,67 +179,49 @@ def _other_shape(path: Path, value: Any) -> str:
     return f"; write {policy}" if isinstance(value, dict) else f"; write {{policy: {policy}}}"
 
 
-def _words(expected: str) -> Iterable[str]:
-    return expected.replace(" or ", ", ").split(",")
+@cache
+def _schema(kind: str) -> Schema:
+    """The schema of a kind, with those of pods and metadata in their places.
+
+    Left out are old spellings, limits that only bound the cost of rules in CEL, and the status,
+    which pydantic judges alone.
+    """
+    root = _ours(crds.schema(kind))
+    root["properties"] |= {"metadata": {"$ref": "ObjectMeta"}, "status": _ANYTHING}
+    return root
 
 
-def _existing(loc: Sequence[Any], obj: Any) -> tuple[Path, Any]:
-    """The part of a location that is there; pydantic appends names of union members."""
-    path: list[str | int] = []
-    for part in loc:
-        inside = (isinstance(obj, dict) and part in obj) or (
-            isinstance(obj, list) and isinstance(part, int) and part < len(obj)
-        )
-        if not inside:
-            break
-        path.append(part)
-        obj = obj[part]
-    return tuple(path), obj
+def _ours(node: Schema) -> dict[str, Any]:
+    out: dict[str, Any] = dict(_INT32) if node.get("format") == "int32" else {}
+    out |= {key: node[key] for key in _KEPT if key in node}
+    if "properties" in node:
+        out["properties"] = {
+            key: _field(key, child)
+            for key, child in node["properties"].items()
+            if not child.get("description", "").startswith(_OLD_SPELLING)
+        }
+    for key in ("items", "additionalProperties"):
+        if key in node:
+            out[key] = _field(key, node[key])
+    return out
 
 
-def _fields(model: Any, path: Path) -> tuple[str, ...]:
-    """The field names of the model at a path, as they are spelt outside."""
-    for part in path:
-        if isinstance(part, str) and isinstance(model, type) and issubclass(model, BaseModel):
-            by_alias = {field.alias or name: field for name, field in model.model_fields.items()}
-            if part not in by_alias:
-                return ()
-            model = _inner(by_alias[part].annotation)
-    if isinstance(model, type) and issubclass(model, BaseModel):
-        return tuple(field.alias or name for name, field in model.model_fields.items())
-    return ()
-
-
-def _inner(annotation: Any) -> Any:
-    """The model inside ``Items[X]``, ``X | None`` and the like."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        return annotation
-    for argument in get_args(annotation):
-        found = _inner(argument)
-        if found is not None:
-            return found
-    return None
+def _field(name: str, node: Schema) -> Schema:
+    if "x-kubernetes-int-or-string" in node:
+        return _NO_NULLS
+    if "properties" in node or "x-kubernetes-preserve-unknown-fields" not in node:
+        return _ours(node)
+    if name == "template":
+        return {"$ref": "PodTemplateSpec"}
+    return _ANYTHING if name in _OPEN else _NO_NULLS
 
 
 def _without(obj: dict[str, Any], paths: Iterable[Path]) -> dict[str, Any] | None:
     """``obj`` without these places; None when that would take away an entry of our own lists."""
-    out: dict[str, Any] = obj
     for path in paths:
         while path and isinstance(path[-1], int) and "template" in path:
             path = path[:-1]
         if not path or isinstance(path[-1], int):
             return None
-        out = _removed(out, path)
-    return out
-
-
-def _removed(value: Any, path: Path) -> Any:
-    """A copy of ``value`` without the place; shares what is beside the path."""
-    head, rest = path[0], path[1:]
-    if isinstance(value, dict) and head in value:
-        if not rest:
-            return {key: child for key, child in value.items() if key != head}
-        return {**value, head: _removed(value[head], rest)}
-    if isinstance(value, list) and isinstance(head, int) and head < len(value) and rest:
-        return [*value[:head], _removed(value[head], rest), *value[head + 1 :]]
-    return value
+        obj = removed(obj, path)
+    return obj

@@ -26,7 +26,7 @@ from trainyard.kube.errors import (
     error_of_status,
 )
 from trainyard.kube.resources import Resource
-from trainyard.kube.transport import Request, Response, StreamResponse, Transport
+from trainyard.kube.transport import Request, Response, StreamResponse, Transport, lines
 
 Object = dict[str, Any]
 Params = Mapping[str, str | int | bool | None]
@@ -268,7 +268,7 @@ class Client:
         what = f"watch {_title(resource, namespace)}"
         url = _url(resource.path(namespace), params)
         async with self.stream(Request("GET", url), what) as response:
-            async for line in _lines(response.chunks, idle_seconds, what):
+            async for line in lines(response.chunks, idle_seconds, what):
                 try:
                     event = orjson.loads(line)
                 except orjson.JSONDecodeError as error:
@@ -394,23 +394,3 @@ def _title(resource: Resource, namespace: str | None, name: str = "", subresourc
         return resource.full_name + (f" in namespace {namespace}" if namespace else "")
     title = f"{resource.kind} {namespace}/{name}" if namespace else f"{resource.kind} {name}"
     return f"{subresource} of {title}" if subresource else title
-
-
-async def _lines(
-    chunks: AsyncIterator[bytes], idle_seconds: float | None, what: str
-) -> AsyncIterator[bytes]:
-    rest = b""
-    while True:
-        try:
-            async with asyncio.timeout(idle_seconds):
-                chunk = await anext(chunks, None)
-        except TimeoutError as error:
-            raise StreamError(f"cannot {what}: silence for {idle_seconds:g} s") from error
-        if chunk is None:
-            if rest.strip():
-                raise StreamError(f"cannot {what}: the stream ended in the middle of a line")
-            return
-        *lines, rest = (rest + chunk).split(b"\n")
-        for line in lines:
-            if line:
-                yield line

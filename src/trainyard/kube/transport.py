@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
+
+from trainyard.kube.errors import StreamError
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +56,24 @@ class Transport(Protocol):
 
     async def aclose(self) -> None:
         """Close every connection; requests under way fail with `Unreachable`."""
+
+
+async def lines(
+    chunks: AsyncIterator[bytes], idle_seconds: float | None, what: str
+) -> AsyncIterator[bytes]:
+    """The lines of a stream; raises StreamError when it falls silent or ends within one."""
+    rest = b""
+    while True:
+        try:
+            async with asyncio.timeout(idle_seconds):
+                chunk = await anext(chunks, None)
+        except TimeoutError as error:
+            raise StreamError(f"cannot {what}: silence for {idle_seconds:g} s") from error
+        if chunk is None:
+            if rest.strip():
+                raise StreamError(f"cannot {what}: the stream ended in the middle of a line")
+            return
+        *whole, rest = (rest + chunk).split(b"\n")
+        for line in whole:
+            if line:
+                yield line

@@ -9,13 +9,12 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from trainyard.schema import quantity
+from trainyard.schema import quantity, times
 from trainyard.schema.errors import InvalidQuantity
 from trainyard.schema.problems import Path, Problem, error, suggest
 
@@ -25,6 +24,7 @@ INT64 = 2**63
 UNKNOWN_FIELD = "unknown field"
 """The message about a field that does not exist."""
 _ROOT = ("apiVersion", "kind", "metadata")
+_ANYTHING: Schema = {}
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -50,9 +50,9 @@ def check(
     definitions: Mapping[str, Schema] | None = None,
 ) -> list[Problem]:
     """Every problem of ``value``; paths start with ``path``."""
-    problems: list[Problem] = []
-    _walk(value, schema, path, definitions or {}, problems)
-    return problems
+    walker = Walker(definitions or {})
+    walker.visit(value, schema, path)
+    return walker.problems
 
 
 def describe(value: Any) -> str:
@@ -88,123 +88,147 @@ def wrong_type(value: Any, wanted: str) -> str:
     return text
 
 
-def _walk(
-    value: Any, schema: Schema, path: Path, definitions: Mapping[str, Schema], out: list[Problem]
-) -> None:
-    if value is None and schema.get("nullable"):
-        return
-    if (reference := schema.get("$ref")) is not None:
-        schema = definitions[reference]
-    if "x-kubernetes-int-or-string" in schema:
-        _int_or_string(value, schema, path, out)
-        return
-    wanted = schema.get("type")
-    if wanted is None:
-        return
-    if not isinstance(value, _TYPES[wanted]) or (wanted != "boolean" and isinstance(value, bool)):
-        out.append(error(path, wrong_type(value, wanted)))
-    elif isinstance(value, dict):
-        _object(value, schema, path, definitions, out)
-    elif isinstance(value, list | tuple):
-        _array(value, schema, path, definitions, out)
-    else:
-        _scalar(value, schema, path, out)
+class Walker:
+    """Goes down a value and its schema together, and notes what does not fit.
 
+    The wording is that for objects of Kubernetes; a subclass may have its own.
+    """
 
-def _object(
-    value: dict[str, Any],
-    schema: Schema,
-    path: Path,
-    definitions: Mapping[str, Schema],
-    out: list[Problem],
-) -> None:
-    properties: Mapping[str, Schema] = schema.get("properties", {})
-    extra = schema.get("additionalProperties")
-    is_open = "x-kubernetes-preserve-unknown-fields" in schema
-    for key, child in value.items():
-        known = properties.get(key)
-        if known is not None:
-            _walk(child, known, (*path, key), definitions, out)
-        elif isinstance(extra, Mapping):
-            _walk(child, extra, (*path, key), definitions, out)
-        elif properties and not is_open and not extra:
-            out.append(unknown_field((*path, key), tuple(properties)))
-    out.extend(
-        error((*path, key), "is required")
-        for key in schema.get("required", ())
-        if value.get(key) is None
-    )
-    if len(value) > schema.get("maxProperties", INT64):
-        out.append(error(path, f"has {len(value)} entries, at most {schema['maxProperties']}"))
+    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+        self.definitions = definitions
+        self.problems: list[Problem] = []
 
+    def add(self, path: Path, message: str, suggestion: str = "") -> None:
+        """Note a problem."""
+        self.problems.append(error(path, message, suggestion))
 
-def unknown_field(path: Path, known: Sequence[str]) -> Problem:
-    """The problem of a field that does not exist; ``path`` ends with it."""
-    return error(path, UNKNOWN_FIELD, suggest(str(path[-1]), known))
+    def visit(self, value: Any, schema: Schema, path: Path) -> None:
+        """Note every problem of ``value`` and of what is in it."""
+        if value is None and schema.get("nullable"):
+            return
+        if (reference := schema.get("$ref")) is not None:
+            schema = self.definitions[reference]
+        if "x-kubernetes-int-or-string" in schema:
+            self._int_or_string(value, schema, path)
+            return
+        wanted = schema.get("type")
+        if wanted is None:
+            return
+        if not isinstance(value, _TYPES[wanted]) or (
+            wanted != "boolean" and isinstance(value, bool)
+        ):
+            self.mismatch(value, wanted, path)
+        elif isinstance(value, dict):
+            self._mapping(value, schema, path)
+        elif isinstance(value, list | tuple):
+            self._sequence(value, schema, path)
+        elif len(schema) > 1 or not isinstance(value, str):
+            self._scalar(value, schema, path)
 
+    def _mapping(self, value: dict[str, Any], schema: Schema, path: Path) -> None:
+        properties, others = _fields(schema)
+        for key, child in value.items():
+            below = properties.get(key, others)
+            if below is not None:
+                self.visit(child, below, (*path, key))
+            elif properties:
+                self.unknown(child, schema, (*path, key))
+        for key in schema.get("required", ()):
+            if value.get(key) is None:
+                self.required(value, (*path, key))
+        if len(value) > schema.get("maxProperties", INT64):
+            self.add(path, f"has {len(value)} entries, at most {schema['maxProperties']}")
 
-def _array(
-    value: Sequence[Any],
-    schema: Schema,
-    path: Path,
-    definitions: Mapping[str, Schema],
-    out: list[Problem],
-) -> None:
-    items = schema.get("items")
-    if items is not None:
-        for index, child in enumerate(value):
-            _walk(child, items, (*path, index), definitions, out)
-    if len(value) < schema.get("minItems", 0):
-        out.append(error(path, f"needs at least {schema['minItems']} items, has {len(value)}"))
-    if len(value) > schema.get("maxItems", INT64):
-        out.append(error(path, f"has {len(value)} items, at most {schema['maxItems']} allowed"))
+    def _sequence(self, value: Sequence[Any], schema: Schema, path: Path) -> None:
+        if (items := schema.get("items")) is not None:
+            for index, child in enumerate(value):
+                self.visit(child, items, (*path, index))
+        if len(value) < schema.get("minItems", 0):
+            self.add(path, f"needs at least {schema['minItems']} items, has {len(value)}")
+        if len(value) > schema.get("maxItems", INT64):
+            self.add(path, f"has {len(value)} items, at most {schema['maxItems']} allowed")
 
+    def _scalar(self, value: Any, schema: Schema, path: Path) -> None:
+        allowed = schema.get("enum")
+        if allowed is not None and value not in allowed:
+            self.choice(value, allowed, path)
+        elif isinstance(value, str):
+            self._text(value, schema, path)
+        elif not isinstance(value, bool):
+            self._bounds(value, schema, path)
 
-def _scalar(value: Any, schema: Schema, path: Path, out: list[Problem]) -> None:
-    allowed = schema.get("enum")
-    if allowed is not None and value not in allowed:
+    def _text(self, value: str, schema: Schema, path: Path) -> None:
+        if len(value) < schema.get("minLength", 0):
+            self.add(path, "must not be empty")
+        if len(value) > schema.get("maxLength", INT64):
+            self.add(path, f"is longer than {schema['maxLength']} characters")
+        pattern = schema.get("pattern")
+        if pattern is not None and not _compiled(pattern).search(value):
+            self.add(path, f"'{value[:60]}' does not match {pattern}")
+        if schema.get("format") == "date-time" and not times.is_time(value):
+            self.add(path, f"'{value[:60]}' is not a time such as 2006-01-02T15:04:05Z")
+
+    def _bounds(self, value: int | float, schema: Schema, path: Path) -> None:
+        low, high = schema.get("minimum", -INT64), schema.get("maximum", INT64 - 1)
+        if value < low:
+            self.add(path, f"must be at least {low}, is {self.number(value)}")
+        elif value > high:
+            self.add(path, f"must be at most {high}, is {self.number(value)}")
+
+    def mismatch(self, value: Any, wanted: str, path: Path) -> None:
+        """Note a value of the wrong type."""
+        self.add(path, wrong_type(value, wanted))
+
+    def unknown(self, value: Any, schema: Schema, path: Path) -> None:
+        """Note a field that does not exist; ``schema`` is that of the mapping around it."""
+        self.problems.append(_unknown_field(path, schema))
+
+    def choice(self, value: Any, allowed: Sequence[str], path: Path) -> None:
+        """Note a value that is none of those allowed."""
         choices = ", ".join(str(choice) for choice in allowed)
-        out.append(
-            error(path, f"must be one of {choices}, not '{value}'", suggest(str(value), allowed))
-        )
-        return
-    if isinstance(value, str):
-        _text(value, schema, path, out)
-    elif not isinstance(value, bool):
-        _bounds(value, schema, path, out)
+        self.add(path, f"must be one of {choices}, not '{value}'", suggest(str(value), allowed))
+
+    def required(self, value: dict[str, Any], path: Path) -> None:
+        """Note a field that is absent, or null."""
+        self.add(path, "is required")
+
+    def number(self, value: int | float) -> str:
+        """A number that is out of bounds."""
+        return str(value)
+
+    def _int_or_string(self, value: Any, schema: Schema, path: Path) -> None:
+        if schema.get("format") == "quantity":
+            if isinstance(value, str | int | float) and not isinstance(value, bool):
+                if not _is_quantity(value):
+                    self.add(path, f"'{value}' is not a quantity such as 2, 500m, 16Gi or 1e3")
+            else:
+                self.add(path, f"must be a quantity such as 500m, not {describe(value)}")
+        elif isinstance(value, bool) or not isinstance(value, str | int):
+            self.add(path, f"must be an integer or a string, not {describe(value)}")
+        elif isinstance(value, int) and not -(2**31) <= value < 2**31:
+            self.add(path, f"must be a 32-bit integer, is {value}")
 
 
-def _text(value: str, schema: Schema, path: Path, out: list[Problem]) -> None:
-    if len(value) < schema.get("minLength", 0):
-        out.append(error(path, "must not be empty"))
-    if len(value) > schema.get("maxLength", INT64):
-        out.append(error(path, f"is longer than {schema['maxLength']} characters"))
-    pattern = schema.get("pattern")
-    if pattern is not None and not _compiled(pattern).search(value):
-        out.append(error(path, f"'{value[:60]}' does not match {pattern}"))
-    if schema.get("format") == "date-time" and not _is_time(value):
-        out.append(error(path, f"'{value[:60]}' is not a time such as 2006-01-02T15:04:05Z"))
+def below(schema: Schema, key: str | int) -> Schema | None:
+    """The schema of a part of a mapping or list; None where there is no such field."""
+    if isinstance(key, int):
+        items: Schema = schema.get("items", _ANYTHING)
+        return items
+    properties, others = _fields(schema)
+    return properties.get(key, others)
 
 
-def _bounds(value: int | float, schema: Schema, path: Path, out: list[Problem]) -> None:
-    low, high = schema.get("minimum", -INT64), schema.get("maximum", INT64 - 1)
-    if value < low:
-        out.append(error(path, f"must be at least {low}, is {value}"))
-    elif value > high:
-        out.append(error(path, f"must be at most {high}, is {value}"))
+def _fields(schema: Schema) -> tuple[Mapping[str, Schema], Schema | None]:
+    """The schemas of the fields of a mapping, and that of all others, if there may be others."""
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, Mapping):
+        return schema.get("properties", _ANYTHING), extra
+    is_open = extra or "x-kubernetes-preserve-unknown-fields" in schema
+    return schema.get("properties", _ANYTHING), _ANYTHING if is_open else None
 
 
-def _int_or_string(value: Any, schema: Schema, path: Path, out: list[Problem]) -> None:
-    if schema.get("format") == "quantity":
-        if isinstance(value, str | int | float) and not isinstance(value, bool):
-            if not _is_quantity(value):
-                out.append(error(path, f"'{value}' is not a quantity such as 2, 500m, 16Gi or 1e3"))
-        else:
-            out.append(error(path, f"must be a quantity such as 500m, not {describe(value)}"))
-    elif isinstance(value, bool) or not isinstance(value, str | int):
-        out.append(error(path, f"must be an integer or a string, not {describe(value)}"))
-    elif isinstance(value, int) and not -(2**31) <= value < 2**31:
-        out.append(error(path, f"must be a 32-bit integer, is {value}"))
+def _unknown_field(path: Path, schema: Schema) -> Problem:
+    return error(path, UNKNOWN_FIELD, suggest(str(path[-1]), tuple(schema.get("properties", ()))))
 
 
 @lru_cache(maxsize=4096)
@@ -221,13 +245,6 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern)
 
 
-def _is_time(value: str) -> bool:
-    try:
-        return datetime.fromisoformat(value).tzinfo is not None
-    except ValueError:
-        return False
-
-
 @dataclass(frozen=True, slots=True)
 class Pruned:
     """An object without the fields that its schema does not have, and what they were."""
@@ -241,36 +258,37 @@ def prune(obj: dict[str, Any], schema: Schema) -> Pruned:
 
     The argument is not changed; it is returned itself when nothing was left out.
     """
-    unknown: list[Problem] = []
-    kept = _pruned(obj, schema, (), unknown)
-    return Pruned(kept if unknown else obj, tuple(unknown))
+    return leave_out(obj, list(_unknown(obj, schema, ())))
 
 
-def _pruned(value: Any, schema: Schema, path: Path, out: list[Problem]) -> Any:
-    if isinstance(value, dict):
-        return _pruned_object(value, schema, path, out)
-    if isinstance(value, list) and "items" in schema:
-        return [_pruned(v, schema["items"], (*path, n), out) for n, v in enumerate(value)]
+def leave_out(obj: dict[str, Any], problems: Iterable[Problem]) -> Pruned:
+    """``obj`` without what ``problems`` call unknown fields; the argument is not changed."""
+    unknown = tuple(problem for problem in problems if problem.message == UNKNOWN_FIELD)
+    for problem in unknown:
+        obj = removed(obj, problem.path)
+    return Pruned(obj, unknown)
+
+
+def removed(value: Any, path: Path) -> Any:
+    """A copy of ``value`` without the field at a path; shares what is beside the path."""
+    head, rest = path[0], path[1:]
+    if isinstance(value, dict) and head in value:
+        if not rest:
+            return {key: child for key, child in value.items() if key != head}
+        return {**value, head: removed(value[head], rest)}
+    if isinstance(value, list) and isinstance(head, int) and head < len(value) and rest:
+        return [*value[:head], removed(value[head], rest), *value[head + 1 :]]
     return value
 
 
-def _pruned_object(
-    value: dict[str, Any], schema: Schema, path: Path, out: list[Problem]
-) -> dict[str, Any]:
-    properties = schema.get("properties", {})
-    extra = schema.get("additionalProperties")
-    is_open = "x-kubernetes-preserve-unknown-fields" in schema
-    kept: dict[str, Any] = {}
-    for key, child in value.items():
-        here = (*path, key)
-        if not path and key in _ROOT:
-            kept[key] = child
-        elif key in properties:
-            kept[key] = _pruned(child, properties[key], here, out)
-        elif isinstance(extra, Mapping):
-            kept[key] = _pruned(child, extra, here, out)
-        elif is_open:
-            kept[key] = child
-        else:
-            out.append(unknown_field(here, tuple(properties)))
-    return kept
+def _unknown(value: Any, schema: Schema, path: Path) -> Iterator[Problem]:
+    """Every unknown field, whatever the types of the values, as a server prunes."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, child in inside:
+        inner = below(schema, key)
+        if inner is None:
+            yield _unknown_field((*path, key), schema)
+            continue
+        is_open = inner is _ANYTHING or (not path and key in _ROOT)
+        if isinstance(child, dict | list) and not is_open:
+            yield from _unknown(child, inner, (*path, key))

@@ -23,6 +23,14 @@ def parse(text: str | None) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def is_time(text: str) -> bool:
+    """Whether it is an RFC 3339 text, with a zone."""
+    try:
+        return datetime.fromisoformat(text).tzinfo is not None
+    except ValueError:
+        return False
+
+
 def render(moment: datetime) -> str:
     """To the second, or with microseconds where there are any: `2024-08-02T07:03:59Z`."""
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat() + "Z"

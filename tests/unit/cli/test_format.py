@@ -1,4 +1,4 @@
-"""Tables, times and documents as commands print them."""
+"""Tables and documents as commands print them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import json
 import pytest
 import yaml
 
-from tests.unit.client.objects import NOW, ago
 from trainyard.cli.format import document, indent, table
-from trainyard.schema.times import age, parse, span
 
 
 def test_columns_are_as_wide_as_their_widest_cell() -> None:
@@ -25,38 +23,9 @@ def test_a_line_ends_with_its_last_word() -> None:
     assert all(line == line.rstrip() for line in table(("A", "B"), [("x", "y")]).splitlines())
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0, "0s"), (119, "119s"), (303, "5m3s"), (7200, "120m"), (90000, "25h")]
-)
-def test_an_age_reads_as_in_kubectl(seconds: float, text: str) -> None:
-    assert age(ago(seconds), NOW) == text
-
-
 def test_a_cell_neither_colours_nor_moves_the_terminal() -> None:
     text = table(("A", "B"), [("\x1b[1;31mred\x1b[0m", "be\x07ll\rx")])
     assert text == "A     B\nred   be\N{REPLACEMENT CHARACTER}ll\N{REPLACEMENT CHARACTER}x"
-
-
-def test_an_absent_time_has_no_age() -> None:
-    assert age(None, NOW) == "<unknown>"
-
-
-@pytest.mark.parametrize(
-    ("start", "end", "text"),
-    [
-        (ago(10), ago(9.5), "0.5s"),
-        (ago(100), ago(40), "60s"),
-        (ago(30), None, "30s"),
-        (None, None, ""),
-        (ago(-5), None, "0.0s"),
-    ],
-)
-def test_a_span_lasts_until_its_end_or_now(start: str | None, end: str | None, text: str) -> None:
-    assert span(start, end, NOW) == text
-
-
-def test_a_time_without_a_zone_is_utc() -> None:
-    assert parse("2026-08-02T12:00:00") == NOW
 
 
 def test_only_the_lines_after_the_first_are_indented() -> None:

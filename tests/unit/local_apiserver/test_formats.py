@@ -15,30 +15,6 @@ from trainyard.local.apiserver.protobuf import decode
 from trainyard.local.apiserver.spdy import DICTIONARY
 from trainyard.local.resources.resource import Served
 from trainyard.local.resources.table import RESOURCES
-from trainyard.schema import times
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (-5, "<invalid>"),
-        (0, "0s"),
-        (119, "119s"),
-        (120, "2m"),
-        (125, "2m5s"),
-        (600, "10m"),
-        (10_799, "179m"),
-        (10_800, "3h"),
-        (11_000, "3h3m"),
-        (86_400, "24h"),
-        (180_000, "2d2h"),
-        (8 * 86_400, "8d"),
-        (800 * 86_400, "2y70d"),
-        (3000 * 86_400, "8y"),
-    ],
-)
-def test_ages_are_written_as_kubectl_writes_them(seconds: int, text: str) -> None:
-    assert times.duration(seconds) == text
 
 
 def container(state: dict[str, Any], **extra: Any) -> dict[str, Any]:

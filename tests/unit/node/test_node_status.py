@@ -53,10 +53,6 @@ def test_conditions_of_others_are_kept() -> None:
     assert scheduled in conditions([run("running")], "Running", 1, [scheduled])
 
 
-def test_times_keep_microseconds_to_order_failures() -> None:
-    assert from_nanoseconds(1_500_000_000_123_456_789) == "2017-07-14T02:40:00.123456Z"
-
-
 def test_a_status_that_is_computed_again_is_the_same() -> None:
     runs = [run("terminated", 3)]
     told = Told("Failed", "", "", "10.0.0.2", "127.0.0.1", start_time=5)

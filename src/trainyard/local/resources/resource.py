@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from trainyard.kube.resources import Resource
 from trainyard.local.failures import Cause, invalid, no_such_path
 from trainyard.local.resources.columns import AGE, NAME, Column
-from trainyard.schema.problems import Path, Problem
+from trainyard.schema.problems import Problem
 
 Object = dict[str, Any]
 Present = Callable[[], Iterable[Object]]
@@ -29,7 +29,6 @@ ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "up
 WRITE_STATUS = ("get", "patch", "update")
 META = {1: ("metadata", "ObjectMeta")}
 """The first field of every message that is an object."""
-_UNKNOWN = "unknown field"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +108,13 @@ class Served:
 
     def judge(self, obj: Object, old: Object | None) -> Verdict:
         """What is wrong with an object (taken over) that is new, or takes the place of `old`."""
-        problems = self.problems(obj)
-        unknown = [problem for problem in problems if problem.message == _UNKNOWN]
-        for problem in unknown:
-            _prune(obj, problem.path)
-        errors = [problem for problem in problems if problem.message != _UNKNOWN]
-        return Verdict(obj, errors, unknown)
+        if not (problems := self.problems(obj)):
+            return Verdict(obj)
+        from trainyard.schema import structural
+
+        pruned = structural.leave_out(obj, problems)
+        errors = [problem for problem in problems if problem not in pruned.unknown]
+        return Verdict(pruned.obj, errors, pruned.unknown)
 
     def problems(self, obj: Object) -> Sequence[Problem]:
         """Every problem of an object, unknown fields among them."""
@@ -207,9 +207,3 @@ def openapi(schema: Any) -> Any:
 def reference(name: str) -> Object:
     """A reference to one of the official schemas."""
     return {"$ref": f"#/components/schemas/{name}"}
-
-
-def _prune(obj: Any, path: Path) -> None:
-    for part in path[:-1]:
-        obj = obj[part]
-    obj.pop(path[-1], None)

@@ -1,0 +1,108 @@
+"""What the layout of the code promises (`docs/architecture.md`), beside the layers of imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from graphlib import CycleError, TopologicalSorter
+
+import grimp
+import pytest
+from tests.unit.gates.sources import Source, imports, sources
+
+from trainyard.kinds.table import JOB_KINDS
+
+MAX_FUNCTION_LINES = 50
+MAX_MODULE_LINES = 400
+
+
+@pytest.mark.parametrize("room", ["shim", "payloads"])
+def test_a_program_of_its_own_imports_nothing_but_the_standard_library(room: str) -> None:
+    """The shim forks before anything heavy; payloads run in images that have nothing of ours."""
+    mine = [source for source in sources() if source.name.startswith(f"{room}/")]
+    beside = {source.name.removeprefix(f"{room}/").removesuffix(".py") for source in mine}
+    allowed = sys.stdlib_module_names | (beside if room == "payloads" else set())
+    foreign = [
+        (source.name, name)
+        for source in mine
+        for name in imports(source.tree)
+        if name.split(".")[0] not in allowed and name.split(".")[:2] != ["trainyard", room]
+    ]
+    assert foreign == []
+
+
+# Removed with the circles themselves.
+_STILL_IN_CIRCLES = set()
+
+
+def test_no_file_imports_itself_by_way_of_others() -> None:
+    """Imports that only annotations need do not count."""
+    graph = grimp.build_graph("trainyard", exclude_type_checking_imports=True, cache_dir=None)
+    arrows = {
+        module: {
+            other
+            for other in graph.find_modules_directly_imported_by(module)
+            if (module, other) not in _STILL_IN_CIRCLES
+        }
+        for module in graph.modules
+    }
+    try:
+        TopologicalSorter(arrows).prepare()
+    except CycleError as error:
+        pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
+
+
+# Removed with their lengths.
+_STILL_LONG = {
+    "operator/controller.py __init__",
+}
+
+
+def test_no_function_is_longer_than_50_lines_and_no_module_than_400() -> None:
+    too_long = {
+        what
+        for source in sources()
+        for what, lines, limit in _lengths(source)
+        if lines > limit and what not in _STILL_LONG
+    }
+    assert too_long == set()
+
+
+def _lengths(source: Source) -> Iterator[tuple[str, int, int]]:
+    yield source.name, len(source.text.splitlines()), MAX_MODULE_LINES
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert node.end_lineno is not None
+            lines = node.end_lineno - node.lineno + 1
+            yield f"{source.name} {node.name}", lines, MAX_FUNCTION_LINES
+
+
+# Removed with the names themselves.
+_STILL_NAMING = {
+    "diagnosis/ended.py",
+    "diagnosis/pods.py",
+    "diagnosis/policies.py",
+}
+
+
+def test_no_room_but_that_of_the_kinds_names_a_kind() -> None:
+    """A kind is a folder, or a package of someone else's: nobody else may know it by its name."""
+    names = re.compile(rf"\b({'|'.join(JOB_KINDS)})\b")
+    found = {
+        f"{source.name}: {text}"
+        for source in sources()
+        if not source.name.startswith("kinds/") and source.name not in _STILL_NAMING
+        for text in _strings(source.tree)
+        if names.search(text)
+    }
+    assert found == set()
+
+
+def _strings(tree: ast.Module) -> Iterator[str]:
+    """Every text but those that stand alone, which are documentation."""
+    alone = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in alone:
+            yield node.value

@@ -1,0 +1,98 @@
+"""What commands import before they do anything: starting up is imports, and users wait for it.
+
+The lists are what is imported today. Something new in one of them needs a reason: measure with
+`python -X importtime -m trainyard.cli.main …` (a millisecond is 3 % of `--help`, pydantic takes
+50), import it where it is used if that helps, and else add it here.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+MANIFEST = """\
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: PyTorchTrainingJob
+metadata: {name: quick}
+spec:
+  replicaSpecs:
+    - type: worker
+      template: {spec: {containers: [{name: pytorch, image: any, command: ["true"]}]}}
+"""
+
+
+class Imports(NamedTuple):
+    """Other people's packages, rooms of ours, and modules of Python that take long."""
+
+    packages: frozenset[str]
+    rooms: frozenset[str]
+    slow: frozenset[str]
+
+
+def _of(packages: str, rooms: str, slow: str) -> Imports:
+    return Imports(frozenset(packages.split()), frozenset(rooms.split()), frozenset(slow.split()))
+
+
+_MODELS = "annotated_types click pydantic pydantic_core typing_extensions typing_inspection yaml"
+COMMANDS = {
+    "--help": _of("click", "cli schema", "inspect"),
+    "validate": _of(
+        _MODELS, "cli kinds kube manifest schema", "decimal email.message inspect socket"
+    ),
+    "run": _of(
+        f"{_MODELS} httptools orjson uvloop",
+        "cli client kinds kube lifecycle local manifest operator schema shim",
+        "asyncio concurrent.futures ctypes decimal email.message inspect socket sqlite3 ssl",
+    ),
+}
+_SLOW = _of(
+    "",
+    "",
+    "asyncio concurrent.futures ctypes decimal email.message http.client inspect multiprocessing "
+    "socket sqlite3 ssl unittest urllib.request xml.etree.ElementTree",
+).slow
+# Hooks of the environment that run in every interpreter of it.
+_NOT_OURS = ("_distutils_hack", "sitecustomize", "usercustomize", "_virtualenv", "_sysconfigdata")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Path) -> None:
+    manifest = tmp_path / "job.yaml"
+    manifest.write_text(MANIFEST)
+    arguments = [command] if command == "--help" else [command, "-f", str(manifest)]
+    done = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "trainyard.cli.main", *arguments],
+        env={**os.environ, "TRAINYARD_STATE_DIR": str(tmp_path / "state")},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout
+    allowed = COMMANDS[command]
+    found = _imported(done.stderr)
+    new = [sorted(more - known) for more, known in zip(found, allowed, strict=True)]
+    assert new == [[], [], []], f"{command} imports more than before; see {__file__}"
+    gone = [sorted(known - more) for more, known in zip(found, allowed, strict=True)]
+    assert gone[:2] == [[], []], f"{command} needs less than listed in {__file__}; well done"
+
+
+def _imported(report: str) -> Imports:
+    names = {
+        line.rsplit("|", 1)[-1].strip()
+        for line in report.splitlines()
+        if line.startswith("import time:") and "imported package" not in line
+    }
+    tops = {name.split(".")[0] for name in names}
+    packages = {
+        top
+        for top in tops - sys.stdlib_module_names - {"trainyard"}
+        if not top.startswith(_NOT_OURS) and top != "org"
+    }
+    rooms = {name.split(".")[1] for name in names if name.startswith("trainyard.")}
+    return Imports(frozenset(packages), frozenset(rooms), frozenset(names & _SLOW))
