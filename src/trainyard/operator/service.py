@@ -7,12 +7,14 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from aiohttp import web
 
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError, KubeError
-from trainyard.operator.controller import Clock, Controller, wall_clock
+from trainyard.operator.controller import Clock, Controller, Host, wall_clock
+from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection, LeaseSettings
 from trainyard.operator.metrics import CONTENT_TYPE, Metrics
 from trainyard.operator.settings import OperatorSettings
@@ -34,6 +36,8 @@ class ServiceSettings:
     host: str = "0.0.0.0"
     port: int = 8080
     """Of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
+    record: Path | None = None
+    """A file that says what every pass saw, decided and did."""
 
 
 class Service:
@@ -46,6 +50,10 @@ class Service:
         self._settings = settings or ServiceSettings()
         self._now = now
         self._controller: Controller | None = None
+        self._diary: Diary | None = None
+        if self._settings.record is not None:
+            file = RecordFile(self._settings.record)
+            self._diary = Diary(file, lambda: now().isoformat(), replayable=True)
         self._metrics = Metrics(lambda: self._controller)
         self.port = self._settings.port
 
@@ -65,9 +73,12 @@ class Service:
         self._controller = Controller(
             self._client,
             operator,
-            now=self._now,
-            passed=self._metrics.passed,
-            drains_events=self._settings.lease is None,
+            Host(
+                self._now,
+                passed=self._metrics.passed,
+                drains_events=self._settings.lease is None,
+                diary=self._diary,
+            ),
         )
         try:
             await self._controller.run()
