@@ -30,6 +30,7 @@ from trainyard.lifecycle.actions import Action, Create, Delete, Plan
 from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.operator.records import JobKey, JobRecord
 from trainyard.operator.settings import OperatorSettings
+from trainyard.schema.errors import TrainyardError
 from trainyard.schema.times import render
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ _SECRETIVE = ("data", "stringData")
 _COPY_OF_THE_SPEC = "kubectl.kubernetes.io/last-applied-configuration"
 
 Line = dict[str, Any]
+
+
+class RecordError(TrainyardError):
+    """A record cannot be kept where it was asked for."""
 
 
 class Sink(Protocol):
@@ -121,11 +126,16 @@ class RecordFile:
     """A file of at most `most_bytes`, and the one before it beside it, both for the owner only."""
 
     def __init__(self, path: Path, most_bytes: int = RECORD_BYTES) -> None:
-        """Raises OSError when the file cannot be opened; what fails later ends the record only."""
+        """Raises `RecordError`; what fails later ends the record, and nothing else."""
         self._path = path
         self._most = most_bytes
         self._head = b""
-        self._file, self._size = _open(path)
+        try:
+            self._file, self._size = _open(path)
+        except OSError as error:
+            raise RecordError(
+                f"cannot record in {path}: {error.strerror}; name a file that can be written"
+            ) from error
 
     def begin(self, head: bytes) -> None:
         """See Sink."""
@@ -146,6 +156,10 @@ class RecordFile:
         except OSError as error:
             log.warning("nothing is recorded any more: %s", error)
             self._file.close()
+
+    def close(self) -> None:
+        """Take in no more."""
+        self._file.close()
 
     def _append(self, line: bytes) -> None:
         self._file.write(line)
@@ -182,7 +196,7 @@ def changes(old: Any, new: Any, path: str = "") -> Iterator[tuple[str, Any]]:
         for name in [*old, *(name for name in new if name not in old)]:
             inner = f"{path}.{name}" if path else str(name)
             if name not in new:
-                yield inner, "(removed)"
+                yield inner, "(absent)"
             elif name not in old:
                 yield inner, new[name]
             else:

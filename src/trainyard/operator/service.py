@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -51,15 +51,16 @@ class Service:
         self._now = now
         self._controller: Controller | None = None
         self._diary: Diary | None = None
-        if self._settings.record is not None:
-            file = RecordFile(self._settings.record)
-            self._diary = Diary(file, lambda: now().isoformat(), replayable=True)
         self._metrics = Metrics(lambda: self._controller)
         self.port = self._settings.port
 
     async def run(self) -> None:
         """Serve the endpoints and look after jobs, whenever it is this process's turn."""
-        async with self._endpoints():
+        async with AsyncExitStack() as stack:
+            if self._settings.record is not None:
+                file = stack.enter_context(closing(RecordFile(self._settings.record)))
+                self._diary = Diary(file, lambda: self._now().isoformat(), replayable=True)
+            await stack.enter_async_context(self._endpoints())
             if self._settings.lease is None:
                 await self._control()
             else:
