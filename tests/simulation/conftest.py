@@ -1,4 +1,4 @@
-"""`pytest tests/simulation --seed N` replays one run; the coverage of all is printed at the end."""
+"""`pytest tests/simulation --seed N` replays one run; the end tells new seeds and coverage."""
 
 from __future__ import annotations
 
@@ -6,11 +6,39 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.seeds import FIXED, FRESH, chunks, fresh
 from tests.simulation.tally import TALLY
+
+NEW = pytest.StashKey[int]()
+"""The first of the new seeds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--seed", type=int, default=None, help="replay one simulated run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    given: dict[str, Any] | None = getattr(config, "workerinput", None)
+    config.stash[NEW] = given["first_new_seed"] if given else fresh(FRESH)[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["first_new_seed"] = node.config.stash[NEW]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "seeds" not in metafunc.fixturenames:
+        return
+    asked: int | None = metafunc.config.getoption("--seed")
+    if asked is not None:
+        metafunc.parametrize("seeds", [[asked]], ids=[str(asked)])
+        return
+    first = metafunc.config.stash[NEW]
+    fixed, new = chunks(range(FIXED)), chunks(range(first, first + FRESH))
+    # Ids must not change from run to run: duration files and the like go by them.
+    ids = [f"{each[0]}" for each in fixed] + [f"new {each[0] - first}" for each in new]
+    metafunc.parametrize("seeds", [*fixed, *new], ids=ids)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -26,8 +54,11 @@ def pytest_testnodedown(node: Any, error: Any) -> None:
         TALLY.merge(counted)
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     if TALLY.runs:
         terminalreporter.section("simulation: faults by phase of the job")
         for line in TALLY.lines():
             terminalreporter.write_line(line)
+        first = config.stash[NEW]
+        if config.getoption("--seed") is None:
+            terminalreporter.write_line(f"new seeds: {first} to {first + FRESH - 1}")

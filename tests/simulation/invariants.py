@@ -7,7 +7,6 @@ it judges.
 from __future__ import annotations
 
 import asyncio
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +14,7 @@ from tests.simulation import statuses
 from tests.simulation.cluster import BOARDS, JOB_PLURALS
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
-from trainyard.kinds.shared import labels
+from tests.simulation.truth import JobTruth, PodTruth, ended_pods, truth_of
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
 ACTIVE = frozenset({"Pending", "Running", "Unknown", "Succeeded", "Failed", "Paused"})
@@ -38,39 +37,6 @@ NODE_NEWS_SECONDS = 5.0
 
 class Violation(AssertionError):
     """An invariant does not hold; the message says which, when and for what."""
-
-
-@dataclass(slots=True)
-class PodTruth:
-    """What really happened to one pod."""
-
-    name: str
-    uid: str
-    type: str
-    index: int
-    attempt: int
-    own_end: int | None = None
-    """Exit code, when its containers ended by themselves."""
-    disturbed: bool = False
-    """Somebody or something else took it away."""
-    gone: bool = False
-    replaced: bool = False
-
-
-@dataclass(slots=True)
-class JobTruth:
-    """What really happened to one job."""
-
-    key: Key
-    pods: dict[str, PodTruth] = field(default_factory=dict)
-    attempt: int = 0
-    failures: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    """Own failures per attempt that was current at that moment."""
-    completions: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    disturbances: dict[int, int] = field(default_factory=lambda: defaultdict(int))
-    vague: bool = False
-    """Paused, resized or the like: what is counted then has no exact answer."""
-    deleted: bool = False
 
 
 @dataclass(slots=True)
@@ -194,7 +160,7 @@ class Monitor(Observer):
         job.disturbances[job.attempt] += 1
 
     def _pod_added(self, job: JobTruth, pod: Obj) -> None:
-        truth = _truth(pod)
+        truth = truth_of(pod)
         for other in job.pods.values():
             if (other.type, other.index) == (truth.type, truth.index):
                 if not other.gone:
@@ -330,7 +296,7 @@ class Monitor(Observer):
             for task in status.get("tasks") or ():
                 of_type = [pod for pod in pods if pod.type == task["type"]]
                 counted = task.get("restartCount", 0)
-                self._compare(job, f"restarts of {task['type']}", counted, _ended_pods(of_type))
+                self._compare(job, f"restarts of {task['type']}", counted, ended_pods(of_type))
             return
         if stored["kind"] == "ColossalAIJob":  # tells restarts per type only
             tasks = status.get("tasks") or ()
@@ -341,7 +307,7 @@ class Monitor(Observer):
             return
         counted = status.get("backoffCount") or 0
         if (stored["spec"].get("runPolicy") or {}).get("restartScope") == "Replica":
-            self._compare(job, "backoffCount", counted, _ended_pods(pods))
+            self._compare(job, "backoffCount", counted, ended_pods(pods))
             return
         started = {pod.attempt for pod in pods}
         self._compare(job, "backoffCount", counted, self._incidents(job, stored, started))
@@ -360,26 +326,6 @@ class Monitor(Observer):
         least, most = real
         if not (0 if job.vague else least) <= counted <= most:
             self.fail(f"{job.key.name}: {what} is {counted}, really {least} to {most}")
-
-
-def _ended_pods(pods: list[PodTruth]) -> tuple[int, int]:
-    """How many pods ended by themselves and were replaced: for certain, and at most."""
-    ended = [pod for pod in pods if pod.own_end is not None]
-    least = sum(1 for pod in ended if pod.replaced and not pod.disturbed)
-    return least, len(ended)
-
-
-def _truth(pod: Obj) -> PodTruth:
-    metadata = pod["metadata"]
-    label, annotations = metadata["labels"], metadata.get("annotations") or {}
-    attempt = annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT) or "1"
-    return PodTruth(
-        name=metadata["name"],
-        uid=metadata["uid"],
-        type=label[labels.REPLICA_TYPE],
-        index=int(label[labels.REPLICA_INDEX]),
-        attempt=int(attempt),
-    )
 
 
 def _exit_code(pod: Obj) -> int:

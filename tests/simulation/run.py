@@ -8,7 +8,7 @@ import hashlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import orjson
@@ -18,10 +18,11 @@ from tests.simulation.invariants import TERMINAL, Monitor, Violation
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
 from tests.simulation.scenario import FAULTS_END, Scenario, draw
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
-from tests.simulation.virtual_time import virtual_loop
+from tests.simulation.virtual_time import StuckError, virtual_loop
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
-from trainyard.operator.controller import Controller
+from trainyard.operator.controller import Controller, Host
+from trainyard.operator.diary import Diary, Sink
 from trainyard.operator.settings import OperatorSettings
 
 TIME_LIMIT = 4 * 3600.0
@@ -30,8 +31,6 @@ CALM_SECONDS = 220.0
 LEAST_CALLS = 50
 MOST_CALLS = 5000
 """More than any run needs: a controller that goes round in circles."""
-
-MakeController = Callable[[Client, OperatorSettings, WallClock, random.Random], Controller]
 
 
 @dataclass(slots=True)
@@ -55,21 +54,25 @@ class Report:
         return sum(self.hits.values())
 
 
-def make_controller(
-    client: Client, settings: OperatorSettings, clock: WallClock, rng: random.Random
-) -> Controller:
-    """The controller as it is."""
-    return Controller(client, settings, now=clock, rng=rng)
+def simulate(
+    seed: int, *, without: Collection[str] = (), diary: Sink | None = None, replayable: bool = False
+) -> Report:
+    """Run one seed to its end; raises `Violation`, with the seed in its text.
 
-
-def simulate(seed: int, make: MakeController = make_controller) -> Report:
-    """Run one seed to its end; raises `Violation`, with the seed in its text."""
+    `without` leaves elements of the scenario out; `diary` is told of every pass, `replayable` in
+    full.
+    """
     logging.getLogger("trainyard").setLevel(logging.CRITICAL)
     with virtual_loop() as loop:
-        run = Run(draw(seed), loop, make)
+        written: Diary | None = None
+        if diary is not None:
+            written = Diary(diary, lambda: round(loop.time(), 6), replayable=replayable)
+        run = Run(draw(seed).without(without), loop, written)
         try:
             loop.run_until_complete(run.play())
-        except Violation as violation:
+        except (Violation, StuckError) as violation:
+            if written:
+                written.happened("violation", text=str(violation))
             raise Violation(f"seed {seed}: {violation}") from None
         return run.report
 
@@ -78,11 +81,11 @@ class Run:
     """A scenario being played."""
 
     def __init__(
-        self, scenario: Scenario, loop: asyncio.AbstractEventLoop, make: MakeController
+        self, scenario: Scenario, loop: asyncio.AbstractEventLoop, diary: Diary | None
     ) -> None:
         self.scenario = scenario
         self.loop = loop
-        self.make = make
+        self.diary = diary
         self.clock = WallClock(loop)
         self.rng = random.Random(scenario.seed ^ 0x5EED)
         self.server = ModelServer(self.clock, random.Random(scenario.seed ^ 0xA11))
@@ -107,8 +110,10 @@ class Run:
         """The whole run."""
         self.cluster.start()
         self._start_controller()
-        for step in self.scenario.steps:
+        for step in self.scenario.numbered.values():
             await self._sleep_until(step.at)
+            if self.diary:
+                self.diary.happened(step.what, argument=step.argument)
             with contextlib.suppress(Refused):
                 getattr(self, f"step_{step.what}")(step.argument)
         await self._sleep_until(FAULTS_END)
@@ -221,7 +226,7 @@ class Run:
         client = Client(wire, jitter=jitter.random)
         # The monitor knows jobs only; pods of other owners would all be strays to it.
         settings = OperatorSettings(lifecycle=self.scenario.settings)
-        controller = self.make(client, settings, self.clock, jitter)
+        controller = Controller(client, settings, Host(self.clock, jitter, diary=self.diary))
         self.controller = self.loop.create_task(controller.run())
 
     def _crash(self) -> None:
@@ -248,6 +253,9 @@ class Run:
         if fault is None or not _fits(fault, call) or (fault in CRASHES and not self.controller):
             return Fault.NONE
         self._hit(fault)
+        if self.diary:
+            what = f"{call.method} {call.key.plural}/{call.key.name}"
+            self.diary.happened(fault, request=self.call_number, call=what)
         return fault
 
     def _hit(self, fault: str) -> None:

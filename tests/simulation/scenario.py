@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
-from dataclasses import dataclass, field
+from collections.abc import Collection
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.simulation.network import CRASHES, Fault, WatchFault
@@ -33,7 +35,8 @@ class Scenario:
     seed: int
     settings: Settings
     jobs: list[Obj]
-    steps: list[Step]
+    numbered: dict[int, Step]
+    """Steps in the order of their times."""
     call_faults: dict[int, Fault]
     """What happens to the n-th request of the controller."""
     fault_rate: float
@@ -43,6 +46,43 @@ class Scenario:
     success_seconds: float
     peers_die: bool
     rng: random.Random = field(repr=False)
+
+    def elements(self) -> list[str]:
+        """Names of what can be left out: steps (a job is its `submit`), faults and chances."""
+        return [
+            *(f"step{number}" for number in self.numbered),
+            *(f"call{number}" for number in sorted(self.call_faults)),
+            *(["faults"] if self.fault_rate else []),
+            *(["failures"] if self.failure_rate else []),
+            *(["peers"] if self.peers_die else []),
+        ]
+
+    def without(self, names: Collection[str]) -> Scenario:
+        """The same with some of its elements left out."""
+        return replace(
+            self,
+            numbered={n: step for n, step in self.numbered.items() if f"step{n}" not in names},
+            call_faults={n: f for n, f in self.call_faults.items() if f"call{n}" not in names},
+            fault_rate=0.0 if "faults" in names else self.fault_rate,
+            failure_rate=0.0 if "failures" in names else self.failure_rate,
+            peers_die=self.peers_die and "peers" not in names,
+        )
+
+    def describe(self) -> list[str]:
+        """The scenario in words, a line for each thing that happens."""
+        lines = []
+        for step in self.numbered.values():
+            lines.append(f"at {step.at:.3f} s: {step.what} {_words(step.argument)}".rstrip())
+            if step.what == "submit":
+                lines.append(f"  {json.dumps(self.jobs[step.argument])}")
+        lines += [f"request {n}: {self.call_faults[n]}" for n in sorted(self.call_faults)]
+        if self.fault_rate:
+            lines.append(f"any other request fails with a chance of {self.fault_rate}")
+        if self.failure_rate:
+            lines.append(f"a pod that starts will fail with a chance of {self.failure_rate}")
+        if self.peers_die:
+            lines.append("when a replica fails, its peers end or hang")
+        return lines
 
     def outcome(self, faults_last: bool) -> tuple[float, int]:
         """How a pod that is started now runs: seconds and exit code."""
@@ -73,7 +113,7 @@ def draw(seed: int) -> Scenario:
         seed=seed,
         settings=settings,
         jobs=jobs,
-        steps=sorted(steps, key=lambda step: step.at),
+        numbered=dict(enumerate(sorted(steps, key=lambda step: step.at))),
         call_faults=call_faults,
         fault_rate=rng.choice((0.0, 0.0, 0.02, 0.1)),
         failure_rate=rng.choice((0.0, 0.1, 0.25, 0.5)),
@@ -81,6 +121,12 @@ def draw(seed: int) -> Scenario:
         peers_die=rng.random() < 0.7,
         rng=rng,
     )
+
+
+def _words(argument: Any) -> str:
+    """A step's argument; those of faults are tuples."""
+    parts = argument if isinstance(argument, tuple) else (argument,)
+    return " ".join(str(part) for part in parts if part is not None)
 
 
 def _job(rng: random.Random, name: str) -> Obj:

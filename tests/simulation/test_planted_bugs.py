@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.simulation.invariants import Violation
+from tests.simulation.__main__ import main
 from tests.simulation.run import simulate
+from tests.simulation.scenario import draw
+from tests.simulation.shrink import invariant, shrink, violated
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.errors import Conflict
@@ -20,9 +23,10 @@ from trainyard.lifecycle.actions import Delete, Plan
 from trainyard.lifecycle.observed import Observed
 from trainyard.operator import planners
 from trainyard.operator.cache import Store
+from trainyard.operator.diary import Difference, replay
 from trainyard.operator.executor import Executor, Outcome
-from trainyard.operator.jobs import JobRecord
 from trainyard.operator.queue import WorkQueue
+from trainyard.operator.records import JobRecord
 
 SEEDS = 400
 TERMINAL = ("Succeeded", "Failed")
@@ -30,15 +34,10 @@ TERMINAL = ("Succeeded", "Failed")
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def found(monkeypatch: pytest.MonkeyPatch, plant: Plant) -> str:
-    """The first violation that the planted bug leads to."""
+def found(monkeypatch: pytest.MonkeyPatch, plant: Plant) -> tuple[int, str]:
+    """The first violation that the planted bug leads to, after its seed."""
     plant(monkeypatch)
-    for seed in range(SEEDS):
-        try:
-            simulate(seed)
-        except Violation as violation:
-            return str(violation)
-    return ""
+    return next(((seed, text) for seed in range(SEEDS) if (text := violated(seed))), (-1, ""))
 
 
 def drop_the_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,7 +134,68 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, kind = BUGS[name]
-    violation = found(monkeypatch, plant)
+    _, violation = found(monkeypatch, plant)
     assert violation, f"{name}: not found in {SEEDS} seeds"
     assert re.search(kind, violation), violation
     print(f"{name}: {violation}")
+
+
+@pytest.mark.parametrize("name", ["count an eviction", "lose a delayed wake-up"])
+def test_a_failing_run_is_made_small(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seed, violation = found(monkeypatch, BUGS[name][0])
+    small = shrink(seed)
+    assert small is not None
+    assert invariant(small.violation) == invariant(violation)
+    assert violated(seed, small.without) == small.violation
+    assert 3 * len(small.kept) <= len(draw(seed).elements())
+    without_one = [violated(seed, (*small.without, name)) for name in small.kept]
+    assert invariant(violation) not in map(invariant, without_one)  # nothing more can go
+    print(small)
+
+
+def test_the_command_makes_a_failing_run_small_and_replays_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed, violation = found(monkeypatch, count_an_eviction)
+    trace, again = tmp_path / "diary.jsonl", tmp_path / "again.jsonl"
+    assert main(["--seed", str(seed), "--shrink", "--trace", str(trace)]) == 1
+    told = capsys.readouterr().out
+    assert told.startswith(violation)
+    assert "evict" in told
+    command = told.split("replay: python -m tests.simulation ")[1].split()
+    assert command[-2:] == ["--trace", "diary.jsonl"]
+    assert main([*command[:-1], str(again)]) == 1
+    assert again.read_bytes() == trace.read_bytes()
+    monkeypatch.undo()
+    assert main(["--seed", str(seed)]) == 0
+
+
+class Lines(list[bytes]):
+    """A diary in memory."""
+
+    def begin(self, head: bytes) -> None:
+        self.append(head)
+
+    def write(self, line: bytes) -> None:
+        self.append(line)
+
+
+def test_a_record_replays_and_shows_where_a_decision_has_changed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(20):
+        record = Lines()
+        simulate(seed, diary=record, replayable=True)
+        assert replay(record) == sum(b'"input":' in line for line in record)
+    seed, _ = found(monkeypatch, count_an_eviction)
+    monkeypatch.undo()
+    record = Lines()
+    simulate(seed, diary=record, replayable=True)
+    file = tmp_path / "record.jsonl"
+    file.write_bytes(b"".join(record))
+    count_an_eviction(monkeypatch)
+    difference = replay(record)
+    assert isinstance(difference, Difference)
+    assert main(["--replay", str(file)]) == 1
+    assert str(difference) in capsys.readouterr().out
+    print(difference)

@@ -1,24 +1,27 @@
 """The controller keeps its promises under every seeded combination of faults.
 
-A failure names its seed. Replay it with `pytest tests/simulation --seed N` (or TRAINYARD_SEED=N).
-TRAINYARD_SOAK=1 plays ten times as many runs.
+A failure names its seed, what of its scenario is enough to fail, and how to replay that
+(`python -m tests.simulation --seed N`, or `pytest tests/simulation --seed N`). Some seeds are new
+in every run. TRAINYARD_SOAK=1 plays ten times as many.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from tests.simulation.invariants import Violation
 from tests.simulation.run import LEAST_CALLS, simulate
+from tests.simulation.shrink import shrink
 from tests.simulation.tally import TALLY, Tally
 
-RUNS = 20_000 if os.environ.get("TRAINYARD_SOAK") == "1" else 2_000
-CHUNK = 100
 LEAST_FAULTS, LEAST_REPLICAS = 3, 3
 BRANCH_COVERAGE = 94.0
 """Percent of the lines and branches of `lifecycle/` that 150 runs reach; may not fall."""
@@ -26,26 +29,13 @@ PAIRS = 140
 """Pairs of a fault and a phase that 150 runs hit; may not fall."""
 
 
-def chosen_seed(config: pytest.Config) -> int | None:
-    """The one run that was asked for."""
-    seed: int | None = config.getoption("--seed", default=None)
-    if seed is None and "TRAINYARD_SEED" in os.environ:
-        seed = int(os.environ["TRAINYARD_SEED"])
-    return seed
-
-
-@pytest.mark.parametrize("first", range(0, RUNS, CHUNK))
-def test_every_invariant_holds(first: int, pytestconfig: pytest.Config) -> None:
-    seed = chosen_seed(pytestconfig)
-    if seed is not None and not first <= seed < first + CHUNK:
-        pytest.skip("another run was asked for")
-    seeds = range(first, first + CHUNK) if seed is None else [seed]
+def test_every_invariant_holds(seeds: Sequence[int]) -> None:
     failures = []
     for number in seeds:
         try:
             report = simulate(number)
         except Violation as violation:
-            failures.append(str(violation))
+            failures.append(str(violation if failures else shrink(number)))
             continue
         TALLY.add(report)
         assert report.calls >= LEAST_CALLS, report
@@ -103,3 +93,37 @@ def test_a_run_is_the_same_each_time() -> None:
 
 def test_different_seeds_are_different_runs() -> None:
     assert simulate(1).digest != simulate(2).digest
+
+
+def test_any_seed_is_replayed_by_pytest_and_by_the_command() -> None:
+    """12443 is beyond the fixed seeds of a usual run, which skipped it once."""
+    told = python("-m", "pytest", "tests/simulation", "-rA", "--seed", "12443", "-k", "invariant")
+    assert "1 passed" in told
+    assert "skipped" not in told
+    assert "seed 12443: every invariant holds" in python(
+        "-m", "tests.simulation", "--seed", "12443"
+    )
+
+
+def test_new_seeds_differ_from_run_to_run_and_are_told() -> None:
+    first, second = (python("-m", "tests.simulation", "--runs", "2") for _ in range(2))
+    assert re.match(r"seeds \d{7,} to \d{7,}\n", first)
+    assert first.splitlines()[0] != second.splitlines()[0]
+
+
+def test_a_diary_tells_pass_by_pass_and_is_the_same_each_time(tmp_path: Path) -> None:
+    files = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
+    for salt, file in enumerate(files):
+        python("-m", "tests.simulation", "--seed", "17", "--trace", str(file), salt=str(salt))
+    assert files[0].read_bytes() == files[1].read_bytes()
+    lines = [json.loads(line) for line in files[0].read_text().splitlines()]
+    assert [line["t"] for line in lines] == sorted(line["t"] for line in lines)
+    begun = {line["pass"]: line["decided"] for line in lines if "decided" in line}
+    done = [line for line in lines if "did" in line]
+    for line in done:
+        verb, _, name = line["did"].partition(" ")
+        decided = begun[line["pass"]]
+        assert "status" in decided if verb == "status" else name in str(decided["actions"]), line
+    ends = [line["pass"] for line in lines if "ended" in line and line not in done]
+    assert sorted(ends) == sorted(begun)
+    assert any("happened" in line for line in lines)

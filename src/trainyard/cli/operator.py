@@ -52,6 +52,12 @@ if TYPE_CHECKING:
     show_default=True,
     help="Where the Lease trainyard-controller is kept.",
 )
+@click.option(
+    "--record",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    help="Keep what every pass saw, decided and did; at 32 MiB the file becomes FILE.1.",
+)
 @click.option("--host", default="0.0.0.0", show_default=True, help="Address of the endpoints.")
 @click.option(
     "--port",
@@ -70,22 +76,23 @@ def command(
     tensorboard_image: str | None,
     leader_elect: bool,
     lease_namespace: str,
+    record: Path | None,
     host: str,
     port: int,
 ) -> None:
     """Look after the jobs of a cluster until interrupted.
 
-    The cluster needs the definitions (trainyard crds).
+    The cluster needs the definitions (trainyard crds). A record holds the specs of jobs, what
+    their environment says among it, but nothing of Secrets and ConfigMaps.
     """
     import logging
 
     import uvloop
 
     from trainyard.kinds.shared.settings import BoardSettings, GangBackend, Settings
-    from trainyard.operator.dns import cluster_domain_of
     from trainyard.operator.election import LeaseSettings
     from trainyard.operator.service import ServiceSettings
-    from trainyard.operator.settings import OperatorSettings
+    from trainyard.operator.settings import OperatorSettings, cluster_domain_of
 
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -103,6 +110,7 @@ def command(
         lease=LeaseSettings(namespace=lease_namespace) if leader_elect else None,
         host=host,
         port=port,
+        record=record,
     )
     uvloop.run(_run(kubeconfig, context, settings))
 

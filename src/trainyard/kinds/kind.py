@@ -67,6 +67,8 @@ class Kind:
     version: str = "v1beta1"
     elastic: bool = False
     is_job: bool = True
+    is_viewer: bool = False
+    """Whether the controller serves it to people who look at what jobs log."""
     namespaced: bool = True
     training_containers: tuple[str, ...] = ()
     """Names of the container that trains, by preference; ``{type}`` stands for the replica type.

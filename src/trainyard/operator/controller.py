@@ -11,6 +11,7 @@ import logging
 import random
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -23,13 +24,11 @@ from trainyard.kube.resources import NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
 from trainyard.operator.cache import Store
-from trainyard.operator.executor import Children, Executor, Outcome
-from trainyard.operator.jobs import JobKey, JobRecord
-from trainyard.operator.memory import Memory
-from trainyard.operator.nodes import Node
+from trainyard.operator.diary import Diary
+from trainyard.operator.executor import Cache, Children, Executor, Outcome
 from trainyard.operator.planners import planners
 from trainyard.operator.queue import WorkQueue
-from trainyard.operator.recorder import Recorder
+from trainyard.operator.records import JobKey, JobRecord, Node
 from trainyard.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
@@ -50,40 +49,36 @@ async def run(
     ready: asyncio.Event | None = None,
 ) -> None:
     """Look after all jobs until cancelled; `ready` is set once the cluster has been read."""
-    await Controller(client, settings or OperatorSettings(), now=now).run(ready)
+    await Controller(client, settings or OperatorSettings(), Host(now)).run(ready)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """What a controller is given by the process that it runs in."""
+
+    now: Clock = wall_clock
+    rng: random.Random = field(default_factory=random.Random)
+    """Spreads reconnects; may be seeded."""
+    passed: Callable[[JobKey, str, float], None] | None = None
+    """Told of every pass: the job, how it ended, and the seconds it took."""
+    drains_events: bool = True
+    """Send the last events when cancelled, which one that has lost its lease must not do."""
+    diary: Diary | None = None
 
 
 class Controller:
     """Watches, cache, queue and executor, wired together."""
 
-    def __init__(
-        self,
-        client: Client,
-        settings: OperatorSettings,
-        *,
-        now: Clock = wall_clock,
-        rng: random.Random | None = None,
-        passed: Callable[[JobKey, str, float], None] | None = None,
-        drains_events: bool = True,
-    ) -> None:
-        """`now` is the wall clock; `rng` spreads reconnects, and may be seeded; `passed` is told
-        of every pass: the job, how it ended, and the seconds it took. `drains_events`: send the
-        last events when cancelled, which one that has lost its lease must not do."""
+    def __init__(self, client: Client, settings: OperatorSettings, host: Host) -> None:
         self._client = client
         self._settings = settings
-        self._now = now
-        self._rng = rng or random.Random()
-        self._passed = passed
-        self._drains_events = drains_events
+        self._host = host
         self.is_synced = False
         self.queue: WorkQueue[JobKey] = WorkQueue(
-            now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
+            host.now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
         made = planners(settings)
         self._planners = {kind.kind: planner for kind, planner in made.items()}
-        lifecycle = settings.lifecycle
-        self._memory = Memory(now, lifecycle.refusal_base_seconds, lifecycle.refusal_max_seconds)
-        self.recorder = Recorder(client, now)
         self._keys: dict[str, JobKey] = {}
         self._uids: dict[JobKey, str] = {}
         self._ready_nodes: dict[str, bool] = {}
@@ -99,21 +94,18 @@ class Controller:
                 Store(lambda child: child.owner_uid, self._child_changed),
                 decode,
             )
-            for resource, decode in observed_resources(lifecycle.gang_backend).items()
+            for resource, decode in observed_resources(settings.lifecycle.gang_backend).items()
         }
-        self._executor = Executor(
-            client,
-            self.jobs,
-            self.children,
-            self._memory,
-            self.recorder,
-            parallel_writes=settings.parallel_writes,
-        )
+        cache = Cache(self.jobs, self.children)
+        self._executor = Executor(client, cache, settings, host.now, host.diary)
+        self.recorder = self._executor.recorder
+        if host.diary is not None:
+            host.diary.begin(settings)
 
     async def run(self, ready: asyncio.Event | None = None) -> None:
         """Look after all jobs until cancelled."""
         async with AsyncExitStack() as stack:
-            if self._drains_events:
+            if self._host.drains_events:
                 stack.push_async_callback(self._flush_events)
             group = await stack.enter_async_context(asyncio.TaskGroup())
             reflectors = self._reflectors()
@@ -141,7 +133,7 @@ class Controller:
             self._client,
             namespace=self._settings.namespace,
             timing=self._settings.reflector,
-            rng=self._rng,
+            rng=self._host.rng,
         )
         # Our own kinds may not be installed, and nodes not be shown to us; pods must be seen.
         return [
@@ -209,19 +201,22 @@ class Controller:
 
     async def _try(self, key: JobKey) -> float:
         """One pass, whatever becomes of it; returns the seconds for which to leave the job."""
-        started, rest, result = asyncio.get_running_loop().time(), 0.0, "error"
+        started, rest, result = asyncio.get_running_loop().time(), 0.0, "cut off"
         try:
             async with asyncio.timeout(self._settings.pass_timeout):
                 result = (await self._pass(key)).name.lower()
         except (KubeError, TimeoutError) as error:
-            rest = self.queue.retry(key)
+            rest, result = self.queue.retry(key), "error"
             log.warning("%s: %s; trying again in %.1f s", key, error, rest)
         except Exception:
             # A defect met by one job must not stop the others.
-            rest = self.queue.retry(key)
+            rest, result = self.queue.retry(key), "error"
             log.exception("%s: pass failed; trying again in %.1f s", key, rest)
-        if self._passed is not None:
-            self._passed(key, result, asyncio.get_running_loop().time() - started)
+        finally:
+            if self._host.diary is not None:
+                self._host.diary.ended(key, result)
+        if self._host.passed is not None:
+            self._host.passed(key, result, asyncio.get_running_loop().time() - started)
         return rest
 
     async def _pass(self, key: JobKey) -> Outcome:
@@ -259,7 +254,17 @@ class Controller:
         return made.actions == before
 
     def _plan(self, job: JobRecord) -> Plan:
-        return self._planners[job.kind.kind].plan(job, self._observe(job), self._now())
+        observed, now = self._observe(job), self._host.now()
+        answer: Plan | Exception | None = None
+        try:
+            answer = self._planners[job.kind.kind].plan(job, observed, now)
+        except Exception as error:
+            answer = error
+            raise
+        finally:
+            if self._host.diary is not None and answer is not None:
+                self._host.diary.decided(job, observed, now, answer)
+        return answer
 
     def _observe(self, job: JobRecord) -> Observed:
         owned: list[Owned] = []
@@ -270,8 +275,8 @@ class Controller:
         return Observed(
             pods=pods,
             owned=tuple(owned),
-            refusals=self._memory.refusals(job.uid),
-            conflicts=self._memory.conflicts(job.uid),
+            refusals=self._executor.refusals.refused_to(job.uid),
+            conflicts=self._executor.refusals.taken_from(job.uid),
             lost_nodes=self._lost_nodes(pods),
         )
 
@@ -295,7 +300,7 @@ class Controller:
         self._keys.pop(uid, None)
         for planner in self._planners.values():
             planner.forget(uid)
-        self._memory.forget(uid)
+        self._executor.refusals.forget(uid)
 
 
 async def _all_synced(reflectors: list[Reflector[Any]]) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum
 from itertools import groupby
 from typing import Any
@@ -32,9 +33,11 @@ from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
 from trainyard.operator.cache import Store
-from trainyard.operator.jobs import JobRecord
-from trainyard.operator.memory import Memory
+from trainyard.operator.diary import Diary
 from trainyard.operator.recorder import Recorder, Subject
+from trainyard.operator.records import JobRecord
+from trainyard.operator.refusals import Refusals
+from trainyard.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
 
@@ -65,25 +68,33 @@ class Children:
     decode: Callable[[dict[str, Any]], Child]
 
 
+@dataclass(frozen=True, slots=True)
+class Cache:
+    """What is known of the cluster: jobs by kind, and the resources that plans may create."""
+
+    jobs: Mapping[str, Store[JobRecord]]
+    children: Mapping[Resource, Children]
+
+
 class Executor:
-    """Carries plans out. `children` are the resources that plans may create."""
+    """Carries plans out, and remembers what was refused. `now` is the wall clock."""
 
     def __init__(
         self,
         client: Client,
-        jobs: Mapping[str, Store[JobRecord]],
-        children: Mapping[Resource, Children],
-        memory: Memory,
-        recorder: Recorder,
-        *,
-        parallel_writes: int = 32,
+        cache: Cache,
+        settings: OperatorSettings,
+        now: Callable[[], datetime],
+        diary: Diary | None = None,
     ) -> None:
+        lifecycle = settings.lifecycle
+        self.refusals = Refusals(now, lifecycle.refusal_base_seconds, lifecycle.refusal_max_seconds)
+        self.recorder = Recorder(client, now)
         self._client = client
-        self._jobs = jobs
-        self._children = children
-        self._memory = memory
-        self._recorder = recorder
-        self._parallel = parallel_writes
+        self._jobs = cache.jobs
+        self._children = cache.children
+        self._diary = diary
+        self._parallel = settings.parallel_writes
 
     async def execute(self, job: JobRecord, plan: Plan) -> Outcome:
         """Do what `plan` says. Raises `KubeError` when the server cannot be reached or fails.
@@ -117,7 +128,11 @@ class Executor:
             **job.raw,
             "status": status,
         }
-        stored = await self._client.replace(job.kind.resource, body, subresource="status")
+        stored = await self._tell(
+            job,
+            ("status of", job.kind.resource, job.name),
+            self._client.replace(job.kind.resource, body, subresource="status"),
+        )
         record = JobRecord.decode(job.kind, stored)
         self._jobs[job.kind.kind].wrote(record)
         return record
@@ -135,7 +150,7 @@ class Executor:
         self, job: JobRecord, actions: Sequence[Action], refused: list[ApiError]
     ) -> bool:
         """One resource's actions, in batches that double: a refusal then costs few requests."""
-        first = 1 if self._memory.refusals(job.uid) else _FIRST_BATCH
+        first = 1 if self.refusals.refused_to(job.uid) else _FIRST_BATCH
         for batch in _batches(actions, first, self._parallel):
             if not all(await _gather([self._do(job, action, refused) for action in batch])):
                 return False
@@ -149,7 +164,7 @@ class Executor:
             if isinstance(action, Patch):
                 return await self._patch(job, action)
             if action.uid == job.uid:
-                return await self._delete_job(job)
+                return await self._delete_job(job, action)
             return await self._delete(job, action)
         except _FAULTS_OF_THE_SERVER:
             raise
@@ -165,7 +180,11 @@ class Executor:
 
             manifest = fill_in(manifest)
         try:
-            created = await self._client.create(children.resource, manifest, job.namespace)
+            created = await self._tell(
+                job,
+                ("create", action.resource, action.name),
+                self._client.create(children.resource, manifest, job.namespace),
+            )
         except AlreadyExists:
             return await self._adopt(job, action, children)
         except _FAULTS_OF_THE_SERVER:
@@ -173,40 +192,48 @@ class Executor:
         except ApiError as error:
             log.warning("%s: %s", job.key, error)
             code = UNPROCESSABLE if _is_malformed(error) else error.code
-            self._memory.refused(job.uid, action.resource, action.name, code, str(error))
+            self.refusals.refused(job.uid, action.resource, action.name, code, str(error))
             return False
         children.store.wrote(children.decode(created))
-        self._memory.created(job.uid, action.resource, action.name)
+        self.refusals.created(job.uid, action.resource, action.name)
         return True
 
     async def _adopt(self, job: JobRecord, action: Create, children: Children) -> bool:
         """The name is held: by our own earlier creation, or by someone else's object."""
         try:
-            raw = await self._client.get(children.resource, action.name, job.namespace)
+            raw = await self._tell(
+                job,
+                ("get", action.resource, action.name),
+                self._client.get(children.resource, action.name, job.namespace),
+            )
         except NotFound:
             return False
         child = children.decode(raw)
         if child.owner_uid != job.uid:
-            self._memory.taken(job.uid, action.resource, action.name, _holder(raw))
+            self.refusals.taken(job.uid, action.resource, action.name, _holder(raw))
             return False
         children.store.wrote(child)
-        self._memory.created(job.uid, action.resource, action.name)
+        self.refusals.created(job.uid, action.resource, action.name)
         return not child.deleting
 
     async def _delete(self, job: JobRecord, action: Delete) -> bool:
         children = self._children[action.resource]
         known = children.store.get(job.namespace, action.name)
         try:
-            answer = await self._client.delete(
-                children.resource,
-                action.name,
-                job.namespace,
-                uid=action.uid,
-                grace_seconds=action.grace_seconds,
-                propagation="Background",
+            answer = await self._tell(
+                job,
+                ("delete", action.resource, action.name),
+                self._client.delete(
+                    children.resource,
+                    action.name,
+                    job.namespace,
+                    uid=action.uid,
+                    grace_seconds=action.grace_seconds,
+                    propagation="Background",
+                ),
             )
         except (NotFound, Conflict) as error:
-            await self._make_sure(children.resource, job.namespace, action.name, action.uid, error)
+            await self._make_sure(job, action, error)
             self._note_gone(job, action)
             return True
         if known is None or known.uid != action.uid:
@@ -219,20 +246,23 @@ class Executor:
             children.store.forget(known)
         return True
 
-    async def _delete_job(self, job: JobRecord) -> bool:
+    async def _delete_job(self, job: JobRecord, action: Delete) -> bool:
         """Delete the job; it is not planned for again, even where the watch tells of it late."""
         store = self._jobs[job.kind.kind]
         try:
-            answer = await self._client.delete(
-                job.kind.resource,
-                job.name,
-                job.namespace,
-                uid=job.uid,
-                propagation="Background",
+            answer = await self._tell(
+                job,
+                ("delete", action.resource, action.name),
+                self._client.delete(
+                    job.kind.resource,
+                    job.name,
+                    job.namespace,
+                    uid=job.uid,
+                    propagation="Background",
+                ),
             )
         except (NotFound, Conflict) as error:
-            kind = job.kind.resource
-            await self._make_sure(kind, job.namespace, job.name, job.uid, error)
+            await self._make_sure(job, action, error)
             store.forget(job)
             return True
         metadata = answer.get("metadata") or {}
@@ -247,26 +277,53 @@ class Executor:
         body = dict(action.patch)
         body["metadata"] = {**body.get("metadata", {}), "uid": action.uid}
         try:
-            patched = await self._client.patch(children.resource, action.name, body, job.namespace)
+            patched = await self._tell(
+                job,
+                ("patch", action.resource, action.name),
+                self._client.patch(children.resource, action.name, body, job.namespace),
+            )
         except (NotFound, Conflict) as error:
-            await self._make_sure(children.resource, job.namespace, action.name, action.uid, error)
+            await self._make_sure(job, action, error)
             self._note_gone(job, action)
             return True
         children.store.wrote(children.decode(patched))
         return True
 
-    async def _make_sure(
-        self, resource: Resource, namespace: str, name: str, uid: str, error: ApiError
-    ) -> None:
+    async def _make_sure(self, job: JobRecord, action: Delete | Patch, error: ApiError) -> None:
         """Raise `error` if the object is still there: another writer was faster, no more."""
         if isinstance(error, NotFound):
             return
         try:
-            found = await self._client.get(resource, name, namespace)
+            found = await self._tell(
+                job,
+                ("get", action.resource, action.name),
+                self._client.get(action.resource, action.name, job.namespace),
+            )
         except NotFound:
             return
-        if found["metadata"]["uid"] == uid:
+        if found["metadata"]["uid"] == action.uid:
             raise error
+
+    async def _tell(
+        self,
+        job: JobRecord,
+        what: tuple[str, Resource, str],
+        request: Coroutine[Any, Any, dict[str, Any]],
+    ) -> dict[str, Any]:
+        """The answer to a request, which the diary hears of however it ends."""
+        if self._diary is None:
+            return await request
+        ended = "cut off"
+        try:
+            answer = await request
+            ended = "done"
+            return answer
+        except KubeError as error:
+            ended = f"{type(error).__name__}: {error}"
+            raise
+        finally:
+            verb, resource, name = what
+            self._diary.did(job, f"{verb} {resource.plural}/{name}", ended)
 
     def _note_gone(self, job: JobRecord, action: Delete | Patch) -> None:
         """The object is gone; or, by the UID precondition, gone and replaced by another."""
@@ -285,7 +342,7 @@ class Executor:
             job.resource_version,
         )
         for event in plan.events:
-            self._recorder.emit(subject, event.type, event.reason, event.message)
+            self.recorder.emit(subject, event.type, event.reason, event.message)
 
 
 def _is_malformed(error: ApiError) -> bool:

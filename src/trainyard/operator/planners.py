@@ -1,4 +1,4 @@
-"""What plans for each kind that the controller looks after; the one place that tells kinds apart.
+"""What plans for each kind that the controller looks after: jobs one way, viewers another.
 
 Each planner keeps what an object turns into, made anew only when its generation changes.
 """
@@ -16,7 +16,7 @@ from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.invalid import Invalid, plan_invalid
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.plan import plan
-from trainyard.operator.jobs import JobRecord
+from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
 from trainyard.schema.model import Model
 
@@ -39,7 +39,8 @@ def planners(settings: OperatorSettings) -> Mapping[Kind, Planner]:
     """A planner for every kind that is looked after."""
     found: dict[Kind, Planner] = dict.fromkeys(JOB_KINDS.values(), JobPlanner(settings))
     if settings.serves_tensorboards:
-        found[KINDS["TensorBoard"]] = BoardPlanner(settings)
+        viewers = [kind for kind in KINDS.values() if kind.is_viewer]
+        found |= dict.fromkeys(viewers, BoardPlanner(settings))
     return found
 
 
@@ -96,7 +97,7 @@ class JobPlanner:
 
 
 class BoardPlanner:
-    """Plans for TensorBoards. What it needs is imported for the first of them."""
+    """Plans for viewers. What it needs is imported for the first of them."""
 
     def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings.lifecycle
@@ -106,14 +107,13 @@ class BoardPlanner:
 
     def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
         """See Planner."""
-        from trainyard.kinds.tensorboard.spec import TensorBoard
-        from trainyard.kinds.tensorboard.workload import describe
         from trainyard.lifecycle.viewers import plan_invalid_viewer, plan_viewer
 
         board = self._boards.get(record)
         if board is None:
-            model = _admitted(record, self._open_templates)
-            made = describe(model, self._settings) if isinstance(model, TensorBoard) else model
+            made: Any = _admitted(record, self._open_templates)
+            if not isinstance(made, _Broken):
+                made = record.kind.describe(made, self._settings)
             board = self._boards.put(record, made)
         if isinstance(board, _Broken):
             broken = Invalid(record.kind.kind, record.name, record.generation, board)

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from aiohttp import web
 
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError, KubeError
-from trainyard.operator.controller import Clock, Controller, wall_clock
+from trainyard.operator.controller import Clock, Controller, Host, wall_clock
+from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection, LeaseSettings
 from trainyard.operator.metrics import CONTENT_TYPE, Metrics
 from trainyard.operator.settings import OperatorSettings
@@ -34,6 +36,8 @@ class ServiceSettings:
     host: str = "0.0.0.0"
     port: int = 8080
     """Of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
+    record: Path | None = None
+    """A file that says what every pass saw, decided and did."""
 
 
 class Service:
@@ -46,12 +50,17 @@ class Service:
         self._settings = settings or ServiceSettings()
         self._now = now
         self._controller: Controller | None = None
+        self._diary: Diary | None = None
         self._metrics = Metrics(lambda: self._controller)
         self.port = self._settings.port
 
     async def run(self) -> None:
         """Serve the endpoints and look after jobs, whenever it is this process's turn."""
-        async with self._endpoints():
+        async with AsyncExitStack() as stack:
+            if self._settings.record is not None:
+                file = stack.enter_context(closing(RecordFile(self._settings.record)))
+                self._diary = Diary(file, lambda: self._now().isoformat(), replayable=True)
+            await stack.enter_async_context(self._endpoints())
             if self._settings.lease is None:
                 await self._control()
             else:
@@ -65,9 +74,12 @@ class Service:
         self._controller = Controller(
             self._client,
             operator,
-            now=self._now,
-            passed=self._metrics.passed,
-            drains_events=self._settings.lease is None,
+            Host(
+                self._now,
+                passed=self._metrics.passed,
+                drains_events=self._settings.lease is None,
+                diary=self._diary,
+            ),
         )
         try:
             await self._controller.run()

@@ -33,3 +33,18 @@ class OperatorSettings:
     retry_min: float = 0.1
     retry_max: float = 60.0
     reflector: Timing = field(default_factory=Timing)
+
+
+def cluster_domain_of(resolver_configuration: str) -> str:
+    """The domain that a pod's resolv.conf names; `cluster.local` where it names none.
+
+    A pod's search list is `<namespace>.svc.<domain> svc.<domain> <domain> …`.
+    https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/
+    """
+    for line in resolver_configuration.splitlines():
+        keyword, *names = line.split() or [""]
+        if keyword == "search":
+            for name in names:
+                if name.startswith("svc.") and len(name) > len("svc."):
+                    return name.removeprefix("svc.").rstrip(".")
+    return Settings().cluster_domain

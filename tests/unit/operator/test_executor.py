@@ -22,10 +22,9 @@ from trainyard.kube.resources import PODS as POD_RESOURCE
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch, Plan
 from trainyard.lifecycle.observed import Pod
 from trainyard.operator.cache import Store
-from trainyard.operator.executor import Children, Executor, Outcome
-from trainyard.operator.jobs import JobRecord
-from trainyard.operator.memory import Memory
-from trainyard.operator.recorder import Recorder
+from trainyard.operator.executor import Cache, Children, Executor, Outcome
+from trainyard.operator.records import JobRecord
+from trainyard.operator.settings import OperatorSettings
 
 KIND = JOB_KINDS["GenericJob"]
 JOB = Key(KIND.plural, "default", "train")
@@ -43,14 +42,12 @@ class Bench:
         conditions = Conditions(lambda call: self.fault(call), lambda key: None)
         wire = Wire(self.server, conditions, random.Random(2), 1, bool, self._sent, lambda *_: None)
         client = Client(wire)
-        self.memory = Memory(self.clock, 1.0, 60.0)
-        self.recorder = Recorder(client, self.clock)
         self.jobs: Store[JobRecord] = Store(lambda job: job.uid, lambda job: None)
         self.pods: Store[Pod] = Store(lambda pod: pod.owner_uid, lambda pod: None)
         children = {PODS: Children(POD_RESOURCE, self.pods, Pod.decode)}
-        self.executor = Executor(
-            client, {KIND.kind: self.jobs}, children, self.memory, self.recorder
-        )
+        cache = Cache({KIND.kind: self.jobs}, children)
+        self.executor = Executor(client, cache, OperatorSettings(), self.clock)
+        self.recorder, self.refusals = self.executor.recorder, self.executor.refusals
         stored = self.server.create(
             KIND.plural, "default", {"metadata": {"name": "train"}, "spec": {}}
         )
@@ -138,7 +135,7 @@ def test_a_name_that_another_holds_is_reported_and_not_taken_over() -> None:
     async def body(bench: Bench) -> None:
         bench.server.create("pods", "default", bench.pod("a", owner="somebody"))
         assert await bench.execute(actions=(bench.create("a"),)) is Outcome.INCOMPLETE
-        (conflict,) = bench.memory.conflicts(bench.job.uid)
+        (conflict,) = bench.refusals.taken_from(bench.job.uid)
         assert (conflict.name, conflict.owner) == ("a", "GenericJob other")
         assert len(bench.pods) == 0
 
@@ -149,13 +146,13 @@ def test_a_taken_name_is_tried_again_ever_more_slowly() -> None:
     async def body(bench: Bench) -> None:
         delays = []
         for _ in range(8):
-            bench.memory.taken(bench.job.uid, PODS, "a", "somebody")
-            (conflict,) = bench.memory.conflicts(bench.job.uid)
+            bench.refusals.taken(bench.job.uid, PODS, "a", "somebody")
+            (conflict,) = bench.refusals.taken_from(bench.job.uid)
             assert conflict.until is not None
             delays.append((conflict.until - bench.clock()).total_seconds())
         assert delays == [1, 2, 4, 8, 16, 32, 60, 60]
         assert await bench.execute(actions=(bench.create("a"),)) is Outcome.DONE
-        assert bench.memory.conflicts(bench.job.uid) == ()
+        assert bench.refusals.taken_from(bench.job.uid) == ()
 
     on_bench(body)
 
@@ -166,13 +163,13 @@ def test_a_refused_creation_ends_the_batch_and_is_remembered() -> None:
         many = tuple(bench.create(f"p{number}") for number in range(100))
         assert await bench.execute(actions=many) is Outcome.INCOMPLETE
         assert len(bench.writes) == 8
-        assert {refusal.count for refusal in bench.memory.refusals(bench.job.uid)} == {1}
+        assert {refusal.count for refusal in bench.refusals.refused_to(bench.job.uid)} == {1}
         bench.writes.clear()
         assert await bench.execute(actions=many) is Outcome.INCOMPLETE
         assert len(bench.writes) == 1, "once burnt, begin with one"
         bench.fault = lambda call: Fault.NONE
         assert await bench.execute(actions=many) is Outcome.DONE
-        assert bench.memory.refusals(bench.job.uid) == ()
+        assert bench.refusals.refused_to(bench.job.uid) == ()
 
     on_bench(body)
 

@@ -19,9 +19,9 @@ from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.virtual_time import run
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kube.client import Client
-from trainyard.operator.controller import Controller
-from trainyard.operator.jobs import JobKey
+from trainyard.operator.controller import Controller, Host
 from trainyard.operator.planners import JobPlanner
+from trainyard.operator.records import JobKey
 from trainyard.operator.settings import OperatorSettings
 from trainyard.schema.times import render
 
@@ -94,9 +94,8 @@ class Yard:
         conditions = Conditions(lambda call: self.fault(call), lambda key: None)
         wire = Wire(self.server, conditions, random.Random(2), 1, bool, self._sent, lambda *_: None)
         settings = OperatorSettings(lifecycle=lifecycle)
-        self.controller = Controller(
-            Client(wire), settings, now=self.clock, rng=random.Random(3), passed=self._passed
-        )
+        host = Host(self.clock, random.Random(3), passed=self._passed)
+        self.controller = Controller(Client(wire), settings, host)
 
     def _sent(self, sent: Sent) -> None:
         self.sent[f"{sent.call.method} {sent.call.key.plural}"] += 1

@@ -9,6 +9,7 @@ KIND = Kind(
     __name__,
     group=TENSORSTACK,
     is_job=False,
+    is_viewer=True,
     training_containers=("tensorboard",),
     columns=(PHASE, Column("URL", "string", ".status.url"), AGE),
     order=70,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.operator.dns import cluster_domain_of
+from trainyard.operator.settings import cluster_domain_of
 
 
 @pytest.mark.parametrize(

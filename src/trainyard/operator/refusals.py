@@ -11,7 +11,7 @@ from trainyard.lifecycle.observed import Conflict, Refusal
 _Name = tuple[Resource, str]
 
 
-class Memory:
+class Refusals:
     """Refused creations and taken names, per job UID. `now` is the wall clock.
 
     A taken name is tried again after `retry_min_seconds`, twice as late each time, up to
@@ -55,10 +55,10 @@ class Memory:
         self._refusals.pop(uid, None)
         self._conflicts.pop(uid, None)
 
-    def refusals(self, uid: str) -> tuple[Refusal, ...]:
+    def refused_to(self, uid: str) -> tuple[Refusal, ...]:
         """Refused creations of a job."""
         return tuple(self._refusals.get(uid, {}).values())
 
-    def conflicts(self, uid: str) -> tuple[Conflict, ...]:
+    def taken_from(self, uid: str) -> tuple[Conflict, ...]:
         """Names that were seen to be taken."""
         return tuple(conflict for conflict, _ in self._conflicts.get(uid, {}).values())

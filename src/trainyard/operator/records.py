@@ -1,4 +1,4 @@
-"""Jobs, and what else is planned for, as the controller keeps them."""
+"""Jobs, what else is planned for, and nodes, as the controller keeps them."""
 
 from __future__ import annotations
 
@@ -57,4 +57,28 @@ class JobRecord:
             generation=int(metadata.get("generation") or 0),
             is_deleting=bool(metadata.get("deletionTimestamp")),
             raw=raw,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node, reduced to whether it answers. A controller may lack the right to see any."""
+
+    name: str
+    uid: str
+    resource_version: str
+    is_ready: bool
+    namespace: str = ""
+
+    @classmethod
+    def decode(cls, obj: Mapping[str, Any]) -> Node:
+        """From a `v1` Node; a node without a Ready condition has not reported yet."""
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        ready = next((c.get("status") for c in conditions if c.get("type") == "Ready"), "True")
+        metadata = obj["metadata"]
+        return cls(
+            name=metadata["name"],
+            uid=metadata["uid"],
+            resource_version=metadata.get("resourceVersion", ""),
+            is_ready=ready == "True",
         )

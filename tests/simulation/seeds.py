@@ -1,0 +1,24 @@
+"""Which runs are played: the same ones each time, and some that nobody has seen yet."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+
+IS_SOAK = os.environ.get("TRAINYARD_SOAK") == "1"
+FIXED = 20_000 if IS_SOAK else 2_000
+FRESH = 1_000 if IS_SOAK else 200
+CHUNK = 100
+FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
+
+
+def fresh(count: int) -> Sequence[int]:
+    """That many new seeds in a row."""
+    first = FIRST_FRESH + secrets.randbelow(LAST_FRESH - FIRST_FRESH)
+    return range(first, first + count)
+
+
+def chunks(seeds: Sequence[int]) -> list[Sequence[int]]:
+    """The seeds in portions, each of which is one test."""
+    return [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]

@@ -1,0 +1,62 @@
+"""What really happened to jobs and pods, as the monitor keeps it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+from tests.simulation.server import Key, Obj
+from trainyard.kinds.shared import labels
+
+
+@dataclass(slots=True)
+class PodTruth:
+    """What really happened to one pod."""
+
+    name: str
+    uid: str
+    type: str
+    index: int
+    attempt: int
+    own_end: int | None = None
+    """Exit code, when its containers ended by themselves."""
+    disturbed: bool = False
+    """Somebody or something else took it away."""
+    gone: bool = False
+    replaced: bool = False
+
+
+@dataclass(slots=True)
+class JobTruth:
+    """What really happened to one job."""
+
+    key: Key
+    pods: dict[str, PodTruth] = field(default_factory=dict)
+    attempt: int = 0
+    failures: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """Own failures per attempt that was current at that moment."""
+    completions: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    disturbances: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    vague: bool = False
+    """Paused, resized or the like: what is counted then has no exact answer."""
+    deleted: bool = False
+
+
+def ended_pods(pods: list[PodTruth]) -> tuple[int, int]:
+    """How many pods ended by themselves and were replaced: for certain, and at most."""
+    ended = [pod for pod in pods if pod.own_end is not None]
+    least = sum(1 for pod in ended if pod.replaced and not pod.disturbed)
+    return least, len(ended)
+
+
+def truth_of(pod: Obj) -> PodTruth:
+    metadata = pod["metadata"]
+    label, annotations = metadata["labels"], metadata.get("annotations") or {}
+    attempt = annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT) or "1"
+    return PodTruth(
+        name=metadata["name"],
+        uid=metadata["uid"],
+        type=label[labels.REPLICA_TYPE],
+        index=int(label[labels.REPLICA_INDEX]),
+        attempt=int(attempt),
+    )
