@@ -7,7 +7,7 @@ on the registry in process and code which comes in over HTTP handle the same exc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from trainyard.kube.errors import (
     AlreadyExists,
@@ -19,6 +19,8 @@ from trainyard.kube.errors import (
     NotFound,
 )
 
+E = TypeVar("E", bound=ApiError)
+
 
 class Cause(NamedTuple):
     """One problem of a refused object: JSON path without the leading dot, and what is wrong."""
@@ -28,64 +30,45 @@ class Cause(NamedTuple):
     reason: str = "FieldValueInvalid"
 
 
+def _about(kind: type[E], code: int, resource: str, name: str, message: str) -> E:
+    plural, _, group = resource.partition(".")
+    details = {"name": name, "group": group, "kind": plural}
+    return kind(message, code=code, reason=kind.__name__, details=details)
+
+
 def not_found(resource: str, name: str) -> NotFound:
     """No object of this name."""
-    plural, _, group = resource.partition(".")
-    return NotFound(
-        f'{resource} "{name}" not found',
-        code=404,
-        reason="NotFound",
-        details={"name": name, "group": group, "kind": plural},
-    )
+    return _about(NotFound, 404, resource, name, f'{resource} "{name}" not found')
 
 
-def no_such_path() -> NotFound:
+def no_such_path(what: str = "the server could not find the requested resource") -> NotFound:
     """The URL names nothing that is served."""
-    return NotFound("the server could not find the requested resource", code=404, reason="NotFound")
+    return NotFound(what, code=404, reason="NotFound")
 
 
 def already_exists(resource: str, name: str) -> AlreadyExists:
     """The name is taken."""
-    plural, _, group = resource.partition(".")
-    return AlreadyExists(
-        f'{resource} "{name}" already exists',
-        code=409,
-        reason="AlreadyExists",
-        details={"name": name, "group": group, "kind": plural},
-    )
+    return _about(AlreadyExists, 409, resource, name, f'{resource} "{name}" already exists')
 
 
 def conflict(resource: str, name: str, why: str = "") -> Conflict:
     """A precondition (resourceVersion or UID) does not hold."""
-    plural, _, group = resource.partition(".")
     why = why or (
         "the object has been modified; please apply your changes to the latest version "
         "and try again"
     )
-    return Conflict(
-        f'Operation cannot be fulfilled on {resource} "{name}": {why}',
-        code=409,
-        reason="Conflict",
-        details={"name": name, "group": group, "kind": plural},
-    )
+    text = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    return _about(Conflict, 409, resource, name, text)
 
 
 def forbidden(resource: str, name: str, why: str) -> Forbidden:
     """The object is well-formed and still refused."""
-    plural, _, group = resource.partition(".")
-    return Forbidden(
-        f'{resource} "{name}" is forbidden: {why}',
-        code=403,
-        reason="Forbidden",
-        details={"name": name, "group": group, "kind": plural},
-    )
+    return _about(Forbidden, 403, resource, name, f'{resource} "{name}" is forbidden: {why}')
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Invalid:
     """The object breaks rules; every one of them is named."""
-    texts = [
-        f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes
-    ]
+    texts = [": ".join(filter(None, cause[:2])) for cause in causes]
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     details: dict[str, Any] = {
         "name": name,

@@ -46,17 +46,17 @@ def complete(served: Served, obj: Object) -> Key:
     return Key(served.name, namespace, name)
 
 
-def check_preconditions(key: Key, new: Object, old: Object) -> None:
-    """Raise Conflict when `new` was made from another version or another object than `old`."""
-    wanted, present = new["metadata"], old["metadata"]
-    if wanted.get("uid") not in (None, present["uid"]):
+def check_preconditions(key: Key, uid: str | None, version: str | None, old: Object) -> None:
+    """Raise Conflict when another object, or another version of it, is meant than `old`."""
+    present = old["metadata"]
+    if uid not in (None, present["uid"]):
         raise conflict(
             key.resource,
             key.name,
-            f"Precondition failed: UID in precondition: {wanted['uid']}, "
+            f"Precondition failed: UID in precondition: {uid}, "
             f"UID in object meta: {present['uid']}",
         )
-    if wanted.get("resourceVersion") not in (None, "", present["resourceVersion"]):
+    if version not in (None, "", present["resourceVersion"]):
         raise conflict(key.resource, key.name)
 
 
@@ -92,14 +92,11 @@ def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
         metadata["deletionTimestamp"] = from_unix(time.time() + seconds)
         metadata["deletionGracePeriodSeconds"] = seconds
     if how.propagation is not None:
-        finalizers = [
-            each for each in metadata.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)
+        added = {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(how.propagation, [])
+        finalizers = metadata["finalizers"] = [
+            *(each for each in metadata.get("finalizers", ()) if each not in (FOREGROUND, ORPHAN)),
+            *added,
         ]
-        if how.propagation == "Foreground":
-            finalizers.append(FOREGROUND)
-        elif how.propagation == "Orphan":
-            finalizers.append(ORPHAN)
-        metadata["finalizers"] = finalizers
         if not finalizers:
             del metadata["finalizers"]
     served.begin_delete(obj)

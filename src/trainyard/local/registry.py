@@ -13,14 +13,13 @@ from functools import partial
 
 import orjson
 
-from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import NAMESPACES
 from trainyard.local import metadata
 from trainyard.local.failures import (
     already_exists,
-    conflict,
     forbidden,
     method_not_allowed,
+    no_such_path,
     not_found,
 )
 from trainyard.local.objects import PLAIN, Deletion, Mutation
@@ -87,10 +86,7 @@ class Registry:
 
     def peek(self, resource: str, namespace: str, name: str) -> Object:
         """As `get`, but including a write that is still being committed."""
-        current = self._current(Key(resource, namespace, name))
-        if current is None:
-            raise not_found(resource, name)
-        return current.object
+        return self._present(Key(resource, namespace, name)).object
 
     def list(self, resource: str, namespace: str | None = None) -> list[Object]:
         """All objects, or those of one namespace, by name; shared, never mutate them."""
@@ -154,8 +150,7 @@ class Registry:
         """Store a new object (taken over, do not touch it again); returns it completed."""
         served = self._served(resource)
         key = metadata.complete(served, obj)
-        current = self._current(key)
-        if current is not None:
+        if self._current(key) is not None:
             raise already_exists(resource, key.name)
         self._check_namespace(key)
         served.prepare_create(obj, partial(self._latest, resource))
@@ -181,14 +176,12 @@ class Registry:
         """
         served = self._served(resource)
         key = Key(resource, namespace, name)
-        current = self._current(key)
-        if current is None:
-            raise not_found(resource, name)
+        current = self._present(key)
         new = change(orjson.loads(current.raw))
         if new is None:
             return current.object
-        old = current.object
-        metadata.check_preconditions(key, new, old)
+        old, wanted = current.object, new["metadata"]
+        metadata.check_preconditions(key, wanted.get("uid"), wanted.get("resourceVersion"), old)
         if subresource == "status":
             new = {**orjson.loads(current.raw), "status": new.get("status", {})}
         elif served.status and not subresource:
@@ -202,9 +195,7 @@ class Registry:
             new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
         if dry_run:
             return new
-        if metadata.is_released(served, new):
-            return await self._write(key, "DELETED", new, old)
-        return await self._write(key, "MODIFIED", new, old)
+        return await self._write(key, _type(served, new), new, old)
 
     async def delete(
         self, resource: str, namespace: str, name: str, how: Deletion = PLAIN
@@ -216,35 +207,22 @@ class Registry:
         """
         served = self._served(resource)
         key = Key(resource, namespace, name)
-        current = self._current(key)
-        if current is None:
-            raise not_found(resource, name)
+        current = self._present(key)
         old = current.object
-        present = old["metadata"]
-        if how.uid is not None and how.uid != present["uid"]:
-            raise conflict(
-                resource,
-                name,
-                f"Precondition failed: UID in precondition: {how.uid}, "
-                f"UID in object meta: {present['uid']}",
-            )
-        if how.resource_version not in (None, present["resourceVersion"]):
-            raise conflict(resource, name)
+        metadata.check_preconditions(key, how.uid, how.resource_version, old)
         served.check_delete(name)
         new: Object = orjson.loads(current.raw)
         metadata.mark_deleted(served, new, how)
         if how.dry_run or new == old:
             return new
-        if metadata.is_released(served, new):
-            return await self._write(key, "DELETED", new, old)
-        return await self._write(key, "MODIFIED", new, old)
+        return await self._write(key, _type(served, new), new, old)
 
     # Inside.
 
     def _served(self, resource: str) -> Served:
         served = self.resources.get(resource)
         if served is None or served.view_of:
-            raise NotFound(f"no resource {resource!r} is served", code=404, reason="NotFound")
+            raise no_such_path(f"no resource {resource!r} is served")
         if served.is_read_only:
             raise method_not_allowed("writing", resource)
         return served
@@ -252,7 +230,7 @@ class Registry:
     def _table(self, resource: str) -> dict[tuple[str, str], Entry]:
         table = self._objects.get(resource)
         if table is None:
-            raise NotFound(f"no resource {resource!r} is served", code=404, reason="NotFound")
+            raise no_such_path(f"no resource {resource!r} is served")
         return table
 
     def _current(self, key: Key) -> Entry | None:
@@ -261,13 +239,16 @@ class Registry:
             return staged.entry
         return self._table(key.resource).get((key.namespace, key.name))
 
+    def _present(self, key: Key) -> Entry:
+        current = self._current(key)
+        if current is None:
+            raise not_found(key.resource, key.name)
+        return current
+
     def _check_namespace(self, key: Key) -> None:
         if not key.namespace:
             return
-        namespace = self._current(Key(_NAMESPACES, "", key.namespace))
-        if namespace is None:
-            raise not_found(_NAMESPACES, key.namespace)
-        if namespace.object["metadata"].get("deletionTimestamp"):
+        if self.peek(_NAMESPACES, "", key.namespace)["metadata"].get("deletionTimestamp"):
             raise forbidden(
                 key.resource,
                 key.name,
@@ -306,19 +287,15 @@ class Registry:
                 table[place] = change.entry
             final = change.final
             self._visible_revision = final.revision
-            self._journal.record(
-                Event(
-                    change.type,
-                    change.key.resource,
-                    final.object,
-                    change.old,
-                    final.raw,
-                    final.revision,
-                )
-            )
+            what = (change.type, change.key.resource, final.object, change.old)
+            self._journal.record(Event(*what, final.raw, final.revision))
 
     def _listen(self, resources: Sequence[str], subscription: Subscription) -> Subscription:
         for resource in resources:
             self._table(resource)
         self._journal.listen(resources, subscription)
         return subscription
+
+
+def _type(served: Served, new: Object) -> str:
+    return "DELETED" if metadata.is_released(served, new) else "MODIFIED"

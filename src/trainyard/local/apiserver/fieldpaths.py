@@ -16,28 +16,15 @@ from trainyard.local.apiserver.patches import MERGE_KEYS, PRIMITIVE_SETS
 Object = dict[str, Any]
 Path = tuple[str, ...]
 
-_UNOWNED = frozenset(
-    {
-        ("f:apiVersion",),
-        ("f:kind",),
-        *(
-            ("f:metadata", f"f:{field}")
-            for field in (
-                "name",
-                "namespace",
-                "uid",
-                "resourceVersion",
-                "generation",
-                "creationTimestamp",
-                "deletionTimestamp",
-                "deletionGracePeriodSeconds",
-                "managedFields",
-                "selfLink",
-                "generateName",
-            )
-        ),
-    }
+_SYSTEM_FIELDS = (
+    "name namespace uid resourceVersion generation creationTimestamp deletionTimestamp "
+    "deletionGracePeriodSeconds managedFields selfLink generateName"
 )
+_UNOWNED = {
+    ("f:apiVersion",),
+    ("f:kind",),
+    *(("f:metadata", f"f:{field}") for field in _SYSTEM_FIELDS.split()),
+}
 _PORT_KEYS = ("containerPort", "port")
 
 

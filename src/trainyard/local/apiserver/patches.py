@@ -17,25 +17,19 @@ JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
 
+_MERGED_BY = {
+    "name": "containers env ephemeralContainers imagePullSecrets initContainers resourceClaims "
+    "schedulingGates secrets volumes",
+    "type": "addresses conditions",
+    "ip": "hostAliases podIPs",
+    "uid": "ownerReferences",
+    "key": "taints",
+    "topologyKey": "topologySpreadConstraints",
+    "devicePath": "volumeDevices",
+    "mountPath": "volumeMounts",
+}
 MERGE_KEYS: Mapping[str, str] = {
-    "addresses": "type",
-    "conditions": "type",
-    "containers": "name",
-    "env": "name",
-    "ephemeralContainers": "name",
-    "hostAliases": "ip",
-    "imagePullSecrets": "name",
-    "initContainers": "name",
-    "ownerReferences": "uid",
-    "podIPs": "ip",
-    "resourceClaims": "name",
-    "schedulingGates": "name",
-    "secrets": "name",
-    "taints": "key",
-    "topologySpreadConstraints": "topologyKey",
-    "volumeDevices": "devicePath",
-    "volumeMounts": "mountPath",
-    "volumes": "name",
+    field: key for key, fields in _MERGED_BY.items() for field in fields.split()
 }
 """List field to the key by which its items are merged (`x-kubernetes-patch-merge-key`)."""
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 from trainyard.local.failures import bad_request, unsupported_media_type
@@ -22,65 +23,42 @@ _MAGIC = b"k8s\0"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 _KINDS: Messages = {
-    "DeleteOptions": {
-        1: ("gracePeriodSeconds", "int?"),
-        2: ("preconditions", "Preconditions"),
-        3: ("orphanDependents", "bool?"),
-        4: ("propagationPolicy", "str"),
-        5: ("dryRun", "str[]"),
-    },
-    "Eviction": {**META, 2: ("deleteOptions", "DeleteOptions")},
-    "SelfSubjectAccessReview": {**META, 2: ("spec", "AccessReviewSpec")},
-    "SelfSubjectRulesReview": {**META, 2: ("spec", "RulesReviewSpec")},
+    "DeleteOptions": (
+        "1 gracePeriodSeconds int?, 2 preconditions Preconditions, "
+        "3 orphanDependents bool?, 4 propagationPolicy str, 5 dryRun str[]"
+    ),
+    "Eviction": META + "2 deleteOptions DeleteOptions",
+    "SelfSubjectAccessReview": META + "2 spec AccessReviewSpec",
+    "SelfSubjectRulesReview": META + "2 spec RulesReviewSpec",
     "SelfSubjectReview": META,
 }
-"""What may be sent besides objects of a resource. Types: str, int, bool, bytes, a message's name;
-`?` after it keeps a zero value (a pointer in Go), `[]` repeats, `{}` is a map from strings."""
+"""What may be sent besides objects of a resource."""
 _MESSAGES: Messages = {
     **_KINDS,
-    "Unknown": {1: ("type", "TypeMeta"), 2: ("raw", "raw")},
-    "TypeMeta": {1: ("apiVersion", "str"), 2: ("kind", "str")},
-    "ObjectMeta": {
-        1: ("name", "str"),
-        2: ("generateName", "str"),
-        3: ("namespace", "str"),
-        5: ("uid", "str"),
-        6: ("resourceVersion", "str"),
-        7: ("generation", "int"),
-        8: ("creationTimestamp", "Time"),
-        9: ("deletionTimestamp", "Time"),
-        10: ("deletionGracePeriodSeconds", "int?"),
-        11: ("labels", "str{}"),
-        12: ("annotations", "str{}"),
-        13: ("ownerReferences", "OwnerReference[]"),
-        14: ("finalizers", "str[]"),
-    },
-    "OwnerReference": {
-        1: ("kind", "str"),
-        3: ("name", "str"),
-        4: ("uid", "str"),
-        5: ("apiVersion", "str"),
-        6: ("controller", "bool?"),
-        7: ("blockOwnerDeletion", "bool?"),
-    },
-    "IntOrString": {1: ("type", "int"), 2: ("number", "int"), 3: ("text", "str")},
-    "Preconditions": {1: ("uid", "str"), 2: ("resourceVersion", "str")},
-    "AccessReviewSpec": {
-        1: ("resourceAttributes", "ResourceAttributes"),
-        2: ("nonResourceAttributes", "NonResourceAttributes"),
-    },
-    "ResourceAttributes": {
-        1: ("namespace", "str"),
-        2: ("verb", "str"),
-        3: ("group", "str"),
-        4: ("version", "str"),
-        5: ("resource", "str"),
-        6: ("subresource", "str"),
-        7: ("name", "str"),
-    },
-    "NonResourceAttributes": {1: ("path", "str"), 2: ("verb", "str")},
-    "RulesReviewSpec": {1: ("namespace", "str")},
-    "Time": {1: ("seconds", "int"), 2: ("nanos", "int")},
+    "Unknown": "1 type TypeMeta, 2 raw raw",
+    "TypeMeta": "1 apiVersion str, 2 kind str",
+    "ObjectMeta": (
+        "1 name str, 2 generateName str, 3 namespace str, 5 uid str, "
+        "6 resourceVersion str, 7 generation int, 8 creationTimestamp Time, "
+        "9 deletionTimestamp Time, 10 deletionGracePeriodSeconds int?, 11 labels str{}, "
+        "12 annotations str{}, 13 ownerReferences OwnerReference[], 14 finalizers str[]"
+    ),
+    "OwnerReference": (
+        "1 kind str, 3 name str, 4 uid str, 5 apiVersion str, 6 controller bool?, "
+        "7 blockOwnerDeletion bool?"
+    ),
+    "IntOrString": "1 type int, 2 number int, 3 text str",
+    "Preconditions": "1 uid str, 2 resourceVersion str",
+    "AccessReviewSpec": (
+        "1 resourceAttributes ResourceAttributes, 2 nonResourceAttributes NonResourceAttributes"
+    ),
+    "ResourceAttributes": (
+        "1 namespace str, 2 verb str, 3 group str, 4 version str, 5 resource str, "
+        "6 subresource str, 7 name str"
+    ),
+    "NonResourceAttributes": "1 path str, 2 verb str",
+    "RulesReviewSpec": "1 namespace str",
+    "Time": "1 seconds int, 2 nanos int",
 }
 
 
@@ -103,7 +81,7 @@ def decode(body: bytes, served: Served | None = None) -> Object:
 
 
 def _message(name: str, data: bytes, messages: Messages) -> Object:
-    fields = messages[name]
+    fields = _fields(messages[name])
     result: Object = {}
     for number, raw in _wire_fields(data):
         if number not in fields:
@@ -120,6 +98,12 @@ def _message(name: str, data: bytes, messages: Messages) -> Object:
             if type_.endswith("?") or value not in (None, "", 0, False, {}):
                 result[key] = value
     return result
+
+
+@cache
+def _fields(text: str) -> dict[int, tuple[str, str]]:
+    parts = (part.split() for part in text.split(",") if part.strip())
+    return {int(number): (key, type_) for number, key, type_ in parts}
 
 
 def _value(type_: str, raw: int | bytes, messages: Messages) -> Any:

@@ -16,13 +16,6 @@ SERVED = Served(
     order=70,
     short_names=("cm",),
     printed=(NAME, Column("Data", _count, type="integer"), AGE),
-    messages={
-        "ConfigMap": {
-            **META,
-            2: ("data", "str{}"),
-            3: ("binaryData", "bytes{}"),
-            4: ("immutable", "bool?"),
-        }
-    },
+    messages={"ConfigMap": META + "2 data str{}, 3 binaryData bytes{}, 4 immutable bool?"},
     official=True,
 )

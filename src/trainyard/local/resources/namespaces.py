@@ -42,8 +42,8 @@ SERVED = _Namespaces(
     printed=(NAME, Column("Status", at("status.phase", "")), AGE),
     selectable=frozenset({"status.phase"}),
     messages={
-        "Namespace": {**META, 2: ("spec", "NamespaceSpec")},
-        "NamespaceSpec": {1: ("finalizers", "str[]")},
+        "Namespace": META + "2 spec NamespaceSpec",
+        "NamespaceSpec": "1 finalizers str[]",
     },
     official=True,
 )

@@ -11,15 +11,13 @@ from trainyard.local.resources.resource import Object, Present, Served, Subresou
 from trainyard.schema.problems import Problem
 
 _GRACE_SECONDS = 30
-_MUTABLE = frozenset(
-    {
-        "activeDeadlineSeconds",
-        "terminationGracePeriodSeconds",
-        "tolerations",
-        "containers",
-        "initContainers",
-        "schedulingGates",
-    }
+_MUTABLE = (
+    "activeDeadlineSeconds",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "containers",
+    "initContainers",
+    "schedulingGates",
 )
 
 
@@ -112,8 +110,7 @@ def _qos_class(pod: Object) -> str:
 
 
 def _containers(pod: Object) -> Sequence[Object]:
-    statuses: Sequence[Object] = pod.get("status", {}).get("containerStatuses") or ()
-    return statuses
+    return pod.get("status", {}).get("containerStatuses") or ()
 
 
 def _ready(pod: Object) -> str:
@@ -196,7 +193,7 @@ SERVED = _Pods(
         Column("Readiness Gates", lambda _: "<none>", priority=1),
     ),
     selectable=frozenset(
-        {
+        [
             "spec.nodeName",
             "spec.restartPolicy",
             "spec.schedulerName",
@@ -204,7 +201,7 @@ SERVED = _Pods(
             "status.phase",
             "status.podIP",
             "status.nominatedNodeName",
-        }
+        ]
     ),
     returns_deleted=True,
 )

@@ -21,13 +21,15 @@ from trainyard.schema.problems import Problem
 Object = dict[str, Any]
 Present = Callable[[], Iterable[Object]]
 """The objects of a resource, with those that are being written."""
-Messages = Mapping[str, Mapping[int, tuple[str, str]]]
-"""Protobuf messages by name: field number to JSON name and type, as `apiserver.protobuf` reads."""
+Messages = Mapping[str, str]
+"""Protobuf messages by name: number, JSON name and type of each field. Types: str, int, bool,
+bytes, a message's name; `?` after it keeps a zero value (a pointer in Go), `[]` repeats, `{}` is a
+map from strings."""
 
 READ_VERBS = ("get", "list", "watch")
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 WRITE_STATUS = ("get", "patch", "update")
-META = {1: ("metadata", "ObjectMeta")}
+META = "1 metadata ObjectMeta, "
 """The first field of every message that is an object."""
 
 

@@ -43,14 +43,6 @@ SERVED = _Secrets(
         AGE,
     ),
     selectable=frozenset({"type"}),
-    messages={
-        "Secret": {
-            **META,
-            2: ("data", "bytes{}"),
-            3: ("type", "str"),
-            4: ("stringData", "str{}"),
-            5: ("immutable", "bool?"),
-        }
-    },
+    messages={"Secret": META + "2 data bytes{}, 3 type str, 4 stringData str{}, 5 immutable bool?"},
     official=True,
 )

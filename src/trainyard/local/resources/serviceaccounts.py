@@ -18,19 +18,11 @@ SERVED = Served(
         AGE,
     ),
     messages={
-        "ServiceAccount": {
-            **META,
-            2: ("secrets", "ObjectReference[]"),
-            3: ("imagePullSecrets", "LocalObjectReference[]"),
-            4: ("automountServiceAccountToken", "bool?"),
-        },
-        "ObjectReference": {
-            1: ("kind", "str"),
-            2: ("namespace", "str"),
-            3: ("name", "str"),
-            4: ("uid", "str"),
-            5: ("apiVersion", "str"),
-        },
-        "LocalObjectReference": {1: ("name", "str")},
+        "ServiceAccount": (
+            META + "2 secrets ObjectReference[], 3 imagePullSecrets LocalObjectReference[], "
+            "4 automountServiceAccountToken bool?"
+        ),
+        "ObjectReference": "1 kind str, 2 namespace str, 3 name str, 4 uid str, 5 apiVersion str",
+        "LocalObjectReference": "1 name str",
     },
 )

@@ -130,23 +130,14 @@ SERVED = _Services(
     ),
     selectable=frozenset({"spec.clusterIP", "spec.type"}),
     messages={
-        "Service": {**META, 2: ("spec", "ServiceSpec")},
-        "ServiceSpec": {
-            1: ("ports", "ServicePort[]"),
-            2: ("selector", "str{}"),
-            3: ("clusterIP", "str"),
-            4: ("type", "str"),
-            7: ("sessionAffinity", "str"),
-            10: ("externalName", "str"),
-            13: ("publishNotReadyAddresses", "bool"),
-        },
-        "ServicePort": {
-            1: ("name", "str"),
-            2: ("protocol", "str"),
-            3: ("port", "int"),
-            4: ("targetPort", "IntOrString"),
-            5: ("nodePort", "int"),
-        },
+        "Service": META + "2 spec ServiceSpec",
+        "ServiceSpec": (
+            "1 ports ServicePort[], 2 selector str{}, 3 clusterIP str, 4 type str, "
+            "7 sessionAffinity str, 10 externalName str, 13 publishNotReadyAddresses bool"
+        ),
+        "ServicePort": (
+            "1 name str, 2 protocol str, 3 port int, 4 targetPort IntOrString, 5 nodePort int"
+        ),
     },
     official=True,
 )
