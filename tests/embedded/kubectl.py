@@ -7,7 +7,6 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +17,7 @@ from trainyard.local.resources.table import RESOURCES, Resources
 from trainyard.local.runtime import Output
 from trainyard.local.server import ApiServer
 from trainyard.schema.errors import TrainyardError
+from trainyard.shim.logs import LogOptions
 
 JOB = """
 apiVersion: batch.tensorstack.dev/v1beta1
@@ -46,25 +46,16 @@ class HostRuntime:
         self.commands: list[asyncio.subprocess.Process] = []
 
     async def logs(
-        self,
-        pod: dict[str, Any],
-        container: str,
-        *,
-        follow: bool = False,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        since_time: datetime | None = None,
-        timestamps: bool = False,
-        limit_bytes: int | None = None,
+        self, pod: dict[str, Any], container: str, options: LogOptions, *, previous: bool = False
     ) -> AsyncIterator[bytes]:
         text = "earlier life" if previous else "one\ntwo\nthree"
         lines = text.splitlines(keepends=True)
-        if since_time is not None:
+        if options.since is not None:
             lines = lines[-1:]
-        shown = lines[len(lines) - tail_lines :] if tail_lines is not None else lines
+        shown = lines[len(lines) - options.tail :] if options.tail is not None else lines
         for line in shown:
-            yield (f"2026-01-01T00:00:00Z {line}" if timestamps else line).encode()
-        if follow:
+            yield (f"2026-01-01T00:00:00Z {line}" if options.timestamps else line).encode()
+        if options.follow:
             yield b"\n"
             async with asyncio.timeout(20):
                 await self.ended.wait()

@@ -20,7 +20,7 @@ import click
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import ClusterOptions, cluster_options
 from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
-from trainyard.local.tls import TlsFiles, make_tls
+from trainyard.local.tls import TlsFiles
 from trainyard.schema.errors import TrainyardError
 
 _READY = b"ready"
@@ -100,7 +100,9 @@ def _await_other(paths: Paths) -> RunningCluster | None:
 def _send_certificates(paths: Paths, pipe: int) -> None:
     """Make them here, where there is nothing to do but wait, while the other process imports."""
     with suppress(TrainyardError, OSError), os.fdopen(pipe, "w") as answer:
-        answer.write(json.dumps(asdict(make_tls(paths))))
+        from trainyard.local.apiserver import certificates  # imports a slow library
+
+        answer.write(json.dumps(asdict(certificates.ensure(paths.certificates))))
 
 
 def _receive_certificates(pipe: int) -> TlsFiles | None:

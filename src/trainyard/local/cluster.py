@@ -33,7 +33,7 @@ from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
 from trainyard.local.storage.store import Store
-from trainyard.local.tls import TlsFiles, make_tls
+from trainyard.local.tls import TlsFiles
 from trainyard.schema.times import from_unix
 
 _MASTER_ADDRESS = "127.0.0.1"
@@ -111,7 +111,8 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
                     QueueController(registry),
                 )
             ]
-            _record(cluster)
+            found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
+            RunningCluster(*found_by, agent.isolation).write(paths)
             try:
                 yield cluster
             finally:
@@ -125,17 +126,6 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         if server is not None:
             await server.close()
         await registry.close()
-
-
-def _record(cluster: Cluster) -> None:
-    """Let other processes find the cluster."""
-    RunningCluster(
-        pid=os.getpid(),
-        socket=str(cluster.socket),
-        port=cluster.port,
-        started=time.time(),
-        isolation=cluster.agent.isolation,
-    ).write(cluster.settings.paths)
 
 
 def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:
@@ -153,21 +143,20 @@ async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
     from trainyard.local.apiserver import kubeconfig
 
     paths = settings.paths
-    made = settings.tls or make_tls(paths)
+    made = settings.tls
+    if made is None:
+        from trainyard.local.apiserver import certificates  # imports a slow library
+
+        made = certificates.ensure(paths.certificates)
     token = kubeconfig.ensure_token(paths.token)
-    serve = partial(
-        server.serve_tls,
-        certificate=Path(made.certificate),
-        key=Path(made.key),
-        token=token,
-    )
+    serve = partial(server.serve_tls, certificate=made.certificate, key=made.key, token=token)
     try:
         chosen = await serve(settings.tls_port or settings.preferred_port)
     except ServeError:
         if settings.tls_port or not settings.preferred_port:
             raise
         chosen = await serve(0)
-    config = kubeconfig.kubeconfig(port=chosen, authority=Path(made.authority), token=token)
+    config = kubeconfig.kubeconfig(port=chosen, authority=made.authority, token=token)
     kubeconfig.write_kubeconfig(paths.kubeconfig, config)
     return chosen
 
@@ -183,16 +172,15 @@ def _labels(name: str) -> dict[str, str]:
 
 async def _register_node(registry: Registry, name: str, found: Capacity) -> None:
     """Create the Node, or bring the one of an earlier life up to date."""
-    node = {"metadata": {"name": name, "labels": _labels(name)}, "spec": {}}
     status = _node_status(name, found)
-    try:
-        await registry.create(NODES.full_name, {**node, "status": status})
-    except AlreadyExists:
-
-        def change(present: dict[str, Any]) -> dict[str, Any]:
-            return {**present, "status": status}
-
-        await registry.update(NODES.full_name, "", name, change, subresource="status")
+    metadata = {"name": name, "labels": _labels(name)}
+    with suppress(AlreadyExists):
+        await registry.create(NODES.full_name, {"metadata": metadata, "spec": {}, "status": status})
+        return
+    resource = NODES.full_name
+    await registry.update(
+        resource, "", name, lambda node: {**node, "status": status}, subresource="status"
+    )
 
 
 def _node_status(name: str, found: Capacity) -> dict[str, Any]:

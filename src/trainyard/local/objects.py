@@ -57,7 +57,7 @@ class Objects(Protocol):
     async def update(
         self, resource: str, namespace: str, name: str, change: Mutation, *, subresource: str = ""
     ) -> Object:
-        """Replace an object by `change(copy)`, atomically.
+        """Replace an object by `change(copy)`, atomically; None or no difference writes nothing.
 
         `subresource` "" keeps the status, "status" keeps all but the status, "binding" keeps
         nothing: a scheduler sets nodeName and a condition at once.

@@ -33,7 +33,7 @@ _NAMESPACES = NAMESPACES.full_name
 
 
 class Registry:
-    """All objects of one embedded cluster."""
+    """All objects of one embedded cluster: `Objects` in process."""
 
     def __init__(
         self,
@@ -74,7 +74,6 @@ class Registry:
         return self._visible_revision
 
     def get(self, resource: str, namespace: str, name: str) -> Object:
-        """The object; shared, never mutate it. `namespace` is "" for cluster-wide kinds."""
         return self.entry(resource, namespace, name).object
 
     def entry(self, resource: str, namespace: str, name: str) -> Entry:
@@ -89,7 +88,6 @@ class Registry:
         return self._present(Key(resource, namespace, name)).object
 
     def list(self, resource: str, namespace: str | None = None) -> list[Object]:
-        """All objects, or those of one namespace, by name; shared, never mutate them."""
         return [entry.object for entry in self.entries(resource, namespace)]
 
     def entries(self, resource: str, namespace: str | None = None) -> Sequence[Entry]:
@@ -110,7 +108,6 @@ class Registry:
             table[meta.get("namespace", ""), meta["name"]] = entry
 
     def subscribe(self, *resources: str) -> Subscription:
-        """Changes of `resources`, after a synthetic ADDED for each present object."""
         backlog = (
             Event("ADDED", resource, entry.object, None, entry.raw, entry.revision)
             for resource in resources
@@ -124,7 +121,6 @@ class Registry:
         return self._listen((resource,), Subscription(backlog))
 
     def unsubscribe(self, subscription: Subscription) -> None:
-        """End a subscription; it yields what it has and stops."""
         self._journal.forget(subscription)
 
     async def close(self) -> None:
@@ -168,12 +164,7 @@ class Registry:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """Replace an object by `change(copy)`, atomically; None or no difference writes nothing.
-
-        `subresource` "" keeps the status, "status" keeps all but the status, "binding" keeps
-        nothing (a scheduler sets nodeName and a condition at once). A resourceVersion that
-        `change` puts into the copy is a precondition. Raises NotFound and Conflict.
-        """
+        """A resourceVersion that `change` puts into the copy is a precondition."""
         served = self._served(resource)
         key = Key(resource, namespace, name)
         current = self._present(key)
@@ -200,7 +191,7 @@ class Registry:
     async def delete(
         self, resource: str, namespace: str, name: str, how: Deletion = PLAIN
     ) -> Object:
-        """Delete an object, or mark it for deletion; returns its newest version.
+        """As `Objects` says.
 
         A pod that a node runs is marked; the node agent stops it and deletes it with
         `grace_seconds` 0. Finalizers hold any object until they are removed.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Protocol
+
+from trainyard.shim.logs import LogOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +25,21 @@ class ExecSession(Protocol):
 
     def output(self) -> AsyncIterator[Output]:
         """What it writes, until it has ended and everything is read."""
-        ...
 
     async def write(self, data: bytes) -> None:
         """Feed its standard input; returns when the pipe has room again."""
-        ...
 
     async def close_stdin(self) -> None:
         """Let it read end-of-file. Does nothing when it has no standard input."""
-        ...
 
     async def resize(self, columns: int, rows: int) -> None:
         """Tell its terminal the new size. Does nothing without a terminal."""
-        ...
 
     async def wait(self) -> int:
         """Its exit code; 128 + n after signal n."""
-        ...
 
     async def close(self) -> None:
         """End it if it still runs, and free everything. May be called twice."""
-        ...
 
 
 class Connection(Protocol):
@@ -52,19 +47,15 @@ class Connection(Protocol):
 
     async def read(self, limit: int) -> bytes:
         """Up to `limit` bytes; empty at the end of the stream."""
-        ...
 
     async def write(self, data: bytes) -> None:
         """Send, and wait until there is room again."""
-        ...
 
     async def write_eof(self) -> None:
         """Half-close: the pod reads end-of-file."""
-        ...
 
     async def close(self) -> None:
         """Free the connection. May be called twice."""
-        ...
 
 
 class PodRuntime(Protocol):
@@ -75,23 +66,9 @@ class PodRuntime(Protocol):
     """
 
     def logs(
-        self,
-        pod: dict[str, Any],
-        container: str,
-        *,
-        follow: bool = False,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        since_time: datetime | None = None,
-        timestamps: bool = False,
-        limit_bytes: int | None = None,
+        self, pod: dict[str, Any], container: str, options: LogOptions, *, previous: bool = False
     ) -> AsyncIterator[bytes]:
-        """Chunks of the log; with `follow` until the container has ended.
-
-        `tail_lines` counts from the end and `since_time` is timezone-aware; `timestamps`
-        puts an RFC 3339 time and a space before each line.
-        """
-        ...
+        """Chunks of the log; when followed, until the container has ended."""
 
     async def exec(
         self,
@@ -103,8 +80,6 @@ class PodRuntime(Protocol):
         tty: bool = False,
     ) -> ExecSession:
         """Start `command` in the running container."""
-        ...
 
     async def connect(self, pod: dict[str, Any], port: int) -> Connection:
         """Open a TCP connection to `port` on the pod's own address."""
-        ...

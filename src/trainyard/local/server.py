@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from trainyard.kube.errors import ApiError
@@ -54,7 +55,8 @@ class ApiServer:
         except OSError as error:
             listener.close()
             raise ServeError(f"cannot listen on {path}: {error.strerror}") from error
-        server = await loop.create_unix_server(self._protocol(self._api), sock=listener)
+        protocol = partial(Connection, self._api, self._connections)
+        server = await loop.create_unix_server(protocol, sock=listener)
         self._socket_path = path
         self._servers.append(server)
 
@@ -65,9 +67,9 @@ class ApiServer:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         loop = asyncio.get_running_loop()
-        handler = _authenticated(self._api, token)
+        protocol = partial(Connection, _authenticated(self._api, token), self._connections)
         try:
-            server = await loop.create_server(self._protocol(handler), host, port, ssl=context)
+            server = await loop.create_server(protocol, host, port, ssl=context)
         except OSError as error:
             raise ServeError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another port"
@@ -90,27 +92,12 @@ class ApiServer:
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
 
-    def _protocol(self, handler: Handler) -> _Factory:
-        return _Factory(handler, self._connections)
-
-
-class _Factory:
-    """Makes the protocol object of each new connection."""
-
-    def __init__(self, handler: Handler, connections: set[Connection]) -> None:
-        self._handler = handler
-        self._connections = connections
-
-    def __call__(self) -> Connection:
-        return Connection(self._handler, self._connections)
-
 
 def _authenticated(handler: Handler, token: str) -> Handler:
     expected = f"Bearer {token}".encode()
 
     async def check(request: Request) -> Answer:
-        given = _authorization(request.headers)
-        if hmac.compare_digest(given, expected):
+        if hmac.compare_digest(_authorization(request.headers), expected):
             return await handler(request)
         return formats.error_response(ApiError("Unauthorized", code=401, reason="Unauthorized"))
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import discovery, formats, reviews
+from trainyard.local.apiserver import discovery, formats
 from trainyard.local.apiserver.http import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
@@ -65,8 +65,8 @@ class Api:
         if root in ("api", "apis"):
             if len(parts) <= depth:
                 return discovery.respond(request, parts, resources)
-            if root == "apis" and parts[1] in reviews.GROUPS:
-                return reviews.respond(request, parts)
+            if root == "apis" and parts[1] in discovery.REVIEW_GROUPS:
+                return discovery.review(request, parts)
             return await self._resource(request, parse(parts, resources))
         if root in _HEALTH:
             return Response(200, b"ok", "text/plain")

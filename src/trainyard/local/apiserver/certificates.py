@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import os
-from dataclasses import dataclass
 from pathlib import Path
 
 from cryptography import x509
@@ -16,30 +14,23 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from trainyard.local.tls import TlsFiles, write_private
+
 _LIFETIME = datetime.timedelta(days=3650)
 _RENEW_BEFORE = datetime.timedelta(days=30)
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 
 
-@dataclass(frozen=True, slots=True)
-class Certificates:
-    """Paths of PEM files."""
-
-    authority: Path
-    certificate: Path
-    key: Path
-
-
-def ensure(folder: Path) -> Certificates:
+def ensure(folder: Path) -> TlsFiles:
     """The certificates in `folder`, made anew when missing or about to expire."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    found = Certificates(folder / "ca.crt", folder / "server.crt", folder / "server.key")
+    found = TlsFiles(str(folder))
     if not _usable(found):
         _make(found)
     return found
 
 
-def _usable(found: Certificates) -> bool:
+def _usable(found: TlsFiles) -> bool:
     try:
         certificate = x509.load_pem_x509_certificate(found.certificate.read_bytes())
         x509.load_pem_x509_certificate(found.authority.read_bytes())
@@ -50,7 +41,7 @@ def _usable(found: Certificates) -> bool:
     return certificate.not_valid_after_utc - now > _RENEW_BEFORE
 
 
-def _make(paths: Certificates) -> None:
+def _make(paths: TlsFiles) -> None:
     authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     authority_name = _name("trainyard local authority")
     authority = (
@@ -71,16 +62,11 @@ def _make(paths: Certificates) -> None:
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .sign(authority_key, hashes.SHA256())
     )
-    _write(paths.authority, authority.public_bytes(serialization.Encoding.PEM))
-    _write(paths.certificate, server.public_bytes(serialization.Encoding.PEM))
-    _write(
-        paths.key,
-        server_key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        ),
-    )
+    pem, none = serialization.Encoding.PEM, serialization.NoEncryption()
+    write_private(paths.authority, authority.public_bytes(pem))
+    write_private(paths.certificate, server.public_bytes(pem))
+    key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, none)
+    write_private(paths.key, key)
 
 
 def _name(common: str) -> x509.Name:
@@ -100,12 +86,3 @@ def _builder(
         .not_valid_before(now - _CLOCK_SKEW)
         .not_valid_after(now + _LIFETIME)
     )
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Replace a file by one that only this user may read."""
-    draft = path.with_suffix(path.suffix + ".new")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        file.write(data)
-    draft.replace(path)

@@ -1,12 +1,15 @@
-"""Discovery: which groups, versions and resources are served, in the old and aggregated forms."""
+"""Discovery: which groups, versions and resources are served, in the old and aggregated forms.
+
+And the reviews of one's own rights, which are no resources: no objects of theirs are kept.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from trainyard.local.apiserver import reviews
-from trainyard.local.apiserver.formats import json_response
+from trainyard.kube.resources import Resource
+from trainyard.local.apiserver.formats import body_object, json_response
 from trainyard.local.apiserver.http import Request, Response, media_types
 from trainyard.local.failures import no_such_path
 from trainyard.local.resources.resource import Served
@@ -15,8 +18,31 @@ from trainyard.local.resources.table import Resources
 Object = dict[str, Any]
 
 
-def _rows(resources: Resources) -> Iterable[Served]:
-    return (*resources, *reviews.REVIEWS)
+# The embedded cluster has one user, who may do everything.
+_AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
+REVIEW_GROUPS = (_AUTHORIZATION, _AUTHENTICATION)
+
+
+def _review(group: str, kind: str) -> Served:
+    resource = Resource(group, "v1", f"{kind.lower()}s", kind, namespaced=False)
+    return Served(resource, verbs=("create",))
+
+
+_ALLOWED: Object = {"allowed": True, "reason": "one user, who owns the cluster"}
+_RULES: Object = {
+    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
+    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
+    "incomplete": False,
+}
+_USER = {"username": "trainyard-admin", "groups": ["system:masters", "system:authenticated"]}
+_ANSWERS: tuple[tuple[Served, Object], ...] = (
+    (_review(_AUTHORIZATION, "SelfSubjectAccessReview"), _ALLOWED),
+    (_review(_AUTHORIZATION, "SelfSubjectRulesReview"), _RULES),
+    (_review(_AUTHENTICATION, "SelfSubjectReview"), {"userInfo": _USER}),
+)
+_REVIEWS = tuple(served for served, _ in _ANSWERS)
+"""What discovery tells of them; no objects are kept."""
+_STATUS = {served.resource.plural: status for served, status in _ANSWERS}
 
 
 def _groups(rows: Iterable[Served]) -> dict[str, str]:
@@ -26,7 +52,7 @@ def _groups(rows: Iterable[Served]) -> dict[str, str]:
 
 def respond(request: Request, parts: list[str], resources: Resources) -> Response:
     """The answer for `/api`, `/api/v1`, `/apis`, `/apis/<group>` or `/apis/<group>/<version>`."""
-    rows = _rows(resources)
+    rows = (*resources, *_REVIEWS)
     if len(parts) == 1:
         aggregated = _aggregated_version(request)
         if aggregated is not None:
@@ -45,20 +71,14 @@ def respond(request: Request, parts: list[str], resources: Resources) -> Respons
     version = parts[-1]
     if version not in versions:
         raise no_such_path()
-    return json_response(
-        200,
-        {
-            "kind": "APIResourceList",
-            "apiVersion": "v1",
-            "groupVersion": f"{group}/{version}" if group else version,
-            "resources": [
-                entry
-                for row in rows
-                if row.resource.group == group
-                for entry in _resource_entries(row)
-            ],
-        },
-    )
+    mine = (row for row in rows if row.resource.group == group)
+    listing = {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": [entry for row in mine for entry in _resource_entries(row)],
+    }
+    return json_response(200, listing)
 
 
 def _group(group: str, version: str) -> Object:
@@ -67,18 +87,13 @@ def _group(group: str, version: str) -> Object:
 
 
 def _resource_entries(row: Served) -> Iterable[Object]:
-    entry: Object = {
+    yield {
         "name": row.resource.plural,
         "singularName": row.kind.lower(),
         "namespaced": row.resource.namespaced,
         "kind": row.kind,
-        "verbs": row.verbs,
+        **_common(row),
     }
-    if row.short_names:
-        entry["shortNames"] = list(row.short_names)
-    if row.categories:
-        entry["categories"] = list(row.categories)
-    yield entry
     for name, sub in row.described():
         below: Object = {
             "name": f"{row.resource.plural}/{name}",
@@ -92,37 +107,32 @@ def _resource_entries(row: Served) -> Iterable[Object]:
         yield below
 
 
+def _common(row: Served) -> Object:
+    lists = {"shortNames": row.short_names, "categories": row.categories}
+    return {"verbs": row.verbs, **{key: value for key, value in lists.items() if value}}
+
+
 def _aggregated_version(request: Request) -> str | None:
     for _, parameters in media_types(request.headers.get("accept", "")):
-        if parameters.get("as") == "APIGroupDiscoveryList" and parameters.get("v") in (
-            "v2",
-            "v2beta1",
-        ):
-            return parameters["v"]
+        version = parameters.get("v")
+        if parameters.get("as") == "APIGroupDiscoveryList" and version in ("v2", "v2beta1"):
+            return version
     return None
 
 
 def _aggregated(rows: Iterable[Served], core: bool, version: str) -> Response:
     found = {"": "v1"} if core else _groups(rows)
+    items: list[Object] = []
+    for group, served in found.items():
+        listed = [_aggregated_resource(row) for row in rows if row.resource.group == group]
+        versions = [{"version": served, "freshness": "Current", "resources": listed}]
+        metadata = {"name": group, "creationTimestamp": None}
+        items.append({"metadata": metadata, "versions": versions})
     body = {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",
         "metadata": {},
-        "items": [
-            {
-                "metadata": {"name": group, "creationTimestamp": None},
-                "versions": [
-                    {
-                        "version": group_version,
-                        "freshness": "Current",
-                        "resources": [
-                            _aggregated_resource(row) for row in rows if row.resource.group == group
-                        ],
-                    }
-                ],
-            }
-            for group, group_version in found.items()
-        ],
+        "items": items,
     }
     content_type = f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
     return json_response(200, body, content_type=content_type)
@@ -134,12 +144,8 @@ def _aggregated_resource(row: Served) -> Object:
         "responseKind": _response_kind(row.resource[:2], row.kind),
         "scope": "Namespaced" if row.resource.namespaced else "Cluster",
         "singularResource": row.kind.lower(),
-        "verbs": row.verbs,
+        **_common(row),
     }
-    if row.short_names:
-        entry["shortNames"] = list(row.short_names)
-    if row.categories:
-        entry["categories"] = list(row.categories)
     subresources = [
         {
             "subresource": name,
@@ -155,3 +161,13 @@ def _aggregated_resource(row: Served) -> Object:
 
 def _response_kind(api: tuple[str, str], kind: str) -> Object:
     return {"group": api[0], "version": api[1], "kind": kind}
+
+
+def review(request: Request, parts: list[str]) -> Response:
+    """Answer a POST to one of the reviews of one's own rights."""
+    status = _STATUS.get(parts[-1])
+    if status is None or request.method != "POST":
+        raise no_such_path()
+    body, _ = body_object(request)
+    body.setdefault("metadata", {})
+    return json_response(201, {**body, "status": status})

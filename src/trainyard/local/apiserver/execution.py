@@ -12,10 +12,9 @@ from typing import Protocol
 
 import orjson
 
-from trainyard.local.apiserver import websocket
 from trainyard.local.apiserver.http import Request, Upgrade, Wire
 from trainyard.local.apiserver.spdy import SpdyConnection, SpdyStream
-from trainyard.local.apiserver.websocket import WebSocket
+from trainyard.local.apiserver.websocket import WebSocket, negotiate
 from trainyard.local.failures import bad_request
 from trainyard.local.resources.pods import chosen_container
 from trainyard.local.runtime import ExecSession, PodRuntime
@@ -23,13 +22,7 @@ from trainyard.local.storage.journal import Object
 from trainyard.schema.errors import TrainyardError
 
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
-_NUMBERS = {
-    "stdin": _STDIN,
-    "stdout": _STDOUT,
-    "stderr": _STDERR,
-    "error": _ERROR,
-    "resize": _RESIZE,
-}
+_NAMES = ("stdin", "stdout", "stderr", "error", "resize")
 _SPDY_PROTOCOL = "v4.channel.k8s.io"
 _WEBSOCKET_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _STREAM_SECONDS = 30.0
@@ -54,8 +47,7 @@ async def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade
     if not command:
         raise bad_request("you must specify at least one command for the container")
     container = chosen_container(pod, request.query.get("container", ""))
-    socket = websocket.wanted(request)
-    protocol = _negotiated(request) if socket else _SPDY_PROTOCOL
+    protocol, headers = negotiate(request, _SPDY_PROTOCOL, _WEBSOCKET_PROTOCOLS)
     tty = request.flag("tty")
     try:
         session = await runtime.exec(pod, container, command, stdin=request.flag("stdin"), tty=tty)
@@ -67,7 +59,7 @@ async def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade
     async def run(wire: Wire) -> None:
         try:
             channels: Channels
-            if socket:
+            if protocol:
                 channels = _WebSocketChannels(WebSocket(wire))
                 await channels.open()
             else:
@@ -77,22 +69,7 @@ async def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade
         finally:
             await session.close()
 
-    if socket:
-        return Upgrade(websocket.accept_headers(request, protocol), run)
-    headers = [
-        ("Connection", "Upgrade"),
-        ("Upgrade", "SPDY/3.1"),
-        ("X-Stream-Protocol-Version", protocol),
-    ]
     return Upgrade(headers, run)
-
-
-def _negotiated(request: Request) -> str:
-    offers = websocket.offered(request)
-    found = next((each for each in _WEBSOCKET_PROTOCOLS if each in offers), None)
-    if found is None:
-        raise bad_request(f"none of the WebSocket protocols {offers} is spoken here")
-    return found
 
 
 async def _serve(session: ExecSession, channels: Channels) -> None:
@@ -176,7 +153,7 @@ class _SpdyChannels:
                 stream = await anext(self._accepting)
                 name = stream.headers.get("streamtype", "")
                 missing.discard(name)
-                self._streams[_NUMBERS.get(name, _ERROR)] = stream
+                self._streams[_NAMES.index(name) if name in _NAMES else _ERROR] = stream
 
     async def send(self, channel: int, data: bytes) -> None:
         stream = self._streams.get(channel)

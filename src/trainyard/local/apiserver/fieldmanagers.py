@@ -15,6 +15,7 @@ from trainyard.kube.errors import Conflict
 from trainyard.local.apiserver import fieldpaths
 from trainyard.local.apiserver.fieldpaths import Path
 from trainyard.local.failures import Cause
+from trainyard.local.resources.resource import Served
 from trainyard.schema.times import from_unix
 
 Object = dict[str, Any]
@@ -40,15 +41,14 @@ class Apply:
 
     wanted: Object
     manager: str
-    api_version: str
-    custom: bool
+    served: Served
     force: bool
     subresource: str
 
     def created(self) -> Object:
         """The object when there is none yet."""
         owners = {self._me: self._paths()}
-        return _record({**self.wanted}, owners, self.api_version)
+        return _record({**self.wanted}, owners, self.served.resource.api_version)
 
     def merged(self, live: Object) -> Object:
         """`live` (taken over) with what is applied; raises Conflict unless forced."""
@@ -59,19 +59,19 @@ class Apply:
         configuration = {key: value for key, value in self.wanted.items() if key != "status"}
         if self.subresource:
             configuration = self.wanted
-        merged: Object = fieldpaths.merge(live, configuration, "", self.custom)
+        merged: Object = fieldpaths.merge(live, configuration, "", self.served.custom)
         owned_by_others = set().union(*owners.values())
         for path in sorted(mine - wanted - owned_by_others, key=len):
             fieldpaths.remove(merged, path)
         owners[self._me] = wanted
-        return _record(merged, owners, self.api_version)
+        return _record(merged, owners, self.served.resource.api_version)
 
     @property
     def _me(self) -> Manager:
         return Manager(self.manager, "Apply", self.subresource)
 
     def _paths(self) -> set[Path]:
-        return fieldpaths.field_paths(self.wanted, custom=self.custom)
+        return fieldpaths.field_paths(self.wanted, custom=self.served.custom)
 
     def _owners(self, live: Object) -> Owners:
         owners = recorded(live)
@@ -80,7 +80,9 @@ class Apply:
             # Fields of a client-side apply pass over to the server-side one without conflict.
             return owners
         fields = {key: value for key, value in live.items() if key != "status"}
-        return {Manager(_BEFORE, "Update"): fieldpaths.field_paths(fields, custom=self.custom)}
+        return {
+            Manager(_BEFORE, "Update"): fieldpaths.field_paths(fields, custom=self.served.custom)
+        }
 
     def _settle_conflicts(self, live: Object, owners: Owners, wanted: set[Path]) -> None:
         conflicts: list[Cause] = []
@@ -136,19 +138,22 @@ def record_update(new: Object, old: Object, manager: str, subresource: str, cust
 
 def recorded(obj: Object) -> Owners:
     """The owners that `obj` lists."""
-    owners: Owners = {}
-    for entry in obj["metadata"].get("managedFields") or ():
-        manager = Manager(entry["manager"], entry["operation"], entry.get("subresource", ""))
-        owners[manager] = fieldpaths.decode(entry.get("fieldsV1") or {})
-    return owners
+    return {
+        manager: fieldpaths.decode(entry.get("fieldsV1") or {})
+        for manager, entry in _entries(obj).items()
+    }
+
+
+def _entries(obj: Object) -> dict[Manager, Object]:
+    return {
+        Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): entry
+        for entry in obj["metadata"].get("managedFields") or ()
+    }
 
 
 def _record(obj: Object, owners: Owners, api_version: str) -> Object:
     """Write `owners` into `obj`; entries that did not change keep their time."""
-    known = {
-        Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): entry
-        for entry in obj["metadata"].get("managedFields") or ()
-    }
+    known = _entries(obj)
     entries = []
     for manager, paths in owners.items():
         if not paths:

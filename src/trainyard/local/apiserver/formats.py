@@ -1,38 +1,83 @@
-"""How objects go over the wire: negotiated answers, Tables, Status objects, request bodies."""
+"""How objects go over the wire: negotiated answers, Tables, pages, Status objects, bodies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import base64
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
 
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver.http import Request, Response, media_types
-from trainyard.local.failures import bad_request, status_of, unsupported_media_type
+from trainyard.local.failures import bad_request, expired, status_of, unsupported_media_type
+from trainyard.local.resources.columns import Column
 from trainyard.local.resources.resource import Served
 from trainyard.local.storage.journal import Entry
 
 Object = dict[str, Any]
 JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
+SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _BODY_TYPES = (JSON, YAML, PROTOBUF)
 
 
-def table_parameters(request: Request) -> Mapping[str, str] | None:
-    """The parameters of the Table that the client prefers, or None for plain objects."""
+def rows_include(request: Request) -> str | None:
+    """How much of each object a Table's rows carry; None when the client prefers plain objects."""
     accept = request.headers.get("accept", "")
     if "as=Table" not in accept:
         return None
-    for kind, parameters in media_types(accept):
-        if kind == JSON:
-            return parameters if parameters.get("as") == "Table" else None
-    return None
+    preferred = next((each for kind, each in media_types(accept) if kind == JSON), {})
+    wanted = request.query.get("includeObject") or "Metadata"
+    return wanted if preferred.get("as") == "Table" else None
 
 
-def include_objects(request: Request) -> str:
-    """How much of each object a Table's rows carry."""
-    return request.query.get("includeObject") or "Metadata"
+def media_type(request: Request) -> str:
+    """What the body of a request is in; "" when it does not say."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def table(
+    served: Served,
+    objects: Sequence[Object],
+    metadata: Object,
+    *,
+    include: str = "Metadata",
+    header: bool = True,
+) -> Object:
+    """A Table of `objects`; `include` is None, Metadata or Object, as the client asks."""
+    shown = served.columns()
+    return {
+        "kind": "Table",
+        "apiVersion": "meta.k8s.io/v1",
+        "metadata": metadata,
+        "columnDefinitions": [
+            {
+                "name": column.name,
+                "type": column.type,
+                "format": column.format,
+                "description": column.description,
+                "priority": column.priority,
+            }
+            for column in shown
+        ]
+        if header
+        else [],
+        "rows": [_row(obj, shown, include) for obj in objects],
+    }
+
+
+def _row(obj: Object, shown: Sequence[Column], include: str) -> Object:
+    row: Object = {"cells": [column.cell(obj) for column in shown]}
+    if include == "Object":
+        row["object"] = obj
+    elif include != "None":
+        row["object"] = {
+            "kind": "PartialObjectMetadata",
+            "apiVersion": "meta.k8s.io/v1",
+            "metadata": obj["metadata"],
+        }
+    return row
 
 
 def json_response(
@@ -65,32 +110,23 @@ def object_response(
     warnings: Sequence[str] = (),
 ) -> Response:
     """One object, or the Table with its row."""
-    if table_parameters(request) is None:
-        return json_response(status, obj, warnings)
-    from trainyard.local.apiserver import tables
-
-    metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-    table = tables.render(served, [obj], metadata, include=include_objects(request))
-    return json_response(status, table, warnings)
+    include = rows_include(request)
+    if include is not None:
+        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
+        obj = table(served, [obj], metadata, include=include)
+    return json_response(status, obj, warnings)
 
 
 def list_response(
     request: Request, served: Served, entries: Sequence[Entry], metadata: Object
 ) -> Response:
     """A collection; plain ones are put together from the stored JSON, without encoding."""
-    if table_parameters(request) is not None:
-        from trainyard.local.apiserver import tables
-
+    include = rows_include(request)
+    if include is not None:
         objects = [entry.object for entry in entries]
-        table = tables.render(served, objects, metadata, include=include_objects(request))
-        return json_response(200, table)
-    head = orjson.dumps(
-        {
-            "kind": f"{served.kind}List",
-            "apiVersion": served.resource.api_version,
-            "metadata": metadata,
-        }
-    )
+        return json_response(200, table(served, objects, metadata, include=include))
+    identity = {"kind": f"{served.kind}List", "apiVersion": served.resource.api_version}
+    head = orjson.dumps({**identity, "metadata": metadata})
     body = head[:-1] + b',"items":[' + b",".join([entry.raw for entry in entries]) + b"]}"
     return Response(200, body)
 
@@ -103,16 +139,7 @@ def success_status(served: Served, obj: Object) -> Response:
         "kind": served.resource.plural,
         "uid": obj["metadata"]["uid"],
     }
-    return json_response(
-        200,
-        {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": details,
-        },
-    )
+    return json_response(200, {**SUCCESS, "details": details})
 
 
 def body_object(request: Request, served: Served | None = None) -> tuple[Object, list[str]]:
@@ -121,7 +148,7 @@ def body_object(request: Request, served: Served | None = None) -> tuple[Object,
     JSON, YAML, and the protobuf that kubectl ≥ 1.32 sends for a few built-in kinds, those of
     `served` among them.
     """
-    content_type = request.headers.get("content-type", JSON).partition(";")[0].strip().lower()
+    content_type = media_type(request)
     duplicates: list[str] = []
     if content_type == PROTOBUF or request.body[:4] == b"k8s\0":
         from trainyard.local.apiserver.protobuf import decode
@@ -176,3 +203,50 @@ def duplicate_keys(body: bytes) -> list[str]:
 
     json.loads(body, object_pairs_hook=check)
     return found
+
+
+def list_revision(request: Request, revision: int) -> int:
+    """The version that a list is of, or Gone when the client asks for another exact one."""
+    asked, match = (request.query.get(f"resourceVersion{part}", "") for part in ("", "Match"))
+    if asked and not asked.isdigit():
+        raise bad_request(f"invalid resource version {asked!r}")
+    if match == "Exact" and int(asked or 0) != revision:
+        raise expired(int(asked or 0), revision)
+    return revision
+
+
+def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequence[Entry]:
+    """One page of a list.
+
+    Later pages are of the present, but carry the first page's resourceVersion: a watch from
+    there replays what changed in between, so that nothing is missed.
+    """
+    limit, token = request.query.get("limit", ""), request.query.get("continue", "")
+    if token:
+        after, revision = _decode_continue(token)
+        metadata["resourceVersion"] = str(revision)
+        entries = [entry for entry in entries if _sort_key(entry) > after]
+    if not limit.isdigit() or limit == "0" or len(entries) <= int(limit):
+        return entries
+    shown = entries[: int(limit)]
+    metadata["continue"] = _encode_continue(_sort_key(shown[-1]), int(metadata["resourceVersion"]))
+    if not request.query.get("labelSelector") and not request.query.get("fieldSelector"):
+        metadata["remainingItemCount"] = len(entries) - len(shown)
+    return shown
+
+
+def _sort_key(entry: Entry) -> tuple[str, str]:
+    metadata = entry.object["metadata"]
+    return metadata.get("namespace", ""), metadata["name"]
+
+
+def _encode_continue(after: tuple[str, str], revision: int) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([*after, revision])).decode()
+
+
+def _decode_continue(token: str) -> tuple[tuple[str, str], int]:
+    try:
+        namespace, name, revision = orjson.loads(base64.urlsafe_b64decode(token))
+        return (str(namespace), str(name)), int(revision)
+    except (ValueError, TypeError) as error:
+        raise bad_request("the continue token is not one of this server's") from error

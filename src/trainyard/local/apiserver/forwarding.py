@@ -1,13 +1,19 @@
-"""`kubectl port-forward`: connections into a pod over SPDY streams, plain or inside a WebSocket."""
+"""`kubectl port-forward`: connections into a pod over SPDY streams, plain or inside a WebSocket.
+
+The official Python and JavaScript clients speak WebSocket channels instead: the n-th port asked
+for has two, 2n carries data, 2n + 1 a text when something fails; the first message on each is the
+port's number.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import struct
+from collections.abc import Sequence
 
-from trainyard.local.apiserver import websocket
 from trainyard.local.apiserver.http import Request, Upgrade, Wire
-from trainyard.local.apiserver.spdy import Duplex, SpdyConnection, SpdyStream
-from trainyard.local.apiserver.websocket import WebSocket, WebSocketDuplex
+from trainyard.local.apiserver.spdy import SpdyConnection, SpdyStream
+from trainyard.local.apiserver.websocket import WebSocket, WebSocketDuplex, negotiate
 from trainyard.local.failures import bad_request
 from trainyard.local.runtime import Connection, PodRuntime
 from trainyard.local.storage.journal import Object
@@ -25,30 +31,33 @@ def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
     name = pod["metadata"]["name"]
     if (pod.get("status") or {}).get("phase") != "Running":
         raise bad_request(f"unable to forward port because pod {name} is not running")
-    tunnelled = websocket.wanted(request)
-    offers = websocket.offered(request)
-    if tunnelled and _TUNNEL not in offers:
-        if _CHANNELS not in offers:
-            raise bad_request(f"none of the WebSocket protocols {offers} is spoken here")
-        from trainyard.local.apiserver import forwarding_channels
-
-        return Upgrade(
-            websocket.accept_headers(request, _CHANNELS),
-            forwarding_channels.server(forwarding_channels.ports(request), pod, runtime),
-        )
+    protocol, headers = negotiate(request, _PROTOCOL, (_TUNNEL, _CHANNELS))
+    ports = _ports(request) if protocol == _CHANNELS else []
 
     async def run(wire: Wire) -> None:
-        duplex: Duplex = WebSocketDuplex(WebSocket(wire)) if tunnelled else wire
-        await _serve(SpdyConnection(duplex), pod, runtime)
+        if protocol == _CHANNELS:
+            await _serve_channels(WebSocket(wire), ports, pod, runtime)
+        else:
+            duplex = WebSocketDuplex(WebSocket(wire)) if protocol else wire
+            await _serve(SpdyConnection(duplex), pod, runtime)
 
-    if tunnelled:
-        return Upgrade(websocket.accept_headers(request, _TUNNEL), run)
-    headers = [
-        ("Connection", "Upgrade"),
-        ("Upgrade", "SPDY/3.1"),
-        ("X-Stream-Protocol-Version", _PROTOCOL),
-    ]
     return Upgrade(headers, run)
+
+
+def _ports(request: Request) -> list[int]:
+    texts = [text for key, value in request.queries if key == "ports" for text in value.split(",")]
+    if not texts or not all(text.isdigit() and 0 < int(text) < 1 << 16 for text in texts):
+        raise bad_request(f"ports must be numbers from 1 to 65535, not {texts}")
+    return [int(text) for text in texts]
+
+
+async def _connect(pod: Object, runtime: PodRuntime, port: str | int) -> Connection | str:
+    """A connection to a port of the pod, or why there is none."""
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            return await runtime.connect(pod, int(port))
+    except (TrainyardError, TimeoutError, ValueError) as problem:
+        return str(problem) or f"no connection to port {port} within {_CONNECT_SECONDS:g} s"
 
 
 async def _serve(connection: SpdyConnection, pod: Object, runtime: PodRuntime) -> None:
@@ -73,12 +82,9 @@ async def _serve(connection: SpdyConnection, pod: Object, runtime: PodRuntime) -
 
 async def _forward(data: SpdyStream, error: SpdyStream, pod: Object, runtime: PodRuntime) -> None:
     port = data.headers.get("port", "")
-    try:
-        async with asyncio.timeout(_CONNECT_SECONDS):
-            target = await runtime.connect(pod, int(port))
-    except (TrainyardError, TimeoutError, ValueError) as problem:
-        text = str(problem) or f"no connection to port {port} within {_CONNECT_SECONDS:g} s"
-        await error.write(text.encode())
+    target = await _connect(pod, runtime, port)
+    if isinstance(target, str):
+        await error.write(target.encode())
         await error.finish()
         await data.finish()
         return
@@ -104,3 +110,36 @@ async def _downstream(target: Connection, data: SpdyStream) -> None:
     while chunk := await target.read(_CHUNK):
         await data.write(chunk)
     await data.finish()
+
+
+async def _serve_channels(
+    socket: WebSocket, ports: Sequence[int], pod: Object, runtime: PodRuntime
+) -> None:
+    targets: dict[int, Connection] = {}
+    reading: set[asyncio.Task[None]] = set()
+    try:
+        for channel, port in zip(range(0, 2 * len(ports), 2), ports, strict=True):
+            for each in (channel, channel + 1):
+                await socket.send(bytes([each]) + struct.pack("<H", port))
+            target = await _connect(pod, runtime, port)
+            if isinstance(target, str):
+                await socket.send(bytes([channel + 1]) + target.encode())
+            else:
+                targets[channel] = target
+                reading.add(asyncio.create_task(_send_channel(socket, channel, target)))
+        while message := await socket.receive():
+            found = targets.get(message[0])
+            if found is not None:
+                await found.write(message[1:])
+    finally:
+        for task in reading:
+            task.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
+        for target in targets.values():
+            await target.close()
+
+
+async def _send_channel(socket: WebSocket, channel: int, target: Connection) -> None:
+    while data := await target.read(_CHUNK):
+        await socket.send(bytes([channel]) + data)
+    await socket.close()

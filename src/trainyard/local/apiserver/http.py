@@ -31,7 +31,7 @@ _CLEAN_UP_SECONDS = 5.0
 """After its client is gone, what runs on a wire has so long to end by itself."""
 _HIGH_WATER_BYTES = 2 << 20
 
-_REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+_REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 
 @dataclass(slots=True)
@@ -67,7 +67,6 @@ class Stream:
 
     chunks: AsyncGenerator[bytes]
     content_type: str = "application/json"
-    headers: list[tuple[str, str]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -93,7 +92,7 @@ class Connection(asyncio.Protocol):
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
-        self._transport: asyncio.Transport | None = None
+        self._transport: asyncio.Transport  # from connection_made on
         self._queue: deque[tuple[Request, bool]] = deque()
         self._task: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
@@ -160,7 +159,7 @@ class Connection(asyncio.Protocol):
         self._count_head(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
-        if self._headers.get("expect", "").lower() == "100-continue" and self._transport:
+        if self._headers.get("expect", "").lower() == "100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
@@ -195,11 +194,11 @@ class Connection(asyncio.Protocol):
 
     async def _serve(self) -> None:
         try:
-            while self._queue and self._transport is not None:
+            while self._queue:
                 request, keep_alive = self._queue.popleft()
                 answer = await self._handler(request)
                 if isinstance(answer, Response):
-                    self._send(request, answer, keep_alive)
+                    self._send(answer, keep_alive, with_body=request.method != "HEAD")
                 elif isinstance(answer, Stream):
                     await self._send_stream(answer, keep_alive)
                 else:
@@ -216,21 +215,14 @@ class Connection(asyncio.Protocol):
         finally:
             self._task = None
 
-    def _send(self, request: Request, response: Response, keep_alive: bool) -> None:
-        length = len(response.body)
-        head = _head(response.status, response.content_type, response.headers)
-        head += b"Content-Length: %d\r\n" % length
-        head += b"\r\n" if keep_alive else b"Connection: close\r\n\r\n"
-        body = b"" if request.method == "HEAD" else response.body
-        assert self._transport is not None
-        self._transport.write(head + body)
+    def _send(self, response: Response, keep_alive: bool, *, with_body: bool = True) -> None:
+        headers = [*response.headers, ("Content-Length", str(len(response.body)))]
+        head = _head(response.status, response.content_type, headers, keep_alive)
+        self._transport.write(head + response.body if with_body else head)
 
     async def _send_stream(self, stream: Stream, keep_alive: bool) -> None:
-        head = _head(200, stream.content_type, stream.headers)
-        head += b"Transfer-Encoding: chunked\r\n"
-        head += b"\r\n" if keep_alive else b"Connection: close\r\n\r\n"
-        assert self._transport is not None
-        self._transport.write(head)
+        headers = [("Transfer-Encoding", "chunked")]
+        self._transport.write(_head(200, stream.content_type, headers, keep_alive))
         async with aclosing(stream.chunks) as chunks:
             async for chunk in chunks:
                 if chunk:
@@ -239,7 +231,6 @@ class Connection(asyncio.Protocol):
         self._transport.write(b"0\r\n\r\n")
 
     async def _hand_over(self, upgrade: Upgrade) -> None:
-        assert self._transport is not None
         head = b"HTTP/1.1 101 Switching Protocols\r\n"
         head += b"".join(
             f"{name}: {value}\r\n".encode("latin-1") for name, value in upgrade.headers
@@ -266,22 +257,17 @@ class Connection(asyncio.Protocol):
                 await asyncio.shield(self._writable)
 
     def _refuse(self, status: int, text: bytes) -> None:
-        if self._transport is not None and not self._transport.is_closing():
-            head = _head(status, "text/plain", ())
-            self._transport.write(
-                head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(text) + text
-            )
+        if not self._transport.is_closing():
+            self._send(Response(status, text, "text/plain"), keep_alive=False)
             self._transport.close()
 
     def close(self) -> None:
         """Close after what was written has been sent."""
-        if self._transport is not None:
-            self._transport.close()
+        self._transport.close()
 
     def abort(self) -> asyncio.Task[None] | None:
         """Close at once; returns the answer under way, which is being cancelled."""
-        if self._transport is not None:
-            self._transport.abort()
+        self._transport.abort()
         return self._task
 
 
@@ -330,15 +316,13 @@ class Wire:
             self._transport.resume_reading()
 
 
-def _head(status: int, content_type: str, headers: list[tuple[str, str]] | tuple[()]) -> bytes:
-    head = b"HTTP/1.1 %d %b\r\nContent-Type: %b\r\n" % (
-        status,
-        _REASONS.get(status, b""),
-        content_type.encode("latin-1"),
-    )
-    for name, value in headers:
-        head += f"{name}: {value}\r\n".encode("latin-1", "replace")
-    return head
+def _head(
+    status: int, content_type: str, headers: list[tuple[str, str]], keep_alive: bool
+) -> bytes:
+    text = f"HTTP/1.1 {status} {_REASONS.get(status, '')}\r\nContent-Type: {content_type}\r\n"
+    text += "".join(f"{name}: {value}\r\n" for name, value in headers)
+    text += "\r\n" if keep_alive else "Connection: close\r\n\r\n"
+    return text.encode("latin-1", "replace")
 
 
 def media_types(accept: str) -> list[tuple[str, Mapping[str, str]]]:

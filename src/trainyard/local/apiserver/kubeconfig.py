@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import secrets
 from pathlib import Path
 from typing import Any
 
+from trainyard.local.tls import write_private
 from trainyard.schema.errors import TrainyardError
 
 CONTEXT = "trainyard"
@@ -26,7 +26,7 @@ def ensure_token(path: Path) -> str:
             return found
         token = secrets.token_urlsafe(32)
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _write_private(path, token)
+        write_private(path, token.encode())
     except OSError as error:
         raise TokenError(f"cannot keep the API token in {path}: {error.strerror}") from error
     return token
@@ -38,32 +38,20 @@ def kubeconfig(
     """A kubeconfig with one context that is whole in itself (no paths in it)."""
     encoded = base64.b64encode(authority.read_bytes()).decode()
     server = {"server": f"https://{host}:{port}", "certificate-authority-data": encoded}
+    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}
     return {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": CONTEXT,
         "clusters": [{"name": CONTEXT, "cluster": server}],
         "users": [{"name": CONTEXT, "user": {"token": token}}],
-        "contexts": [
-            {
-                "name": CONTEXT,
-                "context": {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"},
-            }
-        ],
+        "contexts": [{"name": CONTEXT, "context": context}],
     }
 
 
 def write_kubeconfig(path: Path, config: dict[str, Any]) -> None:
     """Write it for this user only. JSON is YAML, so that no YAML library is needed."""
     try:
-        _write_private(path, json.dumps(config, indent=2) + "\n")
+        write_private(path, (json.dumps(config, indent=2) + "\n").encode())
     except OSError as error:
         raise TokenError(f"cannot write the kubeconfig {path}: {error.strerror}") from error
-
-
-def _write_private(path: Path, text: str) -> None:
-    draft = path.with_name(path.name + ".new")
-    draft.unlink(missing_ok=True)
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-        file.write(text)
-    draft.replace(path)

@@ -20,6 +20,8 @@ Object = dict[str, Any]
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_EMPTY = b"\x0a\x032.0"
 """A document that says only `swagger: "2.0"`: all that kubectl 1.27 and 1.28 need of it."""
+_INFO = {"title": "trainyard", "version": "v1"}
+_STRING = {"type": "string", "uniqueItems": True}
 
 
 def respond(request: Request, parts: list[str], resources: Resources) -> Response:
@@ -27,8 +29,7 @@ def respond(request: Request, parts: list[str], resources: Resources) -> Respons
     if parts[1:] == ["v2"]:
         if "protobuf" in request.headers.get("accept", ""):
             return Response(200, _V2_EMPTY, _V2_PROTOBUF)
-        info = {"title": "trainyard", "version": "v1"}
-        empty: Object = {"swagger": "2.0", "info": info, "paths": {}, "definitions": {}}
+        empty: Object = {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
         return json_response(200, empty)
     if parts[1:2] != ["v3"]:
         raise no_such_path()
@@ -57,36 +58,27 @@ def _path(row: Served) -> str:
 def _document(path: str, resources: Resources) -> bytes:
     import orjson
 
-    rows = [row for row in resources if _path(row) == path]
     components: Object = _official() if path == "api/v1" else {}
     paths: Object = {}
-    for row in rows:
+    for row in resources:
+        if _path(row) != path:
+            continue
         name = _component_name(row)
-        components[name] = _component(row)
+        components[name] = {**row.schema(), "x-kubernetes-group-version-kind": [_identity(row)]}
         namespaced, plural = row.resource.namespaced, row.resource.plural
         prefix = f"/{path}/namespaces/{{namespace}}" if namespaced else f"/{path}"
         paths[f"{prefix}/{plural}"] = {"post": _operation(row, "post", name)}
         paths[f"{prefix}/{plural}/{{name}}"] = {
             verb: _operation(row, verb, name) for verb in ("get", "put", "patch")
         }
-    return orjson.dumps(
-        {
-            "openapi": "3.0.0",
-            "info": {"title": "trainyard", "version": "v1"},
-            "paths": paths,
-            "components": {"schemas": components},
-        }
-    )
+    head = {"openapi": "3.0.0", "info": _INFO}
+    return orjson.dumps({**head, "paths": paths, "components": {"schemas": components}})
 
 
 def _component_name(row: Served) -> str:
     group, version = row.resource.group, row.resource.version
     prefix = ".".join(reversed(group.split("."))) if group else "io.k8s.api.core"
     return f"{prefix}.{version}.{row.kind}"
-
-
-def _component(row: Served) -> Object:
-    return {**row.schema(), "x-kubernetes-group-version-kind": [_identity(row)]}
 
 
 def _identity(row: Served) -> Object:
@@ -108,11 +100,7 @@ def _official() -> Object:
 def _operation(row: Served, verb: str, component: str) -> Object:
     reference = {"schema": {"$ref": f"#/components/schemas/{component}"}}
     parameters = [
-        {
-            "name": name,
-            "in": "query",
-            "schema": {"type": "string", "uniqueItems": True},
-        }
+        {"name": name, "in": "query", "schema": _STRING}
         for name in ("dryRun", "fieldManager", "fieldValidation")
     ]
     return {

@@ -19,6 +19,7 @@ from trainyard.local.runtime import PodRuntime
 from trainyard.local.storage.journal import Object
 from trainyard.schema import times
 from trainyard.schema.errors import TrainyardError
+from trainyard.shim.logs import LogOptions
 
 _REFUSAL_SECONDS = 0.2
 
@@ -49,20 +50,17 @@ class PodAccess:
         """The log of one container, whole or followed."""
         pod, name = self.registry.get(*target.place), target.name
         container = chosen_container(pod, request.query.get("container", ""))
-        runtime = self.runtime
-        if runtime is None:
+        if self.runtime is None:
             raise bad_request(f"no node runs pods here, so pod {name} has no logs")
-        self._check_started(pod, container, request)
-        chunks = runtime.logs(
-            pod,
-            container,
+        _check_started(pod, container, request)
+        options = LogOptions(
             follow=request.flag("follow"),
-            previous=request.flag("previous"),
-            tail_lines=_count(request, "tailLines"),
-            since_time=_since(request),
+            tail=_count(request, "tailLines"),
+            since=_since(request),
             timestamps=request.flag("timestamps"),
-            limit_bytes=_count(request, "limitBytes"),
+            limit=_count(request, "limitBytes"),
         )
+        chunks = self.runtime.logs(pod, container, options, previous=request.flag("previous"))
         first = asyncio.ensure_future(_first(chunks))
         # Refusals come before the first byte; a log that is silent so far must not hold up
         # the head of the answer.
@@ -70,28 +68,6 @@ class PodAccess:
         if first.done() and isinstance(error := first.exception(), TrainyardError):
             raise bad_request(str(error)) from error
         return Stream(_joined(first, chunks), "text/plain")
-
-    def _check_started(self, pod: Object, container: str, request: Request) -> None:
-        status = pod.get("status") or {}
-        statuses = [
-            *(status.get("containerStatuses") or ()),
-            *(status.get("initContainerStatuses") or ()),
-        ]
-        found: dict[str, Any] = next((s for s in statuses if s.get("name") == container), {})
-        name = pod["metadata"]["name"]
-        if request.flag("previous"):
-            if not (found.get("lastState") or {}).get("terminated"):
-                raise bad_request(
-                    f'previous terminated container "{container}" in pod "{name}" not found'
-                )
-            return
-        state = found.get("state") or {}
-        if found and ("running" in state or "terminated" in state):
-            return
-        if not (pod.get("spec") or {}).get("nodeName"):
-            raise bad_request(f"pod {name} does not have a host assigned")
-        reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
-        raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
 
     async def bind(self, request: Request, target: Target) -> Answer:
         """Assign a pod to a node (POST binding)."""
@@ -105,8 +81,7 @@ class PodAccess:
             return copy
 
         await self.registry.update(*target.place, change)
-        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        return formats.json_response(201, status)
+        return formats.json_response(201, formats.SUCCESS)
 
     async def evict(self, request: Request, target: Target) -> Answer:
         """Delete a pod, as kubectl drain does (there are no disruption budgets here)."""
@@ -115,8 +90,30 @@ class PodAccess:
         preconditions = options.get("preconditions") or {}
         how = Deletion(options.get("gracePeriodSeconds"), preconditions.get("uid"))
         await self.registry.delete(*target.place, how)
-        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-        return formats.json_response(201, status)
+        return formats.json_response(201, formats.SUCCESS)
+
+
+def _check_started(pod: Object, container: str, request: Request) -> None:
+    status = pod.get("status") or {}
+    statuses = [
+        *(status.get("containerStatuses") or ()),
+        *(status.get("initContainerStatuses") or ()),
+    ]
+    found: dict[str, Any] = next((s for s in statuses if s.get("name") == container), {})
+    name = pod["metadata"]["name"]
+    if request.flag("previous"):
+        if not (found.get("lastState") or {}).get("terminated"):
+            raise bad_request(
+                f'previous terminated container "{container}" in pod "{name}" not found'
+            )
+        return
+    state = found.get("state") or {}
+    if found and ("running" in state or "terminated" in state):
+        return
+    if not (pod.get("spec") or {}).get("nodeName"):
+        raise bad_request(f"pod {name} does not have a host assigned")
+    reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
+    raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
 
 
 async def _first(chunks: AsyncIterator[bytes]) -> bytes:

@@ -12,7 +12,6 @@ from trainyard.kube.errors import NotFound
 from trainyard.local.apiserver import admission, formats, patches, selectors
 from trainyard.local.apiserver.admission import FieldValidation
 from trainyard.local.apiserver.http import Request, Response, Stream
-from trainyard.local.apiserver.paging import list_revision, page
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch, watch_response
 from trainyard.local.failures import bad_request, unsupported_media_type
@@ -21,7 +20,6 @@ from trainyard.local.registry import Registry
 from trainyard.local.storage.journal import Entry, Object
 
 APPLY_PATCH = "application/apply-patch+yaml"
-_PATCH_TYPES = (patches.JSON_PATCH, patches.MERGE_PATCH, patches.STRATEGIC_MERGE_PATCH, APPLY_PATCH)
 Change = Callable[[Object], Object]
 
 _MERGE: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -44,14 +42,14 @@ class Verbs:
 
     def collection(self, request: Request, target: Target) -> Response:
         """A collection, by selectors, in pages if asked."""
-        revision = list_revision(request, self.registry)
+        revision = formats.list_revision(request, self.registry.revision)
         predicate = self._predicate(request, target)
         name = selectors.selected_name(request.query.get("fieldSelector", ""))
         entries = self._entries(target, name)
         if predicate is not None:
             entries = [entry for entry in entries if predicate(entry.object)]
         metadata: Object = {"resourceVersion": str(revision)}
-        entries = page(request, entries, metadata, self.registry)
+        entries = formats.page(request, entries, metadata)
         if target.served.view_of:
             shown = [target.served.shown(entry.object) for entry in entries]
             entries = [Entry(obj, orjson.dumps(obj), 0) for obj in shown]
@@ -64,11 +62,7 @@ class Verbs:
 
     async def create(self, request: Request, target: Target) -> Response:
         """A new object, admitted."""
-        obj, duplicates = formats.body_object(request, target.served)
-        _check_kind(target, obj)
-        _place(target, obj)
-        obj = target.served.stored(obj)
-        validation = FieldValidation.of(request, duplicates)
+        obj, validation = _body(request, target)
         obj, warnings = admission.create(target.served, obj, validation)
         made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
         return formats.object_response(
@@ -77,28 +71,20 @@ class Verbs:
 
     async def replace(self, request: Request, target: Target) -> Response:
         """The whole object, or its status, anew."""
-        body, duplicates = formats.body_object(request, target.served)
-        _check_kind(target, body)
-        _place(target, body)
-        body = target.served.stored(body)
-        validation = FieldValidation.of(request, duplicates)
+        body, validation = _body(request, target)
         return await self._update(request, target, lambda _: body, validation)
 
     async def patch(self, request: Request, target: Target) -> Response:
         """A change of the object, in one of the patch formats."""
-        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type = formats.media_type(request)
         if content_type == APPLY_PATCH:
             return await self._apply(request, target)
-        if content_type not in _PATCH_TYPES or (
-            content_type == patches.STRATEGIC_MERGE_PATCH and target.served.custom
-        ):
-            supported = [each for each in _PATCH_TYPES if each != patches.STRATEGIC_MERGE_PATCH]
+        merge = _MERGE.get(content_type)
+        if merge is None or (merge is patches.strategic_merge_patch and target.served.custom):
+            supported = [patches.JSON_PATCH, patches.MERGE_PATCH, APPLY_PATCH]
             raise unsupported_media_type(content_type, supported)
-        patch = formats.parse_json(request.body)
-        merge = _MERGE[content_type]
-        duplicates = (
-            formats.duplicate_keys(request.body) if "fieldValidation" in request.query else []
-        )
+        patch, strict = formats.parse_json(request.body), "fieldValidation" in request.query
+        duplicates = formats.duplicate_keys(request.body) if strict else []
         validation = FieldValidation.of(request, duplicates)
 
         def change(copy: Object) -> Object:
@@ -145,7 +131,7 @@ class Verbs:
         if request.method == "GET":
             return formats.json_response(200, served.to_scale(self.registry.get(*target.place)))
         body = formats.parse_json(request.body)
-        content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type = formats.media_type(request)
         merge = _MERGE.get(content_type) if request.method == "PATCH" else lambda _, new: new
         if merge is None:
             raise unsupported_media_type(content_type, list(_MERGE))
@@ -213,12 +199,7 @@ class Verbs:
         _check_kind(target, wanted)
         _place(target, wanted)
         applied = fieldmanagers.Apply(
-            wanted,
-            manager,
-            target.served.resource.api_version,
-            target.served.custom,
-            request.flag("force"),
-            target.subresource,
+            wanted, manager, target.served, request.flag("force"), target.subresource
         )
         validation = FieldValidation.of(request, [])
         try:
@@ -263,6 +244,13 @@ class Verbs:
             return []
 
 
+def _body(request: Request, target: Target) -> tuple[Object, FieldValidation]:
+    obj, duplicates = formats.body_object(request, target.served)
+    _check_kind(target, obj)
+    _place(target, obj)
+    return target.served.stored(obj), FieldValidation.of(request, duplicates)
+
+
 def _check_kind(target: Target, obj: Object) -> None:
     served = target.served
     expected = served.resource.api_version
@@ -280,8 +268,7 @@ def _place(target: Target, obj: Object) -> None:
     if not isinstance(metadata, dict):
         raise bad_request("metadata is not an object")
     if target.namespace is not None:
-        found = metadata.setdefault("namespace", target.namespace) or target.namespace
-        metadata["namespace"] = found
+        found = metadata["namespace"] = metadata.get("namespace") or target.namespace
         if found != target.namespace:
             raise bad_request(
                 "the namespace of the provided object does not match the namespace sent on the "

@@ -11,13 +11,13 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver.formats import include_objects, table_parameters
+from trainyard.local.apiserver.formats import rows_include, table
 from trainyard.local.apiserver.http import Request, Stream
 from trainyard.local.apiserver.selectors import Predicate
 from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import Cause, bad_request, expired, invalid, status_of
 from trainyard.local.registry import Registry
-from trainyard.local.storage.journal import Event, Object, Subscription
+from trainyard.local.storage.journal import Event, Subscription
 
 _BOOKMARK_SECONDS = 30.0
 _MAX_SECONDS = (1800.0, 3600.0)
@@ -36,9 +36,7 @@ class Watch:
 
 def watch_response(watch: Watch, request: Request) -> Stream:
     """Open the stream that `request` asks for."""
-    seconds = _timeout_seconds(request)
-    encoder = _Encoder(watch, request)
-    return Stream(_stream(watch, request, encoder, seconds), encoder.content_type)
+    return Stream(_stream(watch, request, _Encoder(watch, request), _timeout_seconds(request)))
 
 
 def _timeout_seconds(request: Request) -> float:
@@ -92,23 +90,12 @@ def _open(watch: Watch, request: Request) -> Subscription:
     text = request.query.get("resourceVersion", "")
     if text and not text.isdigit():
         raise bad_request(f"invalid resource version {text!r}")
-    if "sendInitialEvents" in request.query:
-        if request.query.get("resourceVersionMatch") != "NotOlderThan":
-            raise invalid(
-                "ListOptions",
-                "meta.k8s.io",
-                "",
-                [
-                    Cause(
-                        "resourceVersionMatch",
-                        "Forbidden: sendInitialEvents requires setting resourceVersionMatch "
-                        "to NotOlderThan",
-                    )
-                ],
-            )
-        if request.flag("sendInitialEvents"):
-            return watch.registry.subscribe(watch.target.storage)
-    since = int(text or 0)
+    query = request.query
+    if "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        cause = Cause("resourceVersionMatch", f"Forbidden: {why}")
+        raise invalid("ListOptions", "meta.k8s.io", "", [cause])
+    since = 0 if request.flag("sendInitialEvents") else int(text or 0)
     if since > watch.registry.revision:
         # A version from before the state folder was wiped: the client must list again.
         raise expired(since, watch.registry.revision)
@@ -122,10 +109,8 @@ class _Encoder:
 
     def __init__(self, watch: Watch, request: Request) -> None:
         self._watch = watch
-        self._table = table_parameters(request)
-        self._include = include_objects(request)
+        self._include = rows_include(request)
         self._header = True
-        self.content_type = "application/json"
 
     def encode(self, events: list[Event]) -> bytes:
         """The lines of those changes that the watch is about."""
@@ -138,10 +123,8 @@ class _Encoder:
         if initial:
             metadata["annotations"] = {_INITIAL_END: "true"}
         obj = {"kind": served.kind, "apiVersion": served.resource.api_version, "metadata": metadata}
-        if self._table is not None:
-            from trainyard.local.apiserver import tables
-
-            obj = tables.render(served, [], metadata, header=False)
+        if self._include is not None:
+            obj = table(served, [], metadata, header=False)
         return _line(b"BOOKMARK", orjson.dumps(obj))
 
     def _encode_one(self, event: Event) -> bytes:
@@ -155,22 +138,15 @@ class _Encoder:
             type_ = _selected_type(event, watch.predicate)
             if not type_:
                 return b""
-        if self._table is not None:
-            return self._row(type_, obj)
         served = watch.target.served
+        if self._include is not None:
+            metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
+            row = [served.shown(obj)]
+            shown = table(served, row, metadata, include=self._include, header=self._header)
+            self._header = False
+            return _line(type_.encode(), orjson.dumps(shown))
         raw = orjson.dumps(served.shown(obj)) if served.view_of else event.raw
         return _line(type_.encode(), raw)
-
-    def _row(self, type_: str, obj: Object) -> bytes:
-        from trainyard.local.apiserver import tables
-
-        served = self._watch.target.served
-        metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-        table = tables.render(
-            served, [served.shown(obj)], metadata, include=self._include, header=self._header
-        )
-        self._header = False
-        return _line(type_.encode(), orjson.dumps(table))
 
 
 def _selected_type(event: Event, predicate: Predicate) -> str:

@@ -6,9 +6,11 @@ import asyncio
 import base64
 import hashlib
 import struct
+from collections.abc import Sequence
 
 from trainyard.local.apiserver.http import Request
 from trainyard.local.apiserver.spdy import Duplex
+from trainyard.local.failures import bad_request
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
@@ -16,29 +18,29 @@ _FINAL, _MASKED = 0x80, 0x80
 _MAX_MESSAGE_BYTES = 4 << 20
 
 
-def wanted(request: Request) -> bool:
-    """True when the client asks to switch to WebSocket."""
-    return request.headers.get("upgrade", "").lower() == "websocket"
+def negotiate(
+    request: Request, spdy: str, protocols: Sequence[str]
+) -> tuple[str, list[tuple[str, str]]]:
+    """The first of the WebSocket `protocols` that the client offers, and the headers of the answer.
 
-
-def offered(request: Request) -> list[str]:
-    """The subprotocols that the client offers, in its order."""
+    "" where it asks for SPDY, whose protocol is then `spdy`.
+    """
+    if request.headers.get("upgrade", "").lower() != "websocket":
+        switch = [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")]
+        return "", [*switch, ("X-Stream-Protocol-Version", spdy)]
     header = request.headers.get("sec-websocket-protocol", "")
-    return [each.strip() for each in header.split(",") if each.strip()]
-
-
-def accept_headers(request: Request, protocol: str) -> list[tuple[str, str]]:
-    """The headers of the 101 answer."""
+    offers = [each.strip() for each in header.split(",") if each.strip()]
+    protocol = next((each for each in protocols if each in offers), "")
+    if not protocol:
+        raise bad_request(f"none of the WebSocket protocols {offers} is spoken here")
     key = request.headers.get("sec-websocket-key", "").encode("latin-1")
     digest = base64.b64encode(hashlib.sha1(key + _GUID).digest()).decode()
-    headers = [
+    return protocol, [
         ("Upgrade", "websocket"),
         ("Connection", "Upgrade"),
         ("Sec-WebSocket-Accept", digest),
+        ("Sec-WebSocket-Protocol", protocol),
     ]
-    if protocol:
-        headers.append(("Sec-WebSocket-Protocol", protocol))
-    return headers
 
 
 class WebSocket:

@@ -11,7 +11,6 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from trainyard.local.node import cgroups, gpus, services, unsupported
@@ -207,16 +206,7 @@ class NodeAgent:
     # -- PodRuntime -----------------------------------------------------------------------------
 
     async def logs(
-        self,
-        pod: dict[str, Any],
-        container: str,
-        *,
-        follow: bool = False,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        since_time: datetime | None = None,
-        timestamps: bool = False,
-        limit_bytes: int | None = None,
+        self, pod: dict[str, Any], container: str, options: LogOptions, *, previous: bool = False
     ) -> AsyncIterator[bytes]:
         """See PodRuntime."""
         attempt = _restarts(pod, container) - (1 if previous else 0)
@@ -228,7 +218,6 @@ class NodeAgent:
                 "there is no log yet"
             )
         worker = self._workers.get(pod["metadata"]["uid"])
-        options = LogOptions(follow, tail_lines, since_time, timestamps, limit_bytes)
 
         def is_over() -> bool:
             return previous or worker is None or worker.is_over(container)

@@ -23,15 +23,6 @@ class Reporter:
 
     async def warn(self, reference: Mapping[str, Any], reason: str, message: str) -> None:
         """Warn about the object that `reference` names, unless that was said before."""
-        await self._event("Warning", reference, reason, message)
-
-    async def note(self, reference: Mapping[str, Any], reason: str, message: str) -> None:
-        """As `warn`, for what went well."""
-        await self._event("Normal", reference, reason, message)
-
-    async def _event(
-        self, kind: str, reference: Mapping[str, Any], reason: str, message: str
-    ) -> None:
         said = (reference["uid"], reason, message)
         if said in self._said:
             return
@@ -39,16 +30,14 @@ class Reporter:
         if len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
         now = from_unix()
+        name = f"{reference['name']}.{uuid.uuid4().hex[:16]}"
         namespace = reference.get("namespace") or "default"
         await self._objects.create(
             EVENTS.full_name,
             {
-                "metadata": {
-                    "name": f"{reference['name']}.{uuid.uuid4().hex[:16]}",
-                    "namespace": namespace,
-                },
+                "metadata": {"name": name, "namespace": namespace},
                 "involvedObject": dict(reference),
-                "type": kind,
+                "type": "Warning",
                 "reason": reason,
                 "message": message,
                 "source": {"component": _COMPONENT},
@@ -78,11 +67,5 @@ def owner_reference(pod: Mapping[str, Any]) -> dict[str, Any]:
     metadata = pod["metadata"]
     for owner in metadata.get("ownerReferences") or ():
         if owner.get("controller"):
-            return {
-                "apiVersion": owner["apiVersion"],
-                "kind": owner["kind"],
-                "namespace": metadata["namespace"],
-                "name": owner["name"],
-                "uid": owner["uid"],
-            }
+            return reference(owner | {"metadata": owner | {"namespace": metadata["namespace"]}})
     return reference(pod)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -94,16 +94,15 @@ class Scheduler:
         if event.resource == _PODS:
             return self._note_pod(event)
         metadata = event.object["metadata"]
+        name, is_gone = metadata["name"], event.type == "DELETED"
         if event.resource == _QUEUES:
-            if event.type == "DELETED":
-                self._queues.pop(metadata["name"], None)
-            else:
-                self._queues[metadata["name"]] = QueueRules.of(event.object)
-        elif event.type == "DELETED":
-            self._groups.pop((metadata["namespace"], metadata["name"]), None)
+            self._queues.pop(name, None)
+            if not is_gone:
+                self._queues[name] = QueueRules.of(event.object)
         else:
-            group = GroupRules.of(event.object)
-            self._groups[group.namespace, group.name] = group
+            self._groups.pop((metadata["namespace"], name), None)
+            if not is_gone:
+                self._groups[metadata["namespace"], name] = GroupRules.of(event.object)
         return bool(self._waiting)
 
     def _note_pod(self, event: Event) -> bool:
@@ -116,12 +115,11 @@ class Scheduler:
         if self._node.holds(uid):
             return False
         entry = PodEntry.of(event.object)
-        if entry.node == self._settings.node_name:
+        is_placed = entry.node == self._settings.node_name
+        if is_placed or entry.is_deleting:
             self._waiting.pop(uid, None)
-            self._node.take(entry)
-            return False
-        if entry.is_deleting:
-            self._waiting.pop(uid, None)
+            if is_placed:
+                self._node.take(entry)
             return False
         if entry.node and self._settings.is_strict:
             return False  # pinned to a machine that is not there: nobody's to place
@@ -164,22 +162,18 @@ class Scheduler:
         if group is None:
             hold = f"pod group {key[1]} does not exist"
             return [_Unit((pod,), None, None, hold) for pod in pods]
-        queue = self._queues.get(pods[0].queue or group.queue)
-        hold = ""
-        if queue is None:
-            hold = f"queue {pods[0].queue or group.queue} does not exist"
+        name = pods[0].queue or group.queue
+        queue = self._queues.get(name)
         running = [p for p in self._node.holders() if (p.namespace, p.group) == key]
-        if not hold:
-            hold = group.missing([*running, *pods])
+        hold = f"queue {name} does not exist" if queue is None else ""
+        hold = hold or group.missing([*running, *pods])
         if hold:
             return [_Unit(tuple(pods), queue, group, hold)]
-        first = group.min_member - len(running)
-        if first > 0:
-            # Those beyond the minimum start only if there is room.
-            pods.sort(key=lambda pod: (pod.created, pod.name))
-            rest = [_Unit((pod,), queue, group) for pod in pods[first:]]
-            return [_Unit(tuple(pods[:first]), queue, group), *rest]
-        return [_Unit((pod,), queue, group) for pod in pods]
+        # Those beyond the minimum start only if there is room.
+        first = max(group.min_member - len(running), 0)
+        pods.sort(key=lambda pod: (pod.created, pod.name))
+        together = [_Unit(tuple(pods[:first]), queue, group)] if first else []
+        return [*together, *(_Unit((pod,), queue, group) for pod in pods[first:])]
 
     def _refusal(self, unit: _Unit) -> str:
         selector = unit.pods[0].raw["spec"].get("nodeSelector") or {}
@@ -301,13 +295,3 @@ def _set_scheduled(pod: Object, status: str, reason: str, message: str) -> None:
             conditions[index] = new | {"lastTransitionTime": kept if is_same else from_unix()}
             return
     conditions.append(new | {"lastTransitionTime": from_unix()})
-
-
-def unschedulable(pods: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The messages of the pods that wait for a place."""
-    return [
-        condition.get("message", "")
-        for pod in pods
-        for condition in (pod.get("status") or {}).get("conditions") or ()
-        if condition["type"] == "PodScheduled" and condition["status"] == "False"
-    ]

@@ -91,38 +91,35 @@ class Committer:
             return
         batch, self._batch = self._batch, []
         if self._store is None:
-            self._succeed(batch)
+            self._settle(batch, None)
         elif self._typical_seconds < _SLOW_COMMIT_SECONDS:
-            try:
-                self._commit(self._store, batch, self.revision)
-            except StorageError as error:
-                self._fail(batch, error)
-            else:
-                self._succeed(batch)
+            self._settle(batch, self._commit(self._store, batch, self.revision))
         else:
             self._in_flight = asyncio.create_task(self._commit_in_thread(self._store, batch))
 
     async def _commit_in_thread(self, store: Store, batch: list[Change]) -> None:
         try:
-            await asyncio.to_thread(self._commit, store, batch, self.revision)
-        except StorageError as error:
-            self._fail(batch, error)
-        else:
-            self._succeed(batch)
+            failure = await asyncio.to_thread(self._commit, store, batch, self.revision)
+            self._settle(batch, failure)
         finally:
             self._in_flight = None
             self._flush()
 
-    def _commit(self, store: Store, batch: Sequence[Change], revision: int) -> None:
+    def _commit(self, store: Store, batch: Sequence[Change], revision: int) -> StorageError | None:
         started = time.perf_counter()
-        store.commit(
-            [Write(*change.key, change.entry.raw if change.entry else None) for change in batch],
-            revision,
-        )
+        rows = [Write(*change.key, change.entry and change.entry.raw) for change in batch]
+        try:
+            store.commit(rows, revision)
+        except StorageError as error:
+            return error
         took = time.perf_counter() - started
         self._typical_seconds += (took - self._typical_seconds) / 8
+        return None
 
-    def _succeed(self, batch: Sequence[Change]) -> None:
+    def _settle(self, batch: Sequence[Change], failure: StorageError | None) -> None:
+        if failure is not None:
+            self._fail(batch, failure)
+            return
         for change in batch:
             if self._staged.get(change.key) is change:
                 del self._staged[change.key]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
+from itertools import takewhile
 from typing import Any, NamedTuple
 
 from trainyard.local.failures import expired
@@ -59,9 +60,7 @@ class Subscription:
         """Every change that is there now, or the next ones; empty once closed."""
         while not self._events and not self._closed:
             await self._wait()
-        events = list(self._events)
-        self._events.clear()
-        return events
+        return self.pending()
 
     def pending(self) -> list[Event]:
         """Every change that is there now, without waiting."""
@@ -121,13 +120,8 @@ class Journal:
             raise expired(revision, oldest)
         if log is None:
             return []
-        recent: list[Event] = []
-        for event in reversed(log.events):
-            if event.revision <= revision:
-                break
-            recent.append(event)
-        recent.reverse()
-        return recent
+        recent = takewhile(lambda event: event.revision > revision, reversed(log.events))
+        return list(recent)[::-1]
 
     def listen(self, resources: Iterable[str], listener: Subscription) -> None:
         """Pass changes of `resources` on to `listener` from now on."""
