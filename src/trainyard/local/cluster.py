@@ -186,6 +186,14 @@ async def _register_node(registry: Registry, name: str, found: Capacity) -> None
 def _node_status(name: str, found: Capacity) -> dict[str, Any]:
     amounts = {key: requests.text(key, value) for key, value in found.amounts.items()}
     now = from_unix()
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "the node agent runs",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
     return {
         "capacity": amounts,
         "allocatable": amounts,
@@ -193,16 +201,7 @@ def _node_status(name: str, found: Capacity) -> dict[str, Any]:
             {"type": "InternalIP", "address": _MASTER_ADDRESS},
             {"type": "Hostname", "address": name},
         ],
-        "conditions": [
-            {
-                "type": "Ready",
-                "status": "True",
-                "reason": "KubeletReady",
-                "message": "the node agent runs",
-                "lastHeartbeatTime": now,
-                "lastTransitionTime": now,
-            }
-        ],
+        "conditions": [ready],
         "nodeInfo": {
             "architecture": _labels(name)["kubernetes.io/arch"],
             "kernelVersion": platform.release(),
@@ -210,9 +209,6 @@ def _node_status(name: str, found: Capacity) -> dict[str, Any]:
             "osImage": "Linux",
             "kubeletVersion": f"v1.33.0+trainyard-{__version__}",
             "containerRuntimeVersion": f"trainyard://{__version__}",
-            "kubeProxyVersion": "",
-            "machineID": "",
-            "systemUUID": "",
-            "bootID": "",
+            **dict.fromkeys(("kubeProxyVersion", "machineID", "systemUUID", "bootID"), ""),
         },
     }

@@ -55,8 +55,11 @@ def create(
     """The object as it will be stored, and warnings; raises Invalid with every problem."""
     causes = _metadata_problems(obj)
     verdict = served.judge(obj, old)
+    for problem in verdict.errors:
+        detail = problem.detail.removeprefix(problem.where + ": ")
+        causes.append(Cause(problem.where, f"Invalid value: {detail}"))
     notes = validation.settle([_quoted(problem) for problem in verdict.unknown])
-    _refuse(served, obj, [*causes, *(_cause(problem) for problem in verdict.errors)])
+    _refuse(served, obj, causes)
     return verdict.obj, [*notes, *verdict.warnings]
 
 
@@ -76,11 +79,6 @@ def update(
 def _quoted(problem: Problem) -> str:
     hint = f" (did you mean {problem.suggestion}?)" if problem.suggestion else ""
     return f'"{problem.where}"{hint}'
-
-
-def _cause(problem: Problem) -> Cause:
-    text = f"Invalid value: {problem.detail.removeprefix(problem.where + ': ')}"
-    return Cause(problem.where, text)
 
 
 def _refuse(served: Served, obj: Object, causes: Sequence[Cause]) -> None:

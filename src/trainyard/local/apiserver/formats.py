@@ -19,6 +19,7 @@ Object = dict[str, Any]
 JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+_DEFINITION = ("name", "type", "format", "description", "priority")
 _BODY_TYPES = (JSON, YAML, PROTOBUF)
 
 
@@ -47,22 +48,12 @@ def table(
 ) -> Object:
     """A Table of `objects`; `include` is None, Metadata or Object, as the client asks."""
     shown = served.columns()
+    definitions = [{key: getattr(column, key) for key in _DEFINITION} for column in shown]
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": [
-            {
-                "name": column.name,
-                "type": column.type,
-                "format": column.format,
-                "description": column.description,
-                "priority": column.priority,
-            }
-            for column in shown
-        ]
-        if header
-        else [],
+        "columnDefinitions": definitions if header else [],
         "rows": [_row(obj, shown, include) for obj in objects],
     }
 
@@ -72,11 +63,8 @@ def _row(obj: Object, shown: Sequence[Column], include: str) -> Object:
     if include == "Object":
         row["object"] = obj
     elif include != "None":
-        row["object"] = {
-            "kind": "PartialObjectMetadata",
-            "apiVersion": "meta.k8s.io/v1",
-            "metadata": obj["metadata"],
-        }
+        identity = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
+        row["object"] = {**identity, "metadata": obj["metadata"]}
     return row
 
 

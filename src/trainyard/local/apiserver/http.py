@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
                     await self._hand_over(answer)
                     keep_alive = False
                 if not keep_alive:
-                    self.close()
+                    self._transport.close()
         except (ConnectionError, TimeoutError):
             self.abort()
         except Exception:
@@ -260,10 +260,6 @@ class Connection(asyncio.Protocol):
         if not self._transport.is_closing():
             self._send(Response(status, text, "text/plain"), keep_alive=False)
             self._transport.close()
-
-    def close(self) -> None:
-        """Close after what was written has been sent."""
-        self._transport.close()
 
     def abort(self) -> asyncio.Task[None] | None:
         """Close at once; returns the answer under way, which is being cancelled."""

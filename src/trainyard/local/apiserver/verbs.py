@@ -13,7 +13,7 @@ from trainyard.local.apiserver import admission, formats, patches, selectors
 from trainyard.local.apiserver.admission import FieldValidation
 from trainyard.local.apiserver.http import Request, Response, Stream
 from trainyard.local.apiserver.target import Target
-from trainyard.local.apiserver.watching import Watch, watch_response
+from trainyard.local.apiserver.watching import Watch
 from trainyard.local.failures import bad_request, unsupported_media_type
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
@@ -57,8 +57,7 @@ class Verbs:
 
     def watch(self, request: Request, target: Target) -> Stream:
         """Changes of a collection."""
-        watch = Watch(self.registry, target, self._predicate(request, target))
-        return watch_response(watch, request)
+        return Watch(self.registry, target, self._predicate(request, target), request).response()
 
     async def create(self, request: Request, target: Target) -> Response:
         """A new object, admitted."""

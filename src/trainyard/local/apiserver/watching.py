@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -25,100 +24,86 @@ _MAX_SECONDS = (1800.0, 3600.0)
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
-@dataclass(frozen=True, slots=True)
 class Watch:
-    """What one watch is about."""
+    """One watch; its changes become lines in the client's format."""
 
-    registry: Registry
-    target: Target
-    predicate: Predicate | None
-
-
-def watch_response(watch: Watch, request: Request) -> Stream:
-    """Open the stream that `request` asks for."""
-    return Stream(_stream(watch, request, _Encoder(watch, request), _timeout_seconds(request)))
-
-
-def _timeout_seconds(request: Request) -> float:
-    text = request.query.get("timeoutSeconds", "")
-    if not text or text == "0":
-        return random.uniform(*_MAX_SECONDS)
-    if not text.isdigit():
-        raise bad_request(f"timeoutSeconds must be a number of seconds, not {text!r}")
-    return float(text)
-
-
-async def _stream(
-    watch: Watch, request: Request, encoder: _Encoder, seconds: float
-) -> AsyncGenerator[bytes]:
-    loop = asyncio.get_running_loop()
-    end = loop.time() + seconds
-    bookmarks = request.flag("allowWatchBookmarks")
-    try:
-        subscription = _open(watch, request)
-    except ApiError as error:
-        yield _line(b"ERROR", orjson.dumps(status_of(error)))
-        return
-    try:
-        first = encoder.encode(subscription.pending())
-        if request.flag("sendInitialEvents"):
-            first += encoder.bookmark(watch.registry.revision, initial=True)
-        yield first
-        next_bookmark = loop.time() + _BOOKMARK_SECONDS
-        while True:
-            events: list[Event] = []
-            try:
-                async with asyncio.timeout_at(min(end, next_bookmark)):
-                    events = await subscription.batch()
-            except TimeoutError:
-                revision = watch.registry.revision
-                yield encoder.encode(subscription.pending())
-                if bookmarks:
-                    yield encoder.bookmark(revision)
-                if loop.time() >= end:
-                    return
-                next_bookmark = loop.time() + _BOOKMARK_SECONDS
-                continue
-            if not events:
-                return
-            yield encoder.encode(events)
-    finally:
-        watch.registry.unsubscribe(subscription)
-
-
-def _open(watch: Watch, request: Request) -> Subscription:
-    text = request.query.get("resourceVersion", "")
-    if text and not text.isdigit():
-        raise bad_request(f"invalid resource version {text!r}")
-    query = request.query
-    if "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":
-        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        cause = Cause("resourceVersionMatch", f"Forbidden: {why}")
-        raise invalid("ListOptions", "meta.k8s.io", "", [cause])
-    since = 0 if request.flag("sendInitialEvents") else int(text or 0)
-    if since > watch.registry.revision:
-        # A version from before the state folder was wiped: the client must list again.
-        raise expired(since, watch.registry.revision)
-    if since == 0:
-        return watch.registry.subscribe(watch.target.storage)
-    return watch.registry.watch(watch.target.storage, since)
-
-
-class _Encoder:
-    """Turns changes into lines, in the client's format."""
-
-    def __init__(self, watch: Watch, request: Request) -> None:
-        self._watch = watch
+    def __init__(
+        self, registry: Registry, target: Target, predicate: Predicate | None, request: Request
+    ) -> None:
+        self._registry = registry
+        self._target = target
+        self._predicate = predicate
+        self._request = request
         self._include = rows_include(request)
         self._header = True
 
-    def encode(self, events: list[Event]) -> bytes:
+    def response(self) -> Stream:
+        """Open the stream that the request asks for."""
+        text = self._request.query.get("timeoutSeconds", "0") or "0"
+        if not text.isdigit():
+            raise bad_request(f"timeoutSeconds must be a number of seconds, not {text!r}")
+        seconds = random.uniform(*_MAX_SECONDS) if text == "0" else float(text)
+        return Stream(self._stream(seconds))
+
+    async def _stream(self, seconds: float) -> AsyncGenerator[bytes]:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + seconds
+        bookmarks = self._request.flag("allowWatchBookmarks")
+        try:
+            subscription = self._open()
+        except ApiError as error:
+            yield _line(b"ERROR", orjson.dumps(status_of(error)))
+            return
+        try:
+            first = self._encode(subscription.pending())
+            if self._request.flag("sendInitialEvents"):
+                first += self._bookmark(self._registry.revision, initial=True)
+            yield first
+            next_bookmark = loop.time() + _BOOKMARK_SECONDS
+            while True:
+                events: list[Event] = []
+                try:
+                    async with asyncio.timeout_at(min(end, next_bookmark)):
+                        events = await subscription.batch()
+                except TimeoutError:
+                    revision = self._registry.revision
+                    yield self._encode(subscription.pending())
+                    if bookmarks:
+                        yield self._bookmark(revision)
+                    if loop.time() >= end:
+                        return
+                    next_bookmark = loop.time() + _BOOKMARK_SECONDS
+                    continue
+                if not events:
+                    return
+                yield self._encode(events)
+        finally:
+            self._registry.unsubscribe(subscription)
+
+    def _open(self) -> Subscription:
+        query = self._request.query
+        text = query.get("resourceVersion", "")
+        if text and not text.isdigit():
+            raise bad_request(f"invalid resource version {text!r}")
+        if "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+            cause = Cause("resourceVersionMatch", f"Forbidden: {why}")
+            raise invalid("ListOptions", "meta.k8s.io", "", [cause])
+        since = 0 if self._request.flag("sendInitialEvents") else int(text or 0)
+        if since > self._registry.revision:
+            # A version from before the state folder was wiped: the client must list again.
+            raise expired(since, self._registry.revision)
+        if since == 0:
+            return self._registry.subscribe(self._target.storage)
+        return self._registry.watch(self._target.storage, since)
+
+    def _encode(self, events: list[Event]) -> bytes:
         """The lines of those changes that the watch is about."""
         return b"".join([self._encode_one(event) for event in events])
 
-    def bookmark(self, revision: int, *, initial: bool = False) -> bytes:
+    def _bookmark(self, revision: int, *, initial: bool = False) -> bytes:
         """A line that only says how far the watch is."""
-        served = self._watch.target.served
+        served = self._target.served
         metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial:
             metadata["annotations"] = {_INITIAL_END: "true"}
@@ -128,17 +113,16 @@ class _Encoder:
         return _line(b"BOOKMARK", orjson.dumps(obj))
 
     def _encode_one(self, event: Event) -> bytes:
-        watch = self._watch
         obj = event.object
-        namespace = watch.target.namespace
+        namespace = self._target.namespace
         if namespace is not None and obj["metadata"].get("namespace") != namespace:
             return b""
         type_ = event.type
-        if watch.predicate is not None:
-            type_ = _selected_type(event, watch.predicate)
+        if self._predicate is not None:
+            type_ = _selected_type(event, self._predicate)
             if not type_:
                 return b""
-        served = watch.target.served
+        served = self._target.served
         if self._include is not None:
             metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
             row = [served.shown(obj)]

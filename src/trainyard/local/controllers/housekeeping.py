@@ -114,11 +114,6 @@ class Housekeeping:
     async def forget_events(self, before: float) -> None:
         """Delete the events that were last seen before a time (seconds since 1970)."""
         for event in self._registry.list(_EVENTS):
-            if _last_seen(event) < before:
+            seen = event.get("lastTimestamp") or event.get("eventTime")
+            if unix(seen or event["metadata"]["creationTimestamp"]) < before:
                 await self._delete(_EVENTS, event)
-
-
-def _last_seen(event: Object) -> float:
-    stamp = event.get("lastTimestamp") or event.get("eventTime")
-    stamp = stamp or event["metadata"]["creationTimestamp"]
-    return unix(stamp)

@@ -29,6 +29,7 @@ _GROUPS = KINDS["PodGroup"].full_name
 _REST_SECONDS = 0.2
 """A burst of changes is counted once."""
 _ENDED = ("Succeeded", "Failed")
+_STATES = ("pending", "running", "succeeded", "failed", "unknown")
 
 
 class QueueController:
@@ -64,10 +65,9 @@ class QueueController:
         if not limits:
             return None
         next_end: float | None = None
-        for pod in self._queued_pods():
-            entry = PodEntry.of(pod)
+        for entry in self._queued_pods():
             limit = limits.get(entry.queue)
-            if limit is None or entry.is_deleting or _phase(pod) in _ENDED:
+            if limit is None or entry.is_deleting or entry.phase in _ENDED:
                 continue
             age = time.time() - unix(entry.created)
             if age >= limit:
@@ -101,28 +101,25 @@ class QueueController:
         except KubeError:
             return  # gone, or changed: looked at again with the next change
 
-    def _queued_pods(self) -> list[Object]:
+    def _queued_pods(self) -> list[PodEntry]:
         marks = {labels.QUEUE, labels.GROUP_NAME}
         return [
-            pod
+            PodEntry.of(pod)
             for pod in self._objects.list(_PODS)
             if marks.intersection(pod["metadata"].get("labels") or ())
         ]
 
     async def _write_statuses(self) -> None:
-        entries = [(PodEntry.of(pod), _phase(pod)) for pod in self._queued_pods()]
+        pods = self._queued_pods()
+        groups = [GroupRules.of(group) for group in self._objects.list(_GROUPS)]
         for queue in self._objects.list(_QUEUES):
             name = queue["metadata"]["name"]
-            mine = [each for each in entries if each[0].queue == name]
-            groups = [
-                group
-                for group in map(GroupRules.of, self._objects.list(_GROUPS))
-                if group.queue == name
-            ]
-            await self._write(_QUEUES, "", name, _queue_status(mine, len(groups)))
+            mine = [pod for pod in pods if pod.queue == name]
+            count = sum(group.queue == name for group in groups)
+            await self._write(_QUEUES, "", name, _queue_status(mine, count))
         for group in map(GroupRules.of, self._objects.list(_GROUPS)):
             key = (group.namespace, group.name)
-            members = [each for each in entries if (each[0].namespace, each[0].group) == key]
+            members = [pod for pod in pods if (pod.namespace, pod.group) == key]
             await self._write(_GROUPS, *key, _group_status(group, members))
 
     async def _write(self, resource: str, namespace: str, name: str, status: Object) -> None:
@@ -137,39 +134,30 @@ class QueueController:
             return  # deleted meanwhile
 
 
-def _phase(pod: Object) -> str:
-    return str((pod.get("status") or {}).get("phase") or "Pending")
-
-
-def _allocated(pods: Sequence[tuple[PodEntry, str]]) -> dict[str, str]:
-    held = total(entry.requests for entry, phase in pods if entry.node and phase not in _ENDED)
+def _allocated(pods: Sequence[PodEntry]) -> dict[str, str]:
+    held = total(pod.requests for pod in pods if pod.node and pod.phase not in _ENDED)
     return {name: text(name, value) for name, value in held.items() if name != PODS}
 
 
-def _queue_status(pods: Sequence[tuple[PodEntry, str]], groups: int) -> Object:
-    phases = Counter(phase.lower() for _, phase in pods)
-    states = ("pending", "running", "succeeded", "failed", "unknown")
+def _queue_status(pods: Sequence[PodEntry], groups: int) -> Object:
+    phases = Counter(pod.phase.lower() for pod in pods)
     return {
         "allocated": _allocated(pods),
         "podGroups": {"total": groups},
-        "pods": {state: phases[state] for state in states},
+        "pods": {state: phases[state] for state in _STATES},
     }
 
 
-def _group_status(group: GroupRules, pods: Sequence[tuple[PodEntry, str]]) -> Object:
-    phases = Counter(phase for _, phase in pods)
-    bound = sum(1 for entry, _ in pods if entry.node)
-    is_finished = bool(pods) and all(phase in _ENDED for _, phase in pods)
-    lacks = group.missing([entry for entry, _ in pods])
-    is_scheduled = bound >= group.min_member
+def _group_status(group: GroupRules, pods: Sequence[PodEntry]) -> Object:
+    phases = Counter(pod.phase.lower() for pod in pods)
+    is_finished = bool(pods) and all(pod.phase in _ENDED for pod in pods)
+    lacks = group.missing(pods)
+    is_scheduled = sum(1 for pod in pods if pod.node) >= group.min_member
     phase = "Finished" if is_finished else "Running" if is_scheduled else "Pending"
     return {
         "phase": phase,
         "allocated": _allocated(pods),
-        "pending": phases["Pending"],
-        "running": phases["Running"],
-        "succeeded": phases["Succeeded"],
-        "failed": phases["Failed"],
+        **{state: phases[state] for state in _STATES[:-1]},
         "conditions": [
             _condition("SufficientGroupMember", is_true=not lacks, message=lacks),
             _condition("GroupScheduled", is_true=is_scheduled, message=""),

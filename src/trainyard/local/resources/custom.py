@@ -109,15 +109,13 @@ def _json_path(path: str, type_: str) -> Cell:
         for key, wanted, index, field in steps:
             if field:
                 value = value.get(field) if isinstance(value, dict) else None
-            elif index:
-                value = (
-                    value[int(index)]
-                    if isinstance(value, list) and len(value) > int(index)
-                    else None
-                )
             else:
                 items = value if isinstance(value, list) else []
-                value = next((each for each in items if each.get(key) == wanted), None)
+                if index:
+                    found = items[int(index) :]
+                else:
+                    found = [each for each in items if each.get(key) == wanted]
+                value = found[0] if found else None
         if type_ == "date":
             return age(value) if value else None
         return value

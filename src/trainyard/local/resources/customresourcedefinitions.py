@@ -23,18 +23,11 @@ class _Definitions(Served):
 def _established(definition: Object, now: str) -> Object:
     name = definition["metadata"]["name"]
     spec = definition["spec"]
+    reasons = {"NamesAccepted": "NoConflicts", "Established": "InitialNamesAccepted"}
+    rest = {"message": "", "lastTransitionTime": now}
     conditions = [
-        {
-            "type": type_,
-            "status": "True",
-            "reason": reason,
-            "message": "",
-            "lastTransitionTime": now,
-        }
-        for type_, reason in (
-            ("NamesAccepted", "NoConflicts"),
-            ("Established", "InitialNamesAccepted"),
-        )
+        {"type": type_, "status": "True", "reason": reason, **rest}
+        for type_, reason in reasons.items()
     ]
     return {
         **definition,

@@ -29,6 +29,7 @@ class PodEntry:
     group: str
     queue: str
     role: str
+    phase: str
     requests: Amounts = field(hash=False)
     raw: Mapping[str, Any] = field(repr=False, compare=False)
 
@@ -48,6 +49,7 @@ class PodEntry:
             group=marks.get(labels.GROUP_NAME, ""),
             queue=marks.get(labels.QUEUE, ""),
             role=marks.get(labels.ROLE, ""),
+            phase=(pod.get("status") or {}).get("phase") or "Pending",
             requests=pod_requests(pod) | {PODS: 1},
             raw=pod,
         )

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from trainyard.kinds.shared.labels import DEFAULT_QUEUE
 from trainyard.kinds.table import KINDS
@@ -245,22 +244,16 @@ class Scheduler:
                 for name, value in clamped.items()
             )
             text = f"the job requests more than this machine has ({asked}); it runs all the same"
-            await self._warn(job, "RequestsClamped", text)
+            # The sum grows pod by pod; once is enough.
+            if self._told.setdefault(f"{job['uid']}/RequestsClamped", text) is text:
+                await self._reporter.warn(job, "RequestsClamped", text)
         spec = pod.raw["spec"]
         if pod.node:
             text = f"nodeName {pod.node} is taken to mean this machine"
-            await self._warn(job, "PlacementIgnored", text)
+            await self._reporter.warn(job, "PlacementIgnored", text)
         if spec.get("nodeSelector") or (spec.get("affinity") or {}).get("nodeAffinity"):
             text = "nodeSelector and nodeAffinity are taken to mean this machine"
-            await self._warn(job, "PlacementIgnored", text)
-
-    async def _warn(self, job: Mapping[str, Any], reason: str, text: str) -> None:
-        if reason == "RequestsClamped":  # the sum grows pod by pod; once is enough
-            key = f"{job['uid']}/{reason}"
-            if key in self._told:
-                return
-            self._told[key] = text
-        await self._reporter.warn(job, reason, text)
+            await self._reporter.warn(job, "PlacementIgnored", text)
 
     async def _create_absent_queues(self) -> None:
         pods: dict[str, PodEntry] = {p.queue: p for p in self._waiting.values() if p.queue}

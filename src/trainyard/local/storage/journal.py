@@ -73,11 +73,6 @@ class Subscription:
         self._closed = True
         self._wake()
 
-    @property
-    def closed(self) -> bool:
-        """True once `close()` was called, by whoever."""
-        return self._closed
-
     def publish(self, event: Event) -> None:
         """Queue a change (the journal's business)."""
         self._events.append(event)
