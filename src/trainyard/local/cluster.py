@@ -92,7 +92,15 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
     try:
         found = capacity.detect(paths.folder, settings.resources)
         name = node_name()
-        agent = NodeAgent(registry, ShimClient(shim), _node_settings(settings, name, found))
+        node_settings = NodeSettings(
+            node_name=name,
+            state_dir=str(paths.folder),
+            images=settings.images,
+            volumes=settings.volumes,
+            working_dir=settings.working_dir,
+            gpus=found.gpus,
+        )
+        agent = NodeAgent(registry, ShimClient(shim), node_settings)
         cluster = Cluster(settings, registry, agent)
         await registry.ensure_system_objects()
         await _register_node(registry, name, found)
@@ -126,17 +134,6 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         if server is not None:
             await server.close()
         await registry.close()
-
-
-def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:
-    return NodeSettings(
-        node_name=name,
-        state_dir=str(settings.paths.folder),
-        images=settings.images,
-        volumes=settings.volumes,
-        working_dir=settings.working_dir,
-        gpus=found.gpus,
-    )
 
 
 async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:

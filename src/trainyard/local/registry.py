@@ -259,7 +259,8 @@ class Registry:
         )
 
     async def _write(self, key: Key, type_: str, obj: Object, old: Object | None) -> Object:
-        revision = self._committer.next_revision()
+        self._committer.revision += 1
+        revision = self._committer.revision
         obj["metadata"]["resourceVersion"] = str(revision)
         final = Entry(obj, orjson.dumps(obj), revision)
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -9,15 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from trainyard.local.apiserver.http import Request
 from trainyard.local.failures import Cause, bad_request, invalid
 from trainyard.local.metadata import spec_differs
-from trainyard.local.resources.resource import Served
+from trainyard.local.resources.resource import Object, Served
 from trainyard.schema.problems import Problem
-
-Object = dict[str, Any]
 
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _LABEL_KEY = re.compile(r"([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")

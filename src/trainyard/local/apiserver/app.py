@@ -106,7 +106,7 @@ class Api:
         offered = target.served.subresources.get(target.subresource)
         verbs = _VERBS.get(request.method, "")
         answer = self._subresources.get(target.subresource)
-        if offered is None or verbs not in offered.verbs or answer is None:
+        if offered is None or answer is None or verbs not in offered.verbs:
             raise no_such_path()
         return await answer(request, target)
 

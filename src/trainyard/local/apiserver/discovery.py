@@ -6,17 +6,13 @@ And the reviews of one's own rights, which are no resources: no objects of their
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from trainyard.kube.resources import Resource
 from trainyard.local.apiserver.formats import body_object, json_response
 from trainyard.local.apiserver.http import Request, Response, media_types
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources.resource import Served
+from trainyard.local.resources.resource import Object, Served
 from trainyard.local.resources.table import Resources
-
-Object = dict[str, Any]
-
 
 # The embedded cluster has one user, who may do everything.
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"

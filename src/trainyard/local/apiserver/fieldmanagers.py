@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trainyard.kube.errors import Conflict
 from trainyard.local.apiserver import fieldpaths
 from trainyard.local.apiserver.fieldpaths import Path
 from trainyard.local.failures import Cause
-from trainyard.local.resources.resource import Served
+from trainyard.local.resources.resource import Object, Served
 from trainyard.schema.times import from_unix
-
-Object = dict[str, Any]
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _BEFORE = "before-first-apply"

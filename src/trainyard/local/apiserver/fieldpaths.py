@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from trainyard.local.apiserver.patches import MERGE_KEYS, PRIMITIVE_SETS
+from trainyard.local.storage.journal import Object
 
-Object = dict[str, Any]
 Path = tuple[str, ...]
 
 _SYSTEM_FIELDS = (

@@ -12,10 +12,9 @@ from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver.http import Request, Response, media_types
 from trainyard.local.failures import bad_request, expired, status_of, unsupported_media_type
 from trainyard.local.resources.columns import Column
-from trainyard.local.resources.resource import Served
+from trainyard.local.resources.resource import Object, Served
 from trainyard.local.storage.journal import Entry
 
-Object = dict[str, Any]
 JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
@@ -71,14 +70,10 @@ def _row(obj: Object, shown: Sequence[Column], include: str) -> Object:
 def json_response(
     status: int, value: Any, warnings: Sequence[str] = (), content_type: str = JSON
 ) -> Response:
-    """An answer whose body is `value`."""
-    return Response(status, orjson.dumps(value), content_type, warning_headers(warnings))
-
-
-def warning_headers(warnings: Sequence[str]) -> list[tuple[str, str]]:
-    """Warning headers as kubectl prints them (RFC 7234, code 299)."""
+    """An answer whose body is `value`, with warnings as kubectl prints them (RFC 7234, 299)."""
     clean = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
-    return [("Warning", f'299 - "{" ".join(text.split())}"') for text in clean]
+    headers = [("Warning", f'299 - "{" ".join(text.split())}"') for text in clean]
+    return Response(status, orjson.dumps(value), content_type, headers)
 
 
 def error_response(error: ApiError) -> Response:
@@ -217,7 +212,8 @@ def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequen
     if not limit.isdigit() or limit == "0" or len(entries) <= int(limit):
         return entries
     shown = entries[: int(limit)]
-    metadata["continue"] = _encode_continue(_sort_key(shown[-1]), int(metadata["resourceVersion"]))
+    last = orjson.dumps([*_sort_key(shown[-1]), int(metadata["resourceVersion"])])
+    metadata["continue"] = base64.urlsafe_b64encode(last).decode()
     if not request.query.get("labelSelector") and not request.query.get("fieldSelector"):
         metadata["remainingItemCount"] = len(entries) - len(shown)
     return shown
@@ -226,10 +222,6 @@ def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequen
 def _sort_key(entry: Entry) -> tuple[str, str]:
     metadata = entry.object["metadata"]
     return metadata.get("namespace", ""), metadata["name"]
-
-
-def _encode_continue(after: tuple[str, str], revision: int) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([*after, revision])).decode()
 
 
 def _decode_continue(token: str) -> tuple[tuple[str, str], int]:

@@ -278,14 +278,12 @@ class Wire:
         self._ended = False
 
     async def read(self, count: int) -> bytes:
-        """Exactly `count` bytes; raises IncompleteReadError when the client is gone."""
         data = await self._reader.readexactly(count)
         self._waiting -= count
         self._flow()
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send, and wait until there is room again."""
         self._transport.write(data)
         await self._connection.drain()
 

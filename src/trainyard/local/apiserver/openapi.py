@@ -7,15 +7,12 @@ strictness to the server.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
 
 from trainyard.local.apiserver.formats import json_response
 from trainyard.local.apiserver.http import Request, Response
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources.resource import Served, openapi
+from trainyard.local.resources.resource import Object, Served, openapi
 from trainyard.local.resources.table import Resources
-
-Object = dict[str, Any]
 
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _V2_EMPTY = b"\x0a\x032.0"

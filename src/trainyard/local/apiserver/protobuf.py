@@ -14,10 +14,8 @@ from functools import cache
 from typing import Any
 
 from trainyard.local.failures import bad_request, unsupported_media_type
-from trainyard.local.resources.resource import META, Messages, Served
+from trainyard.local.resources.resource import META, Messages, Object, Served
 from trainyard.schema.times import from_unix
-
-Object = dict[str, Any]
 
 _MAGIC = b"k8s\0"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any
 
 from trainyard.local.failures import bad_request
-from trainyard.local.resources.resource import Served
+from trainyard.local.resources.resource import Object, Served
 
-Object = dict[str, Any]
 Predicate = Callable[[Object], bool]
 
 _SET = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
@@ -41,10 +39,9 @@ def field_predicate(text: str, served: Served) -> Predicate | None:
     if not terms:
         return None
 
-    def matches(obj: Object) -> bool:
-        return all((_field(obj, path, served) == value) is equal for path, equal, value in terms)
-
-    return matches
+    return lambda obj: all(
+        (_field(obj, path, served) == value) is equal for path, equal, value in terms
+    )
 
 
 def selected_name(text: str) -> str | None:

@@ -47,7 +47,7 @@ _QUEUED_CHUNKS = 64
 
 
 class Duplex(Protocol):
-    """Bytes in both directions."""
+    """Bytes in both directions, over a connection or over what it carries."""
 
     async def read(self, count: int) -> bytes:
         """Exactly `count` bytes; raises IncompleteReadError at the end."""
@@ -72,7 +72,6 @@ class SpdyStream:
         return await self._received.get()
 
     async def write(self, data: bytes) -> None:
-        """Send bytes."""
         for start in range(0, len(data), _CHUNK):
             if not self._reset:
                 await self._connection.send_data(self._number, 0, data[start : start + _CHUNK])

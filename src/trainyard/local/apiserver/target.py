@@ -37,20 +37,16 @@ _OF_NAMESPACES = ("status", "finalize")
 
 def parse(parts: list[str], resources: Resources) -> Target:
     """The target of a path below `/api` or `/apis`, split at its slashes; raises NotFound."""
-    if parts[0] == "api":
-        group, rest = "", parts[1:]
-    else:
-        group, rest = parts[1], parts[2:]
-    version, rest = rest[0], rest[1:]
+    group, version, *rest = ["", *parts[1:]] if parts[0] == "api" else parts[1:]
     namespace = None
     if len(rest) >= 3 and rest[0] == NAMESPACES.plural and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
     served = resources.at(group, version, rest[0])
     if served is None or len(rest) > 3:
         raise no_such_path()
+    name = rest[1] if len(rest) > 1 else ""
     if namespace is not None and not served.resource.namespaced:
         raise no_such_path()
-    name = rest[1] if len(rest) > 1 else ""
     if name and served.resource.namespaced and namespace is None:
         raise no_such_path()
     return Target(served, namespace, name, rest[2] if len(rest) > 2 else "")

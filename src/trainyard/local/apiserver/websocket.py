@@ -73,7 +73,6 @@ class WebSocket:
             return None
 
     async def send(self, data: bytes) -> None:
-        """Send one binary message."""
         await self._send(_BINARY, data)
 
     async def close(self) -> None:
@@ -117,7 +116,6 @@ class WebSocketDuplex:
         self._buffer = bytearray()
 
     async def read(self, count: int) -> bytes:
-        """Exactly `count` bytes; raises IncompleteReadError at the end."""
         while len(self._buffer) < count:
             message = await self._socket.receive()
             if message is None:
@@ -128,5 +126,4 @@ class WebSocketDuplex:
         return data
 
     async def write(self, data: bytes) -> None:
-        """Send as one message."""
         await self._socket.send(data)

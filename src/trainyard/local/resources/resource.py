@@ -92,7 +92,6 @@ class Served:
 
     @property
     def kind(self) -> str:
-        """The kind of its objects."""
         return self.resource.kind
 
     @property

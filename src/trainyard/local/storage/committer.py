@@ -62,11 +62,6 @@ class Committer:
         """The newest write of every object that has not been committed yet."""
         return tuple(self._staged.values())
 
-    def next_revision(self) -> int:
-        """A new resourceVersion."""
-        self.revision += 1
-        return self.revision
-
     def stage(self, change: Change) -> None:
         """Take a change up into the next commit."""
         self._batch.append(change)
