@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainyard.local.apiserver import certificates, kubeconfig
+from trainyard.local import tls
+from trainyard.local.apiserver import certificates
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.registry import Registry
 from trainyard.local.resources.table import RESOURCES, Resources
@@ -225,10 +226,10 @@ async def running_cluster(
     runtime = HostRuntime()
     server = ApiServer(registry, runtime)
     made = certificates.ensure(tmp_path / "pki")
-    token = kubeconfig.ensure_token(tmp_path / "token")
+    token = tls.ensure_token(tmp_path / "token")
     port = await server.serve_tls(0, certificate=made.certificate, key=made.key, token=token)
-    config = kubeconfig.kubeconfig(port=port, authority=made.authority, token=token)
-    kubeconfig.write_kubeconfig(tmp_path / "kubeconfig", config)
+    config = tls.kubeconfig(port=port, authority=made.authority, token=token)
+    tls.write_kubeconfig(tmp_path / "kubeconfig", config)
     environment = {
         "PATH": os.environ["PATH"],
         "HOME": str(tmp_path),

@@ -33,7 +33,7 @@ from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
 from trainyard.local.storage.store import Store
-from trainyard.local.tls import TlsFiles
+from trainyard.local.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
 from trainyard.schema.times import from_unix
 
 _MASTER_ADDRESS = "127.0.0.1"
@@ -92,15 +92,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
     try:
         found = capacity.detect(paths.folder, settings.resources)
         name = node_name()
-        node_settings = NodeSettings(
-            node_name=name,
-            state_dir=str(paths.folder),
-            images=settings.images,
-            volumes=settings.volumes,
-            working_dir=settings.working_dir,
-            gpus=found.gpus,
-        )
-        agent = NodeAgent(registry, ShimClient(shim), node_settings)
+        agent = NodeAgent(registry, ShimClient(shim), _node_settings(settings, name, found))
         cluster = Cluster(settings, registry, agent)
         await registry.ensure_system_objects()
         await _register_node(registry, name, found)
@@ -136,16 +128,25 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         await registry.close()
 
 
-async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
-    from trainyard.local.apiserver import kubeconfig
+def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:
+    return NodeSettings(
+        node_name=name,
+        state_dir=str(settings.paths.folder),
+        images=settings.images,
+        volumes=settings.volumes,
+        working_dir=settings.working_dir,
+        gpus=found.gpus,
+    )
 
+
+async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
     paths = settings.paths
     made = settings.tls
     if made is None:
         from trainyard.local.apiserver import certificates  # imports a slow library
 
         made = certificates.ensure(paths.certificates)
-    token = kubeconfig.ensure_token(paths.token)
+    token = ensure_token(paths.token)
     serve = partial(server.serve_tls, certificate=made.certificate, key=made.key, token=token)
     try:
         chosen = await serve(settings.tls_port or settings.preferred_port)
@@ -153,8 +154,8 @@ async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
         if settings.tls_port or not settings.preferred_port:
             raise
         chosen = await serve(0)
-    config = kubeconfig.kubeconfig(port=chosen, authority=made.authority, token=token)
-    kubeconfig.write_kubeconfig(paths.kubeconfig, config)
+    config = kubeconfig(port=chosen, authority=made.authority, token=token)
+    write_kubeconfig(paths.kubeconfig, config)
     return chosen
 
 

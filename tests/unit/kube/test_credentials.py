@@ -16,7 +16,8 @@ from trainyard.kube import credentials
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ConfigError, Unauthorized, Unreachable
 from trainyard.kube.resources import CONFIG_MAPS, NAMESPACES
-from trainyard.local.apiserver import certificates, kubeconfig
+from trainyard.local import tls
+from trainyard.local.apiserver import certificates
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 
@@ -31,7 +32,7 @@ async def config(tmp_path: Path) -> AsyncIterator[dict[str, Any]]:
     server = ApiServer(registry, None)
     made = certificates.ensure(tmp_path / "pki")
     port = await server.serve_tls(0, certificate=made.certificate, key=made.key, token=TOKEN)
-    yield kubeconfig.kubeconfig(port=port, authority=made.authority, token=TOKEN)
+    yield tls.kubeconfig(port=port, authority=made.authority, token=TOKEN)
     await server.close()
     await registry.close()
 
