@@ -81,7 +81,7 @@ def expiry(workload: Workload, completed: datetime | None) -> datetime | None:
 
 def _goes(workload: Workload, pod: Pod, *, overdue: bool) -> bool:
     match workload.clean_up:
-        # Decision 27; WORKERS is `cleanUpWorkers` of decision 4.
+        # Decision 27; WORKERS is `cleanUpWorkers`.
         case CleanUpPolicy.ALL:
             return True
         case CleanUpPolicy.UNFINISHED:

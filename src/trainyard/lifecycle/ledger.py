@@ -165,7 +165,7 @@ class Ledger:
             floor=number,
             ready_at=None,
             not_before=start,
-            # Decision 30: what is lost stays so until the job grows, or is paused and resumed.
+            # Decision 30: what is lost stays so until the job is paused and resumed.
             records={name: record for name, record in self.records.items() if record.lost},
             attempts=self._next(ended, start),
         )
