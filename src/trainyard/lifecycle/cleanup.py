@@ -25,7 +25,7 @@ STOP_SECONDS = 1
 
 
 def clean_up(
-    workload: Workload, pods: Iterable[Pod], *, failed: bool, overdue: bool = False
+    workload: Workload, pods: Iterable[Pod], *, failed: bool, overdue: bool
 ) -> list[Action]:
     """Stops and deletions still to be done. `overdue`: the job's deadline has passed."""
     stops: list[Action] = []

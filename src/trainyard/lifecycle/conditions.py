@@ -87,7 +87,7 @@ def not_running(conditions: Conditions, reason: str, message: str) -> None:
         conditions.set(ConditionType.RUNNING, False, reason, message)
 
 
-def success(conditions: Conditions, *, tells_all: bool = False) -> None:
+def success(conditions: Conditions, *, tells_all: bool) -> None:
     """The job has ended well. `Completed` means ended, whichever way.
 
     `tells_all`: in ReplicaFailure too, in the words that one kind's document has for it.
