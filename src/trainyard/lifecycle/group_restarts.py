@@ -39,14 +39,9 @@ def _answer(job: Pass, replicas: Sequence[Replica], fresh: Sequence[Replica]) ->
         return Response(job.ledger, wake_at=wait)
     failed = [r for r in fresh if not may_restart(job.workload, job.ledger, r)]
     failed.sort(key=lambda r: r is not cause)
-    job = job.having(job.ledger.lose(r.name for r in failed))
-    response = Response(job.ledger)
-    others = [r for r in fresh if not job.ledger.is_lost(r.name)]
-    if others and job.workload.elastic is not None:
-        # Decision 30: the job may go on without those that are lost, and then needs the others.
-        left = [r for r in replicas if not job.ledger.is_lost(r.name)]
-        response = _restart(job, left, others, _cause(others, job.settings))
-    return replace(response, failed_for_good=tuple(failed))
+    # Decision 30: an elastic job may go on without them; the next pass then restarts the others.
+    ledger = job.ledger.lose(r.name for r in failed)
+    return Response(ledger, failed_for_good=tuple(failed))
 
 
 def _split(job: Pass, down: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:

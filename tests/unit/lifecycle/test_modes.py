@@ -385,6 +385,27 @@ def test_a_lost_replica_comes_back_after_a_pause_and_not_before() -> None:
     assert world.aggregate == {"running": 4}
 
 
+def test_a_lost_replica_that_came_back_after_a_pause_is_one_like_others() -> None:
+    world = World(elastic(1, 3, 3, policy="ExitCode")).running()
+    world.exit("2", 1).settle().advance(10).settle()
+    set_paused(set_paused(world).settle(), False).settle().run().settle()
+    assert world.attempt_of("2") == "2"
+    world.exit("2", 137).settle().advance(60).settle().run().settle()
+    assert (world.attempt_of("2"), world.backoff) == ("3", 1)
+    assert world.aggregate == {"running": 3}
+
+
+def test_beside_a_lost_replica_one_that_may_restart_does() -> None:
+    """Both ended while the controller was away, so far apart that the first is the cause."""
+    world = World(elastic(1, 3, 3, policy="ExitCode")).running()
+    world.advance(120).settle().exit("2", 1).advance(20).exit("1", 137).settle()
+    assert world.told("ReplicaFailure") == [f"Pod[{world.name('2')}] exited with error code 1"]
+    world.advance(10).settle().run().settle()
+    assert [world.attempt_of(r) for r in "012"] == ["1", "2", "1"]
+    assert (world.phase, world.backoff) == ("Running", 1)
+    assert world.aggregate == {"running": 2, "failed": 1}
+
+
 def test_an_eviction_that_met_a_pause_costs_nothing() -> None:
     world = World(generic(workers=2, limit=1)).running()
     world.evict("1")

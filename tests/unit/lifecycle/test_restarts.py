@@ -43,6 +43,13 @@ def test_failures_that_are_learned_of_late_belong_to_their_incident() -> None:
     assert world.backoff == 1
 
 
+def test_of_several_that_are_not_restarted_the_first_to_fail_is_the_cause() -> None:
+    world = World(pytorch(policy="Never")).running()
+    world.exit("2", 3).advance(20).exit("0", 1).exit("3", 1).settle()
+    assert world.told("ReplicaFailure") == [f"Pod[{world.name('2')}] exited with error code 3"]
+    assert world.name("2") in world.condition("Failed")[2]  # type: ignore[index]
+
+
 def test_a_clock_that_jumps_back_does_not_make_two_incidents_of_one() -> None:
     world = World(torchrun(workers=3)).running()
     world.advance(9).exit("2", 137).settle()

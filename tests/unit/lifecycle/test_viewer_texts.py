@@ -91,8 +91,9 @@ def told(world: World, kind: str) -> tuple[str, str]:
             {"phase": "Failed"},
             "Failed",
             (
-                "there is no program `tensorboard` in the image bare (command not found: tensorboard): "
-                "install it there (pip install tensorboard), or name another in spec.image."
+                "there is no program `tensorboard` in the image bare (command not found: "
+                "tensorboard): install it there (pip install tensorboard), or name another in "
+                "spec.image."
             ),
         ),
         (None, {"phase": "Failed"}, "Failed", "Pod[digits-tb] has failed: Error"),
