@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from tests.unit.lifecycle.world import World, elastic, generic, pytorch
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SECRETS
 from trainyard.lifecycle import OBSERVED, Owned, Pod
+from trainyard.lifecycle.observed import Container
 from trainyard.lifecycle.outcomes import Exit, exit_of, is_disruption
 
 
@@ -231,3 +233,36 @@ def test_a_failure_without_a_container_is_remembered_with_its_reason() -> None:
     world.settle().remove("1").settle()
     text = f"Pod[{world.name('1')}] failed (DeadlineExceeded)"
     assert world.condition("ReplicaFailure")[2] == text  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        ({}, Container("c", "Waiting")),
+        ({"state": {"terminated": {"exitCode": 3}}}, Container("c", "Terminated", 3)),
+        ({"state": {"terminated": {"signal": 9}}}, Container("c", "Terminated", 0)),
+        (
+            {"state": {"terminated": {"exitCode": 3, "reason": "Error", "message": "m"}}},
+            Container("c", "Terminated", 3, "Error", "m"),
+        ),
+        (
+            {"state": {"waiting": {"reason": "ErrImagePull", "message": "no"}}},
+            Container("c", "Waiting", reason="ErrImagePull", message="no"),
+        ),
+        (
+            {"state": {"running": {}}, "ready": True},
+            Container("c", "Running", ready=True),
+        ),
+        (
+            {"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 2}}},
+            Container("c", "Running", last_exit_code=2),
+        ),
+    ],
+)
+@pytest.mark.parametrize("is_init", [False, True])
+def test_a_container_is_decoded(status: dict[str, Any], expected: Container, is_init: bool) -> None:
+    key = "initContainerStatuses" if is_init else "containerStatuses"
+    meta = {"name": "p", "uid": "u"}
+    found = Pod.decode({"metadata": meta, "status": {key: [{"name": "c", **status}]}})
+    assert found.containers == (replace(expected, is_init=is_init),)
+    assert (found.container("c") is None) == is_init

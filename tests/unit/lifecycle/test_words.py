@@ -11,7 +11,7 @@ import pytest
 from tests.unit.lifecycle.world import START, World, pytorch
 from trainyard.lifecycle import conditions, texts
 from trainyard.lifecycle.conditions import Conditions
-from trainyard.lifecycle.ledger import Ledger, Record
+from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica, look
 from trainyard.lifecycle.single_restarts import last_attempt
@@ -155,6 +155,17 @@ def test_the_first_attempt_of_a_pod_that_has_gone_began_with_the_job() -> None:
     for records in ({}, {found.name: Record(1)}):
         told = last_attempt(Ledger(records=records, attempts=attempts), found, seconds(7))
         assert told["startTime"] == render(START)
+
+
+def test_an_attempt_ends_once() -> None:
+    """And one that was still to start when it ended starts with its end."""
+    due = render(seconds(5))
+    ledger = Ledger(attempts=({"number": 1, "startTime": due},))
+    closed = ledger.close(ending(seconds(3), "Paused"))
+    now = render(seconds(3))
+    entry = {"number": 1, "startTime": now, "endTime": now, "reason": "Paused"}
+    assert closed.attempts == (entry,)
+    assert closed.close(ending(seconds(9), "Error")) == closed
 
 
 # Conditions of a job that has ended well.
