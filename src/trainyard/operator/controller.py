@@ -1,7 +1,7 @@
 """The one controller: for every job, compare what is with what should be, and act.
 
 It speaks the Kubernetes API and nothing else, so that it runs the same against the embedded API
-server and against a real cluster. It knows no kind from another: each has a planner.
+server and against a real cluster. It knows no kind from another: the planner does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resource
 from trainyard.operator.cache import Store
 from trainyard.operator.diary import Diary
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
-from trainyard.operator.planners import planners
+from trainyard.operator.planners import Planner, served_kinds
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.records import JobKey, JobRecord, Node
 from trainyard.operator.settings import OperatorSettings
@@ -77,13 +77,12 @@ class Controller:
         self.queue: WorkQueue[JobKey] = WorkQueue(
             host.now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
-        made = planners(settings)
-        self._planners = {kind.kind: planner for kind, planner in made.items()}
+        self._planner = Planner(settings)
         self._keys: dict[str, JobKey] = {}
         self._uids: dict[JobKey, str] = {}
         self._ready_nodes: dict[str, bool] = {}
         self._in_vain: dict[JobKey, tuple[Action, ...]] = {}
-        self._kinds = {kind.kind: kind for kind in made}
+        self._kinds = {kind.kind: kind for kind in served_kinds(settings)}
         self.jobs: dict[str, Store[JobRecord]] = {
             kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
         }
@@ -257,7 +256,7 @@ class Controller:
         observed, now = self._observe(job), self._host.now()
         answer: Plan | Exception | None = None
         try:
-            answer = self._planners[job.kind.kind].plan(job, observed, now)
+            answer = self._planner.plan(job, observed, now)
         except Exception as error:
             answer = error
             raise
@@ -298,8 +297,7 @@ class Controller:
 
     def _forget_uid(self, uid: str) -> None:
         self._keys.pop(uid, None)
-        for planner in self._planners.values():
-            planner.forget(uid)
+        self._planner.forget(uid)
         self._executor.refusals.forget(uid)
 
 

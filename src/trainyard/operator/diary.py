@@ -319,31 +319,31 @@ class Difference:
 
 def replay(lines: Iterable[bytes]) -> int | Difference:
     """Plan every recorded pass again: how many came out the same, or the first that did not."""
-    from trainyard.operator.planners import planners
+    from trainyard.operator.planners import Planner
 
-    by_kind: dict[str, Planner] = {}
+    planner = Planner(OperatorSettings())
     count = 0
     for text in lines:
         line = orjson.loads(text)
         if "settings" in line:
             settings = _settings_type().validate_python(line["settings"])
-            by_kind = {kind.kind: planner for kind, planner in planners(settings).items()}
+            planner = Planner(settings)
         if "input" not in line:
             continue
-        today = _decide_again(line["input"], by_kind)
+        today = _decide_again(line["input"], planner)
         if today != line["decided"]:
             return Difference(line["pass"], line["job"], _parts(line["decided"], today))
         count += 1
     return count
 
 
-def _decide_again(given: Line, by_kind: Mapping[str, Planner]) -> Line:
+def _decide_again(given: Line, planner: Planner) -> Line:
     job = JobRecord.decode(KINDS[given["kind"]], given["job"])
     observed = _observed_type().validate_python(given["observed"])
     answer: Plan | Exception
     try:
         now = datetime.fromisoformat(given["now"])
-        answer = by_kind[given["kind"]].plan(job, observed, now)
+        answer = planner.plan(job, observed, now)
     except Exception as error:  # as it may have been then
         answer = error
     return decision(job, answer)
