@@ -82,16 +82,14 @@ class Controller:
         self._uids: dict[JobKey, str] = {}
         self._ready_nodes: dict[str, bool] = {}
         self._in_vain: dict[JobKey, tuple[Action, ...]] = {}
-        self._kinds = {kind.kind: kind for kind in served_kinds(settings)}
+        self._kinds = served_kinds(settings)
         self.jobs: dict[str, Store[JobRecord]] = {
-            kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
+            kind.kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
         }
         self.nodes: Store[Node] = Store(lambda node: node.name, self._node_changed)
         self.children: dict[Resource, Children] = {
             resource: Children(
-                resource,
-                Store(lambda child: child.owner_uid, self._child_changed),
-                decode,
+                resource, Store(lambda child: child.owner_uid, self._child_changed), decode
             )
             for resource, decode in observed_resources(settings.lifecycle.gang_backend).items()
         }
@@ -135,28 +133,21 @@ class Controller:
             rng=self._host.rng,
         )
         # Our own kinds may not be installed, and nodes not be shown to us; pods must be seen.
-        return [
-            *(
-                make(
-                    c.resource,
-                    c.decode,
-                    c.store,
-                    labels=labels.JOB_UID,
-                    optional=bool(c.resource.group),
-                )
-                for c in self.children.values()
-            ),
-            make(NODES, Node.decode, self.nodes, optional=True),
-            *(
-                make(
-                    kind.resource,
-                    partial(JobRecord.decode, kind),
-                    self.jobs[kind.kind],
-                    optional=True,
-                )
-                for kind in self._kinds.values()
-            ),
+        reflectors = [
+            make(
+                each.resource,
+                each.decode,
+                each.store,
+                labels=labels.JOB_UID,
+                optional=bool(each.resource.group),
+            )
+            for each in self.children.values()
         ]
+        reflectors.append(make(NODES, Node.decode, self.nodes, optional=True))
+        for kind in self._kinds:
+            decode = partial(JobRecord.decode, kind)
+            reflectors.append(make(kind.resource, decode, self.jobs[kind.kind], optional=True))
+        return reflectors
 
     # What changed, and whose pass that calls for.
     def _job_changed(self, job: JobRecord) -> None:
@@ -266,10 +257,12 @@ class Controller:
         return answer
 
     def _observe(self, job: JobRecord) -> Observed:
-        owned: list[Owned] = []
-        for resource, children in self.children.items():
-            if resource != PODS:
-                owned += children.store.owned_by(job.uid)
+        owned = (
+            child
+            for resource, children in self.children.items()
+            if resource != PODS
+            for child in children.store.owned_by(job.uid)
+        )
         pods: tuple[Pod, ...] = tuple(self.children[PODS].store.owned_by(job.uid))
         return Observed(
             pods=pods,

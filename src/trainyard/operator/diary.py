@@ -21,7 +21,7 @@ from datetime import datetime
 from functools import cache, partial
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import orjson
 
@@ -47,6 +47,7 @@ _SECRETIVE = ("data", "stringData")
 _COPY_OF_THE_SPEC = "kubectl.kubernetes.io/last-applied-configuration"
 
 Line = dict[str, Any]
+T = TypeVar("T")
 
 
 class RecordError(TrainyardError):
@@ -80,7 +81,7 @@ class Diary:
 
     def begin(self, settings: OperatorSettings) -> None:
         """A controller starts, with these settings."""
-        encoded = _settings_type().dump_python(settings, mode="json", exclude_defaults=True)
+        encoded = _type(OperatorSettings).dump_python(settings, mode="json", exclude_defaults=True)
         self._sink.begin(_encode({"t": self._at(), "settings": encoded}))
 
     def happened(self, what: str, **more: Any) -> None:
@@ -104,7 +105,7 @@ class Diary:
                 "kind": job.kind.kind,
                 "now": now.isoformat(),
                 "job": _redact(_without_copy(job.raw)),
-                "observed": _observed_type().dump_python(observed, mode="json"),
+                "observed": _type(Observed).dump_python(observed, mode="json"),
             }
         self._write(line)
 
@@ -283,21 +284,14 @@ def _as_plain(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return orjson.loads(orjson.dumps(value, default=_as_plain))
+    return orjson.loads(_encode(value))
 
 
 @cache
-def _observed_type() -> TypeAdapter[Observed]:
+def _type(of: type[T]) -> TypeAdapter[T]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Observed)
-
-
-@cache
-def _settings_type() -> TypeAdapter[OperatorSettings]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(OperatorSettings)
+    return TypeAdapter(of)
 
 
 # Computing it anew.
@@ -326,7 +320,7 @@ def replay(lines: Iterable[bytes]) -> int | Difference:
     for text in lines:
         line = orjson.loads(text)
         if "settings" in line:
-            settings = _settings_type().validate_python(line["settings"])
+            settings = _type(OperatorSettings).validate_python(line["settings"])
             planner = Planner(settings)
         if "input" not in line:
             continue
@@ -339,7 +333,7 @@ def replay(lines: Iterable[bytes]) -> int | Difference:
 
 def _decide_again(given: Line, planner: Planner) -> Line:
     job = JobRecord.decode(KINDS[given["kind"]], given["job"])
-    observed = _observed_type().validate_python(given["observed"])
+    observed = _type(Observed).validate_python(given["observed"])
     answer: Plan | Exception
     try:
         now = datetime.fromisoformat(given["now"])
