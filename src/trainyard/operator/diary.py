@@ -132,7 +132,7 @@ class RecordFile:
         self._most = most_bytes
         self._head = b""
         try:
-            self._file, self._size = _open(path)
+            self._file = _open(path)
         except OSError as error:
             raise RecordError(
                 f"cannot record in {path}: {error.strerror}; name a file that can be written"
@@ -148,12 +148,12 @@ class RecordFile:
         if self._file.closed:
             return
         try:
-            if self._size and self._size + len(line) > self._most:
+            if (size := self._file.tell()) and size + len(line) > self._most:
                 self._file.close()
                 self._path.replace(f"{self._path}.1")
-                self._file, self._size = _open(self._path)
-                self._append(self._head)
-            self._append(line)
+                self._file = _open(self._path)
+                self._file.write(self._head)
+            self._file.write(line)
         except OSError as error:
             log.warning("nothing is recorded any more: %s", error)
             self._file.close()
@@ -162,14 +162,9 @@ class RecordFile:
         """Take in no more."""
         self._file.close()
 
-    def _append(self, line: bytes) -> None:
-        self._file.write(line)
-        self._size += len(line)
 
-
-def _open(path: Path) -> tuple[FileIO, int]:
-    file = FileIO(path, "ab", opener=partial(os.open, mode=0o600))
-    return file, os.fstat(file.fileno()).st_size
+def _open(path: Path) -> FileIO:
+    return FileIO(path, "ab", opener=partial(os.open, mode=0o600))
 
 
 # What stands in the lines.

@@ -115,9 +115,9 @@ class Executor:
         finally:
             # What the stored status says has happened, even if the actions are yet to come.
             if plan.status is not None or not plan.actions:
-                self._emit(job, plan)
+                self.recorder.emit(job, plan.events)
         if plan.status is None and plan.actions and complete:
-            self._emit(job, plan)
+            self.recorder.emit(job, plan.events)
         if not complete:
             return Outcome.INCOMPLETE
         return Outcome.DONE if plan.actions or plan.status is not None else Outcome.UNCHANGED
@@ -207,8 +207,7 @@ class Executor:
         try:
             answer = await self._ask_to_delete(job, action, _told(action.resource))
         except (NotFound, Conflict) as error:
-            await self._make_sure(job, action, error)
-            self._note_gone(job, action)
+            await self._note_gone(job, action, error)
             return True
         if known is None or known.uid != action.uid:
             return True
@@ -244,11 +243,18 @@ class Executor:
             write = self._client.patch(_told(action.resource), action.name, body, job.namespace)
             patched = await self._tell(job, f"patch {_name(action)}", write)
         except (NotFound, Conflict) as error:
-            await self._make_sure(job, action, error)
-            self._note_gone(job, action)
+            await self._note_gone(job, action, error)
             return True
         children.store.wrote(children.decode(patched))
         return True
+
+    async def _note_gone(self, job: JobRecord, action: Delete | Patch, error: ApiError) -> None:
+        """The object is gone; or, by the UID precondition, gone and replaced by another."""
+        await self._make_sure(job, action, error)
+        store = self._children[action.resource].store
+        known = store.get(job.namespace, action.name)
+        if known is not None and known.uid == action.uid:
+            store.forget(known)
 
     async def _make_sure(self, job: JobRecord, action: Delete | Patch, error: ApiError) -> None:
         """Raise `error` if the object is still there: another writer was faster, no more."""
@@ -293,17 +299,6 @@ class Executor:
         finally:
             if self._diary is not None:
                 self._diary.did(job, what, ended)
-
-    def _note_gone(self, job: JobRecord, action: Delete | Patch) -> None:
-        """The object is gone; or, by the UID precondition, gone and replaced by another."""
-        store = self._children[action.resource].store
-        known = store.get(job.namespace, action.name)
-        if known is not None and known.uid == action.uid:
-            store.forget(known)
-
-    def _emit(self, job: JobRecord, plan: Plan) -> None:
-        for event in plan.events:
-            self.recorder.emit(job, event)
 
 
 def _name(action: Action) -> str:

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -53,8 +53,12 @@ class Recorder:
         self._seen: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._waiting: asyncio.Queue[_Series] = asyncio.Queue(_MAX_WAITING)
 
-    def emit(self, job: JobRecord, event: Event) -> None:
-        """Note an event; returns at once."""
+    def emit(self, job: JobRecord, events: Iterable[Event]) -> None:
+        """Note events; returns at once."""
+        for event in events:
+            self._emit(job, event)
+
+    def _emit(self, job: JobRecord, event: Event) -> None:
         if len(event.message) > _MAX_MESSAGE:  # the API server's limit
             event = replace(event, message=event.message[: _MAX_MESSAGE - 1] + "…")
         now = self._now()
