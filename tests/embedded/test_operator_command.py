@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import signal
 import sys
+from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,26 +17,38 @@ import yaml
 
 from tests.embedded.kubectl import JOB, JOBS, Cluster, running_cluster
 
+PATHS = {"PYTHONPATH": os.pathsep.join(sys.path)}
+"""Of other Pythons, which are to run the same code as this one."""
+
 
 @asynccontextmanager
-async def operator(cluster: Cluster) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def operator(
+    cluster: Cluster, *options: str
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
     """A running operator, and the address of its endpoints."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        *("-m", "trainyard.cli.main", "operator", "--host", "127.0.0.1", "--port", "0"),
-        env=cluster.environment,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    process = await started(cluster, "--host", "127.0.0.1", "--port", "0", *options)
     assert process.stderr is not None
+    told = b""
     try:
         async with asyncio.timeout(60):
-            while not (found := re.search(rb"on port (\d+)", await process.stderr.readline())):
-                assert process.returncode is None
+            while not (found := re.search(rb"on port (\d+)", told)):
+                line = await process.stderr.readline()
+                assert line, f"the operator has ended: {told.decode()}"
+                told += line
         yield process, f"http://127.0.0.1:{found[1].decode()}"
     finally:
         if process.returncode is None:
             process.kill()
         await process.communicate()
+
+
+async def started(cluster: Cluster, *options: str) -> asyncio.subprocess.Process:
+    return await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "trainyard.cli.main", "operator", *options),
+        env={**cluster.environment, **PATHS},
+        stderr=asyncio.subprocess.PIPE,
+    )
 
 
 async def answers(url: str, text: str) -> None:
@@ -66,3 +80,75 @@ async def ends(process: asyncio.subprocess.Process, by: signal.Signals) -> None:
     process.send_signal(by)
     async with asyncio.timeout(30):
         assert await process.wait() == 0
+
+
+LAUNCHED = """
+apiVersion: batch.tensorstack.dev/v1beta1
+kind: DeepSpeedJob
+metadata:
+  name: launched
+spec:
+  config:
+    run:
+      python: [train.py]
+  worker:
+    replicas: 1
+    template:
+      spec:
+        containers:
+        - name: worker
+          image: python
+"""
+
+
+async def test_a_record_replays_and_holds_no_secrets(tmp_path: Path) -> None:
+    record = tmp_path / "record.jsonl"
+    async with (
+        running_cluster("", tmp_path) as cluster,
+        operator(cluster, "--record", str(record)) as (process, url),
+    ):
+        await answers(f"{url}/readyz", "leading")
+        created = cluster.registry.subscribe("pods")
+        await cluster.registry.create(JOBS, yaml.safe_load(JOB))
+        await cluster.registry.create(
+            "deepspeedjobs.batch.tensorstack.dev", yaml.safe_load(LAUNCHED)
+        )
+        async with asyncio.timeout(60):
+            for _ in range(3):
+                await anext(created)
+        secrets = cluster.registry.list("secrets")
+        await ends(process, signal.SIGTERM)
+    told = record.read_text()
+    assert all(f'"{part}":' in told for part in ("seen", "decided", "did", "ended"))
+    keys = [value for secret in secrets for value in secret["data"].values()]
+    assert keys
+    assert not [key for key in keys if key in told or b64decode(key).decode().strip() in told]
+    code, said = await replayed(record)
+    passes = sum('"input":' in line for line in told.splitlines())
+    assert (code, said) == (0, f"{passes} passes are decided as they were\n")
+    record.write_text(re.sub(r'"digits-(\w+)-worker-0"', r'"digits-\1-worker-9"', told))
+    code, said = await replayed(record)
+    assert code == 1
+    assert "pytorchtrainingjob/default/digits is decided otherwise" in said
+
+
+async def replayed(record: Path) -> tuple[int | None, str]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "tests.simulation", "--replay", str(record)),
+        env={**os.environ, **PATHS},
+        stdout=asyncio.subprocess.PIPE,
+    )
+    async with asyncio.timeout(60):
+        said, _ = await process.communicate()
+    return process.returncode, said.decode()
+
+
+async def test_a_record_that_cannot_be_kept_is_said_at_once(tmp_path: Path) -> None:
+    async with running_cluster("", tmp_path) as cluster:
+        process = await started(cluster, "--record", str(tmp_path / "no" / "record"))
+        async with asyncio.timeout(60):
+            _, told = await process.communicate()
+    assert process.returncode == 1
+    assert b"error: cannot record in " in told
+    assert b"Traceback" not in told

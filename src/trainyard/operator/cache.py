@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 
 class Identified(Protocol):
@@ -27,13 +27,8 @@ class Identified(Protocol):
     def resource_version(self) -> str: ...
 
 
-class ObjectKey(NamedTuple):
-    """Where an object of a given kind is found."""
-
-    namespace: str
-    name: str
-
-
+ObjectKey = tuple[str, str]
+"""Namespace and name."""
 _REMEMBERED_GONE = 20_000
 
 T = TypeVar("T", bound=Identified)
@@ -67,7 +62,7 @@ class Store(Generic[T]):
 
     def get(self, namespace: str, name: str) -> T | None:
         """The object of that name, if it is known."""
-        return self._items.get(ObjectKey(namespace, name))
+        return self._items.get((namespace, name))
 
     def owned_by(self, uid: str) -> Collection[T]:
         """Every object of the job with this UID."""
@@ -76,7 +71,7 @@ class Store(Generic[T]):
     # What a reflector reports.
     def replace(self, items: Sequence[T], resource_version: str) -> None:
         """Take in a fresh list, and drop what it does not hold any more."""
-        listed = {ObjectKey(item.namespace, item.name) for item in items}
+        listed = {(item.namespace, item.name) for item in items}
         as_of = version_of(resource_version)
         for key, item in list(self._items.items()):
             # What we wrote after the list was made is not in it, and not gone either.
@@ -96,7 +91,7 @@ class Store(Generic[T]):
     def remove(self, item: T) -> None:
         """Take in a deletion, unless a newer object holds the name by now."""
         self._reached = max(self._reached, version_of(item.resource_version))
-        key = ObjectKey(item.namespace, item.name)
+        key = (item.namespace, item.name)
         known = self._items.get(key)
         if known is not None and known.uid == item.uid:
             self._drop(key)
@@ -112,7 +107,7 @@ class Store(Generic[T]):
 
     def forget(self, item: T) -> None:
         """Remember that an object is gone, as the server said in answer to an own request."""
-        key = ObjectKey(item.namespace, item.name)
+        key = (item.namespace, item.name)
         self._gone[item.uid] = None
         if len(self._gone) > _REMEMBERED_GONE:
             self._gone.popitem(last=False)
@@ -123,7 +118,7 @@ class Store(Generic[T]):
     def _put(self, item: T) -> bool:
         if item.uid in self._gone:
             return False
-        key = ObjectKey(item.namespace, item.name)
+        key = (item.namespace, item.name)
         known = self._items.get(key)
         version = version_of(item.resource_version)
         if known is not None and version and version <= version_of(known.resource_version):

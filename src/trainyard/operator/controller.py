@@ -1,7 +1,7 @@
 """The one controller: for every job, compare what is with what should be, and act.
 
 It speaks the Kubernetes API and nothing else, so that it runs the same against the embedded API
-server and against a real cluster. It knows no kind from another: each has a planner.
+server and against a real cluster. It knows no kind from another: the planner does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resource
 from trainyard.operator.cache import Store
 from trainyard.operator.diary import Diary
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
-from trainyard.operator.planners import planners
+from trainyard.operator.planners import Planner, served_kinds
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.records import JobKey, JobRecord, Node
 from trainyard.operator.settings import OperatorSettings
@@ -77,22 +77,19 @@ class Controller:
         self.queue: WorkQueue[JobKey] = WorkQueue(
             host.now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
-        made = planners(settings)
-        self._planners = {kind.kind: planner for kind, planner in made.items()}
+        self._planner = Planner(settings)
         self._keys: dict[str, JobKey] = {}
         self._uids: dict[JobKey, str] = {}
         self._ready_nodes: dict[str, bool] = {}
         self._in_vain: dict[JobKey, tuple[Action, ...]] = {}
-        self._kinds = {kind.kind: kind for kind in made}
+        self._kinds = served_kinds(settings)
         self.jobs: dict[str, Store[JobRecord]] = {
-            kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
+            kind.kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
         }
         self.nodes: Store[Node] = Store(lambda node: node.name, self._node_changed)
         self.children: dict[Resource, Children] = {
             resource: Children(
-                resource,
-                Store(lambda child: child.owner_uid, self._child_changed),
-                decode,
+                resource, Store(lambda child: child.owner_uid, self._child_changed), decode
             )
             for resource, decode in observed_resources(settings.lifecycle.gang_backend).items()
         }
@@ -136,28 +133,21 @@ class Controller:
             rng=self._host.rng,
         )
         # Our own kinds may not be installed, and nodes not be shown to us; pods must be seen.
-        return [
-            *(
-                make(
-                    c.resource,
-                    c.decode,
-                    c.store,
-                    labels=labels.JOB_UID,
-                    optional=bool(c.resource.group),
-                )
-                for c in self.children.values()
-            ),
-            make(NODES, Node.decode, self.nodes, optional=True),
-            *(
-                make(
-                    kind.resource,
-                    partial(JobRecord.decode, kind),
-                    self.jobs[kind.kind],
-                    optional=True,
-                )
-                for kind in self._kinds.values()
-            ),
+        reflectors = [
+            make(
+                each.resource,
+                each.decode,
+                each.store,
+                labels=labels.JOB_UID,
+                optional=bool(each.resource.group),
+            )
+            for each in self.children.values()
         ]
+        reflectors.append(make(NODES, Node.decode, self.nodes, optional=True))
+        for kind in self._kinds:
+            decode = partial(JobRecord.decode, kind)
+            reflectors.append(make(kind.resource, decode, self.jobs[kind.kind], optional=True))
+        return reflectors
 
     # What changed, and whose pass that calls for.
     def _job_changed(self, job: JobRecord) -> None:
@@ -257,7 +247,7 @@ class Controller:
         observed, now = self._observe(job), self._host.now()
         answer: Plan | Exception | None = None
         try:
-            answer = self._planners[job.kind.kind].plan(job, observed, now)
+            answer = self._planner.plan(job, observed, now)
         except Exception as error:
             answer = error
             raise
@@ -267,10 +257,12 @@ class Controller:
         return answer
 
     def _observe(self, job: JobRecord) -> Observed:
-        owned: list[Owned] = []
-        for resource, children in self.children.items():
-            if resource != PODS:
-                owned += children.store.owned_by(job.uid)
+        owned = (
+            child
+            for resource, children in self.children.items()
+            if resource != PODS
+            for child in children.store.owned_by(job.uid)
+        )
         pods: tuple[Pod, ...] = tuple(self.children[PODS].store.owned_by(job.uid))
         return Observed(
             pods=pods,
@@ -298,8 +290,7 @@ class Controller:
 
     def _forget_uid(self, uid: str) -> None:
         self._keys.pop(uid, None)
-        for planner in self._planners.values():
-            planner.forget(uid)
+        self._planner.forget(uid)
         self._executor.refusals.forget(uid)
 
 

@@ -21,7 +21,7 @@ from datetime import datetime
 from functools import cache, partial
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import orjson
 
@@ -47,6 +47,7 @@ _SECRETIVE = ("data", "stringData")
 _COPY_OF_THE_SPEC = "kubectl.kubernetes.io/last-applied-configuration"
 
 Line = dict[str, Any]
+T = TypeVar("T")
 
 
 class RecordError(TrainyardError):
@@ -80,7 +81,7 @@ class Diary:
 
     def begin(self, settings: OperatorSettings) -> None:
         """A controller starts, with these settings."""
-        encoded = _settings_type().dump_python(settings, mode="json", exclude_defaults=True)
+        encoded = _type(OperatorSettings).dump_python(settings, mode="json", exclude_defaults=True)
         self._sink.begin(_encode({"t": self._at(), "settings": encoded}))
 
     def happened(self, what: str, **more: Any) -> None:
@@ -104,7 +105,7 @@ class Diary:
                 "kind": job.kind.kind,
                 "now": now.isoformat(),
                 "job": _redact(_without_copy(job.raw)),
-                "observed": _observed_type().dump_python(observed, mode="json"),
+                "observed": _type(Observed).dump_python(observed, mode="json"),
             }
         self._write(line)
 
@@ -131,7 +132,7 @@ class RecordFile:
         self._most = most_bytes
         self._head = b""
         try:
-            self._file, self._size = _open(path)
+            self._file = _open(path)
         except OSError as error:
             raise RecordError(
                 f"cannot record in {path}: {error.strerror}; name a file that can be written"
@@ -147,12 +148,12 @@ class RecordFile:
         if self._file.closed:
             return
         try:
-            if self._size and self._size + len(line) > self._most:
+            if (size := self._file.tell()) and size + len(line) > self._most:
                 self._file.close()
                 self._path.replace(f"{self._path}.1")
-                self._file, self._size = _open(self._path)
-                self._append(self._head)
-            self._append(line)
+                self._file = _open(self._path)
+                self._file.write(self._head)
+            self._file.write(line)
         except OSError as error:
             log.warning("nothing is recorded any more: %s", error)
             self._file.close()
@@ -161,14 +162,9 @@ class RecordFile:
         """Take in no more."""
         self._file.close()
 
-    def _append(self, line: bytes) -> None:
-        self._file.write(line)
-        self._size += len(line)
 
-
-def _open(path: Path) -> tuple[FileIO, int]:
-    file = FileIO(path, "ab", opener=partial(os.open, mode=0o600))
-    return file, os.fstat(file.fileno()).st_size
+def _open(path: Path) -> FileIO:
+    return FileIO(path, "ab", opener=partial(os.open, mode=0o600))
 
 
 # What stands in the lines.
@@ -283,21 +279,14 @@ def _as_plain(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    return orjson.loads(orjson.dumps(value, default=_as_plain))
+    return orjson.loads(_encode(value))
 
 
 @cache
-def _observed_type() -> TypeAdapter[Observed]:
+def _type(of: type[T]) -> TypeAdapter[T]:
     from pydantic import TypeAdapter
 
-    return TypeAdapter(Observed)
-
-
-@cache
-def _settings_type() -> TypeAdapter[OperatorSettings]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(OperatorSettings)
+    return TypeAdapter(of)
 
 
 # Computing it anew.
@@ -319,31 +308,31 @@ class Difference:
 
 def replay(lines: Iterable[bytes]) -> int | Difference:
     """Plan every recorded pass again: how many came out the same, or the first that did not."""
-    from trainyard.operator.planners import planners
+    from trainyard.operator.planners import Planner
 
-    by_kind: dict[str, Planner] = {}
+    planner = Planner(OperatorSettings())
     count = 0
     for text in lines:
         line = orjson.loads(text)
         if "settings" in line:
-            settings = _settings_type().validate_python(line["settings"])
-            by_kind = {kind.kind: planner for kind, planner in planners(settings).items()}
+            settings = _type(OperatorSettings).validate_python(line["settings"])
+            planner = Planner(settings)
         if "input" not in line:
             continue
-        today = _decide_again(line["input"], by_kind)
+        today = _decide_again(line["input"], planner)
         if today != line["decided"]:
             return Difference(line["pass"], line["job"], _parts(line["decided"], today))
         count += 1
     return count
 
 
-def _decide_again(given: Line, by_kind: Mapping[str, Planner]) -> Line:
+def _decide_again(given: Line, planner: Planner) -> Line:
     job = JobRecord.decode(KINDS[given["kind"]], given["job"])
-    observed = _observed_type().validate_python(given["observed"])
+    observed = _type(Observed).validate_python(given["observed"])
     answer: Plan | Exception
     try:
         now = datetime.fromisoformat(given["now"])
-        answer = by_kind[given["kind"]].plan(job, observed, now)
+        answer = planner.plan(job, observed, now)
     except Exception as error:  # as it may have been then
         answer = error
     return decision(job, answer)

@@ -8,6 +8,7 @@ restart, a terminal condition) is stored before the action happens.
 from __future__ import annotations
 
 import asyncio
+import base64
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
 from trainyard.operator.cache import Store
 from trainyard.operator.diary import Diary
-from trainyard.operator.recorder import Recorder, Subject
+from trainyard.operator.recorder import Recorder
 from trainyard.operator.records import JobRecord
 from trainyard.operator.refusals import Refusals
 from trainyard.operator.settings import OperatorSettings
@@ -114,25 +115,18 @@ class Executor:
         finally:
             # What the stored status says has happened, even if the actions are yet to come.
             if plan.status is not None or not plan.actions:
-                self._emit(job, plan)
+                self.recorder.emit(job, plan.events)
         if plan.status is None and plan.actions and complete:
-            self._emit(job, plan)
+            self.recorder.emit(job, plan.events)
         if not complete:
             return Outcome.INCOMPLETE
         return Outcome.DONE if plan.actions or plan.status is not None else Outcome.UNCHANGED
 
     async def _write_status(self, job: JobRecord, status: dict[str, Any]) -> JobRecord:
-        body = {
-            "apiVersion": job.kind.api_version,
-            "kind": job.kind.kind,
-            **job.raw,
-            "status": status,
-        }
-        stored = await self._tell(
-            job,
-            ("status of", job.kind.resource, job.name),
-            self._client.replace(job.kind.resource, body, subresource="status"),
-        )
+        head = {"apiVersion": job.kind.api_version, "kind": job.kind.kind}
+        body = {**head, **job.raw, "status": status}
+        write = self._client.replace(job.kind.resource, body, subresource="status")
+        stored = await self._tell(job, f"status of {job.kind.plural}/{job.name}", write)
         record = JobRecord.decode(job.kind, stored)
         self._jobs[job.kind.kind].wrote(record)
         return record
@@ -176,15 +170,10 @@ class Executor:
         children = self._children[action.resource]
         manifest = action.manifest()
         if action.generated is Generated.SSH_KEYS:
-            from trainyard.operator.sshkeys import fill_in
-
-            manifest = fill_in(manifest)
+            manifest = {**manifest, "data": {**(manifest.get("data") or {}), **_ssh_keys()}}
         try:
-            created = await self._tell(
-                job,
-                ("create", action.resource, action.name),
-                self._client.create(children.resource, manifest, job.namespace),
-            )
+            write = self._client.create(_told(action.resource), manifest, job.namespace)
+            created = await self._tell(job, f"create {_name(action)}", write)
         except AlreadyExists:
             return await self._adopt(job, action, children)
         except _FAULTS_OF_THE_SERVER:
@@ -201,11 +190,7 @@ class Executor:
     async def _adopt(self, job: JobRecord, action: Create, children: Children) -> bool:
         """The name is held: by our own earlier creation, or by someone else's object."""
         try:
-            raw = await self._tell(
-                job,
-                ("get", action.resource, action.name),
-                self._client.get(children.resource, action.name, job.namespace),
-            )
+            raw = await self._get(job, action)
         except NotFound:
             return False
         child = children.decode(raw)
@@ -220,21 +205,9 @@ class Executor:
         children = self._children[action.resource]
         known = children.store.get(job.namespace, action.name)
         try:
-            answer = await self._tell(
-                job,
-                ("delete", action.resource, action.name),
-                self._client.delete(
-                    children.resource,
-                    action.name,
-                    job.namespace,
-                    uid=action.uid,
-                    grace_seconds=action.grace_seconds,
-                    propagation="Background",
-                ),
-            )
+            answer = await self._ask_to_delete(job, action, _told(action.resource))
         except (NotFound, Conflict) as error:
-            await self._make_sure(job, action, error)
-            self._note_gone(job, action)
+            await self._note_gone(job, action, error)
             return True
         if known is None or known.uid != action.uid:
             return True
@@ -250,17 +223,7 @@ class Executor:
         """Delete the job; it is not planned for again, even where the watch tells of it late."""
         store = self._jobs[job.kind.kind]
         try:
-            answer = await self._tell(
-                job,
-                ("delete", action.resource, action.name),
-                self._client.delete(
-                    job.kind.resource,
-                    job.name,
-                    job.namespace,
-                    uid=job.uid,
-                    propagation="Background",
-                ),
-            )
+            answer = await self._ask_to_delete(job, action, job.kind.resource)
         except (NotFound, Conflict) as error:
             await self._make_sure(job, action, error)
             store.forget(job)
@@ -277,42 +240,54 @@ class Executor:
         body = dict(action.patch)
         body["metadata"] = {**body.get("metadata", {}), "uid": action.uid}
         try:
-            patched = await self._tell(
-                job,
-                ("patch", action.resource, action.name),
-                self._client.patch(children.resource, action.name, body, job.namespace),
-            )
+            write = self._client.patch(_told(action.resource), action.name, body, job.namespace)
+            patched = await self._tell(job, f"patch {_name(action)}", write)
         except (NotFound, Conflict) as error:
-            await self._make_sure(job, action, error)
-            self._note_gone(job, action)
+            await self._note_gone(job, action, error)
             return True
         children.store.wrote(children.decode(patched))
         return True
+
+    async def _note_gone(self, job: JobRecord, action: Delete | Patch, error: ApiError) -> None:
+        """The object is gone; or, by the UID precondition, gone and replaced by another."""
+        await self._make_sure(job, action, error)
+        store = self._children[action.resource].store
+        known = store.get(job.namespace, action.name)
+        if known is not None and known.uid == action.uid:
+            store.forget(known)
 
     async def _make_sure(self, job: JobRecord, action: Delete | Patch, error: ApiError) -> None:
         """Raise `error` if the object is still there: another writer was faster, no more."""
         if isinstance(error, NotFound):
             return
         try:
-            found = await self._tell(
-                job,
-                ("get", action.resource, action.name),
-                self._client.get(action.resource, action.name, job.namespace),
-            )
+            found = await self._get(job, action)
         except NotFound:
             return
         if found["metadata"]["uid"] == action.uid:
             raise error
 
+    async def _get(self, job: JobRecord, action: Action) -> dict[str, Any]:
+        read = self._client.get(_told(action.resource), action.name, job.namespace)
+        return await self._tell(job, f"get {_name(action)}", read)
+
+    async def _ask_to_delete(
+        self, job: JobRecord, action: Delete, resource: Resource
+    ) -> dict[str, Any]:
+        write = self._client.delete(
+            resource,
+            action.name,
+            job.namespace,
+            uid=action.uid,
+            grace_seconds=action.grace_seconds,
+            propagation="Background",
+        )
+        return await self._tell(job, f"delete {_name(action)}", write)
+
     async def _tell(
-        self,
-        job: JobRecord,
-        what: tuple[str, Resource, str],
-        request: Coroutine[Any, Any, dict[str, Any]],
+        self, job: JobRecord, what: str, request: Coroutine[Any, Any, dict[str, Any]]
     ) -> dict[str, Any]:
         """The answer to a request, which the diary hears of however it ends."""
-        if self._diary is None:
-            return await request
         ended = "cut off"
         try:
             answer = await request
@@ -322,27 +297,17 @@ class Executor:
             ended = f"{type(error).__name__}: {error}"
             raise
         finally:
-            verb, resource, name = what
-            self._diary.did(job, f"{verb} {resource.plural}/{name}", ended)
+            if self._diary is not None:
+                self._diary.did(job, what, ended)
 
-    def _note_gone(self, job: JobRecord, action: Delete | Patch) -> None:
-        """The object is gone; or, by the UID precondition, gone and replaced by another."""
-        store = self._children[action.resource].store
-        known = store.get(job.namespace, action.name)
-        if known is not None and known.uid == action.uid:
-            store.forget(known)
 
-    def _emit(self, job: JobRecord, plan: Plan) -> None:
-        subject = Subject(
-            job.kind.api_version,
-            job.kind.kind,
-            job.namespace,
-            job.name,
-            job.uid,
-            job.resource_version,
-        )
-        for event in plan.events:
-            self.recorder.emit(subject, event.type, event.reason, event.message)
+def _name(action: Action) -> str:
+    return f"{action.resource.plural}/{action.name}"
+
+
+def _told(resource: Resource) -> Resource:
+    """As errors that reach a job's status name it: by its plural, like the other texts there."""
+    return resource._replace(kind=resource.plural)
 
 
 def _is_malformed(error: ApiError) -> bool:
@@ -387,3 +352,28 @@ def _holder(raw: Mapping[str, Any]) -> str:
         if reference.get("controller"):
             return f"{reference['kind']} {reference['name']}"
     return f"{raw.get('kind', 'object')} {metadata.get('namespace', '')}/{metadata['name']}"
+
+
+def _ssh_keys() -> dict[str, str]:
+    """The files of a job whose launcher reaches its workers by ssh: a user's and a host's keys."""
+    user_private, user_public = _ed25519()
+    host_private, host_public = _ed25519()
+    files = {
+        "id_ed25519": user_private,
+        "id_ed25519.pub": user_public,
+        "authorized_keys": user_public,
+        "ssh_host_ed25519_key": host_private,
+        "ssh_host_ed25519_key.pub": host_public,
+    }
+    return {name: base64.b64encode(text).decode() for name, text in files.items()}
+
+
+def _ed25519() -> tuple[bytes, bytes]:
+    """A private and a public key as OpenSSH reads them, each with a final newline."""
+    from cryptography.hazmat.primitives import serialization as s
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
+    public = key.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH)
+    return private, public + b"\n"

@@ -11,7 +11,7 @@ from typing import Any
 from trainyard.kinds import crds, policies
 from trainyard.kinds.table import BATCH, JOB_KINDS
 from trainyard.lifecycle import OBSERVED
-from trainyard.operator.planners import planners
+from trainyard.operator.planners import served_kinds
 from trainyard.operator.settings import OperatorSettings
 
 NAME = "trainyard-operator"
@@ -74,7 +74,7 @@ def _rules() -> list[Object]:
 def _own_status() -> Iterator[Object]:
     """Rights to what is looked after itself: to tell its state, and to own what it consists of."""
     plurals: dict[str, list[str]] = {}
-    for kind in planners(OperatorSettings()):
+    for kind in served_kinds(OperatorSettings()):
         plurals.setdefault(kind.group, []).append(kind.plural)
     for group, names in plurals.items():
         yield _rule([group], [f"{name}/status" for name in sorted(names)], ["update"])

@@ -73,7 +73,9 @@ class WorkQueue(Generic[K]):
             if self._loop.time() < entry.rest_until:
                 self._schedule(key, entry, entry.rest_until)
             else:
-                self._push(key, entry)
+                entry.queued = True
+                entry.due = None
+                self._ready.put_nowait(key)
 
     def retry(self, key: K) -> float:
         """Have a pass for `key` after an error; the delay in seconds doubles each time."""
@@ -140,11 +142,6 @@ class WorkQueue(Generic[K]):
                     await self._rescheduled.wait()
             except TimeoutError:
                 pass
-
-    def _push(self, key: K, entry: _Entry) -> None:
-        entry.queued = True
-        entry.due = None
-        self._ready.put_nowait(key)
 
     def _schedule(self, key: K, entry: _Entry, due: float) -> None:
         if entry.due is not None and entry.due <= due:

@@ -10,14 +10,17 @@ import asyncio
 import hashlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS
+from trainyard.lifecycle.actions import Event
+from trainyard.operator.records import JobRecord
 from trainyard.schema.times import render
 
 log = logging.getLogger(__name__)
@@ -28,21 +31,12 @@ _MAX_WAITING = 10_000
 _MAX_MESSAGE = 1024
 
 
-class Subject(NamedTuple):
-    """The object that an event is about."""
-
-    api_version: str
-    kind: str
-    namespace: str
-    name: str
-    uid: str
-    resource_version: str
-
-
 @dataclass(slots=True)
 class _Series:
     """An event as it was sent last."""
 
+    about: dict[str, str]
+    event: Event
     name: str
     first: datetime
     last: datetime
@@ -57,86 +51,83 @@ class Recorder:
         self._client = client
         self._now = now
         self._seen: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
-        self._waiting: asyncio.Queue[tuple[Subject, str, str, str, _Series]] = asyncio.Queue(
-            _MAX_WAITING
-        )
+        self._waiting: asyncio.Queue[_Series] = asyncio.Queue(_MAX_WAITING)
 
-    def emit(self, subject: Subject, type_: str, reason: str, message: str) -> None:
-        """Note an event of `type_` Normal or Warning; returns at once."""
-        if len(message) > _MAX_MESSAGE:  # the API server's limit
-            message = message[: _MAX_MESSAGE - 1] + "…"
+    def emit(self, job: JobRecord, events: Iterable[Event]) -> None:
+        """Note events; returns at once."""
+        for event in events:
+            self._emit(job, event)
+
+    def _emit(self, job: JobRecord, event: Event) -> None:
+        if len(event.message) > _MAX_MESSAGE:  # the API server's limit
+            event = replace(event, message=event.message[: _MAX_MESSAGE - 1] + "…")
         now = self._now()
-        key = (subject.uid, type_, reason, message)
+        key = (job.uid, event.type, event.reason, event.message)
         series = self._seen.get(key)
         if series is None:
-            digest = hashlib.blake2s(
-                "\0".join((*key, now.isoformat())).encode(), digest_size=8
-            ).hexdigest()
-            series = self._seen[key] = _Series(f"{subject.name}.{digest}", now, now)
+            text = "\0".join((*key, now.isoformat()))
+            digest = hashlib.blake2s(text.encode(), digest_size=8).hexdigest()
+            series = _Series(_about(job), event, f"{job.name}.{digest}", now, now)
+            self._seen[key] = series
             if len(self._seen) > _REMEMBERED:
                 self._seen.popitem(last=False)
         else:
             self._seen.move_to_end(key)
             series.count += 1
             series.last = now
+            series.about = _about(job)
         try:
-            self._waiting.put_nowait((subject, type_, reason, message, series))
+            self._waiting.put_nowait(series)
         except asyncio.QueueFull:
-            log.warning("%s/%s: event %s dropped", subject.namespace, subject.name, reason)
+            log.warning("%s/%s: event %s dropped", job.namespace, job.name, event.reason)
 
     async def run(self) -> None:
         """Send what is waiting, for ever."""
         while True:
-            await self._send_logged(*await self._waiting.get())
+            await self._send(await self._waiting.get())
 
     async def flush(self) -> None:
         """Send what is waiting now, and return."""
         while not self._waiting.empty():
-            await self._send_logged(*self._waiting.get_nowait())
+            await self._send(self._waiting.get_nowait())
 
-    async def _send_logged(
-        self, subject: Subject, type_: str, reason: str, message: str, series: _Series
-    ) -> None:
+    async def _send(self, series: _Series) -> None:
+        namespace = series.about["namespace"]
         try:
-            await self._send(subject, type_, reason, message, series)
+            if series.stored:
+                body = {"count": series.count, "lastTimestamp": render(series.last)}
+                with suppress(NotFound):  # events expire, after an hour by default
+                    await self._client.patch(EVENTS, series.name, body, namespace)
+                    return
+            await self._client.create(EVENTS, _object(series), namespace)
+            series.stored = True
         except KubeError as error:
             # Events are best effort everywhere in Kubernetes.
-            log.info("%s/%s: event %s: %s", subject.namespace, subject.name, reason, error)
-
-    async def _send(
-        self, subject: Subject, type_: str, reason: str, message: str, series: _Series
-    ) -> None:
-        if series.stored:
-            body = {"count": series.count, "lastTimestamp": render(series.last)}
-            try:
-                await self._client.patch(EVENTS, series.name, body, subject.namespace)
-                return
-            except NotFound:
-                pass  # events expire, after an hour by default
-        await self._client.create(
-            EVENTS, _event(subject, type_, reason, message, series), subject.namespace
-        )
-        series.stored = True
+            about, reason = series.about, series.event.reason
+            log.info("%s/%s: event %s: %s", about["namespace"], about["name"], reason, error)
 
 
-def _event(
-    subject: Subject, type_: str, reason: str, message: str, series: _Series
-) -> dict[str, Any]:
+def _about(job: JobRecord) -> dict[str, str]:
+    return {
+        "apiVersion": job.kind.api_version,
+        "kind": job.kind.kind,
+        "namespace": job.namespace,
+        "name": job.name,
+        "uid": job.uid,
+        "resourceVersion": job.resource_version,
+    }
+
+
+def _object(series: _Series) -> dict[str, Any]:
+    event = series.event
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": series.name, "namespace": subject.namespace},
-        "involvedObject": {
-            "apiVersion": subject.api_version,
-            "kind": subject.kind,
-            "namespace": subject.namespace,
-            "name": subject.name,
-            "uid": subject.uid,
-            "resourceVersion": subject.resource_version,
-        },
-        "type": type_,
-        "reason": reason,
-        "message": message,
+        "metadata": {"name": series.name, "namespace": series.about["namespace"]},
+        "involvedObject": series.about,
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
         "count": series.count,
         "firstTimestamp": render(series.first),
         "lastTimestamp": render(series.last),

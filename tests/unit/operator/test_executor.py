@@ -163,7 +163,10 @@ def test_a_refused_creation_ends_the_batch_and_is_remembered() -> None:
         many = tuple(bench.create(f"p{number}") for number in range(100))
         assert await bench.execute(actions=many) is Outcome.INCOMPLETE
         assert len(bench.writes) == 8
-        assert {refusal.count for refusal in bench.refusals.refused_to(bench.job.uid)} == {1}
+        refused = {refusal.name: refusal for refusal in bench.refusals.refused_to(bench.job.uid)}
+        assert {refusal.count for refusal in refused.values()} == {1}
+        # A job's status shows it, and goes on to name resources as it always has.
+        assert refused["p0"].message == "cannot create pods default/p0: exceeded quota"
         bench.writes.clear()
         assert await bench.execute(actions=many) is Outcome.INCOMPLETE
         assert len(bench.writes) == 1, "once burnt, begin with one"

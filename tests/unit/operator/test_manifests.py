@@ -13,7 +13,7 @@ from trainyard.cli.manifests import command
 from trainyard.kinds.table import KINDS
 from trainyard.lifecycle import OBSERVED
 from trainyard.operator.manifests import manifests
-from trainyard.operator.planners import planners
+from trainyard.operator.planners import served_kinds
 from trainyard.operator.settings import OperatorSettings
 
 OBJECTS = manifests(image="registry/trainyard:1", namespace="training", replicas=3)
@@ -87,7 +87,7 @@ def test_the_controller_may_tell_the_state_of_all_that_it_looks_after() -> None:
         for group in rule["apiGroups"]
         for resource in rule["resources"]
     }
-    for kind in planners(OperatorSettings()):
+    for kind in served_kinds(OperatorSettings()):
         assert {
             (kind.group, f"{kind.plural}/{part}") for part in ("status", "finalizers")
         } <= granted

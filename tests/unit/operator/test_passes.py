@@ -20,7 +20,6 @@ from tests.simulation.virtual_time import run
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kube.client import Client
 from trainyard.operator.controller import Controller, Host
-from trainyard.operator.planners import JobPlanner
 from trainyard.operator.records import JobKey
 from trainyard.operator.settings import OperatorSettings
 from trainyard.schema.times import render
@@ -365,9 +364,7 @@ def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
         assert not controller.queue._entries
         assert not controller._keys
         assert not controller._uids
-        planner = controller._planners["GenericJob"]
-        assert isinstance(planner, JobPlanner)
-        assert not planner._workloads._made
+        assert not controller._planner._made
 
     in_yard(body)
 
