@@ -92,7 +92,7 @@ async def _logs(target: Target, *, name: str, request: LogRequest) -> None:
         pods = [choose_pod(job, pods, request.replica)]
     check_container(job, pods, request.container)
     if request.follow and not job.is_over:
-        count = max(len(list(job.replicas)), len(pods))
+        count = max(len(job.replicas), len(pods))
         show = Printer(is_prefixed=not request.replica and count > 1)
         await follow_logs(
             target.client,
@@ -117,7 +117,7 @@ async def _print_all(
             f"there are no logs of {job}: it has no pods that have started "
             f"({job.phase}); `trainyard explain {job.name}` tells why"
         )
-    count = max(len(list(job.replicas)), len(pods))
+    count = max(len(job.replicas), len(pods))
     show = Printer(is_prefixed=not request.replica and count > 1)
     for pod in pods:
         container = shown_container(job, pod, request)

@@ -12,8 +12,8 @@ import click
 from trainyard.cli.format import document, indent, table
 from trainyard.cli.jobtable import job_table
 from trainyard.cli.target import on_target
-from trainyard.client.job import Object
 from trainyard.client.jobs import list_jobs
+from trainyard.client.objects import Object
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, NotFound

@@ -14,8 +14,9 @@ from trainyard.cli.format import document, indent, table
 from trainyard.cli.jobtable import phase_text, running_text
 from trainyard.cli.target import job_help, on_target
 from trainyard.client.events import event_order, events_of
-from trainyard.client.job import Job, Object
+from trainyard.client.job import Job
 from trainyard.client.jobs import find, pods_of
+from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
 from trainyard.client.target import Target, Where
 from trainyard.schema.times import age, duration, parse, span

@@ -7,8 +7,9 @@ import contextlib
 from collections.abc import Sequence
 from typing import Protocol
 
-from trainyard.client.job import Job, Object
+from trainyard.client.job import Job
 from trainyard.client.logs import LogFollower, LogRequest, texts
+from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
 from trainyard.client.watching import EVERYTHING, Selection, watch
 from trainyard.kinds.shared import labels

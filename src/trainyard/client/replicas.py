@@ -41,7 +41,8 @@ def choose_pod(job: Job, pods: Sequence[PodView], replica: str = "") -> PodView:
             f"{job} has no pods ({job.phase}); `trainyard explain {job.name}` tells why"
         )
     if not replica:
-        return next((pod for pod in in_order(pods) if pod.is_master), _first(job, pods))
+        masters = [p for p in in_order(pods) if p.labels.get(labels.JOB_ROLE) == labels.MASTER_ROLE]
+        return masters[0] if masters else _first(job, pods)
     for pod in pods:
         if replica in (pod.name, job.replica_of(pod.name)):
             return pod

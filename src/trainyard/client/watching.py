@@ -7,7 +7,8 @@ import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainyard.client.job import Job, Object
+from trainyard.client.job import Job
+from trainyard.client.objects import Object
 from trainyard.kube.client import Client
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import Resource

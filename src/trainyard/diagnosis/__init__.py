@@ -110,4 +110,4 @@ def _is_well(situation: Situation, event: Mapping[str, Any]) -> bool:
     if pod is None or situation.job.phase == Phase.SUCCEEDED:
         return True
     containers = pod.main_containers
-    return bool(containers) and all(each.status.get("ready") for each in containers)
+    return bool(containers) and all(each.obj.get("ready") for each in containers)

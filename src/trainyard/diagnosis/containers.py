@@ -47,4 +47,4 @@ def half_ended(situation: Situation) -> Iterator[Cause]:
 
 
 def _is_unready(container: ContainerView) -> bool:
-    return container.is_running and container.status.get("ready") is False
+    return container.is_running and container.obj.get("ready") is False

@@ -109,7 +109,7 @@ def _blocked(situation: Situation, pod: PodView) -> Cause | None:
         message = str(waiting.get("message") or "")
         evidence = (f"container {container.name} waits: {reason}", *lines_of(message))
         if reason in _IMAGE:
-            image = container.status.get("image") or "of its container"
+            image = container.obj.get("image") or "of its container"
             return Cause(
                 f"{replica} cannot start: the image {image} cannot be pulled",
                 evidence,
@@ -124,7 +124,7 @@ def _blocked(situation: Situation, pod: PodView) -> Cause | None:
 
 
 def _volumes(situation: Situation, pod: PodView) -> Cause | None:
-    if not all(container.is_waiting for container in pod.containers):
+    if not all("waiting" in container.state for container in pod.containers):
         return None
     for event in situation.events_about(pod.name, *_VOLUME_EVENTS):
         return Cause(
@@ -138,7 +138,7 @@ def _volumes(situation: Situation, pod: PodView) -> Cause | None:
 def _initialising(situation: Situation, pod: PodView) -> Cause | None:
     for container in pod.init_containers:
         running = container.running
-        if running and not container.status.get("started", False):
+        if running and not container.obj.get("started", False):
             replica, name = situation.replica(pod), container.name
             age = duration(situation.ago(running.get("startedAt")))
             return Cause(
