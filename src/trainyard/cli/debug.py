@@ -5,14 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from trainyard.cli.exec_ import SHELL, connect
 from trainyard.cli.reading import read_jobs
-from trainyard.cli.target import on_target
+from trainyard.cli.target import container_option, replica_option, with_where, words_argument
 from trainyard.client.changes import delete
 from trainyard.client.job import Job
 from trainyard.client.replicas import Choice, Execution, running_replica
@@ -33,13 +32,11 @@ class Options:
 
 
 @click.command()
-@on_target
+@with_where
 @click.option("-f", "--filename", "file", required=True, metavar="FILE", help="The manifest.")
 @click.option("--job", default="", metavar="NAME", help="Which job, where the file has several.")
-@click.option(
-    "-r", "--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1."
-)
-@click.option("-c", "--container", default="", metavar="NAME", help="Not the training container.")
+@replica_option
+@container_option
 @click.option(
     "--timeout",
     default=300.0,
@@ -49,7 +46,7 @@ class Options:
     help="How long to wait for the replica to run.",
 )
 @click.option("--rm", is_flag=True, help="Delete the job when the shell ends.")
-@click.argument("words", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED)
+@words_argument
 def command(
     where: Where,
     file: str,
@@ -69,10 +66,10 @@ def command(
     result = read_jobs(file, where.namespace)
     chosen = choose_job(result.documents, job)
     beside = [document for document in result.documents if not document.is_job]
-    return where.run(partial(_debug, documents=[*beside, chosen], options=options))
+    return where.run(lambda target: _debug(target, [*beside, chosen], options))
 
 
-async def _debug(target: Target, *, documents: Sequence[Document], options: Options) -> int:
+async def _debug(target: Target, documents: Sequence[Document], options: Options) -> int:
     from trainyard.client.submission import submit, with_debug
 
     documents = [with_debug(document) if document.is_job else document for document in documents]

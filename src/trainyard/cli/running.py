@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import sys
@@ -12,15 +11,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol, Self
 
 import uvloop
 
-from trainyard.cli import summary
-from trainyard.cli.embedded import cluster_settings, embedded
+from trainyard.cli.embedded import cluster_settings, collect_garbage_again, embedded
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.reading import read_to_run
-from trainyard.cli.screens import PlainScreen
+from trainyard.cli.screens import PlainScreen, summary, viewer_summary
+from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
 from trainyard.client.submission import submit
@@ -28,7 +26,7 @@ from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
-from trainyard.local.node.shim_process import ShimFailed, ShimHandle
+from trainyard.local.node.shim_process import ShimHandle
 from trainyard.manifest.reader import Document, ReadResult
 from trainyard.schema.errors import TrainyardError
 
@@ -42,11 +40,8 @@ def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle
     """Run a manifest on a cluster of its own; the exit code."""
     result = read_to_run(file)
     _log_to(paths.log)
-    try:
-        shim.ready()
-    except ShimFailed as error:
-        raise StateError(str(error)) from error
-    _collect_garbage_again()
+    shim.ready()
+    collect_garbage_again()
     return uvloop.run(_alone(result, options, paths, shim))
 
 
@@ -54,14 +49,8 @@ def run_on_background(file: str, *, keep: bool) -> int:
     """Run a manifest on the cluster that is up; the exit code."""
     _log_to(Paths(state_folder()).log)
     result = read_to_run(file)
-    _collect_garbage_again()
+    collect_garbage_again()
     return uvloop.run(_on_background(result, keep=keep))
-
-
-def _collect_garbage_again() -> None:
-    """What was imported is there to stay: no collection needs to look at it."""
-    gc.freeze()
-    gc.enable()
 
 
 def _log_to(path: Path) -> None:
@@ -99,14 +88,6 @@ async def _until_down(paths: Paths) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
         if not paths.record.exists():
             raise StateError("the embedded cluster was brought down while the job ran")
-
-
-class RunScreen(Screen, Protocol):
-    """A screen that is shown for as long as its block lasts."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exception: object) -> None: ...
 
 
 class _Run:
@@ -189,10 +170,7 @@ class _Run:
     async def _delete(self, jobs: Sequence[Job]) -> None:
         """Delete the jobs; each goes after its pods, which may take their grace period."""
         for job in jobs:
-            with contextlib.suppress(NotFound):
-                await self._client.delete(
-                    job.resource, job.name, job.namespace, uid=job.uid, propagation="Foreground"
-                )
+            await delete(self._client, job, propagation="Foreground")
 
     async def _kill(self, follower: Follower) -> None:
         """End the pods that are left without any grace."""
@@ -209,10 +187,10 @@ class _Run:
             self._screen.note(f"{job.kind.kind} {job.name}: interrupted after {seconds:.1f} s")
             self._screen.note(f"  logs: {self._paths.pods}")
             return
-        for line in summary.lines(job, self._paths.pods, seconds=seconds):
+        for line in summary(job, self._paths.pods, seconds=seconds):
             self._screen.note(line)
         if job.viewer:
-            self._screen.note(summary.viewer(job, keeps=self._keeps))
+            self._screen.note(viewer_summary(job, keeps=self._keeps))
 
     async def _advise(self, job: Job) -> None:
         """Why it failed and what helps, if the cluster is still there to tell."""
@@ -223,7 +201,7 @@ class _Run:
                 self._screen.note(line)
 
 
-def _screen(*, names_jobs: bool) -> RunScreen:
+def _screen(*, names_jobs: bool) -> Screen:
     if sys.stdout.isatty():
         from trainyard.cli.live import LiveScreen
 

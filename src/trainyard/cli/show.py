@@ -4,38 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import click
 
-from trainyard.cli import completion
-from trainyard.cli.format import document, indent, table
-from trainyard.cli.jobtable import phase_text, running_text
-from trainyard.cli.target import job_help, on_target
+from trainyard.cli.format import document, indent, phase_text, running_text, table
+from trainyard.cli.target import on_job
 from trainyard.client.events import event_order, events_of
 from trainyard.client.job import Job
-from trainyard.client.jobs import find, pods_of
+from trainyard.client.jobs import pods_of
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
-from trainyard.client.target import Target, Where
+from trainyard.client.target import Target
 from trainyard.schema.times import age, duration, parse, span
 
 _WIDTH = 14
 _EVENTS = 8
 
 
-@click.command(help=f"Show one job: phase, conditions, replicas, attempts, events.\n\n{job_help()}")
-@on_target
+@on_job
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The object as stored.")
-@click.argument("job", shell_complete=completion.jobs)
-def command(where: Where, job: str, output: str | None) -> None:
-    """Show one job."""
-    where.run(partial(_show, name=job, output=output))
-
-
-async def _show(target: Target, *, name: str, output: str | None) -> None:
-    job = await find(target, name)
+async def command(target: Target, job: Job, output: str | None) -> None:
+    """Show one job: phase, conditions, replicas, attempts, events."""
     if output is not None:
         click.echo(document(job.obj, output))
         return

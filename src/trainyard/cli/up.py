@@ -40,16 +40,8 @@ class NotStarted(TrainyardError):
     help="Loopback port for kubectl; by default the one used last, else any that is free.",
 )
 @cluster_options
-def command(
-    port: int,
-    volumes: dict[str, str],
-    resources: dict[str, str],
-    images: tuple[tuple[str, str], ...],
-    is_strict: bool,
-    isolation: str,
-) -> None:
+def command(port: int, options: ClusterOptions) -> None:
     """Start the embedded cluster in the background and wait until it is ready."""
-    options = ClusterOptions(volumes, images, resources, is_strict, isolation)
     found = find_cluster()
     if found is None:
         found = ensure_up(options, port=port)
@@ -125,8 +117,8 @@ def _become_background(
             raise NotStarted(_BUSY.decode()) from error
         from trainyard.local.node.shim_process import start_shim
 
-        shim = start_shim(paths.folder, isolation=options.shim_isolation, die_with_parent=False)
-        from trainyard.cli.background import serve
+        shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=False)
+        from trainyard.cli.embedded import serve
 
         serve(
             paths,

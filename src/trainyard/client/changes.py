@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound, find
@@ -98,12 +98,17 @@ async def find_all(target: Target, jobs: Sequence[Named], *, lenient: bool) -> l
     return found
 
 
-async def delete(client: Client, job: Job) -> None:
-    """Delete a job, and with it all that it owns; one that is gone already is no error."""
+async def delete(
+    client: Client, job: Job, propagation: Literal["Background", "Foreground"] = "Background"
+) -> None:
+    """Delete a job, and with it all that it owns; one that is gone already is no error.
+
+    With propagation `Foreground` it goes after its pods, which may take their grace period.
+    """
     # Deleted or replaced by someone else in between: the job that was meant is gone.
     with contextlib.suppress(NotFound, Conflict):
         await client.delete(
-            job.resource, job.name, job.namespace, uid=job.uid, propagation="Background"
+            job.resource, job.name, job.namespace, uid=job.uid, propagation=propagation
         )
 
 

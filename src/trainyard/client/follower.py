@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
 
 from trainyard.client.job import Job
 from trainyard.client.logs import LogFollower, LogRequest, texts
@@ -18,10 +18,16 @@ from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
+_See = Callable[[Object, bool], None]
+"""Takes an object as it is now, or, with True, was last."""
 
 
 class Screen(Protocol):
-    """Where a follower shows what happens."""
+    """Where a follower shows what happens, for as long as its block lasts."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
 
     def job_changed(self, job: Job) -> None:
         """The job or one of its pods changed."""
@@ -88,13 +94,13 @@ class Follower:
         async with contextlib.aclosing(states):
             async for state in states:
                 for obj in state.changed:
-                    see(obj)
+                    see(obj, False)
                 for obj in state.gone:
-                    see(obj, is_gone=True)
+                    see(obj, True)
 
     # What the watches report.
 
-    def job_seen(self, obj: Object, *, is_gone: bool = False) -> None:
+    def job_seen(self, obj: Object, is_gone: bool = False) -> None:
         """A job's newest version."""
         job = self.jobs.get(obj["metadata"]["uid"])
         if job is None:
@@ -103,7 +109,7 @@ class Follower:
         self._show(job)
         self._tell_viewer(job)
 
-    def pod_seen(self, obj: Object, *, is_gone: bool = False) -> None:
+    def pod_seen(self, obj: Object, is_gone: bool = False) -> None:
         """A pod's newest version."""
         uid = (obj["metadata"].get("labels") or {}).get(labels.JOB_UID, "")
         job = self.jobs.get(uid)
@@ -120,7 +126,7 @@ class Follower:
                 self._logs.begin(self._group, pod, [each.name for each in pod.containers])
         self._show(job)
 
-    def event_seen(self, obj: Object, *, is_gone: bool = False) -> None:
+    def event_seen(self, obj: Object, is_gone: bool = False) -> None:
         """An Event; warnings about our jobs and pods are shown once."""
         if is_gone:
             return
@@ -157,9 +163,3 @@ class Follower:
         source = f"{pod.replica}/{container}" if len(pod.containers) > 1 else pod.replica
         for line in texts(lines):
             self._screen.log_line(job, source, line)
-
-
-class _See(Protocol):
-    """Takes an object as it is now, or was last."""
-
-    def __call__(self, obj: Object, *, is_gone: bool = False) -> None: ...
