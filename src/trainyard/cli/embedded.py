@@ -90,26 +90,19 @@ def serve(
     )
     shim.ready()
     collect_garbage_again()
-    try:
-        uvloop.run(_serve(paths, options, port, shim, tls(), on_ready))
-    finally:
-        shim.kill()
-
-
-async def _serve(
-    paths: Paths,
-    options: ClusterOptions,
-    port: int,
-    shim: ShimHandle,
-    tls: TlsFiles | None,
-    on_ready: Callable[[], None],
-) -> None:
     settings = replace(
         cluster_settings(options, paths),
         tls_port=port,
         preferred_port=_last_port(paths),
-        tls=tls,
+        tls=tls(),
     )
+    try:
+        uvloop.run(_serve(settings, shim, on_ready))
+    finally:
+        shim.kill()
+
+
+async def _serve(settings: ClusterSettings, shim: ShimHandle, on_ready: Callable[[], None]) -> None:
     async with embedded(settings, shim) as cluster:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):

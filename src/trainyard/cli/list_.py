@@ -15,7 +15,7 @@ from trainyard.cli.target import with_where
 from trainyard.client.job import Job
 from trainyard.client.jobs import kind_named, list_jobs
 from trainyard.client.target import CommandError, Target, Where
-from trainyard.client.watching import Selection, watch
+from trainyard.client.watching import watch
 from trainyard.kinds.table import JOB_KINDS, Kind
 from trainyard.kube.errors import NotFound
 
@@ -110,8 +110,8 @@ class _Watch:
 
     async def follow(self, kind: Kind) -> None:
         """Print what changes of one kind; a kind that is not served has no jobs."""
-        which = Selection(labels=self._wish.selector)
-        states = watch(self._target.client, kind.resource, self._namespace, which)
+        client, selector = self._target.client, self._wish.selector
+        states = watch(client, kind.resource, self._namespace, labels=selector)
         with contextlib.suppress(NotFound):
             async with contextlib.aclosing(states):
                 async for state in states:

@@ -8,9 +8,10 @@ import logging
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Self
 
 import uvloop
 
@@ -123,10 +124,9 @@ class _Run:
 
     async def _to_the_end(self, jobs: Sequence[Job], *, clean: bool) -> int:
         follower = Follower(self._client, jobs, self._screen)
-        async with _interrupts() as interrupts:
-            with self._screen:
-                self._explain_modes(jobs)
-                is_interrupted = await self._follow(follower, jobs, interrupts)
+        with _Interrupts() as interrupts, self._screen:
+            self._explain_modes(jobs)
+            is_interrupted = await self._follow(follower, jobs, interrupts)
         for job in follower.jobs.values():
             self._report(job, is_interrupted=is_interrupted)
             if job.phase == "Failed" and not is_interrupted:
@@ -212,36 +212,27 @@ def _screen(*, names_jobs: bool) -> Screen:
 class _Interrupts:
     """SIGINT, SIGTERM and SIGHUP, each of which ends one wait."""
 
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
     def __init__(self) -> None:
         self._arrived = asyncio.Event()
 
-    def arrived(self) -> None:
-        self._arrived.set()
+    def __enter__(self) -> Self:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._arrived.set)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
 
     async def race(self, task: asyncio.Task[None], *, timeout_seconds: float | None = None) -> bool:
         """Whether the task ended before the next signal and the timeout."""
         signal_arrived = asyncio.create_task(self._arrived.wait())
+        both = {task, signal_arrived}
         try:
-            await asyncio.wait(
-                {task, signal_arrived},
-                timeout=timeout_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await asyncio.wait(both, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             signal_arrived.cancel()
             self._arrived.clear()
         return task.done()
-
-
-@contextlib.asynccontextmanager
-async def _interrupts() -> AsyncIterator[_Interrupts]:
-    loop = asyncio.get_running_loop()
-    interrupts = _Interrupts()
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in signals:
-        loop.add_signal_handler(number, interrupts.arrived)
-    try:
-        yield interrupts
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)

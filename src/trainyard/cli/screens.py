@@ -14,10 +14,6 @@ from trainyard.schema.errors import TrainyardError
 _LAST_LINES = 15
 
 
-class OutputError(TrainyardError):
-    """What `run` prints cannot be written."""
-
-
 class PlainScreen:
     """Prefixed log lines and every change of a job's phase."""
 
@@ -60,7 +56,7 @@ class PlainScreen:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OutputError(f"cannot write the output: {error.strerror}") from error
+            raise TrainyardError(f"cannot write the output: {error.strerror}") from error
 
 
 def prefix(job: Job, source: str, *, names_jobs: bool) -> str:

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound, find
 from trainyard.client.target import CommandError, Target
-from trainyard.client.watching import Selection, follow, watch
-from trainyard.kinds.shared import labels
+from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, NotFound
-from trainyard.kube.resources import PODS
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
@@ -118,8 +116,7 @@ async def until_gone(client: Client, job: Job) -> None:
         async for state in states:
             if state is None:
                 break
-    selection = Selection(labels=labels.selector(job.uid))
-    async with contextlib.aclosing(watch(client, PODS, job.namespace, selection)) as snapshots:
+    async with contextlib.aclosing(watch_pods(client, job)) as snapshots:
         async for snapshot in snapshots:
             if not snapshot.present:
                 return

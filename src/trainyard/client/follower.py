@@ -11,7 +11,7 @@ from trainyard.client.job import Job
 from trainyard.client.logs import LogFollower, LogRequest, texts
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
-from trainyard.client.watching import EVERYTHING, Selection, watch
+from trainyard.client.watching import watch
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import EventReason
 from trainyard.kube.client import Client
@@ -78,7 +78,7 @@ class Follower:
         )
 
     def _watch_all(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        ours = Selection(labels=labels.JOB_UID)
+        ours = labels.JOB_UID
         collections = {(job.resource, job.namespace): None for job in self.jobs.values()}
         namespaces = {namespace: None for _, namespace in collections}
         return [
@@ -87,10 +87,8 @@ class Follower:
             *(group.create_task(self._watch(EVENTS, n, self.event_seen)) for n in namespaces),
         ]
 
-    async def _watch(
-        self, resource: Resource, namespace: str, see: _See, which: Selection = EVERYTHING
-    ) -> None:
-        states = watch(self._client, resource, namespace, which, is_patient=True)
+    async def _watch(self, resource: Resource, namespace: str, see: _See, wanted: str = "") -> None:
+        states = watch(self._client, resource, namespace, labels=wanted, is_patient=True)
         async with contextlib.aclosing(states):
             async for state in states:
                 for obj in state.changed:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.client.job import Job
+from trainyard.client.target import CommandError
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.kube.client import Client
@@ -23,7 +24,6 @@ from trainyard.kube.resources import (
     Resource,
 )
 from trainyard.manifest.reader import STANDARD_INPUT, Document
-from trainyard.schema.errors import TrainyardError
 
 _AT_ONCE = 32
 """Jobs that are created in parallel."""
@@ -33,17 +33,13 @@ _CORE = {
 }
 
 
-class SubmissionError(TrainyardError):
-    """An object of the manifest cannot be put into the cluster."""
-
-
 def resource_of(kind: str) -> Resource:
-    """Where objects of a kind that manifests may hold are served; raises SubmissionError."""
+    """Where objects of a kind that manifests may hold are served; raises CommandError."""
     if kind in _CORE:
         return _CORE[kind]
     if kind in KINDS:
         return KINDS[kind].resource
-    raise SubmissionError(f"cannot submit a {kind}: take it out of the file, or use kubectl")
+    raise CommandError(f"cannot submit a {kind}: take it out of the file, or use kubectl")
 
 
 async def submit(
@@ -100,7 +96,7 @@ async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> J
     except AlreadyExists as error:
         metadata = body["metadata"]
         name = metadata["name"]
-        raise SubmissionError(
+        raise CommandError(
             f"{resource.kind} {metadata['namespace']}/{name} already exists; delete it first "
             f"(trainyard delete {name}, or trainyard submit --replace) or give this one another "
             "name"
