@@ -74,12 +74,7 @@ async def _create(target: Target, documents: Sequence[Document]) -> Job:
     from trainyard.client.submission import submit, with_debug
 
     documents = [with_debug(document) if document.is_job else document for document in documents]
-    (job,) = await submit(
-        target.client,
-        documents,
-        namespace=target.namespace,
-        create_namespaces=bool(target.socket),
-    )
+    (job,) = await submit(target, documents)
     click.echo(f"{job} created in debug mode; waiting for its replicas", err=True)
     return job
 

@@ -73,18 +73,9 @@ async def show_queue(target: Target, name: str, output: str | None) -> None:
 @click.option("--max-duration", metavar="TIME", help="Pods older than this are ended: 1d12h.")
 @click.option("--closed", is_flag=True, help="Let nothing start for now.")
 @click.argument("name")
-def create_queue(
-    where: Where,
-    name: str,
-    quota: tuple[str, ...],
-    priority: int | None,
-    max_duration: str | None,
-    closed: bool,
-) -> None:
+def create_queue(where: Where, name: str, **given: Any) -> None:
     """Create a queue."""
-    queue = new_queue(
-        name, quota=quota, priority=priority, max_duration=max_duration, closed=closed
-    )
+    queue = new_queue(name, **given)
     where.run(lambda target: _create(target, queue))
 
 
@@ -125,23 +116,15 @@ def new_queue(
     """A Queue from what the user said; CommandError when it breaks a rule."""
     from trainyard.kinds.admission import admit
 
-    spec: dict[str, Any] = {}
-    if quota:
-        spec["quota"] = {"requests": dict(_limit(text) for text in quota)}
-    if priority is not None:
-        spec["priority"] = priority
-    if max_duration is not None:
-        spec["maxDuration"] = max_duration
-    if closed:
-        spec["closed"] = True
-    admission = admit(
-        {
-            "apiVersion": _KIND.api_version,
-            "kind": _KIND.kind,
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-    )
+    wanted = {
+        "quota": {"requests": dict(_limit(text) for text in quota)} if quota else None,
+        "priority": priority,
+        "maxDuration": max_duration,
+        "closed": closed or None,
+    }
+    spec = {field: value for field, value in wanted.items() if value is not None}
+    head = {"apiVersion": _KIND.api_version, "kind": _KIND.kind}
+    admission = admit({**head, "metadata": {"name": name}, "spec": spec})
     if admission.errors:
         problems = "; ".join(problem.detail for problem in admission.errors)
         raise CommandError(f"cannot create queue {name}: {problems}")

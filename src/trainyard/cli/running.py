@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
@@ -23,6 +23,7 @@ from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
 from trainyard.client.submission import submit
+from trainyard.client.target import Target
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.kube.errors import NotFound
@@ -65,7 +66,8 @@ async def _alone(
 ) -> int:
     settings = replace(cluster_settings(options, paths), is_durable=False)
     async with embedded(settings, shim) as cluster, Client.unix(cluster.socket) as client:
-        run = _Run(client, result.documents, paths, hint=f"TRAINYARD_STATE_DIR={paths.folder} ")
+        hint = f"TRAINYARD_STATE_DIR={paths.folder} "
+        run = _Run(_target(client, cluster.socket), result.documents, paths, hint)
         return await run.to_the_end(clean=False)
 
 
@@ -77,10 +79,14 @@ async def _on_background(result: ReadResult, *, keep: bool) -> int:
     async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
         watching = group.create_task(_until_down(paths))
         try:
-            run = _Run(client, result.documents, paths, keeps=keep)
+            run = _Run(_target(client, cluster.socket), result.documents, paths, keeps=keep)
             return await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
+
+
+def _target(client: Client, socket: str | Path) -> Target:
+    return Target(client, client.namespace, "the embedded cluster", str(socket))
 
 
 async def _until_down(paths: Paths) -> None:
@@ -91,29 +97,23 @@ async def _until_down(paths: Paths) -> None:
             raise StateError("the embedded cluster was brought down while the job ran")
 
 
+@dataclass
 class _Run:
     """One manifest's jobs from submission to the summary."""
 
-    def __init__(
-        self,
-        client: Client,
-        documents: Sequence[Document],
-        paths: Paths,
-        *,
-        hint: str = "",
-        keeps: bool = False,
-    ) -> None:
-        self._client = client
-        self._documents = documents
-        self._paths = paths
-        self._hint = hint
-        self._keeps = keeps
+    target: Target
+    documents: Sequence[Document]
+    paths: Paths
+    hint: str = ""
+    keeps: bool = False
+
+    def __post_init__(self) -> None:
         self._started = time.monotonic()
-        self._screen = _screen(names_jobs=sum(d.is_job for d in documents) > 1)
+        self._screen = _screen(names_jobs=sum(d.is_job for d in self.documents) > 1)
 
     async def to_the_end(self, *, clean: bool) -> int:
         """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
-        jobs = await submit(self._client, self._documents, create_namespaces=True)
+        jobs = await submit(self.target, self.documents)
         try:
             return await self._to_the_end(jobs, clean=clean)
         except (OSError, BaseExceptionGroup):  # such as a pipe that nobody reads any more
@@ -123,7 +123,7 @@ class _Run:
             raise
 
     async def _to_the_end(self, jobs: Sequence[Job], *, clean: bool) -> int:
-        follower = Follower(self._client, jobs, self._screen)
+        follower = Follower(self.target.client, jobs, self._screen)
         with _Interrupts() as interrupts, self._screen:
             self._explain_modes(jobs)
             is_interrupted = await self._follow(follower, jobs, interrupts)
@@ -163,21 +163,21 @@ class _Run:
             elif job.is_debugged:
                 self._screen.note(
                     f"{job.name} is in debug mode: its training does not start. Open a shell in a "
-                    f"replica with\n    {self._hint}trainyard exec {job.name}\nand end it with "
+                    f"replica with\n    {self.hint}trainyard exec {job.name}\nand end it with "
                     "Ctrl-C here"
                 )
 
     async def _delete(self, jobs: Sequence[Job]) -> None:
         """Delete the jobs; each goes after its pods, which may take their grace period."""
         for job in jobs:
-            await delete(self._client, job, propagation="Foreground")
+            await delete(self.target.client, job, propagation="Foreground")
 
     async def _kill(self, follower: Follower) -> None:
         """End the pods that are left without any grace."""
         left = [pod for job in follower.jobs.values() for pod in job.pods.values()]
         for pod in left:  # the watch takes pods out of the views meanwhile
             with contextlib.suppress(NotFound):
-                await self._client.delete(
+                await self.target.client.delete(
                     PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
                 )
 
@@ -185,19 +185,19 @@ class _Run:
         seconds = time.monotonic() - self._started
         if is_interrupted:
             self._screen.note(f"{job.kind.kind} {job.name}: interrupted after {seconds:.1f} s")
-            self._screen.note(f"  logs: {self._paths.pods}")
+            self._screen.note(f"  logs: {self.paths.pods}")
             return
-        for line in summary(job, self._paths.pods, seconds=seconds):
+        for line in summary(job, self.paths.pods, seconds=seconds):
             self._screen.note(line)
         if job.viewer:
-            self._screen.note(viewer_summary(job, keeps=self._keeps))
+            self._screen.note(viewer_summary(job, keeps=self.keeps))
 
     async def _advise(self, job: Job) -> None:
         """Why it failed and what helps, if the cluster is still there to tell."""
         from trainyard.cli.explain import advice
 
         with contextlib.suppress(TrainyardError):
-            for line in await advice(self._client, job, self._paths.folder):
+            for line in await advice(self.target.client, job, self.paths.folder):
                 self._screen.note(line)
 
 

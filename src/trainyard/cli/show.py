@@ -73,7 +73,7 @@ def _facts(job: Job, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
     yield "Namespace", job.namespace
     yield "Kind", job.kind.kind
     yield "Phase", phase_text(job)
-    yield "Mode", _mode(job)
+    yield "Mode", "pause" if job.is_paused else "debug" if job.is_debugged else ""
     yield "Running", running_text(job)
     yield "Restarts", _restarts(job)
     yield "Elastic", _elastic(job)
@@ -82,17 +82,14 @@ def _facts(job: Job, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
     yield "Started", _moment(status.get("startTime"), now)
     yield "Ended", _moment(status.get("completionTime"), now)
     yield "Duration", span(status.get("startTime"), status.get("completionTime"), now)
-    yield "Deadline", _deadline(job)
+    deadline = job.run_policy.get("activeDeadlineSeconds")
+    yield "Deadline", f"{deadline} s from the start" if deadline else ""
     yield "TensorBoard", _tensorboard(job)
     yield "Logs", logs
 
 
 def _moment(text: str | None, now: datetime) -> str:
     return f"{text[:19]}Z ({age(text, now)} ago)" if text else ""
-
-
-def _mode(job: Job) -> str:
-    return "pause" if job.is_paused else "debug" if job.is_debugged else ""
 
 
 def _restarts(job: Job) -> str:
@@ -108,11 +105,6 @@ def _elastic(job: Job) -> str:
     expected = elastic.get("expectedReplicas", "?")
     bounds = f"{elastic.get('minReplicas', 1)} to {elastic.get('maxReplicas', expected)}"
     return f"{expected} replicas expected, {bounds} allowed"
-
-
-def _deadline(job: Job) -> str:
-    seconds = job.run_policy.get("activeDeadlineSeconds")
-    return f"{seconds} s from the start" if seconds else ""
 
 
 def _tensorboard(job: Job) -> str:

@@ -48,11 +48,5 @@ async def _submit(
         old = [name for result in results for name in names_in(result)]
         await delete_jobs(target, old, _REPLACE_SECONDS, lenient=True)
     for result in results:
-        jobs = await submit(
-            target.client,
-            result.documents,
-            namespace=target.namespace,
-            create_namespaces=bool(target.socket),
-        )
-        for job in jobs:
+        for job in await submit(target, result.documents):
             click.echo(job.full_name if names_only else f"{job} created")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.client.job import Job
-from trainyard.client.target import CommandError
+from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.kube.client import Client
@@ -42,24 +42,19 @@ def resource_of(kind: str) -> Resource:
     raise CommandError(f"cannot submit a {kind}: take it out of the file, or use kubectl")
 
 
-async def submit(
-    client: Client,
-    documents: Iterable[Document],
-    *,
-    namespace: str | None = None,
-    create_namespaces: bool = False,
-) -> list[Job]:
+async def submit(target: Target, documents: Iterable[Document]) -> list[Job]:
     """Apply everything that is no job, then create the jobs in the order of the file.
 
-    `namespace` is for objects that name none; `create_namespaces` makes those that are named and
-    absent, for a cluster that nobody else uses. Of jobs that exist already, none is touched.
+    Namespaces that are named and absent are made on the embedded cluster, which nobody else uses.
+    Of jobs that exist already, none is touched.
     """
+    client = target.client
     ordered = sorted(documents, key=lambda document: _rank(document.kind))
     prepared = []
     for document in ordered:
         resource = resource_of(document.kind)
-        prepared.append((resource, _prepared(document, resource, namespace or client.namespace)))
-    if create_namespaces:
+        prepared.append((resource, _prepared(document, resource, target.namespace)))
+    if target.socket:
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
     for resource, body in prepared[: len(prepared) - len(jobs)]:
