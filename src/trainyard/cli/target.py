@@ -5,15 +5,17 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
-from click.shell_completion import CompletionItem
 
 from trainyard.client.jobs import find, list_jobs
 from trainyard.client.target import Target, Where
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.errors import TrainyardError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 Function = Callable[..., Any]
 
@@ -22,6 +24,8 @@ def complete_jobs(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """The jobs of the chosen namespace; none where there is no cluster to ask."""
+
+    from click.shell_completion import CompletionItem
 
     async def names(target: Target) -> list[str]:
         return [job.name for job in await list_jobs(target, target.namespace)]
