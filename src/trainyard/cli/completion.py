@@ -1,16 +1,13 @@
-"""Shell completion: the script that a shell needs, and the names of jobs for it."""
+"""`trainyard completion`: the script by which a shell completes commands and names of jobs."""
 
 from __future__ import annotations
 
 import click
-from click.shell_completion import CompletionItem, get_completion_class
-
-_PROGRAM, _VARIABLE = "trainyard", "_TRAINYARD_COMPLETE"
-_SHELLS = ("bash", "zsh", "fish")
+from click.shell_completion import get_completion_class
 
 
 @click.command()
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def command(shell: str) -> None:
     """Print the script that completes commands, options and job names in SHELL.
 
@@ -20,23 +17,5 @@ def command(shell: str) -> None:
     from trainyard.cli.main import cli
 
     kind = get_completion_class(shell)
-    if kind is None:
-        raise click.UsageError(f"there is no completion for {shell}")
-    click.echo(kind(cli, {}, _PROGRAM, _VARIABLE).source())
-
-
-def jobs(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """The jobs of the chosen namespace; none where there is no cluster to ask."""
-    from trainyard.client.jobs import list_jobs
-    from trainyard.client.target import Target, Where
-    from trainyard.schema.errors import TrainyardError
-
-    async def names(target: Target) -> list[str]:
-        return [job.name for job in await list_jobs(target, target.namespace)]
-
-    chosen = (ctx.params.get(name) for name in ("namespace", "kubeconfig", "context"))
-    try:
-        found = Where(*chosen).run(names)
-    except TrainyardError:
-        return []
-    return [CompletionItem(name) for name in dict.fromkeys(found) if name.startswith(incomplete)]
+    assert kind is not None
+    click.echo(kind(cli, {}, "trainyard", "_TRAINYARD_COMPLETE").source())

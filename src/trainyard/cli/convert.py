@@ -6,28 +6,21 @@ from pathlib import Path
 
 import click
 
+from trainyard.cli.options import files_option
 from trainyard.schema.errors import TrainyardError
 
 
 @click.command()
-@click.option(
-    "-f",
-    "--filename",
-    "names",
-    required=True,
-    multiple=True,
-    metavar="FILE",
-    help="A manifest, - for standard input; may be repeated.",
-)
+@files_option("A manifest, - for standard input; may be repeated.")
 @click.option("-i", "--in-place", is_flag=True, help="Write the files themselves.")
-def command(names: tuple[str, ...], in_place: bool) -> None:
+def command(files: tuple[str, ...], in_place: bool) -> None:
     """Rewrite manifests in today's spelling; comments, order and line ends are kept."""
     from trainyard.manifest.conversion import convert
     from trainyard.manifest.reader import STANDARD_INPUT, read_text, shown_name
 
-    if in_place and STANDARD_INPUT in names:
+    if in_place and STANDARD_INPUT in files:
         raise click.UsageError("--in-place needs a file")
-    for number, name in enumerate(names):
+    for number, name in enumerate(files):
         text = read_text(name)
         converted = convert(text, shown_name(name))
         for change in converted.changes:

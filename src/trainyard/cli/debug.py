@@ -4,42 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from trainyard.cli.exec_ import SHELL, connect
 from trainyard.cli.reading import read_jobs
-from trainyard.cli.target import on_target
+from trainyard.cli.target import container_option, replica_option, with_where, words_argument
 from trainyard.client.changes import delete
 from trainyard.client.job import Job
-from trainyard.client.replicas import Choice, Execution, running_replica
+from trainyard.client.pods import PodView
+from trainyard.client.replicas import Execution, running_replica
 from trainyard.client.target import CommandError, Target, Where
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import Document
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
-    """Which replica to enter, and how."""
-
-    choice: Choice
-    words: tuple[str, ...]
-    seconds: float
-    deletes: bool
-
-
 @click.command()
-@on_target
+@with_where
 @click.option("-f", "--filename", "file", required=True, metavar="FILE", help="The manifest.")
 @click.option("--job", default="", metavar="NAME", help="Which job, where the file has several.")
-@click.option(
-    "-r", "--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1."
-)
-@click.option("-c", "--container", default="", metavar="NAME", help="Not the training container.")
+@replica_option
+@container_option
 @click.option(
     "--timeout",
     default=300.0,
@@ -49,7 +36,7 @@ class Options:
     help="How long to wait for the replica to run.",
 )
 @click.option("--rm", is_flag=True, help="Delete the job when the shell ends.")
-@click.argument("words", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED)
+@words_argument
 def command(
     where: Where,
     file: str,
@@ -65,36 +52,51 @@ def command(
     The replicas get their environment, hostfile, keys and peers as always, but wait instead of
     training. Without a terminal and a command, only the job is created.
     """
-    options = Options(Choice(replica, container), words, timeout, rm)
     result = read_jobs(file, where.namespace)
     chosen = choose_job(result.documents, job)
     beside = [document for document in result.documents if not document.is_job]
-    return where.run(partial(_debug, documents=[*beside, chosen], options=options))
+
+    async def debug(target: Target) -> int:
+        created = await _create(target, [*beside, chosen])
+        try:
+            pod = await running_replica(target, created, replica, container, timeout)
+            if words or (sys.stdin.isatty() and sys.stdout.isatty()):
+                return await _enter(target, created, pod, container, words)
+            click.echo(f"replica {created.replica_of(pod.name)} is running", err=True)
+            return 0
+        finally:
+            await _leave(target, created, deletes=rm)
+
+    return where.run(debug)
 
 
-async def _debug(target: Target, *, documents: Sequence[Document], options: Options) -> int:
+async def _create(target: Target, documents: Sequence[Document]) -> Job:
     from trainyard.client.submission import submit, with_debug
 
     documents = [with_debug(document) if document.is_job else document for document in documents]
-    (job,) = await submit(
-        target.client,
-        documents,
-        namespace=target.namespace,
-        create_namespaces=bool(target.socket),
-    )
+    (job,) = await submit(target, documents)
     click.echo(f"{job} created in debug mode; waiting for its replicas", err=True)
-    try:
-        return await _enter(target, job, options)
-    finally:
-        if options.deletes:
-            await delete(target.client, job)
-            click.echo(f"{job} deleted", err=True)
-        else:
-            click.echo(
-                f"{job} stays in debug mode: `trainyard exec {job.name}` enters it, "
-                f"`trainyard delete {job.name}` ends it",
-                err=True,
-            )
+    return job
+
+
+async def _enter(
+    target: Target, job: Job, pod: PodView, container: str, words: Sequence[str]
+) -> int:
+    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    chosen = container or job.training_container(pod)
+    return await connect(target, Execution(pod, chosen, words or SHELL, tty=has_terminal))
+
+
+async def _leave(target: Target, job: Job, *, deletes: bool) -> None:
+    if deletes:
+        await delete(target.client, job)
+        click.echo(f"{job} deleted", err=True)
+        return
+    click.echo(
+        f"{job} stays in debug mode: `trainyard exec {job.name}` enters it, "
+        f"`trainyard delete {job.name}` ends it",
+        err=True,
+    )
 
 
 def choose_job(documents: Sequence[Document], name: str) -> Document:
@@ -108,14 +110,3 @@ def choose_job(documents: Sequence[Document], name: str) -> Document:
     if len(jobs) > 1:
         raise CommandError(f"the file has {len(jobs)} jobs; choose by --job: {', '.join(named)}")
     return jobs[0]
-
-
-async def _enter(target: Target, job: Job, options: Options) -> int:
-    pod = await running_replica(target, job, options.choice, options.seconds)
-    has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    if not options.words and not has_terminal:
-        click.echo(f"replica {job.replica_of(pod.name)} is running", err=True)
-        return 0
-    container = options.choice.container or job.training_container(pod)
-    words = options.words or SHELL
-    return await connect(target, Execution(pod, container, words, stdin=True, tty=has_terminal))

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import partial
 
 import click
 
-from trainyard.cli import completion
+from trainyard.cli.options import files_option
 from trainyard.cli.reading import read_jobs
-from trainyard.cli.target import job_help, on_target
+from trainyard.cli.target import complete_jobs, job_command, with_where
 from trainyard.client.changes import Named, delete, find_all, names_in, until_gone
 from trainyard.client.job import Job
 from trainyard.client.jobs import list_jobs, together
 from trainyard.client.target import CommandError, Target, Where
 
 
-@click.command(help=f"Delete jobs; their pods, Services and so on go with them.\n\n{job_help()}")
-@on_target
+@job_command
+@with_where
 @click.option("--wait", is_flag=True, help="Return when the job and all its pods are gone.")
 @click.option(
     "--timeout",
@@ -31,10 +30,8 @@ from trainyard.client.target import CommandError, Target, Where
 @click.option("--ignore-not-found", is_flag=True, help="A job that does not exist is no error.")
 @click.option("--all", "every", is_flag=True, help="All jobs of the namespace.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Jobs with these labels.")
-@click.option(
-    "-f", "--filename", "files", multiple=True, metavar="FILE", help="The jobs of a manifest."
-)
-@click.argument("jobs", nargs=-1, metavar="JOB...", shell_complete=completion.jobs)
+@files_option("The jobs of a manifest.", required=False)
+@click.argument("jobs", nargs=-1, metavar="JOB...", shell_complete=complete_jobs)
 def command(
     where: Where,
     jobs: tuple[str, ...],
@@ -45,22 +42,22 @@ def command(
     every: bool,
     selector: str,
 ) -> None:
-    """Delete jobs."""
+    """Delete jobs; their pods, Services and so on go with them."""
     named = [Named(job) for job in jobs]
     named += [name for file in files for name in names_in(read_jobs(file, where.namespace))]
     seconds = timeout if wait else None
     if (every or selector) and named:
         raise CommandError("choose jobs either by name or manifest, or by --all or -l")
     if every or selector:
-        where.run(partial(_delete_selected, selector=selector, seconds=seconds))
+        where.run(lambda target: _delete_selected(target, selector, seconds))
         return
     if not named:
         raise CommandError("which jobs? name some, or a manifest with -f FILE, or --all")
-    where.run(partial(delete_jobs, jobs=named, seconds=seconds, lenient=ignore_not_found))
+    where.run(lambda target: delete_jobs(target, named, seconds, lenient=ignore_not_found))
 
 
 async def delete_jobs(
-    target: Target, *, jobs: Sequence[Named], seconds: float | None, lenient: bool
+    target: Target, jobs: Sequence[Named], seconds: float | None, *, lenient: bool
 ) -> None:
     """Delete named jobs; with `seconds`, wait so long at most until they and their pods are gone.
 
@@ -69,7 +66,7 @@ async def delete_jobs(
     await _delete(target, await find_all(target, jobs, lenient=lenient), seconds)
 
 
-async def _delete_selected(target: Target, *, selector: str, seconds: float | None) -> None:
+async def _delete_selected(target: Target, selector: str, seconds: float | None) -> None:
     found = await list_jobs(target, target.namespace, selector=selector)
     if not found:
         click.echo(f"There are no such jobs in namespace {target.namespace}.", err=True)

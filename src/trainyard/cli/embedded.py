@@ -1,4 +1,5 @@
-"""The embedded cluster as the user wants it, together with its controller, in one event loop.
+"""The embedded cluster as the user wants it, together with its controller, in one event loop:
+for a while, or as the background cluster until SIGTERM.
 
 The two are composed here and nowhere else, so that they can only meet over HTTP.
 """
@@ -6,9 +7,17 @@ The two are composed here and nowhere else, so that they can only meet over HTTP
 from __future__ import annotations
 
 import asyncio
+import gc
+import json
+import logging
 import os
-from collections.abc import AsyncIterator
+import signal
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
+from urllib.parse import urlsplit
+
+import uvloop
 
 from trainyard.cli.options import ClusterOptions
 from trainyard.kinds.shared.settings import Settings
@@ -17,10 +26,12 @@ from trainyard.kube.embedded import Paths
 from trainyard.local.cluster import Cluster, ClusterSettings, running
 from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.scheduler.requests import amount
+from trainyard.local.tls import TlsFiles
 from trainyard.operator import controller
 from trainyard.operator.settings import OperatorSettings
 
 _READY_SECONDS = 30.0
+_log = logging.getLogger(__name__)
 
 
 def cluster_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
@@ -53,3 +64,59 @@ async def embedded(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator
             yield cluster
         finally:
             task.cancel()
+
+
+def collect_garbage_again() -> None:
+    """What was imported is there to stay: no collection needs to look at it."""
+    gc.freeze()
+    gc.enable()
+
+
+def serve(
+    paths: Paths,
+    options: ClusterOptions,
+    port: int,
+    shim: ShimHandle,
+    *,
+    tls: Callable[[], TlsFiles | None],
+    on_ready: Callable[[], None],
+) -> None:
+    """Run the cluster until SIGTERM or SIGINT; `on_ready` is called once it answers.
+
+    `tls` waits for the certificates that the command makes meanwhile; None if it does not.
+    """
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    shim.ready()
+    collect_garbage_again()
+    settings = replace(
+        cluster_settings(options, paths),
+        tls_port=port,
+        preferred_port=_last_port(paths),
+        tls=tls(),
+    )
+    try:
+        uvloop.run(_serve(settings, shim, on_ready))
+    finally:
+        shim.kill()
+
+
+async def _serve(settings: ClusterSettings, shim: ShimHandle, on_ready: Callable[[], None]) -> None:
+    async with embedded(settings, shim) as cluster:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, ended.set)
+        _log.info("ready: %s, port %d, %s", cluster.socket, cluster.port, cluster.agent.isolation)
+        on_ready()
+        await ended.wait()
+        _log.info("ending")
+
+
+def _last_port(paths: Paths) -> int:
+    """The port in the kubeconfig of the cluster's last life, so that kubectl goes on working."""
+    try:
+        config = json.loads(paths.kubeconfig.read_text())
+        return urlsplit(config["clusters"][0]["cluster"]["server"]).port or 0
+    except (OSError, ValueError, KeyError, IndexError):
+        return 0

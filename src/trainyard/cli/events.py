@@ -4,47 +4,37 @@ from __future__ import annotations
 
 import contextlib
 from datetime import UTC, datetime
-from functools import partial
 
 import click
 
-from trainyard.cli import completion
 from trainyard.cli.format import document
 from trainyard.cli.show import event_table
-from trainyard.cli.target import job_help, on_target
+from trainyard.cli.target import on_job
 from trainyard.client.events import events_of, follow_events
 from trainyard.client.job import Job
-from trainyard.client.jobs import find
-from trainyard.client.target import Target, Where
+from trainyard.client.target import Target
 
 
-@click.command(help=f"List what happened to a job and its pods, oldest first.\n\n{job_help()}")
-@on_target
+@on_job
 @click.option("-w", "--watch", is_flag=True, help="Go on with what happens from now on.")
 @click.option("--warnings", is_flag=True, help="Only warnings.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The objects as stored.")
-@click.argument("job", shell_complete=completion.jobs)
-def command(where: Where, job: str, watch: bool, warnings: bool, output: str | None) -> None:
-    """List what happened to a job."""
-    where.run(partial(_events, name=job, watch=watch, only_warnings=warnings, output=output))
-
-
-async def _events(
-    target: Target, *, name: str, watch: bool, only_warnings: bool, output: str | None
+async def command(
+    target: Target, job: Job, watch: bool, warnings: bool, output: str | None
 ) -> None:
-    job = await find(target, name)
+    """List what happened to a job and its pods, oldest first."""
     if watch:
-        await _watch(target, job, only_warnings=only_warnings)
+        await _watch(target, job, only_warnings=warnings)
         return
     events = await events_of(target.client, job)
-    if only_warnings:
+    if warnings:
         events = [event for event in events if event.get("type") == "Warning"]
     if output is not None:
         click.echo(document({"apiVersion": "v1", "kind": "List", "items": events}, output))
     elif events:
         click.echo(event_table(job, events, datetime.now(UTC)))
     else:
-        what = "warnings about" if only_warnings else "events of"
+        what = "warnings about" if warnings else "events of"
         click.echo(f"There are no {what} {job} (events expire after about an hour).", err=True)
 
 

@@ -3,37 +3,35 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from functools import partial
 
 import click
 
-from trainyard.cli import completion
-from trainyard.cli.target import job_help, on_target
+from trainyard.cli.target import (
+    container_option,
+    job_argument,
+    job_command,
+    replica_option,
+    with_where,
+    words_argument,
+)
 from trainyard.client.jobs import find, pods_of
-from trainyard.client.replicas import Choice, Execution, check_running, choose_pod
+from trainyard.client.replicas import Execution, check_running, choose_pod
 from trainyard.client.target import CommandError, Target, Where
 
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
 """bash where there is one, as a login through ssh would give."""
 
 
-@click.command(
-    help="Run a command in a replica of a job; without one, a shell.\n\n"
-    "On a terminal the command gets a terminal too; else its standard streams are pipes. "
-    f"The exit code is the command's.\n\n{job_help()}"
-)
-@on_target
-@click.option(
-    "-r", "--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1."
-)
-@click.option("-c", "--container", default="", metavar="NAME", help="Not the training container.")
+@job_command
+@with_where
+@replica_option
+@container_option
 @click.option("-i/-I", "--stdin/--no-stdin", default=True, help="Pass standard input on.")
 @click.option(
     "-t/-T", "--tty/--no-tty", default=None, help="A terminal for the command, or none for it."
 )
-@click.argument("job", shell_complete=completion.jobs)
-@click.argument("words", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED)
+@job_argument
+@words_argument
 def command(
     where: Where,
     job: str,
@@ -43,25 +41,24 @@ def command(
     stdin: bool,
     tty: bool | None,
 ) -> int:
-    """Run a command in a replica of a job."""
+    """Run a command in a replica of a job; without one, a shell.
+
+    On a terminal the command gets a terminal too; else its standard streams are pipes. The exit
+    code is the command's.
+    """
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if tty and not sys.stdin.isatty():
         raise CommandError("there is no terminal here to connect; leave out --tty")
     is_terminal = stdin and (has_terminal if tty is None else tty)
-    choice = Choice(replica, container)
-    return where.run(
-        partial(_exec, name=job, choice=choice, words=words, stdin=stdin, tty=is_terminal)
-    )
 
+    async def enter(target: Target) -> int:
+        found = await find(target, job)
+        pod = choose_pod(found, await pods_of(target.client, found), replica)
+        chosen = container or found.training_container(pod)
+        check_running(found, pod, chosen)
+        return await connect(target, Execution(pod, chosen, words or SHELL, stdin, is_terminal))
 
-async def _exec(
-    target: Target, *, name: str, choice: Choice, words: Sequence[str], stdin: bool, tty: bool
-) -> int:
-    job = await find(target, name)
-    pod = choose_pod(job, await pods_of(target.client, job), choice.replica)
-    container = choice.container or job.training_container(pod)
-    check_running(job, pod, container)
-    return await connect(target, Execution(pod, container, words or SHELL, stdin, tty))
+    return where.run(enter)
 
 
 async def connect(target: Target, wanted: Execution) -> int:

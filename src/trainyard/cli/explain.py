@@ -6,19 +6,17 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import click
 
 from trainyard import diagnosis
-from trainyard.cli import completion
 from trainyard.cli.format import printable
-from trainyard.cli.target import job_help, on_target
+from trainyard.cli.target import on_job
 from trainyard.client.events import events_of
 from trainyard.client.job import Job
-from trainyard.client.jobs import find, pods_of
-from trainyard.client.target import Target, Where
+from trainyard.client.jobs import pods_of
+from trainyard.client.target import Target
 from trainyard.diagnosis import Cause, Situation
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import is_full
@@ -28,20 +26,11 @@ _COMMAND = "`trainyard "
 """Advice of this kind needs the cluster, which may end with the command `run`."""
 
 
-@click.command(
-    help="Say why a job is pending, restarting, failed or stuck: the cause, how it shows, and "
-    f"what to do.\n\n{job_help()}"
-)
-@on_target
+@on_job
 @click.option("-o", "--output", type=click.Choice(["json"]), help="The causes as JSON.")
-@click.argument("job", shell_complete=completion.jobs)
-def command(where: Where, job: str, output: str | None) -> None:
-    """Say why a job is where it is."""
-    where.run(partial(_explain, name=job, output=output))
-
-
-async def _explain(target: Target, *, name: str, output: str | None) -> None:
-    job = await find(target, name)
+async def command(target: Target, job: Job, output: str | None) -> None:
+    """Say why a job is pending, restarting, failed or stuck: the cause, how it shows, and what
+    to do."""
     situation = await situation_of(target.client, job, target.folder)
     found = diagnosis.causes(situation)
     if output == "json":

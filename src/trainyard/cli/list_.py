@@ -7,17 +7,15 @@ import contextlib
 from collections import deque
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 
 import click
 
-from trainyard.cli.format import document
-from trainyard.cli.jobtable import job_table, phase_text, running_text
-from trainyard.cli.target import on_target
+from trainyard.cli.format import document, job_table, phase_text, running_text
+from trainyard.cli.target import with_where
 from trainyard.client.job import Job
 from trainyard.client.jobs import kind_named, list_jobs
 from trainyard.client.target import CommandError, Target, Where
-from trainyard.client.watching import Selection, watch
+from trainyard.client.watching import watch
 from trainyard.kinds.table import JOB_KINDS, Kind
 from trainyard.kube.errors import NotFound
 
@@ -26,7 +24,7 @@ _KEPT_LINES = 100
 
 
 @click.command()
-@on_target
+@with_where
 @click.option("-A", "--all-namespaces", is_flag=True, help="List the jobs of all namespaces.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Only jobs with these labels.")
 @click.option(
@@ -48,9 +46,9 @@ def command(
     wanted = [kind_named(kind) for kind in kinds]
     wish = Wish(tuple(wanted), selector, all_namespaces, output == "wide")
     if watch:
-        where.run(partial(_watch_jobs, wish=wish))
+        where.run(lambda target: _watch_jobs(target, wish))
     else:
-        where.run(partial(_list, wish=wish, output=output or ""))
+        where.run(lambda target: _list(target, wish, output or ""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +62,7 @@ class Wish:
     wide: bool = False
 
 
-async def _list(target: Target, *, wish: Wish, output: str) -> None:
+async def _list(target: Target, wish: Wish, output: str) -> None:
     everywhere = wish.everywhere
     namespace = None if everywhere else target.namespace
     jobs = await list_jobs(target, namespace, wish.kinds, wish.selector)
@@ -82,7 +80,7 @@ async def _list(target: Target, *, wish: Wish, output: str) -> None:
         click.echo(job_table(jobs, now, everywhere=everywhere, wide=wish.wide))
 
 
-async def _watch_jobs(target: Target, *, wish: Wish) -> None:
+async def _watch_jobs(target: Target, wish: Wish) -> None:
     """Print the present jobs, then each that changes, until interrupted."""
     namespace = None if wish.everywhere else target.namespace
     present = await list_jobs(target, namespace, wish.kinds, wish.selector)
@@ -112,8 +110,8 @@ class _Watch:
 
     async def follow(self, kind: Kind) -> None:
         """Print what changes of one kind; a kind that is not served has no jobs."""
-        which = Selection(labels=self._wish.selector)
-        states = watch(self._target.client, kind.resource, self._namespace, which)
+        client, selector = self._target.client, self._wish.selector
+        states = watch(client, kind.resource, self._namespace, labels=selector)
         with contextlib.suppress(NotFound):
             async with contextlib.aclosing(states):
                 async for state in states:

@@ -23,7 +23,7 @@ _MAX_ROWS = 16
 
 
 class LiveScreen:
-    """Redraws at most a few times a second."""
+    """Scrolls lines above the table, which is redrawn a few times a second."""
 
     def __init__(self, *, names_jobs: bool) -> None:
         """`names_jobs`: there are several jobs, so that a replica alone does not say which."""
@@ -42,23 +42,19 @@ class LiveScreen:
         self._live.stop()
 
     def job_changed(self, job: Job) -> None:
-        """The table is redrawn by the clock; remember what to draw."""
-        self._jobs[job.uid] = job
+        self._jobs[job.uid] = job  # drawn by the clock
 
     def log_line(self, job: Job, source: str, line: str) -> None:
-        """Scroll a replica's line, in the replica's colour."""
         name = prefix(job, source, names_jobs=self._names_jobs)
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
         text = Text(f"[{name}] ", style=color)
         self._console.print(text.append(Text.from_ansi(line)), soft_wrap=True)
 
     def warning(self, about: str, message: str) -> None:
-        """Scroll a warning."""
         text = message if about in message else f"{about}: {message}"
         self._console.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
 
     def note(self, text: str) -> None:
-        """Scroll something about the run itself."""
         self._console.print(Text(text), soft_wrap=True)
 
     def _table(self) -> RenderableType:

@@ -6,20 +6,19 @@ import contextlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import ceil
 from pathlib import Path
+from typing import Any
 
 import click
 
-from trainyard.cli import completion
-from trainyard.cli.target import job_help, on_target
+from trainyard.cli.target import container_option, on_job
 from trainyard.client.job import Job
-from trainyard.client.jobs import find, pods_of
+from trainyard.client.jobs import pods_of
 from trainyard.client.logs import LogRequest, follow_logs, read, shown_container
 from trainyard.client.pods import PodView
 from trainyard.client.replicas import check_container, choose_pod
-from trainyard.client.target import CommandError, Target, Where
+from trainyard.client.target import CommandError, Target
 from trainyard.kube.errors import Invalid, NotFound
 from trainyard.schema import duration
 from trainyard.schema.errors import InvalidDuration
@@ -27,22 +26,18 @@ from trainyard.schema.errors import InvalidDuration
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")
 
 
-@click.command(
-    help="Print what the replicas of a job write.\n\n"
-    "Lines of several replicas begin with the replica's name. With -f, replicas that are "
-    f"created later join in, and the command ends with the job.\n\n{job_help()}"
-)
-@on_target
+@on_job
 @click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended.")
 @click.option(
     "-r", "--replica", default="", metavar="NAME", help="Only this one, such as worker-0."
 )
-@click.option("-c", "--container", default="", metavar="NAME", help="Not the training container.")
+@container_option
 @click.option(
     "--tail", type=click.IntRange(min=0), metavar="N", help="Begin with the last N lines."
 )
 @click.option(
     "--since",
+    "since_seconds",
     callback=lambda _context, _parameter, text: seconds_of(text),
     metavar="DURATION",
     help="Only lines newer than so long ago: 30s, 5m, 2h.",
@@ -55,21 +50,31 @@ _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright
     "only restarts inside a pod have an earlier log.",
 )
 @click.option("--timestamps", is_flag=True, help="Put the time before each line.")
-@click.argument("job", shell_complete=completion.jobs)
-def command(
-    where: Where,
-    job: str,
-    follow: bool,
-    replica: str,
-    container: str,
-    tail: int | None,
-    since: int | None,
-    previous: bool,
-    timestamps: bool,
-) -> None:
-    """Print what the replicas of a job write."""
-    request = LogRequest(replica, container, follow, previous, tail, timestamps, since)
-    where.run(partial(_logs, name=job, request=request))
+async def command(target: Target, job: Job, **wanted: Any) -> None:
+    """Print what the replicas of a job write.
+
+    Lines of several replicas begin with the replica's name. With -f, replicas that are created
+    later join in, and the command ends with the job.
+    """
+    request = LogRequest(**wanted)
+    if request.previous and target.folder is not None:
+        await _print_kept(target.folder, job, request)
+        return
+    pods = await pods_of(target.client, job)
+    if request.replica and pods:
+        pods = [choose_pod(job, pods, request.replica)]
+    check_container(job, pods, request.container)
+    if request.follow and not job.is_over:
+        show = Printer(is_prefixed=_are_several(job, pods, request))
+        await follow_logs(
+            target.client,
+            job,
+            request,
+            lambda pod, _, lines: show.write(job.replica_of(pod.name), lines),
+            lambda error: click.echo(str(error), err=True),
+        )
+    else:
+        await _print_all(target, job, pods, request)
 
 
 def seconds_of(text: str | None) -> int | None:
@@ -80,29 +85,6 @@ def seconds_of(text: str | None) -> int | None:
         return max(1, ceil(duration.parse(text).total_seconds()))
     except InvalidDuration as error:
         raise click.BadParameter(str(error)) from error
-
-
-async def _logs(target: Target, *, name: str, request: LogRequest) -> None:
-    job = await find(target, name)
-    if request.previous and target.folder is not None:
-        await _print_kept(target.folder, job, request)
-        return
-    pods = await pods_of(target.client, job)
-    if request.replica and pods:
-        pods = [choose_pod(job, pods, request.replica)]
-    check_container(job, pods, request.container)
-    if request.follow and not job.is_over:
-        count = max(len(list(job.replicas)), len(pods))
-        show = Printer(is_prefixed=not request.replica and count > 1)
-        await follow_logs(
-            target.client,
-            job,
-            request,
-            lambda pod, _, lines: show.write(job.replica_of(pod.name), lines),
-            lambda error: click.echo(str(error), err=True),
-        )
-    else:
-        await _print_all(target, job, pods, request)
 
 
 async def _print_all(
@@ -117,8 +99,7 @@ async def _print_all(
             f"there are no logs of {job}: it has no pods that have started "
             f"({job.phase}); `trainyard explain {job.name}` tells why"
         )
-    count = max(len(list(job.replicas)), len(pods))
-    show = Printer(is_prefixed=not request.replica and count > 1)
+    show = Printer(is_prefixed=_are_several(job, pods, request))
     for pod in pods:
         container = shown_container(job, pod, request)
         if not request.container and container == pod.failed_init_container:
@@ -132,6 +113,10 @@ async def _print_all(
             if len(pods) == 1:
                 raise
             click.echo(str(error), err=True)
+
+
+def _are_several(job: Job, pods: Sequence[PodView], request: LogRequest) -> bool:
+    return not request.replica and max(len(job.replicas), len(pods)) > 1
 
 
 async def _print_kept(folder: Path, job: Job, request: LogRequest) -> None:

@@ -34,11 +34,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Whether to serve TensorBoards; no: another controller of the cluster does.",
 )
-@click.option(
-    "--tensorboard-image",
-    metavar="IMAGE",
-    help="For TensorBoards that name none.",
-)
+@click.option("--tensorboard-image", metavar="IMAGE", help="For TensorBoards that name none.")
 @click.option(
     "--leader-elect/--no-leader-elect",
     default=True,

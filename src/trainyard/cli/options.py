@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainyard.local.node.shim_process import Isolation
+if TYPE_CHECKING:
+    from trainyard.local.node.shim_process import Isolation
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-_ISOLATIONS: dict[str, Isolation] = {
-    "auto": "auto",
-    "namespaces": "namespaces",
-    "plain": "plain",
-}
+_ISOLATIONS = ("auto", "namespaces", "plain")
 _RESOURCE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*\Z")
+
+
+def files_option(text: str, *more: str, required: bool = True) -> Callable[..., Any]:
+    """`-f FILE`, which may be repeated; the command takes `files`."""
+    names = ("-f", *more, "--filename", "files")
+    return click.option(*names, multiple=True, required=required, metavar="FILE", help=text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,7 @@ class ClusterOptions:
     resources: dict[str, str] = field(default_factory=dict)
     """Resource to quantity, as written."""
     is_strict: bool = False
-    isolation: str = "auto"
-
-    @property
-    def shim_isolation(self) -> Isolation:
-        """The choice in the shim's own terms."""
-        return _ISOLATIONS[self.isolation]
+    isolation: Isolation = "auto"
 
     @property
     def is_default(self) -> bool:
@@ -45,50 +42,51 @@ class ClusterOptions:
         return self == ClusterOptions()
 
 
-def cluster_options(command: F) -> F:
-    """Add the options that shape an embedded cluster; the command takes `cluster_options`."""
-    for option in reversed(
-        (
-            click.option(
-                "--volume",
-                "volumes",
-                multiple=True,
-                metavar="CLAIM=DIR",
-                callback=_volumes,
-                help="The folder that stands for a claim; it is made if missing. Repeatable.",
-            ),
-            click.option(
-                "--resource",
-                "resources",
-                multiple=True,
-                metavar="NAME=N",
-                callback=_resources,
-                help="Pretend a resource, such as nvidia.com/gpu=8. Repeatable.",
-            ),
-            click.option(
-                "--image",
-                "images",
-                multiple=True,
-                metavar="PATTERN=ENV",
-                callback=_images,
-                help="The virtual environment that stands for images. Repeatable, first wins.",
-            ),
-            click.option(
-                "--strict-scheduling",
-                "is_strict",
-                is_flag=True,
-                help="Take requests, queues, node names and selectors to the letter.",
-            ),
-            click.option(
-                "--isolation",
-                type=click.Choice(list(_ISOLATIONS)),
-                default="auto",
-                show_default=True,
-                help="Separate pods by namespaces, or run them as plain processes.",
-            ),
-        )
-    ):
-        command = option(command)
+def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options that shape an embedded cluster; the command takes them as `options`."""
+
+    @click.option(
+        "--volume",
+        "volumes",
+        multiple=True,
+        metavar="CLAIM=DIR",
+        callback=_volumes,
+        help="The folder that stands for a claim; it is made if missing. Repeatable.",
+    )
+    @click.option(
+        "--resource",
+        "resources",
+        multiple=True,
+        metavar="NAME=N",
+        callback=_resources,
+        help="Pretend a resource, such as nvidia.com/gpu=8. Repeatable.",
+    )
+    @click.option(
+        "--image",
+        "images",
+        multiple=True,
+        metavar="PATTERN=ENV",
+        callback=_images,
+        help="The virtual environment that stands for images. Repeatable, first wins.",
+    )
+    @click.option(
+        "--strict-scheduling",
+        "is_strict",
+        is_flag=True,
+        help="Take requests, queues, node names and selectors to the letter.",
+    )
+    @click.option(
+        "--isolation",
+        type=click.Choice(_ISOLATIONS),
+        default="auto",
+        show_default=True,
+        help="Separate pods by namespaces, or run them as plain processes.",
+    )
+    @functools.wraps(function)
+    def command(**given: Any) -> Any:
+        chosen = {name: given.pop(name) for name in ClusterOptions.__dataclass_fields__}
+        return function(options=ClusterOptions(**chosen), **given)
+
     return command
 
 

@@ -3,29 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
 import click
 
-from trainyard.cli import completion
-from trainyard.cli.target import job_help, on_target
+from trainyard.cli.target import job_command, jobs_argument, on_target
 from trainyard.client.changes import set_paused
 from trainyard.client.jobs import find
-from trainyard.client.target import Target, Where
+from trainyard.client.target import Target
 
 
-@click.command(
-    help="Pause jobs: their pods end gracefully, the jobs stay.\n\n"
-    f"`trainyard resume` starts them again, at no cost of restarts.\n\n{job_help()}"
-)
+@job_command
 @on_target
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completion.jobs)
-def command(where: Where, jobs: tuple[str, ...]) -> None:
-    """Pause jobs."""
-    where.run(partial(pause, names=jobs, paused=True))
+@jobs_argument
+async def command(target: Target, jobs: Sequence[str]) -> None:
+    """Pause jobs: their pods end gracefully, the jobs stay.
+
+    `trainyard resume` starts them again, at no cost of restarts.
+    """
+    await switch(target, jobs, paused=True)
 
 
-async def pause(target: Target, *, names: Sequence[str], paused: bool) -> None:
+async def switch(target: Target, names: Sequence[str], *, paused: bool) -> None:
     """Switch the pause mode of jobs on or off."""
     for name in names:
         job = await find(target, name)

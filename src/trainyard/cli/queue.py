@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import click
 
-from trainyard.cli.format import document, indent, table
-from trainyard.cli.jobtable import job_table
-from trainyard.cli.target import on_target
-from trainyard.client.job import Object
+from trainyard.cli.format import document, indent, job_table, table
+from trainyard.cli.target import on_target, with_where
 from trainyard.client.jobs import list_jobs
+from trainyard.client.objects import Object
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, NotFound
@@ -31,22 +29,43 @@ def command() -> None:
 @command.command("list")
 @on_target
 @click.option("-o", "--output", type=click.Choice(["name", "json", "yaml"]))
-def list_queues(where: Where, output: str | None) -> None:
+async def list_queues(target: Target, output: str | None) -> None:
     """List queues."""
-    where.run(partial(_list, output=output or ""))
+    queues, _ = await target.client.list(QUEUES)
+    queues.sort(key=lambda queue: queue["metadata"]["name"])
+    if output in ("json", "yaml"):
+        head = {"apiVersion": _KIND.api_version, "kind": _KIND.kind}
+        items = [{**head, **queue} for queue in queues]
+        click.echo(document({"apiVersion": "v1", "kind": "List", "items": items}, output))
+    elif output == "name":
+        for queue in queues:
+            click.echo(f"{_KIND.singular}.{_KIND.group}/{queue['metadata']['name']}")
+    elif queues:
+        click.echo(queue_table(queues, datetime.now(UTC)))
+    else:
+        click.echo("There are no queues.", err=True)
 
 
 @command.command("show")
 @on_target
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]))
 @click.argument("name")
-def show_queue(where: Where, name: str, output: str | None) -> None:
+async def show_queue(target: Target, name: str, output: str | None) -> None:
     """Show a queue: what it allows, what is in use, and the jobs in it."""
-    where.run(partial(_show, name=name, output=output))
+    queue = await _read(target, name)
+    if output is not None:
+        click.echo(document(queue, output))
+        return
+    jobs = [job for job in await list_jobs(target, None) if job.queue == name]
+    now = datetime.now(UTC)
+    click.echo(_described(queue, now))
+    if jobs:
+        listed = job_table(jobs, now, everywhere=True, wide=False)
+        click.echo(f"\nJobs:\n  {indent(listed, 2)}")
 
 
 @command.command("create")
-@on_target
+@with_where
 @click.option(
     "--quota", multiple=True, metavar="RESOURCE=N", help="A limit such as nvidia.com/gpu=8."
 )
@@ -54,43 +73,36 @@ def show_queue(where: Where, name: str, output: str | None) -> None:
 @click.option("--max-duration", metavar="TIME", help="Pods older than this are ended: 1d12h.")
 @click.option("--closed", is_flag=True, help="Let nothing start for now.")
 @click.argument("name")
-def create_queue(
-    where: Where,
-    name: str,
-    quota: tuple[str, ...],
-    priority: int | None,
-    max_duration: str | None,
-    closed: bool,
-) -> None:
+def create_queue(where: Where, name: str, **given: Any) -> None:
     """Create a queue."""
-    queue = new_queue(
-        name, quota=quota, priority=priority, max_duration=max_duration, closed=closed
-    )
-    where.run(partial(_create, queue=queue))
+    queue = new_queue(name, **given)
+    where.run(lambda target: _create(target, queue))
 
 
 @command.command("close")
 @on_target
 @click.argument("name")
-def close_queue(where: Where, name: str) -> None:
+async def close_queue(target: Target, name: str) -> None:
     """Let nothing more start through a queue; what runs goes on."""
-    where.run(partial(_set_closed, name=name, closed=True))
+    await _set_closed(target, name, closed=True)
 
 
 @command.command("open")
 @on_target
 @click.argument("name")
-def open_queue(where: Where, name: str) -> None:
+async def open_queue(target: Target, name: str) -> None:
     """Let jobs start through a closed queue again."""
-    where.run(partial(_set_closed, name=name, closed=False))
+    await _set_closed(target, name, closed=False)
 
 
 @command.command("delete")
 @on_target
 @click.argument("name")
-def delete_queue(where: Where, name: str) -> None:
+async def delete_queue(target: Target, name: str) -> None:
     """Delete a queue; jobs in it keep running."""
-    where.run(partial(_delete, name=name))
+    queue = await _read(target, name)
+    await target.client.delete(QUEUES, name, uid=queue["metadata"]["uid"])
+    click.echo(f"Queue {name} deleted")
 
 
 def new_queue(
@@ -104,23 +116,15 @@ def new_queue(
     """A Queue from what the user said; CommandError when it breaks a rule."""
     from trainyard.kinds.admission import admit
 
-    spec: dict[str, Any] = {}
-    if quota:
-        spec["quota"] = {"requests": dict(_limit(text) for text in quota)}
-    if priority is not None:
-        spec["priority"] = priority
-    if max_duration is not None:
-        spec["maxDuration"] = max_duration
-    if closed:
-        spec["closed"] = True
-    admission = admit(
-        {
-            "apiVersion": _KIND.api_version,
-            "kind": _KIND.kind,
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-    )
+    wanted = {
+        "quota": {"requests": dict(_limit(text) for text in quota)} if quota else None,
+        "priority": priority,
+        "maxDuration": max_duration,
+        "closed": closed or None,
+    }
+    spec = {field: value for field, value in wanted.items() if value is not None}
+    head = {"apiVersion": _KIND.api_version, "kind": _KIND.kind}
+    admission = admit({**head, "metadata": {"name": name}, "spec": spec})
     if admission.errors:
         problems = "; ".join(problem.detail for problem in admission.errors)
         raise CommandError(f"cannot create queue {name}: {problems}")
@@ -141,22 +145,6 @@ async def _read(target: Target, name: str) -> Object:
         queues, _ = await target.client.list(QUEUES)
         known = ", ".join(sorted(queue["metadata"]["name"] for queue in queues)) or "none"
         raise CommandError(f"there is no queue {name}; there are: {known}") from None
-
-
-async def _list(target: Target, *, output: str) -> None:
-    queues, _ = await target.client.list(QUEUES)
-    queues.sort(key=lambda queue: queue["metadata"]["name"])
-    if output in ("json", "yaml"):
-        head = {"apiVersion": _KIND.api_version, "kind": _KIND.kind}
-        items = [{**head, **queue} for queue in queues]
-        click.echo(document({"apiVersion": "v1", "kind": "List", "items": items}, output))
-    elif output == "name":
-        for queue in queues:
-            click.echo(f"{_KIND.singular}.{_KIND.group}/{queue['metadata']['name']}")
-    elif queues:
-        click.echo(queue_table(queues, datetime.now(UTC)))
-    else:
-        click.echo("There are no queues.", err=True)
 
 
 def queue_table(queues: list[Object], now: datetime) -> str:
@@ -190,19 +178,6 @@ def _usage(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {used.get(name, 0)}/{limit}" for name, limit in quota.items())
 
 
-async def _show(target: Target, *, name: str, output: str | None) -> None:
-    queue = await _read(target, name)
-    if output is not None:
-        click.echo(document(queue, output))
-        return
-    jobs = [job for job in await list_jobs(target, None) if job.queue == name]
-    now = datetime.now(UTC)
-    click.echo(_described(queue, now))
-    if jobs:
-        listed = job_table(jobs, now, everywhere=True, wide=False)
-        click.echo(f"\nJobs:\n  {indent(listed, 2)}")
-
-
 def _described(queue: Object, now: datetime) -> str:
     spec, status = queue.get("spec") or {}, queue.get("status") or {}
     pods = status.get("pods") or {}
@@ -220,7 +195,7 @@ def _described(queue: Object, now: datetime) -> str:
     return "\n".join(f"{key + ':':<14}{value}" for key, value in facts.items() if value != "")
 
 
-async def _create(target: Target, *, queue: Object) -> None:
+async def _create(target: Target, queue: Object) -> None:
     name = queue["metadata"]["name"]
     try:
         await target.client.create(QUEUES, queue)
@@ -232,13 +207,7 @@ async def _create(target: Target, *, queue: Object) -> None:
     click.echo(f"Queue {name} created")
 
 
-async def _set_closed(target: Target, *, name: str, closed: bool) -> None:
+async def _set_closed(target: Target, name: str, *, closed: bool) -> None:
     await _read(target, name)
     await target.client.patch(QUEUES, name, {"spec": {"closed": closed}})
     click.echo(f"Queue {name} {'closed' if closed else 'opened'}")
-
-
-async def _delete(target: Target, *, name: str) -> None:
-    queue = await _read(target, name)
-    await target.client.delete(QUEUES, name, uid=queue["metadata"]["uid"])
-    click.echo(f"Queue {name} deleted")

@@ -13,19 +13,8 @@ if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
 
 
-class WrongNamespace(TrainyardError):
-    """A manifest is meant for another namespace than the one asked for."""
-
-
-class NothingToRun(TrainyardError):
-    """A container relies on its image's entrypoint."""
-
-
 def read_jobs(file: str, namespace: str | None) -> ReadResult:
-    """A manifest with jobs; tells its warnings.
-
-    Raises InvalidManifest, or WrongNamespace.
-    """
+    """A manifest with jobs, none of them meant for another namespace; tells its warnings."""
     from trainyard.manifest.reader import read_file
 
     result = read_file(file).require_jobs()
@@ -34,7 +23,7 @@ def read_jobs(file: str, namespace: str | None) -> ReadResult:
     for document in result.documents:
         own = (document.raw.get("metadata") or {}).get("namespace")
         if namespace and own and own != namespace:
-            raise WrongNamespace(
+            raise TrainyardError(
                 f"{file}:{document.line}: the {document.kind} is meant for namespace {own}, not "
                 f"{namespace}; remove one of the two"
             )
@@ -50,7 +39,7 @@ def read_to_run(file: str) -> ReadResult:
 
 
 def _check_commands(job: Job, file: str) -> None:
-    """Raise NothingToRun for a container that has neither command nor args (decision 42)."""
+    """Refuse a container that has neither command nor args (decision 42)."""
     from trainyard.kinds.shared.settings import Settings
     from trainyard.kinds.shared.workload import objects
     from trainyard.kinds.table import describe
@@ -61,7 +50,7 @@ def _check_commands(job: Job, file: str) -> None:
         spec = manifest["spec"]
         for container in (*spec.get("initContainers", ()), *spec["containers"]):
             if not container.get("command") and not container.get("args"):
-                raise NothingToRun(
+                raise TrainyardError(
                     f"{file}: {job.kind} {job.metadata.name}: container {container['name']!r} has "
                     "neither command nor args; images are not pulled on this machine, so that "
                     "their entrypoint is not known: set command or args in the manifest"

@@ -7,18 +7,11 @@ import sys
 import click
 import yaml
 
+from trainyard.cli.options import files_option
+
 
 @click.command()
-@click.option(
-    "-f",
-    "--file",
-    "--filename",
-    "files",
-    required=True,
-    multiple=True,
-    metavar="FILE",
-    help="A manifest; - reads stdin; may be repeated.",
-)
+@files_option("A manifest; - reads stdin; may be repeated.", "--file")
 def command(files: tuple[str, ...]) -> None:
     """Print the objects that the controller would create for the jobs in FILEs, as YAML.
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
+from collections.abc import Sequence
 
-import click
-
-from trainyard.cli import completion
-from trainyard.cli.pause import pause
-from trainyard.cli.target import job_help, on_target
-from trainyard.client.target import Where
+from trainyard.cli.pause import switch
+from trainyard.cli.target import job_command, jobs_argument, on_target
+from trainyard.client.target import Target
 
 
-@click.command(help="Resume paused jobs; their `resumeSpecs` apply from then on.\n\n" + job_help())
+@job_command
 @on_target
-@click.argument("jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=completion.jobs)
-def command(where: Where, jobs: tuple[str, ...]) -> None:
-    """Resume paused jobs."""
-    where.run(partial(pause, names=jobs, paused=False))
+@jobs_argument
+async def command(target: Target, jobs: Sequence[str]) -> None:
+    """Resume paused jobs; their `resumeSpecs` apply from then on."""
+    await switch(target, jobs, paused=False)

@@ -37,15 +37,7 @@ _KEPT_RUNS = 20
     help="Run on the background cluster, started if need be, and leave it and the job there.",
 )
 @cluster_options
-def command(
-    file: str,
-    keep: bool,
-    volumes: dict[str, str],
-    resources: dict[str, str],
-    images: tuple[tuple[str, str], ...],
-    is_strict: bool,
-    isolation: str,
-) -> int:
+def command(file: str, keep: bool, options: ClusterOptions) -> int:
     """Run the jobs in FILE to their end.
 
     Uses the embedded cluster that is up, or one of its own, which ends with the command. Exit
@@ -54,7 +46,6 @@ def command(
     if file != "-" and not os.path.exists(file):
         raise TrainyardError(f"cannot read {file}: no such file or directory")
     gc.disable()  # imports make nothing but lasting objects; `running` turns it on again
-    options = ClusterOptions(volumes, images, resources, is_strict, isolation)
     if keep:
         from trainyard.cli.up import ensure_up
 
@@ -70,7 +61,7 @@ def command(
 
 def _run_alone(file: str, options: ClusterOptions) -> int:
     paths = _run_folder(Paths(state_folder()))
-    shim = start_shim(paths.folder, isolation=options.shim_isolation, die_with_parent=True)
+    shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
     try:
         from trainyard.cli.running import run_alone
 

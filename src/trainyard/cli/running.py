@@ -4,31 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import logging
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol, Self
+from typing import Self
 
 import uvloop
 
-from trainyard.cli import summary
-from trainyard.cli.embedded import cluster_settings, embedded
+from trainyard.cli.embedded import cluster_settings, collect_garbage_again, embedded
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.reading import read_to_run
-from trainyard.cli.screens import PlainScreen
+from trainyard.cli.screens import PlainScreen, summary, viewer_summary
+from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
 from trainyard.client.submission import submit
+from trainyard.client.target import Target
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
-from trainyard.local.node.shim_process import ShimFailed, ShimHandle
+from trainyard.local.node.shim_process import ShimHandle
 from trainyard.manifest.reader import Document, ReadResult
 from trainyard.schema.errors import TrainyardError
 
@@ -42,11 +42,8 @@ def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle
     """Run a manifest on a cluster of its own; the exit code."""
     result = read_to_run(file)
     _log_to(paths.log)
-    try:
-        shim.ready()
-    except ShimFailed as error:
-        raise StateError(str(error)) from error
-    _collect_garbage_again()
+    shim.ready()
+    collect_garbage_again()
     return uvloop.run(_alone(result, options, paths, shim))
 
 
@@ -54,14 +51,8 @@ def run_on_background(file: str, *, keep: bool) -> int:
     """Run a manifest on the cluster that is up; the exit code."""
     _log_to(Paths(state_folder()).log)
     result = read_to_run(file)
-    _collect_garbage_again()
+    collect_garbage_again()
     return uvloop.run(_on_background(result, keep=keep))
-
-
-def _collect_garbage_again() -> None:
-    """What was imported is there to stay: no collection needs to look at it."""
-    gc.freeze()
-    gc.enable()
 
 
 def _log_to(path: Path) -> None:
@@ -75,7 +66,8 @@ async def _alone(
 ) -> int:
     settings = replace(cluster_settings(options, paths), is_durable=False)
     async with embedded(settings, shim) as cluster, Client.unix(cluster.socket) as client:
-        run = _Run(client, result.documents, paths, hint=f"TRAINYARD_STATE_DIR={paths.folder} ")
+        hint = f"TRAINYARD_STATE_DIR={paths.folder} "
+        run = _Run(_target(client, cluster.socket), result.documents, paths, hint)
         return await run.to_the_end(clean=False)
 
 
@@ -87,10 +79,14 @@ async def _on_background(result: ReadResult, *, keep: bool) -> int:
     async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
         watching = group.create_task(_until_down(paths))
         try:
-            run = _Run(client, result.documents, paths, keeps=keep)
+            run = _Run(_target(client, cluster.socket), result.documents, paths, keeps=keep)
             return await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
+
+
+def _target(client: Client, socket: str | Path) -> Target:
+    return Target(client, client.namespace, "the embedded cluster", str(socket))
 
 
 async def _until_down(paths: Paths) -> None:
@@ -101,37 +97,23 @@ async def _until_down(paths: Paths) -> None:
             raise StateError("the embedded cluster was brought down while the job ran")
 
 
-class RunScreen(Screen, Protocol):
-    """A screen that is shown for as long as its block lasts."""
-
-    def __enter__(self) -> Self: ...
-
-    def __exit__(self, *exception: object) -> None: ...
-
-
+@dataclass
 class _Run:
     """One manifest's jobs from submission to the summary."""
 
-    def __init__(
-        self,
-        client: Client,
-        documents: Sequence[Document],
-        paths: Paths,
-        *,
-        hint: str = "",
-        keeps: bool = False,
-    ) -> None:
-        self._client = client
-        self._documents = documents
-        self._paths = paths
-        self._hint = hint
-        self._keeps = keeps
+    target: Target
+    documents: Sequence[Document]
+    paths: Paths
+    hint: str = ""
+    keeps: bool = False
+
+    def __post_init__(self) -> None:
         self._started = time.monotonic()
-        self._screen = _screen(names_jobs=sum(d.is_job for d in documents) > 1)
+        self._screen = _screen(names_jobs=sum(d.is_job for d in self.documents) > 1)
 
     async def to_the_end(self, *, clean: bool) -> int:
         """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
-        jobs = await submit(self._client, self._documents, create_namespaces=True)
+        jobs = await submit(self.target, self.documents)
         try:
             return await self._to_the_end(jobs, clean=clean)
         except (OSError, BaseExceptionGroup):  # such as a pipe that nobody reads any more
@@ -141,11 +123,10 @@ class _Run:
             raise
 
     async def _to_the_end(self, jobs: Sequence[Job], *, clean: bool) -> int:
-        follower = Follower(self._client, jobs, self._screen)
-        async with _interrupts() as interrupts:
-            with self._screen:
-                self._explain_modes(jobs)
-                is_interrupted = await self._follow(follower, jobs, interrupts)
+        follower = Follower(self.target.client, jobs, self._screen)
+        with _Interrupts() as interrupts, self._screen:
+            self._explain_modes(jobs)
+            is_interrupted = await self._follow(follower, jobs, interrupts)
         for job in follower.jobs.values():
             self._report(job, is_interrupted=is_interrupted)
             if job.phase == "Failed" and not is_interrupted:
@@ -182,24 +163,21 @@ class _Run:
             elif job.is_debugged:
                 self._screen.note(
                     f"{job.name} is in debug mode: its training does not start. Open a shell in a "
-                    f"replica with\n    {self._hint}trainyard exec {job.name}\nand end it with "
+                    f"replica with\n    {self.hint}trainyard exec {job.name}\nand end it with "
                     "Ctrl-C here"
                 )
 
     async def _delete(self, jobs: Sequence[Job]) -> None:
         """Delete the jobs; each goes after its pods, which may take their grace period."""
         for job in jobs:
-            with contextlib.suppress(NotFound):
-                await self._client.delete(
-                    job.resource, job.name, job.namespace, uid=job.uid, propagation="Foreground"
-                )
+            await delete(self.target.client, job, propagation="Foreground")
 
     async def _kill(self, follower: Follower) -> None:
         """End the pods that are left without any grace."""
         left = [pod for job in follower.jobs.values() for pod in job.pods.values()]
         for pod in left:  # the watch takes pods out of the views meanwhile
             with contextlib.suppress(NotFound):
-                await self._client.delete(
+                await self.target.client.delete(
                     PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
                 )
 
@@ -207,23 +185,23 @@ class _Run:
         seconds = time.monotonic() - self._started
         if is_interrupted:
             self._screen.note(f"{job.kind.kind} {job.name}: interrupted after {seconds:.1f} s")
-            self._screen.note(f"  logs: {self._paths.pods}")
+            self._screen.note(f"  logs: {self.paths.pods}")
             return
-        for line in summary.lines(job, self._paths.pods, seconds=seconds):
+        for line in summary(job, self.paths.pods, seconds=seconds):
             self._screen.note(line)
         if job.viewer:
-            self._screen.note(summary.viewer(job, keeps=self._keeps))
+            self._screen.note(viewer_summary(job, keeps=self.keeps))
 
     async def _advise(self, job: Job) -> None:
         """Why it failed and what helps, if the cluster is still there to tell."""
         from trainyard.cli.explain import advice
 
         with contextlib.suppress(TrainyardError):
-            for line in await advice(self._client, job, self._paths.folder):
+            for line in await advice(self.target.client, job, self.paths.folder):
                 self._screen.note(line)
 
 
-def _screen(*, names_jobs: bool) -> RunScreen:
+def _screen(*, names_jobs: bool) -> Screen:
     if sys.stdout.isatty():
         from trainyard.cli.live import LiveScreen
 
@@ -234,36 +212,27 @@ def _screen(*, names_jobs: bool) -> RunScreen:
 class _Interrupts:
     """SIGINT, SIGTERM and SIGHUP, each of which ends one wait."""
 
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
     def __init__(self) -> None:
         self._arrived = asyncio.Event()
 
-    def arrived(self) -> None:
-        self._arrived.set()
+    def __enter__(self) -> Self:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, self._arrived.set)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        for number in self._SIGNALS:
+            asyncio.get_running_loop().remove_signal_handler(number)
 
     async def race(self, task: asyncio.Task[None], *, timeout_seconds: float | None = None) -> bool:
         """Whether the task ended before the next signal and the timeout."""
         signal_arrived = asyncio.create_task(self._arrived.wait())
+        both = {task, signal_arrived}
         try:
-            await asyncio.wait(
-                {task, signal_arrived},
-                timeout=timeout_seconds,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
+            await asyncio.wait(both, timeout=timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
         finally:
             signal_arrived.cancel()
             self._arrived.clear()
         return task.done()
-
-
-@contextlib.asynccontextmanager
-async def _interrupts() -> AsyncIterator[_Interrupts]:
-    loop = asyncio.get_running_loop()
-    interrupts = _Interrupts()
-    signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    for number in signals:
-        loop.add_signal_handler(number, interrupts.arrived)
-    try:
-        yield interrupts
-    finally:
-        for number in signals:
-            loop.remove_signal_handler(number)

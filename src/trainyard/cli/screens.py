@@ -1,16 +1,17 @@
-"""What `run` prints: plain lines, one thing after the other, for pipes and log files."""
+"""What `run` prints for pipes and log files, and its last words: how each job ended, and why."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Self, TextIO
 
 from trainyard.client.job import Job
+from trainyard.client.pods import PodView
 from trainyard.schema.errors import TrainyardError
 
-
-class OutputError(TrainyardError):
-    """What `run` prints cannot be written."""
+_LAST_LINES = 15
 
 
 class PlainScreen:
@@ -30,7 +31,6 @@ class PlainScreen:
         self._out.flush()
 
     def job_changed(self, job: Job) -> None:
-        """Print the phase when it is a new one, and restarts."""
         if job.restarts > self._restarts.get(job.uid, 0):
             self._restarts[job.uid] = job.restarts
             self._print(f"{job.name}: restarts: {job.restarts}")
@@ -40,17 +40,14 @@ class PlainScreen:
             self._print(f"{job.name}: {job.phase}" + (f" ({counts})" if counts else ""))
 
     def log_line(self, job: Job, source: str, line: str) -> None:
-        """Print a replica's line."""
         self._print(f"[{prefix(job, source, names_jobs=self._names_jobs)}] {line}")
 
     def warning(self, about: str, message: str) -> None:
-        """Print a warning."""
         self._print(
             f"warning: {about}: {message}" if about not in message else f"warning: {message}"
         )
 
     def note(self, text: str) -> None:
-        """Print something about the run itself."""
         self._print(text)
 
     def _print(self, text: str) -> None:
@@ -59,9 +56,47 @@ class PlainScreen:
         except BrokenPipeError:
             raise
         except OSError as error:
-            raise OutputError(f"cannot write the output: {error.strerror}") from error
+            raise TrainyardError(f"cannot write the output: {error.strerror}") from error
 
 
 def prefix(job: Job, source: str, *, names_jobs: bool) -> str:
     """The replica, after its job's name where there are several jobs."""
     return f"{job.name}/{source}" if names_jobs else source
+
+
+def summary(job: Job, logs: Path | None, *, seconds: float) -> Iterator[str]:
+    """The summary of one job; `logs` is the folder of the pods' logs, where they are on disk."""
+    restarts = f"{job.restarts} restart{'' if job.restarts == 1 else 's'}"
+    phase = "deleted" if job.is_deleted else job.phase
+    yield f"{job.kind.kind} {job.name}: {phase} after {seconds:.1f} s, {restarts}"
+    if job.phase == "Failed":
+        if job.failure:
+            yield f"  {job.failure}"
+        for pod in job.ordered_pods():
+            if pod.phase == "Failed":
+                yield from _failure(pod)
+    if logs is not None:
+        yield f"  logs: {logs}"
+
+
+def viewer_summary(job: Job, *, keeps: bool) -> str:
+    """Of a job with a TensorBoard; `keeps`: the job, and it, stay after the command."""
+    if not keeps:
+        return "  TensorBoard ends with this command; with --keep it stays"
+    if job.viewer.get("ready"):
+        return f"  TensorBoard: {job.viewer_url}"
+    return f"  TensorBoard is not ready yet: trainyard show {job.name}"
+
+
+def _failure(pod: PodView) -> Iterator[str]:
+    container = pod.failed_container
+    if container is None:
+        yield f"  {pod.replica} failed: {pod.message or 'no container ended with an error'}"
+        return
+    reason = f" ({container.reason})" if container.reason not in ("", "Error") else ""
+    which = f", container {container.name}," if len(pod.containers) > 1 else ""
+    yield f"  {pod.replica}{which} ended with exit code {container.exit_code}{reason}"
+    last = container.last_words.rstrip().splitlines()[-_LAST_LINES:]
+    if last:
+        yield "  its last lines:"
+        yield from (f"    {line}" for line in last)

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import click
 
-from trainyard.cli import completion
-from trainyard.cli.format import document, indent, table
-from trainyard.cli.jobtable import phase_text, running_text
-from trainyard.cli.target import job_help, on_target
+from trainyard.cli.format import document, indent, phase_text, running_text, table
+from trainyard.cli.target import on_job
 from trainyard.client.events import event_order, events_of
-from trainyard.client.job import Job, Object
-from trainyard.client.jobs import find, pods_of
+from trainyard.client.job import Job
+from trainyard.client.jobs import pods_of
+from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
-from trainyard.client.target import Target, Where
+from trainyard.client.target import Target
 from trainyard.schema.times import age, duration, parse, span
 
 _WIDTH = 14
 _EVENTS = 8
 
 
-@click.command(help=f"Show one job: phase, conditions, replicas, attempts, events.\n\n{job_help()}")
-@on_target
+@on_job
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The object as stored.")
-@click.argument("job", shell_complete=completion.jobs)
-def command(where: Where, job: str, output: str | None) -> None:
-    """Show one job."""
-    where.run(partial(_show, name=job, output=output))
-
-
-async def _show(target: Target, *, name: str, output: str | None) -> None:
-    job = await find(target, name)
+async def command(target: Target, job: Job, output: str | None) -> None:
+    """Show one job: phase, conditions, replicas, attempts, events."""
     if output is not None:
         click.echo(document(job.obj, output))
         return
@@ -82,7 +73,7 @@ def _facts(job: Job, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
     yield "Namespace", job.namespace
     yield "Kind", job.kind.kind
     yield "Phase", phase_text(job)
-    yield "Mode", _mode(job)
+    yield "Mode", "pause" if job.is_paused else "debug" if job.is_debugged else ""
     yield "Running", running_text(job)
     yield "Restarts", _restarts(job)
     yield "Elastic", _elastic(job)
@@ -91,17 +82,14 @@ def _facts(job: Job, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
     yield "Started", _moment(status.get("startTime"), now)
     yield "Ended", _moment(status.get("completionTime"), now)
     yield "Duration", span(status.get("startTime"), status.get("completionTime"), now)
-    yield "Deadline", _deadline(job)
+    deadline = job.run_policy.get("activeDeadlineSeconds")
+    yield "Deadline", f"{deadline} s from the start" if deadline else ""
     yield "TensorBoard", _tensorboard(job)
     yield "Logs", logs
 
 
 def _moment(text: str | None, now: datetime) -> str:
     return f"{text[:19]}Z ({age(text, now)} ago)" if text else ""
-
-
-def _mode(job: Job) -> str:
-    return "pause" if job.is_paused else "debug" if job.is_debugged else ""
 
 
 def _restarts(job: Job) -> str:
@@ -117,11 +105,6 @@ def _elastic(job: Job) -> str:
     expected = elastic.get("expectedReplicas", "?")
     bounds = f"{elastic.get('minReplicas', 1)} to {elastic.get('maxReplicas', expected)}"
     return f"{expected} replicas expected, {bounds} allowed"
-
-
-def _deadline(job: Job) -> str:
-    seconds = job.run_policy.get("activeDeadlineSeconds")
-    return f"{seconds} s from the start" if seconds else ""
 
 
 def _tensorboard(job: Job) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from trainyard.cli.options import files_option
 from trainyard.cli.reading import read_jobs
-from trainyard.cli.target import on_target
+from trainyard.cli.target import with_where
 from trainyard.client.target import Target, Where
 
 if TYPE_CHECKING:
@@ -19,16 +19,8 @@ _REPLACE_SECONDS = 300.0
 
 
 @click.command()
-@on_target
-@click.option(
-    "-f",
-    "--filename",
-    "files",
-    multiple=True,
-    required=True,
-    metavar="FILE",
-    help="A manifest, or - for standard input. Repeatable.",
-)
+@with_where
+@files_option("A manifest, or - for standard input. Repeatable.")
 @click.option(
     "--replace",
     "replaces",
@@ -41,11 +33,11 @@ def command(where: Where, files: tuple[str, ...], replaces: bool, output: str | 
     # Everything is read before anything is created.
     results = [read_jobs(file, where.namespace) for file in files]
     names_only = output == "name"
-    where.run(partial(_submit, results=results, replaces=replaces, names_only=names_only))
+    where.run(lambda target: _submit(target, results, replaces, names_only))
 
 
 async def _submit(
-    target: Target, *, results: Sequence[ReadResult], replaces: bool, names_only: bool
+    target: Target, results: Sequence[ReadResult], replaces: bool, names_only: bool
 ) -> None:
     from trainyard.client.submission import submit
 
@@ -54,13 +46,7 @@ async def _submit(
         from trainyard.client.changes import names_in
 
         old = [name for result in results for name in names_in(result)]
-        await delete_jobs(target, jobs=old, seconds=_REPLACE_SECONDS, lenient=True)
+        await delete_jobs(target, old, _REPLACE_SECONDS, lenient=True)
     for result in results:
-        jobs = await submit(
-            target.client,
-            result.documents,
-            namespace=target.namespace,
-            create_namespaces=bool(target.socket),
-        )
-        for job in jobs:
+        for job in await submit(target, result.documents):
             click.echo(job.full_name if names_only else f"{job} created")

@@ -1,20 +1,59 @@
-"""The options by which a command is told which API server to speak to."""
+"""What commands about jobs share: which API server they speak to, and the jobs that are meant."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+import inspect
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainyard.client.target import Where
+from trainyard.client.jobs import find, list_jobs
+from trainyard.client.target import Target, Where
 from trainyard.kinds.table import JOB_KINDS
+from trainyard.schema.errors import TrainyardError
 
-F = TypeVar("F", bound=Callable[..., Any])
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+Function = Callable[..., Any]
 
 
-def on_target(function: F) -> F:
+def complete_jobs(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """The jobs of the chosen namespace; none where there is no cluster to ask."""
+
+    from click.shell_completion import CompletionItem
+
+    async def names(target: Target) -> list[str]:
+        return [job.name for job in await list_jobs(target, target.namespace)]
+
+    chosen = (ctx.params.get(name) for name in ("namespace", "kubeconfig", "context"))
+    try:
+        found = Where(*chosen).run(names)
+    except TrainyardError:
+        return []
+    return [CompletionItem(name) for name in dict.fromkeys(found) if name.startswith(incomplete)]
+
+
+job_argument = click.argument("job", shell_complete=complete_jobs)
+jobs_argument = click.argument(
+    "jobs", nargs=-1, required=True, metavar="JOB...", shell_complete=complete_jobs
+)
+replica_option = click.option(
+    "-r", "--replica", default="", metavar="NAME", help="Not rank 0 but this one: worker-1."
+)
+container_option = click.option(
+    "-c", "--container", default="", metavar="NAME", help="Not the training container."
+)
+words_argument = click.argument(
+    "words", nargs=-1, metavar="[-- COMMAND...]", type=click.UNPROCESSED
+)
+
+
+def with_where(function: Function) -> Function:
     """Add -n, --kubeconfig and --context; the command takes them as `where`."""
 
     @click.option("-n", "--namespace", metavar="NAME", help="Namespace of the job.")
@@ -30,10 +69,32 @@ def on_target(function: F) -> F:
     ) -> Any:
         return function(where=Where(namespace, kubeconfig, context), **rest)
 
-    return cast(F, command)
+    return command
 
 
-def job_help() -> str:
-    """How a JOB is named, for the help of commands that take one."""
+def on_target(function: Callable[..., Awaitable[Any]]) -> Function:
+    """Of the same options make a connection, which the coroutine takes as `target`."""
+
+    @functools.wraps(function)
+    def command(where: Where, **rest: Any) -> Any:
+        return where.run(lambda target: function(target=target, **rest))
+
+    return with_where(command)
+
+
+def on_job(function: Callable[..., Awaitable[Any]]) -> click.Command:
+    """A command about one job, which the coroutine takes as `job`, beside `target`."""
+
+    @job_argument
+    @functools.wraps(function)
+    async def command(target: Target, job: str, **rest: Any) -> Any:
+        return await function(target=target, job=await find(target, job), **rest)
+
+    return job_command(on_target(command))
+
+
+def job_command(function: Function) -> click.Command:
+    """A command whose help is the function's docstring, and how a JOB is named."""
     short = ", ".join(name for kind in JOB_KINDS.values() for name in kind.short_names)
-    return f"JOB is a name, or kind/name where two kinds share it (short names: {short})."
+    named = f"JOB is a name, or kind/name where two kinds share it (short names: {short})."
+    return click.command(help=f"{inspect.getdoc(function)}\n\n{named}")(function)

@@ -10,31 +10,16 @@ import sys
 import termios
 import tty
 from collections.abc import AsyncGenerator, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainyard.client.streams import ExecStream
 
 _CHUNK = 1 << 16
 _STDOUT, _STDERR = 1, 2
 
 
-class Remote(Protocol):
-    """The command: what it writes, and how to talk to it."""
-
-    exit_code: int | None
-
-    def output(self) -> AsyncGenerator[tuple[int, bytes], None]:
-        """Stream number (1 or 2) and bytes, until it has ended."""
-
-    async def write(self, data: bytes) -> None:
-        """Feed its standard input."""
-
-    async def close_stdin(self) -> None:
-        """Let it read end-of-file."""
-
-    async def resize(self, columns: int, rows: int) -> None:
-        """Tell its terminal the size."""
-
-
-async def attach(remote: Remote, *, stdin: bool, is_terminal: bool) -> int:
+async def attach(remote: ExecStream, *, stdin: bool, is_terminal: bool) -> int:
     """Connect this process's standard streams to the command; returns its exit code."""
     with _raw_mode() if is_terminal else contextlib.nullcontext():
         async with asyncio.TaskGroup() as group:
@@ -71,7 +56,7 @@ def _raw_mode() -> Iterator[None]:
         termios.tcsetattr(fd, termios.TCSADRAIN, before)
 
 
-async def _feed(remote: Remote) -> None:
+async def _feed(remote: ExecStream) -> None:
     async with contextlib.aclosing(_read_stdin()) as chunks:
         async for chunk in chunks:
             await remote.write(chunk)
@@ -106,7 +91,7 @@ async def _read_stdin() -> AsyncGenerator[bytes, None]:
         loop.remove_reader(fd)
 
 
-async def _follow_size(remote: Remote) -> None:
+async def _follow_size(remote: ExecStream) -> None:
     """The size now, and whenever the window changes."""
     loop = asyncio.get_running_loop()
     changed = asyncio.Event()

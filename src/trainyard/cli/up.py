@@ -28,10 +28,6 @@ _BUSY = b"another one is just starting or ending in this folder"
 _OTHER_SECONDS = 5.0
 
 
-class NotStarted(TrainyardError):
-    """The background cluster did not come up."""
-
-
 @click.command()
 @click.option(
     "--port",
@@ -40,16 +36,8 @@ class NotStarted(TrainyardError):
     help="Loopback port for kubectl; by default the one used last, else any that is free.",
 )
 @cluster_options
-def command(
-    port: int,
-    volumes: dict[str, str],
-    resources: dict[str, str],
-    images: tuple[tuple[str, str], ...],
-    is_strict: bool,
-    isolation: str,
-) -> None:
+def command(port: int, options: ClusterOptions) -> None:
     """Start the embedded cluster in the background and wait until it is ready."""
-    options = ClusterOptions(volumes, images, resources, is_strict, isolation)
     found = find_cluster()
     if found is None:
         found = ensure_up(options, port=port)
@@ -62,7 +50,7 @@ def command(
 
 
 def ensure_up(options: ClusterOptions, *, port: int = 0) -> RunningCluster:
-    """The cluster that is up, started if need be; raises NotStarted with the reason."""
+    """The cluster that is up, started if need be; TrainyardError with the reason if it cannot."""
     if (found := find_cluster()) is not None:
         return found
     paths = Paths(state_folder())
@@ -85,7 +73,7 @@ def ensure_up(options: ClusterOptions, *, port: int = 0) -> RunningCluster:
         return found
     if answer != _READY or found is None:
         reason = answer.decode(errors="replace") or f"it ended at once; see {paths.log}"
-        raise NotStarted(f"cannot start the cluster: {reason}")
+        raise TrainyardError(f"cannot start the cluster: {reason}")
     return found
 
 
@@ -124,11 +112,11 @@ def _become_background(
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise NotStarted(_BUSY.decode()) from error
+            raise TrainyardError(_BUSY.decode()) from error
         from trainyard.local.node.shim_process import start_shim
 
-        shim = start_shim(paths.folder, isolation=options.shim_isolation, die_with_parent=False)
-        from trainyard.cli.background import serve
+        shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=False)
+        from trainyard.cli.embedded import serve
 
         serve(
             paths,

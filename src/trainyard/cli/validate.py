@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import click
 
+from trainyard.cli.options import files_option
 from trainyard.manifest.reader import ReadResult, read_file, shown_name
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.problems import Problem, Severity
 
 
 @click.command()
-@click.option(
-    "-f",
-    "--filename",
-    "options",
-    multiple=True,
-    metavar="FILE",
-    help="A manifest, - for standard input; may be repeated.",
-)
-@click.argument("files", nargs=-1)
+@files_option("A manifest, - for standard input; may be repeated.", required=False)
+@click.argument("more", nargs=-1, metavar="[FILES]...")
 @click.option(
     "-o",
     "--output",
@@ -28,12 +22,12 @@ from trainyard.schema.problems import Problem, Severity
     help="How to print the problems.",
 )
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
-def command(options: tuple[str, ...], files: tuple[str, ...], output: str, strict: bool) -> None:
+def command(files: tuple[str, ...], more: tuple[str, ...], output: str, strict: bool) -> None:
     """Report every problem of manifests with file, line, column and path.
 
     Exits with 1 when there is an error.
     """
-    names = (*options, *files)
+    names = (*files, *more)
     if not names:
         raise click.UsageError("name a manifest: trainyard validate -f FILE")
     results: dict[str, ReadResult] = {}

@@ -5,16 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound, find
 from trainyard.client.target import CommandError, Target
-from trainyard.client.watching import Selection, follow, watch
-from trainyard.kinds.shared import labels
+from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, NotFound
-from trainyard.kube.resources import PODS
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
@@ -98,12 +96,17 @@ async def find_all(target: Target, jobs: Sequence[Named], *, lenient: bool) -> l
     return found
 
 
-async def delete(client: Client, job: Job) -> None:
-    """Delete a job, and with it all that it owns; one that is gone already is no error."""
+async def delete(
+    client: Client, job: Job, propagation: Literal["Background", "Foreground"] = "Background"
+) -> None:
+    """Delete a job, and with it all that it owns; one that is gone already is no error.
+
+    With propagation `Foreground` it goes after its pods, which may take their grace period.
+    """
     # Deleted or replaced by someone else in between: the job that was meant is gone.
     with contextlib.suppress(NotFound, Conflict):
         await client.delete(
-            job.resource, job.name, job.namespace, uid=job.uid, propagation="Background"
+            job.resource, job.name, job.namespace, uid=job.uid, propagation=propagation
         )
 
 
@@ -113,8 +116,7 @@ async def until_gone(client: Client, job: Job) -> None:
         async for state in states:
             if state is None:
                 break
-    selection = Selection(labels=labels.selector(job.uid))
-    async with contextlib.aclosing(watch(client, PODS, job.namespace, selection)) as snapshots:
+    async with contextlib.aclosing(watch_pods(client, job)) as snapshots:
         async for snapshot in snapshots:
             if not snapshot.present:
                 return

@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from trainyard.client.job import Job, Object
+from trainyard.client.job import Job
+from trainyard.client.objects import Object
 from trainyard.client.watching import watch
 from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, Self
 
-from trainyard.client.job import Job, Object
+from trainyard.client.job import Job
 from trainyard.client.logs import LogFollower, LogRequest, texts
+from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
-from trainyard.client.watching import EVERYTHING, Selection, watch
+from trainyard.client.watching import watch
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import EventReason
 from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
+_See = Callable[[Object, bool], None]
+"""Takes an object as it is now, or, with True, was last."""
 
 
 class Screen(Protocol):
-    """Where a follower shows what happens."""
+    """Where a follower shows what happens, for as long as its block lasts."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *exception: object) -> None: ...
 
     def job_changed(self, job: Job) -> None:
         """The job or one of its pods changed."""
@@ -71,7 +78,7 @@ class Follower:
         )
 
     def _watch_all(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:
-        ours = Selection(labels=labels.JOB_UID)
+        ours = labels.JOB_UID
         collections = {(job.resource, job.namespace): None for job in self.jobs.values()}
         namespaces = {namespace: None for _, namespace in collections}
         return [
@@ -80,20 +87,18 @@ class Follower:
             *(group.create_task(self._watch(EVENTS, n, self.event_seen)) for n in namespaces),
         ]
 
-    async def _watch(
-        self, resource: Resource, namespace: str, see: _See, which: Selection = EVERYTHING
-    ) -> None:
-        states = watch(self._client, resource, namespace, which, is_patient=True)
+    async def _watch(self, resource: Resource, namespace: str, see: _See, wanted: str = "") -> None:
+        states = watch(self._client, resource, namespace, labels=wanted, is_patient=True)
         async with contextlib.aclosing(states):
             async for state in states:
                 for obj in state.changed:
-                    see(obj)
+                    see(obj, False)
                 for obj in state.gone:
-                    see(obj, is_gone=True)
+                    see(obj, True)
 
     # What the watches report.
 
-    def job_seen(self, obj: Object, *, is_gone: bool = False) -> None:
+    def job_seen(self, obj: Object, is_gone: bool = False) -> None:
         """A job's newest version."""
         job = self.jobs.get(obj["metadata"]["uid"])
         if job is None:
@@ -102,7 +107,7 @@ class Follower:
         self._show(job)
         self._tell_viewer(job)
 
-    def pod_seen(self, obj: Object, *, is_gone: bool = False) -> None:
+    def pod_seen(self, obj: Object, is_gone: bool = False) -> None:
         """A pod's newest version."""
         uid = (obj["metadata"].get("labels") or {}).get(labels.JOB_UID, "")
         job = self.jobs.get(uid)
@@ -119,7 +124,7 @@ class Follower:
                 self._logs.begin(self._group, pod, [each.name for each in pod.containers])
         self._show(job)
 
-    def event_seen(self, obj: Object, *, is_gone: bool = False) -> None:
+    def event_seen(self, obj: Object, is_gone: bool = False) -> None:
         """An Event; warnings about our jobs and pods are shown once."""
         if is_gone:
             return
@@ -156,9 +161,3 @@ class Follower:
         source = f"{pod.replica}/{container}" if len(pod.containers) > 1 else pod.replica
         for line in texts(lines):
             self._screen.log_line(job, source, line)
-
-
-class _See(Protocol):
-    """Takes an object as it is now, or was last."""
-
-    def __call__(self, obj: Object, *, is_gone: bool = False) -> None: ...

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
 
-from trainyard.client.pods import PodView
+from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
+from trainyard.client.pods import PodView, in_order
 from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
 from trainyard.kinds.shared import names
 from trainyard.kube.resources import Resource
 from trainyard.schema.times import parse
-
-Object = dict[str, Any]
 
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
@@ -38,31 +36,15 @@ class Job:
 
     # What it is called.
 
+    metadata = ObjectAt("metadata")
+    name = TextAt("metadata", "name")
+    namespace = TextAt("metadata", "namespace", default="default")
+    uid = TextAt("metadata", "uid")
+
     @property
     def resource(self) -> Resource:
         """Where it is served."""
         return self.kind.resource
-
-    @property
-    def metadata(self) -> Object:
-        """Its metadata."""
-        metadata: Object = self.obj["metadata"]
-        return metadata
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return str(self.metadata["name"])
-
-    @property
-    def namespace(self) -> str:
-        """Its namespace."""
-        return str(self.metadata.get("namespace") or "default")
-
-    @property
-    def uid(self) -> str:
-        """Its UID."""
-        return str(self.metadata.get("uid") or "")
 
     @property
     def base(self) -> str:
@@ -80,30 +62,18 @@ class Job:
 
     # What was asked for.
 
-    @property
-    def spec(self) -> Object:
-        """Its spec."""
-        return self.obj.get("spec") or {}
-
-    @property
-    def run_policy(self) -> Object:
-        """`spec.runPolicy`."""
-        return self.spec.get("runPolicy") or {}
-
-    @property
-    def elastic(self) -> Object:
-        """`spec.elastic`."""
-        return self.spec.get("elastic") or {}
+    spec = ObjectAt("spec")
+    run_policy = ObjectAt("spec", "runPolicy")
+    elastic = ObjectAt("spec", "elastic")
+    pause_mode = ObjectAt("spec", "runMode", "pause")
+    debug_mode = ObjectAt("spec", "runMode", "debug")
+    queue = TextAt("spec", "scheduler", "t9kScheduler", "queue")
+    """The queue that it asks for; empty without one."""
 
     @property
     def is_elastic(self) -> bool:
         """Whether it runs with fewer replicas than expected, too."""
         return _is_enabled(self.elastic)
-
-    @property
-    def pause_mode(self) -> Object:
-        """`spec.runMode.pause`."""
-        return (self.spec.get("runMode") or {}).get("pause") or {}
 
     @property
     def is_paused(self) -> bool:
@@ -112,14 +82,7 @@ class Job:
 
     @property
     def is_debugged(self) -> bool:
-        """In debug mode."""
-        return _is_enabled((self.spec.get("runMode") or {}).get("debug") or {})
-
-    @property
-    def queue(self) -> str:
-        """The queue that it asks for; empty without one."""
-        scheduler = self.spec.get("scheduler") or {}
-        return str((scheduler.get("t9kScheduler") or {}).get("queue") or "")
+        return _is_enabled(self.debug_mode)
 
     @property
     def backoff_limit(self) -> int:
@@ -145,15 +108,19 @@ class Job:
 
     # Where it stands.
 
-    @property
-    def status(self) -> Object:
-        """Its status; empty before the controller has seen it."""
-        return self.obj.get("status") or {}
-
-    @property
-    def phase(self) -> str:
-        """Its phase; a job that nobody has looked at is Pending."""
-        return str(self.status.get("phase") or "Pending")
+    status = ObjectAt("status")
+    phase = TextAt("status", "phase", default="Pending")
+    """A job that nobody has looked at is Pending."""
+    aggregate = ObjectAt("status", "aggregate")
+    """Replicas per phase; empty before any is known."""
+    tasks = ListAt("status", "tasks")
+    """The replica types."""
+    conditions = ListAt("status", "conditions")
+    attempts = ListAt("status", "attempts")
+    """The history, oldest first."""
+    viewer = ObjectAt("status", "tensorboard")
+    """What the status says of its TensorBoard; empty for a job without one."""
+    viewer_url = TextAt("status", "tensorboard", "url")
 
     @property
     def is_over(self) -> bool:
@@ -171,29 +138,13 @@ class Job:
         return self.kind.restarts(self.status)
 
     @property
-    def aggregate(self) -> Mapping[str, int]:
-        """Replicas per phase; empty before any is known."""
-        return self.status.get("aggregate") or {}
-
-    @property
-    def tasks(self) -> Sequence[Object]:
-        """The replica types, as the status has them."""
-        return self.status.get("tasks") or ()
-
-    @property
-    def replicas(self) -> Iterator[Object]:
+    def replicas(self) -> list[Object]:
         """The replicas of all types, as the status has them."""
-        for task in self.tasks:
-            yield from task.get("replicas") or ()
-
-    @property
-    def conditions(self) -> Sequence[Object]:
-        """Its conditions."""
-        return self.status.get("conditions") or ()
+        return [replica for task in self.tasks for replica in task.get("replicas") or ()]
 
     def condition(self, kind: str) -> Object:
         """One of its conditions; empty when there is none."""
-        return next((dict(each) for each in self.conditions if each.get("type") == kind), {})
+        return next((each for each in self.conditions if each.get("type") == kind), {})
 
     @property
     def failure(self) -> str:
@@ -204,25 +155,10 @@ class Job:
         return str(failed.get("message") or failed.get("reason") or "")
 
     @property
-    def attempts(self) -> Sequence[Object]:
-        """The history, oldest first."""
-        return self.status.get("attempts") or ()
-
-    @property
     def last_failure(self) -> Object:
         """The newest attempt that a replica ended; empty when none did."""
         ended = [a for a in self.attempts if a.get("endTime") and a.get("replica")]
         return max(ended, key=lambda attempt: str(attempt["endTime"]), default={})
-
-    @property
-    def viewer(self) -> Object:
-        """What the status says of its TensorBoard; empty for a job without one."""
-        return self.status.get("tensorboard") or {}
-
-    @property
-    def viewer_url(self) -> str:
-        """Where its TensorBoard is."""
-        return str(self.viewer.get("url") or "")
 
     @property
     def seconds(self) -> float | None:
@@ -237,38 +173,33 @@ class Job:
 
     def ordered_pods(self) -> list[PodView]:
         """By replica type as the status lists them, then by index."""
-        order = [task.get("type") for task in self.tasks]
-
-        def key(pod: PodView) -> tuple[int, str, int]:
-            kind = pod.replica_type
-            return (order.index(kind) if kind in order else len(order), kind, pod.index)
-
-        return sorted(self.pods.values(), key=key)
+        return in_order(self.pods.values(), [str(task.get("type")) for task in self.tasks])
 
     def training_container(self, pod: PodView) -> str:
         """The container that a user means who names none."""
-        chosen = pod.annotations.get(_DEFAULT_CONTAINER)
-        if chosen in pod.container_names:
+        if (chosen := pod.annotations.get(_DEFAULT_CONTAINER)) in pod.container_names:
             return str(chosen)
         return self.kind.training_container(pod.replica_type, pod.container_names)
 
     def training_container_among(self, replica: str, kept: Sequence[str]) -> str:
         """The same of a pod that is gone, by the containers of which something was kept."""
-        template = self.replica_spec(replica).get("template") or {}
-        listed = [each["name"] for each in (template.get("spec") or {}).get("containers") or ()]
-        chosen = ((template.get("metadata") or {}).get("annotations") or {}).get(_DEFAULT_CONTAINER)
+        template = PodView(self.replica_spec(replica).get("template") or {})
         told = [
             each.get("name")
             for entry in self.replicas
             if self.replica_of(entry.get("name") or "") == replica
             for each in entry.get("containers") or ()
         ]
-        present = [name for name in dict.fromkeys((*listed, *told, *sorted(kept))) if name in kept]
-        if chosen in present:
+        present = [
+            name
+            for name in dict.fromkeys((*template.container_names, *told, *sorted(kept)))
+            if name in kept
+        ]
+        if (chosen := template.annotations.get(_DEFAULT_CONTAINER)) in present:
             return str(chosen)
         return self.kind.training_container(replica.rpartition("-")[0] or replica, present)
 
 
-def _is_enabled(switch: Mapping[str, Any]) -> bool:
+def _is_enabled(switch: Object) -> bool:
     """In whichever spelling it was stored (decision 2)."""
     return bool(switch.get("enabled", switch.get("enable")))

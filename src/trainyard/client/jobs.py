@@ -47,7 +47,10 @@ async def find(target: Target, text: str) -> Job:
     kinds = [kind_named(prefix)] if slash else list(JOB_KINDS.values())
     if not name:
         raise CommandError(f"{text!r} is not a job; write a name, or kind/name")
-    found = [job for job in await _read_all(target, kinds, name) if job is not None]
+    client, namespace = target.client, target.namespace
+    calls = [_unless_missing(client.get(kind.resource, name, namespace)) for kind in kinds]
+    objects = zip(kinds, await together(calls), strict=True)
+    found = [Job(kind, obj) for kind, obj in objects if obj is not None]
     if len(found) > 1:
         listed = ", ".join(f"{job.kind.short_names[0]}/{name}" for job in found)
         raise CommandError(
@@ -59,15 +62,11 @@ async def find(target: Target, text: str) -> Job:
     return found[0]
 
 
-async def _read_all(target: Target, kinds: Sequence[Kind], name: str) -> list[Job | None]:
-    async def read(kind: Kind) -> Job | None:
-        try:
-            obj = await target.client.get(kind.resource, name, target.namespace)
-        except NotFound:
-            return None
-        return Job(kind, obj)
-
-    return await together([read(kind) for kind in kinds])
+async def _unless_missing(call: Coroutine[Any, Any, T]) -> T | None:
+    try:
+        return await call
+    except NotFound:
+        return None
 
 
 async def _missing(target: Target, kinds: Sequence[Kind], text: str, name: str) -> JobNotFound:
@@ -97,22 +96,16 @@ async def list_jobs(
     An error when the server knows none of the kinds.
     """
     kinds = list(kinds or JOB_KINDS.values())
-
-    async def read(kind: Kind) -> list[Job] | None:
-        resource = kind.resource
-        try:
-            items, _ = await target.client.list(resource, namespace, labels=selector)
-        except NotFound:
-            return None
-        return [Job.listed(kind, item) for item in items]
-
-    lists = await together([read(kind) for kind in kinds])
+    list_ = target.client.list
+    calls = [_unless_missing(list_(kind.resource, namespace, labels=selector)) for kind in kinds]
+    lists = await together(calls)
     if all(found is None for found in lists):
         raise CommandError(
             f"{target.title} does not know trainyard's jobs; install them with "
             "`trainyard crds | kubectl apply --server-side -f -`"
         )
-    jobs = [job for found in lists for job in found or ()]
+    served = [(kind, found[0]) for kind, found in zip(kinds, lists, strict=True) if found]
+    jobs = [Job.listed(kind, item) for kind, items in served for item in items]
     return sorted(jobs, key=lambda job: (job.metadata.get("creationTimestamp", ""), job.name))
 
 

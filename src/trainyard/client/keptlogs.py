@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from trainyard.client.job import Job
-from trainyard.client.logs import Lines, LogRequest
+from trainyard.client.logs import LogRequest, whole_lines
 from trainyard.client.target import CommandError
 from trainyard.shim.logs import LogOptions, read_log
 
@@ -51,14 +51,9 @@ def kept_logs(
             yield replica, same[-1 - back][1]
 
 
-async def read_kept(path: Path, request: LogRequest) -> AsyncGenerator[bytes]:
+def read_kept(path: Path, request: LogRequest) -> AsyncGenerator[bytes]:
     """A kept log, whole lines at a time."""
     ago = request.since_seconds
     since = None if ago is None else datetime.now(UTC) - timedelta(seconds=ago)
     wanted = LogOptions(tail=request.tail, timestamps=request.timestamps, since=since)
-    lines = Lines()
-    async for chunk in read_log(str(path), wanted, lambda: True):
-        if whole := lines.feed(chunk):
-            yield whole
-    if rest := lines.end():
-        yield rest
+    return whole_lines(read_log(str(path), wanted, lambda: True))

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.pods import PodView, in_order
-from trainyard.client.watching import Selection, follow, watch
-from trainyard.kinds.shared import labels
+from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError, NotFound, StreamError
-from trainyard.kube.resources import PODS
 
 _RETRY_SECONDS = 0.2
 _TRIES = 10
@@ -56,6 +54,16 @@ class Lines:
         return rest + b"\n" if rest else b""
 
 
+async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """The same bytes cut into whole lines."""
+    lines = Lines()
+    async for chunk in chunks:
+        if whole := lines.feed(chunk):
+            yield whole
+    if rest := lines.end():
+        yield rest
+
+
 def texts(lines: bytes) -> list[str]:
     """Whole lines as a terminal would show them: what a carriage return overwrote is gone."""
     return [
@@ -73,13 +81,9 @@ async def read(
     client: Client, pod: PodView, container: str, request: LogRequest
 ) -> AsyncGenerator[bytes]:
     """One container's log to its end, whole lines at a time."""
-    lines = Lines()
     async with contextlib.aclosing(_chunks(client, pod, container, request)) as chunks:
-        async for chunk in chunks:
-            if whole := lines.feed(chunk):
-                yield whole
-    if rest := lines.end():
-        yield rest
+        async for lines in whole_lines(chunks):
+            yield lines
 
 
 def _chunks(
@@ -168,14 +172,13 @@ async def follow_logs(
             if request.replica in ("", pod.name, job.replica_of(pod.name)):
                 logs.begin(group, pod, [request.container or job.training_container(pod)])
 
-    async def watch_pods(group: asyncio.TaskGroup) -> None:
-        selection = Selection(labels=labels.selector(job.uid))
-        async with contextlib.aclosing(watch(client, PODS, job.namespace, selection)) as states:
+    async def begin_all(group: asyncio.TaskGroup) -> None:
+        async with contextlib.aclosing(watch_pods(client, job)) as states:
             async for state in states:
                 begin(group, [PodView(pod) for pod in state.changed])
 
     async with asyncio.TaskGroup() as group:
-        watching = group.create_task(watch_pods(group))
+        watching = group.create_task(begin_all(group))
         try:
             await _until_over(client, job)
             # Pods that ended with the job may be known to the job before they are to us.

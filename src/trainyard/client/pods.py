@@ -2,58 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.kinds.shared import labels
-
-Object = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerView:
     """One container, by its status."""
 
-    status: Object
+    obj: Object
 
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return str(self.status["name"])
-
-    @property
-    def waiting(self) -> Object:
-        """Why it does not run yet; empty unless it waits."""
-        return self._state("waiting")
-
-    @property
-    def running(self) -> Object:
-        """Since when it runs; may be empty although it does (see `is_running`)."""
-        return self._state("running")
-
-    @property
-    def ended(self) -> Object:
-        """How it ended; empty before."""
-        return self._state("terminated")
-
-    def _state(self, name: str) -> Object:
-        return (self.status.get("state") or {}).get(name) or {}
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether it is still to start."""
-        return "waiting" in (self.status.get("state") or {})
+    name = TextAt("name")
+    state = ObjectAt("state")
+    waiting = ObjectAt("state", "waiting")
+    """Why it does not run yet; empty unless it waits."""
+    running = ObjectAt("state", "running")
+    """Since when it runs; may be empty although it does (see `is_running`)."""
+    ended = ObjectAt("state", "terminated")
+    """How it ended; empty before."""
+    last_words = TextAt("state", "terminated", "message")
+    """What it wrote last before it ended."""
 
     @property
     def is_running(self) -> bool:
-        """Whether it runs."""
-        return "running" in (self.status.get("state") or {})
-
-    @property
-    def has_started(self) -> bool:
-        """Whether it has written, or may have, anything."""
-        return self.is_running or "terminated" in (self.status.get("state") or {})
+        return "running" in self.state
 
     @property
     def exit_code(self) -> int | None:
@@ -65,11 +40,6 @@ class ContainerView:
         """One word on why it ended, or waits."""
         return str((self.ended or self.waiting).get("reason") or "")
 
-    @property
-    def last_words(self) -> str:
-        """What it wrote last before it ended."""
-        return str(self.ended.get("message") or "")
-
 
 @dataclass(frozen=True, slots=True)
 class PodView:
@@ -77,51 +47,21 @@ class PodView:
 
     obj: Object
 
-    @property
-    def metadata(self) -> Object:
-        """Its metadata."""
-        metadata: Object = self.obj["metadata"]
-        return metadata
-
-    @property
-    def spec(self) -> Object:
-        """Its spec."""
-        return self.obj.get("spec") or {}
-
-    @property
-    def status(self) -> Object:
-        """Its status."""
-        return self.obj.get("status") or {}
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return str(self.metadata["name"])
-
-    @property
-    def namespace(self) -> str:
-        """Its namespace."""
-        return str(self.metadata["namespace"])
-
-    @property
-    def uid(self) -> str:
-        """Its UID."""
-        return str(self.metadata["uid"])
-
-    @property
-    def labels(self) -> Object:
-        """Its labels."""
-        return self.metadata.get("labels") or {}
-
-    @property
-    def annotations(self) -> Object:
-        """Its annotations."""
-        return self.metadata.get("annotations") or {}
-
-    @property
-    def replica_type(self) -> str:
-        """The type of its replica."""
-        return str(self.labels.get(labels.REPLICA_TYPE, ""))
+    metadata = ObjectAt("metadata")
+    spec = ObjectAt("spec")
+    status = ObjectAt("status")
+    name = TextAt("metadata", "name")
+    namespace = TextAt("metadata", "namespace")
+    uid = TextAt("metadata", "uid")
+    replica_type = TextAt("metadata", "labels", labels.REPLICA_TYPE)
+    labels = ObjectAt("metadata", "labels")
+    annotations = ObjectAt("metadata", "annotations")
+    deleting_since = TextAt("metadata", "deletionTimestamp")
+    """When it should be gone, its grace period included; empty unless it is deleted."""
+    node = TextAt("spec", "nodeName")
+    """Where it runs; empty before it is scheduled."""
+    phase = TextAt("status", "phase", default="Pending")
+    conditions = ListAt("status", "conditions")
 
     @property
     def index(self) -> int:
@@ -138,33 +78,12 @@ class PodView:
         return self.replica_type or self.name
 
     @property
-    def is_master(self) -> bool:
-        """Whether it is rank 0's, as its label says."""
-        return bool(self.labels.get(labels.JOB_ROLE) == labels.MASTER_ROLE)
-
-    @property
-    def node(self) -> str:
-        """Where it runs; empty before it is scheduled."""
-        return str(self.spec.get("nodeName") or "")
-
-    @property
-    def phase(self) -> str:
-        """Its phase; Pending until somebody says otherwise."""
-        return str(self.status.get("phase") or "Pending")
-
-    @property
-    def deleting_since(self) -> str:
-        """When it should be gone, its grace period included; empty unless it is deleted."""
-        return str(self.metadata.get("deletionTimestamp") or "")
-
-    @property
     def container_names(self) -> list[str]:
         """Its containers as the spec lists them, without init containers."""
         return [str(container["name"]) for container in self.spec.get("containers") or ()]
 
     @property
     def init_container_names(self) -> list[str]:
-        """Its init containers as the spec lists them."""
         return [str(container["name"]) for container in self.spec.get("initContainers") or ()]
 
     @property
@@ -189,7 +108,7 @@ class PodView:
     def has_started(self, container: str) -> bool:
         """Whether a container has written, or may have, anything."""
         found = self.container(container)
-        return found is not None and found.has_started
+        return found is not None and not found.state.keys().isdisjoint(("running", "terminated"))
 
     @property
     def failed_container(self) -> ContainerView | None:
@@ -203,8 +122,7 @@ class PodView:
 
     def condition(self, kind: str) -> Object:
         """A condition; empty when there is none."""
-        conditions: Sequence[Object] = self.status.get("conditions") or ()
-        return next((each for each in conditions if each.get("type") == kind), {})
+        return next((each for each in self.conditions if each.get("type") == kind), {})
 
     @property
     def no_place(self) -> str | None:
@@ -220,6 +138,12 @@ class PodView:
         return str(self.status.get("message") or "") if self.no_place is None else self.no_place
 
 
-def in_order(pods: Iterable[PodView]) -> list[PodView]:
-    """Pods by replica type and index."""
-    return sorted(pods, key=lambda pod: (pod.replica_type, pod.index, pod.name))
+def in_order(pods: Iterable[PodView], types: Sequence[str] = ()) -> list[PodView]:
+    """Pods by replica type, as far as they are in `types` in their order, and by index."""
+
+    def key(pod: PodView) -> tuple[int, str, int, str]:
+        kind = pod.replica_type
+        place = types.index(kind) if kind in types else len(types)
+        return place, kind, pod.index, pod.name
+
+    return sorted(pods, key=key)

@@ -10,17 +10,8 @@ from dataclasses import dataclass
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import CommandError, Target
-from trainyard.client.watching import Selection, follow, watch
+from trainyard.client.watching import follow, watch_pods
 from trainyard.kinds.shared import labels
-from trainyard.kube.resources import PODS
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A replica (none: rank 0) and a container in it (none: the one that trains)."""
-
-    replica: str = ""
-    container: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +32,8 @@ def choose_pod(job: Job, pods: Sequence[PodView], replica: str = "") -> PodView:
             f"{job} has no pods ({job.phase}); `trainyard explain {job.name}` tells why"
         )
     if not replica:
-        return next((pod for pod in in_order(pods) if pod.is_master), _first(job, pods))
+        masters = [p for p in in_order(pods) if p.labels.get(labels.JOB_ROLE) == labels.MASTER_ROLE]
+        return masters[0] if masters else _first(job, pods)
     for pod in pods:
         if replica in (pod.name, job.replica_of(pod.name)):
             return pod
@@ -84,12 +76,14 @@ def check_running(job: Job, pod: PodView, container: str) -> None:
         )
 
 
-async def running_replica(target: Target, job: Job, choice: Choice, seconds: float) -> PodView:
+async def running_replica(
+    target: Target, job: Job, replica: str, container: str, seconds: float
+) -> PodView:
     """The chosen pod once its container runs; CommandError if that takes too long, or cannot be."""
     try:
         async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
-            ended = group.create_task(_fail_when_hopeless(target, job, choice.replica))
-            pod = await _wait_for_pod(target, job, choice)
+            ended = group.create_task(_fail_when_hopeless(target, job, replica))
+            pod = await _wait_for_pod(target, job, replica, container)
             ended.cancel()
         return pod
     except TimeoutError:
@@ -99,16 +93,15 @@ async def running_replica(target: Target, job: Job, choice: Choice, seconds: flo
         ) from None
 
 
-async def _wait_for_pod(target: Target, job: Job, choice: Choice) -> PodView:
-    selection = Selection(labels=labels.selector(job.uid))
-    async with contextlib.aclosing(watch(target.client, PODS, job.namespace, selection)) as states:
+async def _wait_for_pod(target: Target, job: Job, replica: str, container: str) -> PodView:
+    async with contextlib.aclosing(watch_pods(target.client, job)) as states:
         async for state in states:
             pods = [PodView(pod) for pod in state.present.values()]
             names = {name for pod in pods for name in (pod.name, job.replica_of(pod.name))}
-            if not pods or (choice.replica and choice.replica not in names):
+            if not pods or (replica and replica not in names):
                 continue
-            pod = choose_pod(job, pods, choice.replica)
-            if pod.has_started(choice.container or job.training_container(pod)):
+            pod = choose_pod(job, pods, replica)
+            if pod.has_started(container or job.training_container(pod)):
                 return pod
     raise CommandError(f"{job} cannot be watched")
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.client.job import Job
+from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.kube.client import Client
@@ -23,7 +24,6 @@ from trainyard.kube.resources import (
     Resource,
 )
 from trainyard.manifest.reader import STANDARD_INPUT, Document
-from trainyard.schema.errors import TrainyardError
 
 _AT_ONCE = 32
 """Jobs that are created in parallel."""
@@ -33,37 +33,28 @@ _CORE = {
 }
 
 
-class SubmissionError(TrainyardError):
-    """An object of the manifest cannot be put into the cluster."""
-
-
 def resource_of(kind: str) -> Resource:
-    """Where objects of a kind that manifests may hold are served; raises SubmissionError."""
+    """Where objects of a kind that manifests may hold are served; raises CommandError."""
     if kind in _CORE:
         return _CORE[kind]
     if kind in KINDS:
         return KINDS[kind].resource
-    raise SubmissionError(f"cannot submit a {kind}: take it out of the file, or use kubectl")
+    raise CommandError(f"cannot submit a {kind}: take it out of the file, or use kubectl")
 
 
-async def submit(
-    client: Client,
-    documents: Iterable[Document],
-    *,
-    namespace: str | None = None,
-    create_namespaces: bool = False,
-) -> list[Job]:
+async def submit(target: Target, documents: Iterable[Document]) -> list[Job]:
     """Apply everything that is no job, then create the jobs in the order of the file.
 
-    `namespace` is for objects that name none; `create_namespaces` makes those that are named and
-    absent, for a cluster that nobody else uses. Of jobs that exist already, none is touched.
+    Namespaces that are named and absent are made on the embedded cluster, which nobody else uses.
+    Of jobs that exist already, none is touched.
     """
+    client = target.client
     ordered = sorted(documents, key=lambda document: _rank(document.kind))
     prepared = []
     for document in ordered:
         resource = resource_of(document.kind)
-        prepared.append((resource, _prepared(document, resource, namespace or client.namespace)))
-    if create_namespaces:
+        prepared.append((resource, _prepared(document, resource, target.namespace)))
+    if target.socket:
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
     for resource, body in prepared[: len(prepared) - len(jobs)]:
@@ -100,7 +91,7 @@ async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> J
     except AlreadyExists as error:
         metadata = body["metadata"]
         name = metadata["name"]
-        raise SubmissionError(
+        raise CommandError(
             f"{resource.kind} {metadata['namespace']}/{name} already exists; delete it first "
             f"(trainyard delete {name}, or trainyard submit --replace) or give this one another "
             "name"

@@ -59,7 +59,14 @@ class Where:
 
     async def _connect(self) -> Target:
         if self.kubeconfig is not None or self.context is not None:
-            return await self._of_kubeconfig()
+            client = await Client.from_kubeconfig(self.kubeconfig, self.context)
+            return Target(
+                client=client,
+                namespace=self.namespace or client.namespace,
+                title=f"context {self.context}" if self.context else "the kubeconfig's cluster",
+                kubeconfig=self.kubeconfig,
+                context=self.context,
+            )
         folder = state_folder()
         cluster = find_cluster(folder)
         if cluster is None:
@@ -74,17 +81,6 @@ class Where:
             title="the embedded cluster",
             socket=cluster.socket,
             folder=folder,
-        )
-
-    async def _of_kubeconfig(self) -> Target:
-        client = await Client.from_kubeconfig(self.kubeconfig, self.context)
-        title = f"context {self.context}" if self.context else "the kubeconfig's cluster"
-        return Target(
-            client=client,
-            namespace=self.namespace or client.namespace,
-            title=title,
-            kubeconfig=self.kubeconfig,
-            context=self.context,
         )
 
 

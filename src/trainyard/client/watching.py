@@ -7,10 +7,12 @@ import contextlib
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainyard.client.job import Job, Object
+from trainyard.client.job import Job
+from trainyard.client.objects import Object
+from trainyard.kinds.shared.labels import selector
 from trainyard.kube.client import Client
 from trainyard.kube.reflector import Reflector
-from trainyard.kube.resources import Resource
+from trainyard.kube.resources import PODS, Resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,17 +25,6 @@ class Snapshot:
     """Those that are new, or not as they were."""
     gone: Sequence[Object] = ()
     """The last state of those that were deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which objects of a resource are looked at."""
-
-    labels: str = ""
-    name: str = ""
-
-
-EVERYTHING = Selection()
 
 
 class _Snapshots:
@@ -64,11 +55,12 @@ async def watch(
     client: Client,
     resource: Resource,
     namespace: str | None,
-    which: Selection = EVERYTHING,
     *,
+    labels: str = "",
+    name: str = "",
     is_patient: bool = False,
 ) -> AsyncGenerator[Snapshot]:
-    """The selected objects now, and after every change; never ends by itself.
+    """The objects of these labels and name now, and after every change; never ends by itself.
 
     A server that refuses or does not answer is an error, unless `is_patient`: then it is asked
     again until it does.
@@ -80,8 +72,8 @@ async def watch(
         lambda obj: obj,
         sink,
         namespace=namespace,
-        labels=which.labels,
-        fields=f"metadata.name={which.name}" if which.name else "",
+        labels=labels,
+        fields=f"metadata.name={name}" if name else "",
         is_patient=is_patient,
     )
     reflecting = asyncio.create_task(reflector.run())
@@ -95,9 +87,14 @@ async def watch(
         await asyncio.gather(reflecting, return_exceptions=True)
 
 
+def watch_pods(client: Client, job: Job) -> AsyncGenerator[Snapshot]:
+    """The pods of a job."""
+    return watch(client, PODS, job.namespace, labels=selector(job.uid))
+
+
 async def follow(client: Client, job: Job) -> AsyncGenerator[Job | None]:
     """The job now and after every change; None once it is deleted."""
-    states = watch(client, job.resource, job.namespace, Selection(name=job.name))
+    states = watch(client, job.resource, job.namespace, name=job.name)
     async with contextlib.aclosing(states):
         async for state in states:
             for obj in state.changed:

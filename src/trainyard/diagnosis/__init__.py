@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from trainyard.client.events import event_time
-from trainyard.diagnosis import containers, deaths, ended, pods, waiting
+from trainyard.diagnosis import deaths, ended, pods, waiting
 from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.kinds.shared.reasons import Phase
 from trainyard.schema.times import duration
@@ -20,6 +20,7 @@ _RULES: tuple[_Rule, ...] = (
     waiting.being_deleted,
     ended.succeeded,
     ended.failed,
+    # From here on the job has not ended.
     waiting.paused,
     waiting.not_seen,
     waiting.troubled,
@@ -32,8 +33,8 @@ _RULES: tuple[_Rule, ...] = (
     waiting.in_debug,
     pods.awaited,
     waiting.degraded,
-    containers.half_ended,
-    containers.unready,
+    pods.half_ended,
+    pods.unready,
     pods.starting,
 )
 """Gravest first: what a later rule finds may follow from what an earlier one found."""
@@ -110,4 +111,4 @@ def _is_well(situation: Situation, event: Mapping[str, Any]) -> bool:
     if pod is None or situation.job.phase == Phase.SUCCEEDED:
         return True
     containers = pod.main_containers
-    return bool(containers) and all(each.status.get("ready") for each in containers)
+    return bool(containers) and all(each.obj.get("ready") for each in containers)

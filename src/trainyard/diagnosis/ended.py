@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainyard.client.pods import PodView
 from trainyard.diagnosis import deaths, exits
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
@@ -20,7 +19,8 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
         took = span(status.get("startTime"), status.get("completionTime"), situation.now)
         evidence = [f"it took {took}"] if took else []
         advice = []
-        if left := [situation.replica(pod) for pod in situation.pods if _goes_on(pod)]:
+        running = [p for p in situation.pods if p.phase == "Running" and not p.deleting_since]
+        if left := [situation.replica(pod) for pod in running]:
             evidence.append(f"still running, as cleanUpPolicy None has it: {listed(left)}")
             field = "runPolicy.cleanUpPolicy" if _has_run_policy(situation) else "cleanUpPolicy"
             advice.append(
@@ -28,10 +28,6 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
                 "Unfinished it ends with the job"
             )
         yield Cause("it has done its work", tuple(evidence), tuple(advice))
-
-
-def _goes_on(pod: PodView) -> bool:
-    return pod.phase == "Running" and not pod.deleting_since
 
 
 def _has_run_policy(situation: Situation) -> bool:

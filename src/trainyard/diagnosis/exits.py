@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import signal
 from dataclasses import dataclass
+from typing import NamedTuple
 
 NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
 ASKS_FOR_RESTART = 138
@@ -20,11 +21,10 @@ class Reading:
     advice: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Words:
+class _Words(NamedTuple):
     """A pattern in the last lines of a log, and what it means."""
 
-    pattern: re.Pattern[str]
+    pattern: str
     what: str
     advice: str
 
@@ -32,62 +32,59 @@ class _Words:
 _PATHS = "check the path, `workingDir` (by default the manifest's folder) and the volume mounts"
 _SAID = (
     _Words(
-        re.compile(r"CUDA out of memory|CUDA error: out of memory", re.IGNORECASE),
+        r"(?i)CUDA out of memory|CUDA error: out of memory",
         "the GPU's memory did not suffice",
         "use a smaller batch or model, or more GPUs",
     ),
     _Words(
-        re.compile(r"can't open file ['\"]?([^'\":]+)"),
+        r"can't open file ['\"]?([^'\":]+)",
         "the script {0} does not exist where the replica runs",
         _PATHS,
     ),
     _Words(
-        re.compile(r"No module named ['\"]?([\w.]+)"),
+        r"No module named ['\"]?([\w.]+)",
         "the Python package {0} is not there",
         "install it in the environment that stands for the image "
         "(--image PATTERN=ENV), or use another image",
     ),
     _Words(
-        re.compile(r"unrecognized arguments: (.+)"),
+        r"unrecognized arguments: (.+)",
         "its program does not know the arguments {0}",
         "correct `args` of the container; a launcher such as torchrun takes its own options first",
     ),
     _Words(
-        re.compile(r"Address already in use|EADDRINUSE", re.IGNORECASE),
+        r"(?i)Address already in use|EADDRINUSE",
         "a port was in use already",
         "let another port be used, or keep the jobs apart by namespaces (see `trainyard status`)",
     ),
     _Words(
-        re.compile(r"No space left on device", re.IGNORECASE),
+        r"(?i)No space left on device",
         "a volume or the disk is full",
         "make room, or raise the volume's sizeLimit",
     ),
     _Words(
-        re.compile(r"NCCL (?:error|WARN)|ncclSystemError|ncclInternalError"),
+        r"NCCL (?:error|WARN)|ncclSystemError|ncclInternalError",
         "NCCL could not connect the replicas or their GPUs",
         "set NCCL_DEBUG=INFO and look at the logs of all replicas",
     ),
     _Words(
-        re.compile(
-            r"command not found: (\S+)|(\S+): (?:command )?not found"
-            r"|exec: \"([^\"]+)\": executable file not found"
-        ),
+        r"command not found: (\S+)|(\S+): (?:command )?not found"
+        r"|exec: \"([^\"]+)\": executable file not found",
         "the command {0} does not exist where the replica runs",
         "check its spelling and PATH, and which environment stands for the image "
         "(--image PATTERN=ENV)",
     ),
     _Words(
-        re.compile(r"No such file or directory: ['\"]([^'\"]+)"),
+        r"No such file or directory: ['\"]([^'\"]+)",
         "the file {0} does not exist where the replica runs",
         _PATHS,
     ),
     _Words(
-        re.compile(r"([^\s:'\"]+)['\"]?: No such file or directory"),
+        r"([^\s:'\"]+)['\"]?: No such file or directory",
         "the file {0} does not exist where the replica runs",
         _PATHS,
     ),
 )
-
 
 _NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
@@ -103,10 +100,10 @@ def read(code: int | None, reason: str = "", message: str = "") -> Reading:
         )
     if reason == "Evicted":
         return Reading("its node was short of memory or disk", ("request what it needs",))
-    for words in _SAID:
-        if found := words.pattern.search(message):
+    for said, what, advice in _SAID:
+        if found := re.search(said, message):
             subject = next((group for group in found.groups() if group), "")
-            return Reading(words.what.format(subject), (words.advice,))
+            return Reading(what.format(subject), (advice,))
     if reason in _NEVER_RAN and code not in (NOT_FOUND, NOT_EXECUTABLE) and message.strip():
         return Reading(f"it could not be started: {message.strip().splitlines()[0]}")
     if code == NOT_FOUND:
@@ -118,13 +115,8 @@ def read(code: int | None, reason: str = "", message: str = "") -> Reading:
         return Reading("its command is no program", ("make the file executable (chmod +x)",))
     if code is not None and code > SIGNAL_BASE:
         return _of_signal(code - SIGNAL_BASE)
-    return Reading(_exception(message))
-
-
-def _exception(message: str) -> str:
-    """The exception that ended a Python program, if the last lines name one."""
-    found = _EXCEPTION.findall(message)
-    return f"its program ended with {found[-1]}" if found else "its program ended with an error"
+    exceptions = _EXCEPTION.findall(message)
+    return Reading(f"its program ended with {exceptions[-1] if exceptions else 'an error'}")
 
 
 def _of_signal(number: int) -> Reading:
@@ -140,9 +132,9 @@ def _of_signal(number: int) -> Reading:
             ("look for `Out of memory` in the kernel's log (dmesg)",),
         )
     if number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT):
-        hint = "native code crashed; set PYTHONFAULTHANDLER=1 to see where"
-        advice = [hint]
+        advice: tuple[str, ...] = ("native code crashed; set PYTHONFAULTHANDLER=1 to see where",)
         if number == signal.SIGBUS:
-            advice.insert(0, "/dev/shm may be full: mount an emptyDir with medium Memory there")
-        return Reading(f"it crashed ({name})", tuple(advice))
+            full = "/dev/shm may be full: mount an emptyDir with medium Memory there"
+            advice = (full, *advice)
+        return Reading(f"it crashed ({name})", advice)
     return Reading(f"it was ended by {name}")

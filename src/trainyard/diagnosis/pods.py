@@ -1,11 +1,11 @@
-"""What holds up single pods of a job: no place, no image, no volume, no node."""
+"""What holds up single pods of a job that has not ended: no place, image, volume or node."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from trainyard.client.pods import PodView
+from trainyard.client.pods import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.schema.times import duration
 
@@ -19,8 +19,6 @@ _MISSING = ("Creating", "Pending")
 
 def unschedulable(situation: Situation) -> Iterator[Cause]:
     """Pods that no node takes; those with the same reason are told together."""
-    if situation.job.is_over:
-        return
     by_reason: dict[str, list[str]] = {}
     for pod in situation.pods:
         text = pod.no_place
@@ -89,13 +87,10 @@ def _on_cluster(situation: Situation, text: str) -> tuple[str, ...]:
 
 def not_starting(situation: Situation) -> Iterator[Cause]:
     """Pods that have a node, and whose containers do not start."""
-    if situation.job.is_over:
-        return
     for pod in situation.pods:
         if not pod.node or pod.deleting_since:
             continue
-        cause = _blocked(situation, pod)
-        if cause is not None:
+        if (cause := _blocked(situation, pod)) is not None:
             yield cause
 
 
@@ -109,7 +104,7 @@ def _blocked(situation: Situation, pod: PodView) -> Cause | None:
         message = str(waiting.get("message") or "")
         evidence = (f"container {container.name} waits: {reason}", *lines_of(message))
         if reason in _IMAGE:
-            image = container.status.get("image") or "of its container"
+            image = container.obj.get("image") or "of its container"
             return Cause(
                 f"{replica} cannot start: the image {image} cannot be pulled",
                 evidence,
@@ -124,7 +119,7 @@ def _blocked(situation: Situation, pod: PodView) -> Cause | None:
 
 
 def _volumes(situation: Situation, pod: PodView) -> Cause | None:
-    if not all(container.is_waiting for container in pod.containers):
+    if not all("waiting" in container.state for container in pod.containers):
         return None
     for event in situation.events_about(pod.name, *_VOLUME_EVENTS):
         return Cause(
@@ -138,7 +133,7 @@ def _volumes(situation: Situation, pod: PodView) -> Cause | None:
 def _initialising(situation: Situation, pod: PodView) -> Cause | None:
     for container in pod.init_containers:
         running = container.running
-        if running and not container.status.get("started", False):
+        if running and not container.obj.get("started", False):
             replica, name = situation.replica(pod), container.name
             age = duration(situation.ago(running.get("startedAt")))
             return Cause(
@@ -151,8 +146,6 @@ def _initialising(situation: Situation, pod: PodView) -> Cause | None:
 
 def lost(situation: Situation) -> Iterator[Cause]:
     """Pods whose node has gone, or that the cluster took away."""
-    if situation.job.is_over:
-        return
     for pod in situation.pods:
         condition = pod.condition("Ready")
         is_lost = pod.status.get("reason") == "NodeLost"
@@ -171,8 +164,6 @@ def lost(situation: Situation) -> Iterator[Cause]:
 
 def stuck(situation: Situation) -> Iterator[Cause]:
     """Pods that should be gone by now."""
-    if situation.job.is_over:
-        return
     for pod in situation.pods:
         deleting = pod.deleting_since
         # The time already includes the grace period.
@@ -197,7 +188,7 @@ def stuck(situation: Situation) -> Iterator[Cause]:
 
 def awaited(situation: Situation) -> Iterator[Cause]:
     """Some replicas run and wait for others, which are not there yet."""
-    if situation.job.is_over or situation.job.is_debugged:
+    if situation.job.is_debugged:
         return
     states = _replica_phases(situation)
     running = [name for name, phase in states if phase == "Running"]
@@ -217,8 +208,6 @@ def awaited(situation: Situation) -> Iterator[Cause]:
 
 def starting(situation: Situation) -> Iterator[Cause]:
     """Nothing is wrong: replicas just take their time."""
-    if situation.job.is_over:
-        return
     missing = [f"{name} ({phase})" for name, phase in _replica_phases(situation)]
     if missing and situation.job.phase == "Pending":
         yield Cause(f"its replicas are being started: {listed(missing)}")
@@ -229,3 +218,41 @@ def _replica_phases(situation: Situation) -> list[tuple[str, str]]:
         (situation.replica(replica["name"]), str(replica.get("phase") or "Creating"))
         for replica in situation.job.replicas
     ]
+
+
+def unready(situation: Situation) -> Iterator[Cause]:
+    """Pods that run, and whose readiness or startup probe does not succeed."""
+    for pod in situation.pods:
+        waiting = [each.name for each in pod.main_containers if _is_unready(each)]
+        if not waiting or pod.deleting_since:
+            continue
+        replica = situation.replica(pod)
+        told = (str(e.get("message")) for e in situation.events_about(pod.name, "Unhealthy"))
+        yield Cause(
+            f"{replica} runs, but its probes do not call it ready",
+            (f"container {', '.join(waiting)} is not ready", *tuple(told)[:1]),
+            ("look at what the probe asks for; the job itself does not wait for it",),
+        )
+
+
+def half_ended(situation: Situation) -> Iterator[Cause]:
+    """Pods that go on although one of their containers has failed."""
+    for pod in situation.pods:
+        running = [each.name for each in pod.main_containers if each.is_running]
+        for container in pod.main_containers:
+            if not container.exit_code or not running or pod.deleting_since:
+                continue
+            replica, name = situation.replica(pod), container.name
+            yield Cause(
+                f"container {name} of {replica} has ended with exit code {container.exit_code}, "
+                f"and {', '.join(running)} beside it goes on",
+                ("a replica ends, and is restarted, when all containers of its pod have ended",),
+                (
+                    "end the other with it, or make that an init container, restartPolicy Always",
+                    f"`trainyard logs {situation.job.name} --replica {replica} -c {name}`",
+                ),
+            )
+
+
+def _is_unready(container: ContainerView) -> bool:
+    return container.is_running and container.obj.get("ready") is False

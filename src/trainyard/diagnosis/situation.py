@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.client.job import Job
-from trainyard.client.pods import ContainerView, PodView
+from trainyard.client.pods import PodView
 from trainyard.kinds.shared.last_words import without_report
 from trainyard.schema.times import parse
 
@@ -37,11 +37,6 @@ class Situation:
     full_disk: str = ""
     """The state folder of the embedded cluster, if there is no room left in it."""
 
-    @property
-    def internal(self) -> Object:
-        """The controller's own notes on the job."""
-        return self.job.status.get("internal") or {}
-
     def replica(self, pod: PodView | str) -> str:
         """`worker-0` of a pod or its name."""
         return self.job.replica_of(pod if isinstance(pod, str) else pod.name)
@@ -67,14 +62,10 @@ class Situation:
         """The pod of this name, as long as it exists."""
         return next((pod for pod in self.pods if pod.name == name), None)
 
-    def failed_container(self, pod_name: str) -> ContainerView | None:
-        """The container that ended a pod; None when the pod is gone or is well."""
-        pod = self.pod(pod_name)
-        return pod.failed_container if pod else None
-
     def words_of(self, pod_name: str) -> str:
         """The last lines that a replica wrote before it failed."""
-        failed = self.failed_container(pod_name)
+        pod = self.pod(pod_name)
+        failed = pod.failed_container if pod else None
         return without_report((failed and failed.last_words) or self.last_words)
 
 

@@ -42,7 +42,7 @@ def disk_is_full(situation: Situation) -> Iterator[Cause]:
 
 def paused(situation: Situation) -> Iterator[Cause]:
     """Somebody wants the job to wait."""
-    if not situation.job.is_paused or situation.job.is_over:
+    if not situation.job.is_paused:
         return
     evidence = ["spec.runMode.pause.enabled is true"]
     if situation.pods:
@@ -75,7 +75,7 @@ def not_seen(situation: Situation) -> Iterator[Cause]:
 def troubled(situation: Situation) -> Iterator[Cause]:
     """What the controller itself says that it cannot do."""
     condition = situation.job.condition("Running")
-    if situation.job.is_over or condition.get("status") == "True":
+    if condition.get("status") == "True":
         return
     evidence = lines_of(condition.get("message"))
     match condition.get("reason"):
@@ -119,7 +119,7 @@ def _refused(situation: Situation, evidence: tuple[str, ...]) -> Cause:
 def restarting(situation: Situation) -> Iterator[Cause]:
     """Something failed, and is started again, soon or just now."""
     failure = situation.job.last_failure
-    if situation.job.is_over or not failure or _all_run(situation):
+    if not failure or _all_run(situation):
         return
     death = deaths.of(situation, failure)
     evidence = [
@@ -157,8 +157,9 @@ def _spent(situation: Situation) -> tuple[str, ...]:
 
 def _until_next(situation: Situation) -> tuple[str, float] | None:
     """When the next restart is due, and in how many seconds; None if none is waited for."""
-    replicas = situation.internal.get("replicas") or {}
-    told = [situation.internal.get("notBefore"), *(r.get("notBefore") for r in replicas.values())]
+    internal = situation.job.status.get("internal") or {}
+    replicas = (internal.get("replicas") or {}).values()
+    told = [internal.get("notBefore"), *(replica.get("notBefore") for replica in replicas)]
     moments = [moment for text in told if (moment := parse(text)) is not None]
     later = [moment for moment in moments if moment > situation.now]
     if not later:
@@ -175,7 +176,7 @@ def resuming(situation: Situation) -> Iterator[Cause]:
 
 def in_debug(situation: Situation) -> Iterator[Cause]:
     """Nothing trains in debug mode."""
-    if situation.job.is_over or not situation.job.is_debugged:
+    if not situation.job.is_debugged:
         return
     yield Cause(
         "it is in debug mode: its replicas wait, and nothing trains by itself",
@@ -189,8 +190,6 @@ def in_debug(situation: Situation) -> Iterator[Cause]:
 
 def degraded(situation: Situation) -> Iterator[Cause]:
     """It runs, but not as it should."""
-    if situation.job.is_over:
-        return
     elastic = situation.job.elastic
     counts = situation.job.aggregate
     expected = elastic.get("expectedReplicas")

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.cli import summary
-from trainyard.cli.screens import PlainScreen
+from trainyard.cli.screens import PlainScreen, summary, viewer_summary
 from trainyard.client.follower import Follower
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
@@ -47,7 +46,7 @@ def test_the_summary_of_a_failure_names_replica_exit_code_reason_and_last_lines(
     ended = {"exitCode": 137, "reason": "OOMKilled", "message": "epoch 3\nallocating"}
     conditions = [{"type": "Failed", "status": "True", "message": "it has failed"}]
     job = view("Failed", pod(3, "Failed", terminated=ended), pod(1), conditions=conditions)
-    assert list(summary.lines(job, Path("/logs"), seconds=2.04)) == [
+    assert list(summary(job, Path("/logs"), seconds=2.04)) == [
         "PyTorchTrainingJob train: Failed after 2.0 s, 0 restarts",
         "  it has failed",
         "  worker-3 ended with exit code 137 (OOMKilled)",
@@ -60,7 +59,7 @@ def test_the_summary_of_a_failure_names_replica_exit_code_reason_and_last_lines(
 
 def test_the_summary_of_a_success_is_short() -> None:
     job = view("Succeeded", pod(0, "Succeeded", terminated={"exitCode": 0}), backoffCount=1)
-    assert list(summary.lines(job, None, seconds=60)) == [
+    assert list(summary(job, None, seconds=60)) == [
         "PyTorchTrainingJob train: Succeeded after 60.0 s, 1 restart"
     ]
 
@@ -69,12 +68,12 @@ def test_one_incident_of_four_replicas_is_one_restart() -> None:
     """What `list`, `show` and kubectl say as well."""
     tasks = [{"type": "worker", "restartCount": 4}]
     job = view("Succeeded", backoffCount=1, tasks=tasks)
-    assert next(summary.lines(job, None, seconds=1)).endswith(" 1 restart")
+    assert next(summary(job, None, seconds=1)).endswith(" 1 restart")
 
 
 def test_only_the_last_lines_of_a_long_output_are_shown() -> None:
     ended = {"exitCode": 1, "message": "\n".join(str(n) for n in range(100))}
-    found = list(summary.lines(view("Failed", pod(0, "Failed", terminated=ended)), None, seconds=1))
+    found = list(summary(view("Failed", pod(0, "Failed", terminated=ended)), None, seconds=1))
     assert found[-1].strip() == "99"
     assert len(found) < 25
 
@@ -166,4 +165,4 @@ def test_the_summary_says_what_becomes_of_the_tensorboard(
     ready: bool, keeps: bool, line: str
 ) -> None:
     job = view("Succeeded", tensorboard={"ready": ready, "url": "http://127.0.0.1:31000"})
-    assert summary.viewer(job, keeps=keeps) == f"  {line}"
+    assert viewer_summary(job, keeps=keeps) == f"  {line}"

@@ -33,37 +33,19 @@ def test_a_program_of_its_own_imports_nothing_but_the_standard_library(room: str
     assert foreign == []
 
 
-# Removed with the circles themselves.
-_STILL_IN_CIRCLES = set()
-
-
 def test_no_file_imports_itself_by_way_of_others() -> None:
     """Imports that only annotations need do not count."""
     graph = grimp.build_graph("trainyard", exclude_type_checking_imports=True, cache_dir=None)
-    arrows = {
-        module: {
-            other
-            for other in graph.find_modules_directly_imported_by(module)
-            if (module, other) not in _STILL_IN_CIRCLES
-        }
-        for module in graph.modules
-    }
+    arrows = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
     try:
         TopologicalSorter(arrows).prepare()
     except CycleError as error:
         pytest.fail(f"a circle of imports: {' <- '.join(error.args[1])}")
 
 
-# Removed with their lengths.
-_STILL_LONG: set[str] = set()
-
-
 def test_no_function_is_longer_than_50_lines_and_no_module_than_400() -> None:
     too_long = {
-        what
-        for source in sources()
-        for what, lines, limit in _lengths(source)
-        if lines > limit and what not in _STILL_LONG
+        what for source in sources() for what, lines, limit in _lengths(source) if lines > limit
     }
     assert too_long == set()
 
@@ -77,21 +59,13 @@ def _lengths(source: Source) -> Iterator[tuple[str, int, int]]:
             yield f"{source.name} {node.name}", lines, MAX_FUNCTION_LINES
 
 
-# Removed with the names themselves.
-_STILL_NAMING = {
-    "diagnosis/ended.py",
-    "diagnosis/pods.py",
-    "diagnosis/policies.py",
-}
-
-
 def test_no_room_but_that_of_the_kinds_names_a_kind() -> None:
     """A kind is a folder, or a package of someone else's: nobody else may know it by its name."""
     names = re.compile(rf"\b({'|'.join(JOB_KINDS)})\b")
     found = {
         f"{source.name}: {text}"
         for source in sources()
-        if not source.name.startswith("kinds/") and source.name not in _STILL_NAMING
+        if not source.name.startswith("kinds/")
         for text in _strings(source.tree)
         if names.search(text)
     }
