@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
 from trainyard.schema.errors import InvalidQuantity
 
@@ -22,6 +23,7 @@ _DECIMAL = {
 }
 
 
+@lru_cache(maxsize=4096, typed=True)
 def parse(value: str | int | float) -> Decimal:
     """The amount in base units (cores, bytes, pieces); raises InvalidQuantity."""
     if isinstance(value, bool):
