@@ -17,7 +17,6 @@ from trainyard.kinds.shared.run import (
 from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
 
 LAUNCHER = "launcher"
-WORKER = "worker"
 
 
 class SSHConfig(Model):

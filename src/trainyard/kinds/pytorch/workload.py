@@ -27,7 +27,6 @@ from trainyard.kinds.shared.workload import (
     Manifest,
     ReplicaKey,
     ReplicaType,
-    RestartPolicy,
     Workload,
 )
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
@@ -67,7 +66,7 @@ class _Description(Description):
             ReplicaType(
                 name=name,
                 replicas=self.counts[name],
-                policy=RestartPolicy(spec.restart_policy),
+                policy=spec.restart_policy,
                 limit=limit,
                 main_container=self.container(name),
             )

@@ -19,12 +19,12 @@ from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.job import Job, spec_hash
 from trainyard.kinds.shared.run import (
     ElasticRange,
+    ModeEntry,
     ReplicaDebugSet,
     ResumeSpec,
     RunMode,
     RunPolicy,
     SchedulePolicy,
-    UnrankedSchedulePolicy,
 )
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import (
@@ -59,7 +59,7 @@ class JobSpec(Protocol):
     def run_mode(self) -> RunMode: ...
 
     @property
-    def scheduler(self) -> SchedulePolicy | UnrankedSchedulePolicy | None: ...
+    def scheduler(self) -> SchedulePolicy | None: ...
 
 
 class Start(NamedTuple):
@@ -109,9 +109,7 @@ class Description(ABC):
         """Labels of a replica's pod that only this kind has."""
         return {}
 
-    def mode_type(
-        self, key: ReplicaKey, entries: Sequence[ReplicaDebugSet] | Sequence[ResumeSpec]
-    ) -> str:
+    def mode_type(self, key: ReplicaKey, entries: Sequence[ModeEntry]) -> str:
         """The type under which a run mode's entries speak of a replica."""
         return key.type
 
