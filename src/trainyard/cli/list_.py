@@ -17,8 +17,9 @@ from trainyard.cli.target import on_target
 from trainyard.client.job import Job
 from trainyard.client.jobs import kind_named, list_jobs
 from trainyard.client.target import CommandError, Target, Where
-from trainyard.client.watching import Selection, watch
+from trainyard.client.watching import watch
 from trainyard.kinds.table import JOB_KINDS, Kind
+from trainyard.kube.client import Selection
 from trainyard.kube.errors import NotFound
 
 _KEPT_LINES = 100

@@ -68,7 +68,7 @@ def command(
     timestamps: bool,
 ) -> None:
     """Print what the replicas of a job write."""
-    request = LogRequest(replica, container, follow, previous, tail, timestamps, since)
+    request = LogRequest(follow, previous, tail, timestamps, since, replica, container)
     where.run(partial(_logs, name=job, request=request))
 
 

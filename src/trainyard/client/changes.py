@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound, find
 from trainyard.client.target import CommandError, Target
-from trainyard.client.watching import Selection, follow, watch
+from trainyard.client.watching import follow, watch
 from trainyard.kinds.shared import labels
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import PODS
 

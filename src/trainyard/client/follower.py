@@ -10,10 +10,10 @@ from typing import Protocol
 from trainyard.client.job import Job, Object
 from trainyard.client.logs import LogFollower, LogRequest, texts
 from trainyard.client.pods import PodView
-from trainyard.client.watching import EVERYTHING, Selection, watch
+from trainyard.client.watching import watch
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import EventReason
-from trainyard.kube.client import Client
+from trainyard.kube.client import EVERYTHING, Client, Selection
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0

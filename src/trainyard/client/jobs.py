@@ -12,7 +12,7 @@ from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, Kind
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
 
@@ -101,7 +101,7 @@ async def list_jobs(
     async def read(kind: Kind) -> list[Job] | None:
         resource = kind.resource
         try:
-            items, _ = await target.client.list(resource, namespace, labels=selector)
+            items, _ = await target.client.list(resource, namespace, Selection(selector))
         except NotFound:
             return None
         return [Job.listed(kind, item) for item in items]
@@ -118,5 +118,5 @@ async def list_jobs(
 
 async def pods_of(client: Client, job: Job) -> list[PodView]:
     """The job's pods, in the order of its replicas."""
-    pods, _ = await client.list(PODS, job.namespace, labels=labels.selector(job.uid))
+    pods, _ = await client.list(PODS, job.namespace, Selection(labels.selector(job.uid)))
     return in_order(PodView(pod) for pod in pods)

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.pods import PodView, in_order
-from trainyard.client.watching import Selection, follow, watch
+from trainyard.client.watching import follow, watch
 from trainyard.kinds.shared import labels
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, LogOptions, Selection
 from trainyard.kube.errors import KubeError, NotFound, StreamError
 from trainyard.kube.resources import PODS
 
@@ -22,16 +22,11 @@ _DRAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class LogRequest:
+class LogRequest(LogOptions):
     """What is wanted of the logs."""
 
     replica: str = ""
     container: str = ""
-    follow: bool = False
-    previous: bool = False
-    tail: int | None = None
-    timestamps: bool = False
-    since_seconds: int | None = None
 
     @property
     def is_resumable(self) -> bool:
@@ -74,27 +69,13 @@ async def read(
 ) -> AsyncGenerator[bytes]:
     """One container's log to its end, whole lines at a time."""
     lines = Lines()
-    async with contextlib.aclosing(_chunks(client, pod, container, request)) as chunks:
+    log = client.logs(pod.name, pod.namespace, container, request)
+    async with contextlib.aclosing(log) as chunks:
         async for chunk in chunks:
             if whole := lines.feed(chunk):
                 yield whole
     if rest := lines.end():
         yield rest
-
-
-def _chunks(
-    client: Client, pod: PodView, container: str, request: LogRequest
-) -> AsyncGenerator[bytes]:
-    return client.logs(
-        pod.name,
-        pod.namespace,
-        container=container,
-        follow=request.follow,
-        previous=request.previous,
-        tail_lines=request.tail,
-        since_seconds=request.since_seconds,
-        timestamps=request.timestamps,
-    )
 
 
 Tell = Callable[[PodView, str, bytes], None]
@@ -137,7 +118,7 @@ class LogFollower:
         for tries_left in reversed(range(_TRIES)):
             skip = seen
             try:
-                chunks = _chunks(self._client, pod, container, self._request)
+                chunks = self._client.logs(pod.name, pod.namespace, container, self._request)
                 async with contextlib.aclosing(chunks) as stream:
                     async for chunk in stream:
                         fresh, skip = chunk[skip:], max(skip - len(chunk), 0)

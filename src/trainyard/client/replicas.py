@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import CommandError, Target
-from trainyard.client.watching import Selection, follow, watch
+from trainyard.client.watching import follow, watch
 from trainyard.kinds.shared import labels
+from trainyard.kube.client import Selection
 from trainyard.kube.resources import PODS
 
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainyard.client.job import Job, Object
-from trainyard.kube.client import Client
+from trainyard.kube.client import EVERYTHING, Client, Selection
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import Resource
 
@@ -23,17 +23,6 @@ class Snapshot:
     """Those that are new, or not as they were."""
     gone: Sequence[Object] = ()
     """The last state of those that were deleted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """Which objects of a resource are looked at."""
-
-    labels: str = ""
-    name: str = ""
-
-
-EVERYTHING = Selection()
 
 
 class _Snapshots:
@@ -80,8 +69,7 @@ async def watch(
         lambda obj: obj,
         sink,
         namespace=namespace,
-        labels=which.labels,
-        fields=f"metadata.name={which.name}" if which.name else "",
+        which=which,
         is_patient=is_patient,
     )
     reflecting = asyncio.create_task(reflector.run())

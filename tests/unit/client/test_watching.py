@@ -12,8 +12,8 @@ from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Wire
 from tests.simulation.server import Key, ModelServer
 from tests.simulation.virtual_time import run
-from trainyard.client.watching import Selection, Snapshot, watch
-from trainyard.kube.client import Client
+from trainyard.client.watching import Snapshot, watch
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import PODS
 
