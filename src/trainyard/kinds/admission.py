@@ -124,9 +124,9 @@ class _Judged:
 def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool) -> _Judged:
     """An object of a served kind; see ``admit`` for ``old`` and ``open_templates``."""
     kind = KINDS[obj["kind"]]
-    normalised = legacy.normalise(obj, old)
+    normalised = legacy.normalise(obj, kind.legacy, old)
     if kind.elastic and old is not None:
-        normalised.obj = _keep_elastic(normalised.obj, old)
+        normalised.obj = _keep_elastic(normalised.obj, old, kind)
     usable, found, missing = validate(normalised.obj, kind, open_templates=open_templates)
     if usable is not None:
         found += [p for p in kind.rules(usable) if not _covered(p.path, missing)]
@@ -192,10 +192,10 @@ def _fill_elastic(obj: dict[str, Any], model: Model | None) -> dict[str, Any]:
     return {**obj, "spec": {**obj["spec"], "elastic": elastic}}
 
 
-def _keep_elastic(obj: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+def _keep_elastic(obj: dict[str, Any], old: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """Bounds that an update leaves open stay as they were fixed at creation."""
     elastic = _value(obj, ("spec", "elastic"))
-    before = _value(legacy.normalise(old).obj, ("spec", "elastic"))
+    before = _value(legacy.normalise(old, kind.legacy).obj, ("spec", "elastic"))
     if not isinstance(elastic, dict) or not isinstance(before, dict) or not elastic.get("enabled"):
         return obj
     kept = {key: before[key] for key in _KEPT_FROM_OLD if key in before}
@@ -209,7 +209,7 @@ def _bounds(model: Model) -> tuple[int, int] | None:
 
 def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
     """Changes of anything that is fixed once the job exists."""
-    before = _stored(legacy.normalise(old).obj, kind)
+    before = _stored(legacy.normalise(old, kind.legacy).obj, kind)
     after = {"spec": new.dump_full()["spec"]}
     for path in _differences(before, after, ()):
         if path not in MUTABLE:

@@ -38,8 +38,8 @@ _STILL_IN_CIRCLES = set()
 
 
 def test_no_file_imports_itself_by_way_of_others() -> None:
-    """Imports that only annotations need do not count."""
-    graph = grimp.build_graph("trainyard", exclude_type_checking_imports=True, cache_dir=None)
+    """Imports that only annotations need count too."""
+    graph = grimp.build_graph("trainyard", cache_dir=None)
     arrows = {
         module: {
             other

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
-from trainyard.kinds.kind import BATCH
+from trainyard.kinds.shared.labels import BATCH
 from trainyard.kinds.shared.status import JobStatus
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Model

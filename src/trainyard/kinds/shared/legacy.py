@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from trainyard.kinds.table import KINDS
 from trainyard.schema.problems import Path, Problem, error, format_path, warning
 
 Keys = tuple[str, ...]
@@ -126,14 +125,15 @@ class Legacy:
             yield from self.layout.paths()
 
 
-def normalise(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Normalised:
-    """``obj`` in today's spelling; the argument itself is left alone.
+def normalise(
+    obj: dict[str, Any], legacy: Legacy | None, old: dict[str, Any] | None = None
+) -> Normalised:
+    """``obj`` in today's spelling; the argument itself is left alone. ``legacy`` is its kind's.
 
     ``old`` is the stored object on an update: there the key that the request changed wins over the
     one that was stored, whereas two keys with different values in a new object are an error.
     """
     result = Normalised(dict(obj))
-    legacy = of(obj)
     if legacy is None or not isinstance(obj.get("spec"), dict):
         return result
     for rename in legacy.renames:
@@ -144,13 +144,6 @@ def normalise(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Normali
     if legacy.layout is not None:
         legacy.layout.normalise(result, old)
     return result
-
-
-def of(obj: Mapping[str, Any]) -> Legacy | None:
-    """The old spellings of an object's kind."""
-    name = obj.get("kind")
-    kind = KINDS.get(name) if isinstance(name, str) else None
-    return kind.legacy if kind is not None else None
 
 
 def value_at(obj: Any, path: Keys) -> Any:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from trainyard.kinds.shared.labels import SCHEDULER
 from trainyard.kinds.shared.status import Condition
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.names import is_dns_subdomain
 from trainyard.schema.problems import Problem, error
 
-API_VERSION = "scheduler.tensorstack.dev/v1beta1"
+API_VERSION = f"{SCHEDULER}/v1beta1"
 
 
 class SchedulingCondition(Condition):
