@@ -62,10 +62,3 @@ def format_bytes(amount: int) -> str:
         if amount and amount % int(size) == 0:
             return f"{amount // int(size)}{unit}"
     return str(amount)
-
-
-def format_number(amount: Decimal) -> str:
-    """A plain number, in thousandths when it is not whole."""
-    if amount == amount.to_integral_value():
-        return str(int(amount))
-    return f"{int((amount * 1000).to_integral_value(ROUND_CEILING))}m"

@@ -57,19 +57,15 @@ class Editor(Protocol):
 
     def mapping(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """A new mapping."""
-        ...
 
     def sequence(self, content: list[Any]) -> list[Any]:
         """A new list."""
-        ...
 
     def move(self, source: Any, key: str, target: Any, new: str) -> None:
         """Copy an entry into another mapping."""
-        ...
 
     def insert(self, parent: Any, index: int, key: str, value: Any) -> None:
         """Put a new entry at a place among the others."""
-        ...
 
 
 class Layout(Protocol):
@@ -77,19 +73,15 @@ class Layout(Protocol):
 
     def normalise(self, result: Normalised, old: dict[str, Any] | None) -> None:
         """Rewrite an object; `old` as in `normalise`."""
-        ...
 
     def convert(self, spec: dict[str, Any], editor: Editor) -> bool:
         """Rewrite a spec in place; whether it had to be."""
-        ...
 
     def declare(self, spec: dict[str, Any]) -> None:
         """Add the old fields to the schema of a spec."""
-        ...
 
     def paths(self) -> Iterator[tuple[Keys, str]]:
         """As `Legacy.paths`."""
-        ...
 
 
 RENAMES = (
