@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -136,7 +136,5 @@ class DeepSpeedJobSpec(Model):
 
 class DeepSpeedJob(Job):
     """Distributed training with DeepSpeed."""
-
-    KIND: ClassVar[str] = "DeepSpeedJob"
 
     spec: DeepSpeedJobSpec = Field(description="What to run.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -145,7 +145,5 @@ class PyTorchTrainingJobSpec(Model):
 
 class PyTorchTrainingJob(Job):
     """Distributed training with PyTorch, plain or under torchrun."""
-
-    KIND: ClassVar[str] = "PyTorchTrainingJob"
 
     spec: PyTorchTrainingJobSpec = Field(description="What to run.")

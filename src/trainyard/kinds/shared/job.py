@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
@@ -24,8 +24,6 @@ MUTABLE: tuple[tuple[str, ...], ...] = (
 
 class Job(Model):
     """Fields common to all kinds of jobs; each kind narrows ``spec``."""
-
-    KIND: ClassVar[str]
 
     api_version: str = Field(default=API_VERSION, description=f"Always `{API_VERSION}`.")
     kind: str = Field(description="The kind of the job.")

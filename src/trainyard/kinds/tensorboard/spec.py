@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import posixpath
-from typing import ClassVar
 
 from pydantic import Field
 
@@ -139,8 +138,6 @@ class TensorBoardStatus(OpenModel):
 
 class TensorBoard(Model):
     """A viewer of training logs."""
-
-    KIND: ClassVar[str] = "TensorBoard"
 
     api_version: str = Field(default="tensorstack.dev/v1beta1", description="API version.")
     kind: str = Field(default="TensorBoard", description="Always `TensorBoard`.")
