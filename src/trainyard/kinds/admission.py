@@ -132,8 +132,8 @@ def _type_problems(obj: dict[str, Any]) -> list[Problem]:
         return [error(("kind",), "is required")]
     if not isinstance(kind, str):
         return [error(("kind",), f"must be a string, not {describe(kind)}")]
-    known = (*KINDS, *core.CORE_KINDS)
-    if kind not in known:
+    if kind not in KINDS and kind not in core.CORE_KINDS:
+        known = (*KINDS, *core.CORE_KINDS)
         close = suggest(kind, (*known, *(f"{name}List" for name in known)))
         others = "" if close else f"; known are {', '.join(known)} and lists of them"
         return [error(("kind",), f"unknown kind '{kind[:80]}'{others}", close)]
