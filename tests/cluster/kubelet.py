@@ -59,7 +59,9 @@ class Kubelet:
         """The node's Ready condition: True, False, or Unknown when nothing is heard of it."""
         condition = {"type": "Ready", "status": ready, "reason": "Tests", "message": ""}
         body = {"status": {"conditions": [condition]}}
-        await self._client.patch(NODES, NODE, body, kind="strategic", subresource="status")
+        # Merges the list of conditions by type.
+        kind, path = "application/strategic-merge-patch+json", NODES.path(None, NODE, "status")
+        await self._client.raw(Request("PATCH", path, orjson.dumps(body), kind), "tell of the node")
 
     # What the reflector reports.
     def replace(self, items: Sequence[Object], resource_version: str) -> None:
@@ -165,9 +167,7 @@ class Kubelet:
         ]
         body = {"metadata": {"uid": pod["metadata"]["uid"]}, "status": status}
         # A merge patch replaces the list of states as a kubelet does.
-        await self._client.patch(
-            PODS, name, body, self._namespace, kind="merge", subresource="status"
-        )
+        await self._client.patch(PODS, name, body, self._namespace, subresource="status")
 
 
 def now() -> str:

@@ -10,6 +10,7 @@ import pytest
 from tests.cluster.kubelet import Kubelet, running_kubelet
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
 from trainyard.kinds.shared import labels
+from trainyard.kube.client import Selection
 from trainyard.kube.resources import PODS, SERVICES
 
 WORKERS = ("worker-0", "worker-1")
@@ -130,7 +131,7 @@ async def test_kubectl_scale_resizes_an_elastic_job(yard: Yard) -> None:
         scale = json.loads(await yard.kubectl("get", "--raw", _scale(yard, "digits")))
         assert scale["status"]["replicas"] == 1
         matching, _ = await yard.client.list(
-            PODS, yard.namespace, labels=scale["status"]["selector"]
+            PODS, yard.namespace, Selection(scale["status"]["selector"])
         )
         assert len(matching) == 1
 

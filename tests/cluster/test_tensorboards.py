@@ -80,7 +80,6 @@ async def test_another_controllers_tensorboards_are_left_alone(yard: Yard) -> No
             board["metadata"]["name"],
             {"status": status},
             yard.namespace,
-            kind="merge",
             subresource="status",
         )
         told = await until(lambda: viewer(yard, "digits"), lambda told: told.get("ready"))

@@ -16,7 +16,7 @@ import yaml
 from tests.tools import require
 from trainyard.cli.embedded import embedded
 from trainyard.kinds.table import KINDS
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.embedded import Paths
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import EVENTS, PODS, Resource
@@ -115,7 +115,7 @@ class Jobs:
 
     async def log(self, pod: str, *, timestamps: bool = False) -> str:
         """A pod's log so far."""
-        lines = self.client.logs(pod, NAMESPACE, timestamps=timestamps)
+        lines = self.client.logs(pod, NAMESPACE, options=LogOptions(timestamps=timestamps))
         chunks = [chunk async for chunk in lines]
         return b"".join(chunks).decode(errors="replace")
 

@@ -48,8 +48,6 @@ PACKAGE = {
         class SweepJob(Job):
             \"\"\"Trials of a program, each with its number.\"\"\"
 
-            KIND = "SweepJob"
-
             spec: SweepJobSpec = Field(description="What to run.")
         """,
     "sweeps/rules.py": """

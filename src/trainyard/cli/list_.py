@@ -17,6 +17,7 @@ from trainyard.client.jobs import kind_named, list_jobs
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.client.watching import watch
 from trainyard.kinds.table import JOB_KINDS, Kind
+from trainyard.kube.client import Selection
 from trainyard.kube.errors import NotFound
 
 _KEPT_LINES = 100
@@ -111,7 +112,7 @@ class _Watch:
     async def follow(self, kind: Kind) -> None:
         """Print what changes of one kind; a kind that is not served has no jobs."""
         client, selector = self._target.client, self._wish.selector
-        states = watch(client, kind.resource, self._namespace, labels=selector)
+        states = watch(client, kind.resource, self._namespace, Selection(selector))
         with contextlib.suppress(NotFound):
             async with contextlib.aclosing(states):
                 async for state in states:

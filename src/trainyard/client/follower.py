@@ -14,7 +14,7 @@ from trainyard.client.pods import PodView
 from trainyard.client.watching import watch
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import EventReason
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
@@ -88,7 +88,7 @@ class Follower:
         ]
 
     async def _watch(self, resource: Resource, namespace: str, see: _See, wanted: str = "") -> None:
-        states = watch(self._client, resource, namespace, labels=wanted, is_patient=True)
+        states = watch(self._client, resource, namespace, Selection(wanted), is_patient=True)
         async with contextlib.aclosing(states):
             async for state in states:
                 for obj in state.changed:

@@ -12,7 +12,7 @@ from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, Kind
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
 
@@ -97,7 +97,9 @@ async def list_jobs(
     """
     kinds = list(kinds or JOB_KINDS.values())
     list_ = target.client.list
-    calls = [_unless_missing(list_(kind.resource, namespace, labels=selector)) for kind in kinds]
+    calls = [
+        _unless_missing(list_(kind.resource, namespace, Selection(selector))) for kind in kinds
+    ]
     lists = await together(calls)
     if all(found is None for found in lists):
         raise CommandError(
@@ -111,5 +113,5 @@ async def list_jobs(
 
 async def pods_of(client: Client, job: Job) -> list[PodView]:
     """The job's pods, in the order of its replicas."""
-    pods, _ = await client.list(PODS, job.namespace, labels=labels.selector(job.uid))
+    pods, _ = await client.list(PODS, job.namespace, Selection(labels.selector(job.uid)))
     return in_order(PodView(pod) for pod in pods)

@@ -11,7 +11,7 @@ from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.pods import PodView, in_order
 from trainyard.client.watching import follow, watch_pods
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.errors import KubeError, NotFound, StreamError
 
 _RETRY_SECONDS = 0.2
@@ -20,16 +20,11 @@ _DRAIN_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class LogRequest:
+class LogRequest(LogOptions):
     """What is wanted of the logs."""
 
     replica: str = ""
     container: str = ""
-    follow: bool = False
-    previous: bool = False
-    tail: int | None = None
-    timestamps: bool = False
-    since_seconds: int | None = None
 
     @property
     def is_resumable(self) -> bool:
@@ -81,24 +76,11 @@ async def read(
     client: Client, pod: PodView, container: str, request: LogRequest
 ) -> AsyncGenerator[bytes]:
     """One container's log to its end, whole lines at a time."""
-    async with contextlib.aclosing(_chunks(client, pod, container, request)) as chunks:
+    async with contextlib.aclosing(
+        client.logs(pod.name, pod.namespace, container, request)
+    ) as chunks:
         async for lines in whole_lines(chunks):
             yield lines
-
-
-def _chunks(
-    client: Client, pod: PodView, container: str, request: LogRequest
-) -> AsyncGenerator[bytes]:
-    return client.logs(
-        pod.name,
-        pod.namespace,
-        container=container,
-        follow=request.follow,
-        previous=request.previous,
-        tail_lines=request.tail,
-        since_seconds=request.since_seconds,
-        timestamps=request.timestamps,
-    )
 
 
 Tell = Callable[[PodView, str, bytes], None]
@@ -141,7 +123,7 @@ class LogFollower:
         for tries_left in reversed(range(_TRIES)):
             skip = seen
             try:
-                chunks = _chunks(self._client, pod, container, self._request)
+                chunks = self._client.logs(pod.name, pod.namespace, container, self._request)
                 async with contextlib.aclosing(chunks) as stream:
                     async for chunk in stream:
                         fresh, skip = chunk[skip:], max(skip - len(chunk), 0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
 from trainyard.kinds.shared.labels import selector
-from trainyard.kube.client import Client
+from trainyard.kube.client import EVERYTHING, Client, Selection
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import PODS, Resource
 
@@ -55,12 +55,11 @@ async def watch(
     client: Client,
     resource: Resource,
     namespace: str | None,
+    which: Selection = EVERYTHING,
     *,
-    labels: str = "",
-    name: str = "",
     is_patient: bool = False,
 ) -> AsyncGenerator[Snapshot]:
-    """The objects of these labels and name now, and after every change; never ends by itself.
+    """The selected objects now, and after every change; never ends by itself.
 
     A server that refuses or does not answer is an error, unless `is_patient`: then it is asked
     again until it does.
@@ -72,8 +71,7 @@ async def watch(
         lambda obj: obj,
         sink,
         namespace=namespace,
-        labels=labels,
-        fields=f"metadata.name={name}" if name else "",
+        which=which,
         is_patient=is_patient,
     )
     reflecting = asyncio.create_task(reflector.run())
@@ -89,12 +87,12 @@ async def watch(
 
 def watch_pods(client: Client, job: Job) -> AsyncGenerator[Snapshot]:
     """The pods of a job."""
-    return watch(client, PODS, job.namespace, labels=selector(job.uid))
+    return watch(client, PODS, job.namespace, Selection(selector(job.uid)))
 
 
 async def follow(client: Client, job: Job) -> AsyncGenerator[Job | None]:
     """The job now and after every change; None once it is deleted."""
-    states = watch(client, job.resource, job.namespace, name=job.name)
+    states = watch(client, job.resource, job.namespace, Selection(name=job.name))
     async with contextlib.aclosing(states):
         async for state in states:
             for obj in state.changed:

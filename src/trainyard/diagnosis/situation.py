@@ -9,7 +9,7 @@ from typing import Any
 
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
-from trainyard.kinds.shared.last_words import without_report
+from trainyard.kinds.shared.reasons import without_report
 from trainyard.schema.times import parse
 
 Object = Mapping[str, Any]

@@ -7,7 +7,7 @@ rules of its own. ``check`` judges one object, ``admit`` also what an update may
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from trainyard.kinds.shared import legacy
@@ -16,7 +16,7 @@ from trainyard.kinds.table import KINDS, Kind
 from trainyard.kinds.validation import validate
 from trainyard.schema import core
 from trainyard.schema.model import Model
-from trainyard.schema.problems import Path, Problem, Severity, error, suggest
+from trainyard.schema.problems import Judged, Path, Problem, error, suggest
 from trainyard.schema.structural import describe
 
 _IMMUTABLE = (
@@ -27,38 +27,15 @@ _KEPT_FROM_OLD = ("maxReplicas", "expectedReplicas")
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
-    """An object in today's spelling, its model when it has one, and its problems.
+class Checked(Judged):
+    """The verdict on an object, which is in today's spelling.
 
-    ``model`` is None for core kinds, and where problems leave no usable model.
+    ``model`` is None for core kinds, and where there are errors.
     """
 
     obj: dict[str, Any]
     model: Model | None
-    problems: tuple[Problem, ...]
-
-    @property
-    def errors(self) -> tuple[Problem, ...]:
-        """The problems that refuse the object."""
-        return tuple(p for p in self.problems if p.severity is Severity.ERROR)
-
-    @property
-    def warnings(self) -> tuple[Problem, ...]:
-        """The other problems."""
-        return tuple(p for p in self.problems if p.severity is Severity.WARNING)
-
-
-@dataclass(frozen=True, slots=True)
-class Admission:
-    """The verdict on a create or update.
-
-    ``obj`` is what to store, in today's spelling; ``model`` is None when there are errors.
-    """
-
-    obj: dict[str, Any]
-    warnings: tuple[Problem, ...]
-    errors: tuple[Problem, ...]
-    model: Model | None
+    problems: tuple[Problem, ...] = ()
 
     @property
     def allowed(self) -> bool:
@@ -68,7 +45,7 @@ class Admission:
 
 def admit(
     obj: dict[str, Any], old: dict[str, Any] | None = None, *, open_templates: bool = False
-) -> Admission:
+) -> Checked:
     """The verdict on creating ``obj``, or on replacing ``old`` by it; neither is changed.
 
     Objects of kinds that are not ours are admitted as they are. ``open_templates`` leaves fields
@@ -76,7 +53,7 @@ def admit(
     """
     kind = KINDS.get(obj.get("kind", "")) if isinstance(obj.get("kind"), str) else None
     if kind is None:
-        return Admission(obj, (), (), None)
+        return Checked(obj, None)
     judged = _judge(obj, old, open_templates)
     checked = judged.checked
     result, problems = checked.obj, [*_type_problems(obj), *checked.problems]
@@ -86,12 +63,12 @@ def admit(
         faulty = {p.path for p in checked.errors}
         changes = (_moved(p, judged.normalised) for p in _changes(judged.usable, old, kind))
         problems += [change for change in changes if not _covered(change.path, faulty)]
-    errors = tuple(p for p in problems if p.severity is Severity.ERROR)
-    warnings = tuple(p for p in problems if p.severity is Severity.WARNING)
-    model = None if errors else checked.model
-    if model is not None and result is not checked.obj:
-        model = kind.model.model_validate(result)
-    return Admission(result, warnings, errors, model)
+    verdict = Checked(result, checked.model, tuple(problems))
+    if not verdict.allowed:
+        return replace(verdict, model=None)
+    if checked.model is not None and result is not checked.obj:
+        return replace(verdict, model=kind.model.model_validate(result))
+    return verdict
 
 
 def check(obj: Any, *, open_templates: bool = False) -> Checked:
@@ -124,15 +101,16 @@ class _Judged:
 def _judge(obj: dict[str, Any], old: dict[str, Any] | None, open_templates: bool) -> _Judged:
     """An object of a served kind; see ``admit`` for ``old`` and ``open_templates``."""
     kind = KINDS[obj["kind"]]
-    normalised = legacy.normalise(obj, old)
+    normalised = legacy.normalise(obj, kind.legacy, old)
     if kind.elastic and old is not None:
-        normalised.obj = _keep_elastic(normalised.obj, old)
+        normalised.obj = _keep_elastic(normalised.obj, old, kind)
     usable, found, missing = validate(normalised.obj, kind, open_templates=open_templates)
     if usable is not None:
         found += [p for p in kind.rules(usable) if not _covered(p.path, missing)]
     problems = (*normalised.problems, *(_moved(problem, normalised) for problem in found))
-    is_faulty = any(p.severity is Severity.ERROR for p in problems)
-    checked = Checked(normalised.obj, None if is_faulty else usable, problems)
+    checked = Checked(normalised.obj, usable, problems)
+    if not checked.allowed:
+        checked = replace(checked, model=None)
     return _Judged(checked, normalised, usable)
 
 
@@ -154,8 +132,8 @@ def _type_problems(obj: dict[str, Any]) -> list[Problem]:
         return [error(("kind",), "is required")]
     if not isinstance(kind, str):
         return [error(("kind",), f"must be a string, not {describe(kind)}")]
-    known = (*KINDS, *core.CORE_KINDS)
-    if kind not in known:
+    if kind not in KINDS and kind not in core.CORE_KINDS:
+        known = (*KINDS, *core.CORE_KINDS)
         close = suggest(kind, (*known, *(f"{name}List" for name in known)))
         others = "" if close else f"; known are {', '.join(known)} and lists of them"
         return [error(("kind",), f"unknown kind '{kind[:80]}'{others}", close)]
@@ -192,10 +170,10 @@ def _fill_elastic(obj: dict[str, Any], model: Model | None) -> dict[str, Any]:
     return {**obj, "spec": {**obj["spec"], "elastic": elastic}}
 
 
-def _keep_elastic(obj: dict[str, Any], old: dict[str, Any]) -> dict[str, Any]:
+def _keep_elastic(obj: dict[str, Any], old: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """Bounds that an update leaves open stay as they were fixed at creation."""
     elastic = _value(obj, ("spec", "elastic"))
-    before = _value(legacy.normalise(old).obj, ("spec", "elastic"))
+    before = _value(legacy.normalise(old, kind.legacy).obj, ("spec", "elastic"))
     if not isinstance(elastic, dict) or not isinstance(before, dict) or not elastic.get("enabled"):
         return obj
     kept = {key: before[key] for key in _KEPT_FROM_OLD if key in before}
@@ -209,7 +187,7 @@ def _bounds(model: Model) -> tuple[int, int] | None:
 
 def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
     """Changes of anything that is fixed once the job exists."""
-    before = _stored(legacy.normalise(old).obj, kind)
+    before = _stored(legacy.normalise(old, kind.legacy).obj, kind)
     after = {"spec": new.dump_full()["spec"]}
     for path in _differences(before, after, ()):
         if path not in MUTABLE:

@@ -17,6 +17,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from trainyard.kinds.shared.labels import BATCH
 from trainyard.kube.resources import Resource
 
 if TYPE_CHECKING:
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from trainyard.kinds.shared.workload import Workload
     from trainyard.schema.model import Model
     from trainyard.schema.problems import Problem
-
-BATCH = "batch.tensorstack.dev"
-SCHEDULER = "scheduler.tensorstack.dev"
-TENSORSTACK = "tensorstack.dev"
 
 BACKOFF_LIMIT = 3
 """Restarts of a job whose `runPolicy` does not say how many (decision 4)."""

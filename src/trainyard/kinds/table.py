@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from trainyard.kinds.kind import BATCH, SCHEDULER, TENSORSTACK, Kind
+from trainyard.kinds.kind import Kind
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
@@ -24,16 +24,7 @@ if TYPE_CHECKING:
     from trainyard.kinds.shared.settings import Settings
     from trainyard.kinds.shared.workload import Workload
 
-__all__ = [
-    "BATCH",
-    "JOB_KINDS",
-    "KINDS",
-    "OUR_KINDS",
-    "SCHEDULER",
-    "TENSORSTACK",
-    "Kind",
-    "describe",
-]
+__all__ = ["JOB_KINDS", "KINDS", "OUR_KINDS", "Kind", "describe"]
 
 ENTRY_POINTS = "trainyard.kinds"
 

@@ -1,8 +1,8 @@
 """From plain data to a model: what is wrong with it, by the kind's schema and that of pods.
 
-pydantic decodes, and is the judge of our own fields; the walker says what is wrong with them, as
-it does with metadata and pod templates. Only what a validator of a model refuses (a quantity, a
-duration) is told in the validator's own words.
+pydantic decodes, and is the judge of our own fields; only of those that it refuses the walker says
+what is wrong with them, as it does with metadata and pod templates. What a validator of a model
+refuses (a quantity, a duration) is told in the validator's own words.
 """
 
 from __future__ import annotations
@@ -50,22 +50,24 @@ def validate(
     ``open_templates`` fields that the bundled pod schema does not know pass: the cluster may be
     newer, and decides on them.
     """
-    problems = _walked(obj, kind, open_templates)
     found = None
     try:
         found = kind.model.model_validate(obj)
     except ValidationError as failure:
+        problems = _walked(obj, _schema(kind.kind), open_templates)
         known = {problem.path for problem in problems}
         for problem in _refused(failure, obj, kind):
             if problem.path not in known:
                 known.add(problem.path)
                 problems.append(problem)
+    else:
+        problems = _walked(obj, _beyond_model(kind.kind), open_templates)
     missing = {problem.path for problem in problems}
     trimmed = _without(obj, [problem.path for problem in problems]) if problems else None
     if trimmed is None:
         return found, problems, missing
     # What is left of a template may lack what the rules rely on.
-    for problem in _walked(trimmed, kind, open_templates):
+    for problem in _walked(trimmed, _schema(kind.kind), open_templates):
         if path := _template(problem.path):
             trimmed = removed(trimmed, path)
             missing.add(path)
@@ -75,9 +77,9 @@ def validate(
         return None, problems, missing
 
 
-def _walked(obj: dict[str, Any], kind: Kind, open_templates: bool) -> list[Problem]:
+def _walked(obj: dict[str, Any], schema: Schema, open_templates: bool) -> list[Problem]:
     walker = _Walker(core.definitions("pod_template"))
-    walker.visit(obj, _schema(kind.kind), ())
+    walker.visit(obj, schema, ())
     return [
         problem
         for problem in walker.problems
@@ -133,7 +135,7 @@ class _Walker(Walker):
             self.problems += check(value, schema, path, self.definitions)
         elif schema is _NO_NULLS and isinstance(value, dict | list):
             for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-                if child is None or key not in _OPEN:
+                if child is None or (isinstance(child, dict | list) and key not in _OPEN):
                     self.visit(child, schema, (*path, key))
         elif "enum" in schema and value not in schema["enum"]:
             self.choice(value, schema["enum"], path)
@@ -189,6 +191,23 @@ def _schema(kind: str) -> Schema:
     root = _ours(crds.schema(kind))
     root["properties"] |= {"metadata": {"$ref": "ObjectMeta"}, "status": _ANYTHING}
     return root
+
+
+@cache
+def _beyond_model(kind: str) -> Schema:
+    """What is left of a kind's schema to be looked at in an object that its model takes: pods,
+    metadata, and nulls, which pydantic takes for absent values."""
+    return _without_ours(_schema(kind))
+
+
+def _without_ours(node: Schema) -> Schema:
+    if "$ref" in node or node is _ANYTHING:
+        return node
+    fields = {key: _without_ours(child) for key, child in node.get("properties", {}).items()}
+    if any(child is not _NO_NULLS for child in fields.values()):
+        return {"type": "object", "properties": fields}
+    items = _without_ours(node["items"]) if "items" in node else _NO_NULLS
+    return _NO_NULLS if items is _NO_NULLS else {"type": "array", "items": items}
 
 
 def _ours(node: Schema) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
@@ -25,19 +26,13 @@ from trainyard.kube.errors import (
     error_of_response,
     error_of_status,
 )
-from trainyard.kube.resources import Resource
+from trainyard.kube.resources import PODS, Resource
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport, lines
 
 Object = dict[str, Any]
 Params = Mapping[str, str | int | bool | None]
-PatchKind = Literal["merge", "strategic", "json", "apply"]
 
-_PATCH_TYPES: dict[PatchKind, str] = {
-    "merge": "application/merge-patch+json",
-    "strategic": "application/strategic-merge-patch+json",
-    "json": "application/json-patch+json",
-    "apply": "application/apply-patch+yaml",
-}
+_WRITE: Params = {"fieldValidation": "Strict", "fieldManager": "trainyard"}
 _MAX_RETRY_AFTER_SECONDS = 30.0
 _LIST_PAGE = 500
 
@@ -47,6 +42,34 @@ class WatchEvent(NamedTuple):
 
     type: str
     object: Object
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which objects of a resource are looked at."""
+
+    labels: str = ""
+    name: str = ""
+
+    @property
+    def params(self) -> Params:
+        """As a server is asked."""
+        fields = f"metadata.name={self.name}" if self.name else ""
+        return {"labelSelector": self.labels, "fieldSelector": fields}
+
+
+EVERYTHING = Selection()
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """What is wanted of a container's log."""
+
+    follow: bool = False
+    previous: bool = False
+    tail: int | None = None
+    timestamps: bool = False
+    since_seconds: int | None = None
 
 
 class Client:
@@ -128,9 +151,7 @@ class Client:
         self,
         resource: Resource,
         namespace: str | None = None,
-        *,
-        labels: str = "",
-        fields: str = "",
+        which: Selection = EVERYTHING,
     ) -> tuple[list[Object], str]:
         """Read a whole collection, page by page: its items and its resourceVersion.
 
@@ -138,11 +159,7 @@ class Client:
         server put them there (kube-apiserver leaves them out of lists).
         """
         items: list[Object] = []
-        params: dict[str, str | int | bool | None] = {
-            "limit": _LIST_PAGE,
-            "labelSelector": labels,
-            "fieldSelector": fields,
-        }
+        params = {"limit": _LIST_PAGE, **which.params}
         what = f"list {_title(resource, namespace)}"
         while True:
             page = await self._json("GET", _url(resource.path(namespace), params), what)
@@ -153,39 +170,21 @@ class Client:
             params["continue"] = metadata["continue"]
 
     async def create(
-        self,
-        resource: Resource,
-        body: Object,
-        namespace: str | None = None,
-        *,
-        dry_run: bool = False,
-        field_validation: str = "Strict",
-        field_manager: str = "trainyard",
+        self, resource: Resource, body: Object, namespace: str | None = None
     ) -> Object:
         """Create an object in `namespace` (default: its own) and return it as stored."""
         metadata = body.get("metadata") or {}
         namespace = namespace or metadata.get("namespace")
-        params = _write_params(dry_run, field_validation, field_manager)
         name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
         what = f"create {_title(resource, namespace, name)}"
-        return await self._json("POST", _url(resource.path(namespace), params), what, body)
+        return await self._json("POST", _url(resource.path(namespace), _WRITE), what, body)
 
-    async def replace(
-        self,
-        resource: Resource,
-        body: Object,
-        *,
-        subresource: str = "",
-        dry_run: bool = False,
-        field_validation: str = "Strict",
-        field_manager: str = "trainyard",
-    ) -> Object:
+    async def replace(self, resource: Resource, body: Object, *, subresource: str = "") -> Object:
         """Write a whole object or subresource; `Conflict` unless its resourceVersion is current."""
         metadata = body["metadata"]
         namespace, name = metadata.get("namespace"), metadata["name"]
-        params = _write_params(dry_run, field_validation, field_manager)
         what = f"update {_title(resource, namespace, name, subresource)}"
-        url = _url(resource.path(namespace, name, subresource), params)
+        url = _url(resource.path(namespace, name, subresource), _WRITE)
         return await self._json("PUT", url, what, body)
 
     async def patch(
@@ -195,20 +194,12 @@ class Client:
         body: Any,
         namespace: str | None = None,
         *,
-        kind: PatchKind = "merge",
         subresource: str = "",
-        dry_run: bool = False,
-        force: bool = False,
-        field_validation: str = "Strict",
-        field_manager: str = "trainyard",
     ) -> Object:
-        """Patch an object; for a merge patch, a resourceVersion in `body` guards against races."""
-        params = _write_params(dry_run, field_validation, field_manager)
-        if force:
-            params["force"] = True
+        """Patch an object (RFC 7396); a resourceVersion in `body` guards against races."""
         what = f"patch {_title(resource, namespace, name, subresource)}"
-        url = _url(resource.path(namespace, name, subresource), params)
-        return await self._json("PATCH", url, what, body, _PATCH_TYPES[kind])
+        url = _url(resource.path(namespace, name, subresource), _WRITE)
+        return await self._json("PATCH", url, what, body, "application/merge-patch+json")
 
     async def delete(
         self,
@@ -217,22 +208,16 @@ class Client:
         namespace: str | None = None,
         *,
         uid: str | None = None,
-        resource_version: str | None = None,
         grace_seconds: int | None = None,
         propagation: Literal["Background", "Foreground", "Orphan"] | None = None,
     ) -> Object:
-        """Delete an object; `Conflict` if a given `uid` or `resource_version` is not its own.
+        """Delete an object; `Conflict` if a given `uid` is not its own.
 
         Returns the object when it is still terminating, else a Status.
         """
         options: Object = {"apiVersion": "v1", "kind": "DeleteOptions"}
-        preconditions = {
-            key: value
-            for key, value in (("uid", uid), ("resourceVersion", resource_version))
-            if value is not None
-        }
-        if preconditions:
-            options["preconditions"] = preconditions
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
         if propagation is not None:
@@ -244,10 +229,9 @@ class Client:
         self,
         resource: Resource,
         namespace: str | None = None,
+        which: Selection = EVERYTHING,
         *,
         resource_version: str,
-        labels: str = "",
-        fields: str = "",
         timeout_seconds: int | None = None,
         idle_seconds: float | None = None,
     ) -> AsyncGenerator[WatchEvent]:
@@ -261,8 +245,7 @@ class Client:
             "watch": True,
             "allowWatchBookmarks": True,
             "resourceVersion": resource_version,
-            "labelSelector": labels,
-            "fieldSelector": fields,
+            **which.params,
             "timeoutSeconds": timeout_seconds,
         }
         what = f"watch {_title(resource, namespace)}"
@@ -281,28 +264,17 @@ class Client:
         self,
         name: str,
         namespace: str,
-        *,
         container: str | None = None,
-        follow: bool = False,
-        previous: bool = False,
-        tail_lines: int | None = None,
-        since_seconds: int | None = None,
-        since_time: str | None = None,
-        timestamps: bool = False,
-        limit_bytes: int | None = None,
+        options: LogOptions = LogOptions(),
     ) -> AsyncGenerator[bytes]:
         """The log of a container in chunks; with `follow`, until the container ends."""
-        from trainyard.kube.resources import PODS
-
         params: Params = {
             "container": container,
-            "follow": follow or None,
-            "previous": previous or None,
-            "tailLines": tail_lines,
-            "sinceSeconds": since_seconds,
-            "sinceTime": since_time,
-            "timestamps": timestamps or None,
-            "limitBytes": limit_bytes,
+            "follow": options.follow or None,
+            "previous": options.previous or None,
+            "tailLines": options.tail,
+            "sinceSeconds": options.since_seconds,
+            "timestamps": options.timestamps or None,
         }
         url = _url(PODS.path(namespace, name, "log"), params)
         async with self.stream(Request("GET", url, accept="*/*"), f"read logs of {name}") as answer:
@@ -368,16 +340,6 @@ def _is_retriable(error: ApiError) -> bool:
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     value = headers.get("retry-after", "")
     return float(value) if value.isdigit() else None
-
-
-def _write_params(
-    dry_run: bool, field_validation: str, field_manager: str
-) -> dict[str, str | int | bool | None]:
-    return {
-        "dryRun": "All" if dry_run else None,
-        "fieldValidation": field_validation,
-        "fieldManager": field_manager,
-    }
 
 
 def _url(path: str, params: Params) -> str:

@@ -36,6 +36,16 @@ def state_folder() -> Path:
     return Path(base).expanduser().absolute() / "trainyard"
 
 
+class _File:
+    """A property: the path of a file in the folder."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, paths: Paths, _: object) -> Path:
+        return paths.folder / self._name
+
+
 @dataclass(frozen=True, slots=True)
 class Paths:
     """The files of one cluster."""
@@ -51,45 +61,22 @@ class Paths:
         digest = f"{fnv1a64(os.fsencode(self.folder)):016x}"
         return Path(f"/tmp/trainyard-{os.getuid()}-{digest}") / "api.sock"
 
-    @property
-    def database(self) -> Path:
-        """The durable store."""
-        return self.folder / "state.db"
-
-    @property
-    def record(self) -> Path:
-        """Who runs the cluster; present while it is up."""
-        return self.folder / "cluster.json"
-
-    @property
-    def log(self) -> Path:
-        """What the background cluster says."""
-        return self.folder / "cluster.log"
-
-    @property
-    def kubeconfig(self) -> Path:
-        """For kubectl."""
-        return self.folder / "kubeconfig"
-
-    @property
-    def token(self) -> Path:
-        """The bearer token in the kubeconfig."""
-        return self.folder / "token"
-
-    @property
-    def certificates(self) -> Path:
-        """The private authority and the server's certificate."""
-        return self.folder / "certificates"
-
-    @property
-    def pods(self) -> Path:
-        """Logs and volumes of the pods."""
-        return self.folder / "pods"
-
-    @property
-    def runs(self) -> Path:
-        """Folders of the clusters that `trainyard run` starts for itself."""
-        return self.folder / "runs"
+    database = _File("state.db")
+    """The durable store."""
+    record = _File("cluster.json")
+    """Who runs the cluster; present while it is up."""
+    log = _File("cluster.log")
+    """What the background cluster says."""
+    kubeconfig = _File("kubeconfig")
+    """For kubectl."""
+    token = _File("token")
+    """The bearer token in the kubeconfig."""
+    certificates = _File("certificates")
+    """The private authority and the server's certificate."""
+    pods = _File("pods")
+    """Logs and volumes of the pods."""
+    runs = _File("runs")
+    """Folders of the clusters that `trainyard run` starts for itself."""
 
     def prepare(self) -> None:
         """Make the folder and make sure that it can be written; raises StateError."""

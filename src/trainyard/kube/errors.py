@@ -1,21 +1,4 @@
-"""What can go wrong when speaking to a Kubernetes API server.
-
-TrainyardError
-└── KubeError
-    ├── Unreachable            no answer: refused, reset, timed out
-    ├── ConfigError            no usable kubeconfig or credentials
-    ├── StreamError            a watch or log stream broke off or made no sense
-    └── ApiError               the server answered with a Status
-        ├── Invalid            400, 422
-        ├── Unauthorized       401
-        ├── Forbidden          403
-        ├── NotFound           404
-        ├── Conflict           409 (stale resourceVersion or UID precondition)
-        │   └── AlreadyExists  409, reason AlreadyExists
-        ├── Gone               410 (resourceVersion too old)
-        ├── TooManyRequests    429 (retry_after seconds)
-        └── ServerError        5xx
-"""
+"""What can go wrong when speaking to a Kubernetes API server."""
 
 from __future__ import annotations
 
@@ -62,23 +45,23 @@ class ApiError(KubeError):
 
 
 class Invalid(ApiError):
-    """The object was refused as malformed or against a rule."""
+    """400, 422: The object was refused as malformed or against a rule."""
 
 
 class Unauthorized(ApiError):
-    """The credentials were not accepted."""
+    """401: The credentials were not accepted."""
 
 
 class Forbidden(ApiError):
-    """Not permitted: by RBAC, a quota or an admission plugin."""
+    """403: Not permitted: by RBAC, a quota or an admission plugin."""
 
 
 class NotFound(ApiError):
-    """The object, or the whole resource, does not exist."""
+    """404: The object, or the whole resource, does not exist."""
 
 
 class Conflict(ApiError):
-    """The object has moved on since it was read."""
+    """409: The object has moved on since it was read."""
 
 
 class AlreadyExists(Conflict):
@@ -86,15 +69,15 @@ class AlreadyExists(Conflict):
 
 
 class Gone(ApiError):
-    """The resourceVersion is too old to watch from; list again."""
+    """410: The resourceVersion is too old to watch from; list again."""
 
 
 class TooManyRequests(ApiError):
-    """The server asks to come back later, after `retry_after` seconds if it says so."""
+    """429: The server asks to come back later, after `retry_after` seconds if it says so."""
 
 
 class ServerError(ApiError):
-    """The server failed on its side."""
+    """5xx: The server failed on its side."""
 
 
 _BY_CODE: dict[int, type[ApiError]] = {

@@ -16,7 +16,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from trainyard.kube.client import Client
+from trainyard.kube.client import EVERYTHING, Client, Selection
 from trainyard.kube.errors import ApiError, Forbidden, Gone, KubeError, NotFound, StreamError
 from trainyard.kube.resources import Resource
 
@@ -70,8 +70,7 @@ class Reflector(Generic[T]):
         sink: Sink[T],
         *,
         namespace: str | None = None,
-        labels: str = "",
-        fields: str = "",
+        which: Selection = EVERYTHING,
         optional: bool = False,
         is_patient: bool = True,
         timing: Timing | None = None,
@@ -82,8 +81,7 @@ class Reflector(Generic[T]):
         self._decode = decode
         self._sink = sink
         self._namespace = namespace
-        self._labels = labels
-        self._fields = fields
+        self._which = which
         self._optional = optional
         self._is_patient = is_patient
         self._timing = timing or Timing()
@@ -122,9 +120,7 @@ class Reflector(Generic[T]):
                 await self._trouble(error)
 
     async def _list(self) -> str:
-        items, version = await self._client.list(
-            self.resource, self._namespace, labels=self._labels, fields=self._fields
-        )
+        items, version = await self._client.list(self.resource, self._namespace, self._which)
         self._sink.replace([self._decode(item) for item in items], version)
         self._seen = True
         self.synced.set()
@@ -137,9 +133,8 @@ class Reflector(Generic[T]):
         events = self._client.watch(
             self.resource,
             self._namespace,
+            self._which,
             resource_version=version,
-            labels=self._labels,
-            fields=self._fields,
             timeout_seconds=seconds,
             idle_seconds=seconds + timing.overdue,
         )

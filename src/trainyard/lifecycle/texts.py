@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from trainyard.kinds.shared import reasons
-from trainyard.kinds.shared.last_words import without_report
+from trainyard.kinds.shared.reasons import without_report
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.observed import Conflict, Pod, Refusal
 from trainyard.lifecycle.outcomes import Exit

@@ -17,6 +17,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from trainyard.kinds.shared import legacy
+from trainyard.kinds.table import KINDS
 from trainyard.manifest import yaml_text
 from trainyard.manifest.reader import read
 from trainyard.schema.errors import InvalidManifest
@@ -88,7 +89,8 @@ def _objects(document: Any) -> Iterator[CommentedMap]:
 
 def _convert(obj: CommentedMap) -> int:
     """Rewrites one object in place; returns the number of changes."""
-    old, changes = legacy.of(obj), 0
+    name, changes = obj.get("kind"), 0
+    old = KINDS[name].legacy if isinstance(name, str) and name in KINDS else None
     if old is None:
         return 0
     for rename in old.renames:

@@ -20,7 +20,7 @@ from trainyard.manifest.yaml_text import Parsed
 from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.errors import InvalidManifest, TrainyardError
 from trainyard.schema.model import Model
-from trainyard.schema.problems import Path, Problem, Severity, error
+from trainyard.schema.problems import Judged, Path, Problem, error
 from trainyard.schema.structural import describe
 
 STANDARD_INPUT = "-"
@@ -53,21 +53,11 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
+class ReadResult(Judged):
     """Everything in a manifest; ``problems`` includes those of the documents, in file order."""
 
     documents: tuple[Document, ...]
     problems: tuple[Problem, ...]
-
-    @property
-    def errors(self) -> tuple[Problem, ...]:
-        """The problems that refuse the manifest."""
-        return tuple(p for p in self.problems if p.severity is Severity.ERROR)
-
-    @property
-    def warnings(self) -> tuple[Problem, ...]:
-        """The other problems."""
-        return tuple(p for p in self.problems if p.severity is Severity.WARNING)
 
     @property
     def jobs(self) -> tuple[Job, ...]:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from trainyard.kinds.shared import labels
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import NODES, PODS, Resource
@@ -138,7 +138,7 @@ class Controller:
                 each.resource,
                 each.decode,
                 each.store,
-                labels=labels.JOB_UID,
+                which=Selection(labels.JOB_UID),
                 optional=bool(each.resource.group),
             )
             for each in self.children.values()

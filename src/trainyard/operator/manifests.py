@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainyard.kinds import crds, policies
-from trainyard.kinds.table import BATCH, JOB_KINDS
+from trainyard.kinds.shared.labels import BATCH
+from trainyard.kinds.table import JOB_KINDS
 from trainyard.lifecycle import OBSERVED
 from trainyard.operator.planners import served_kinds
 from trainyard.operator.settings import OperatorSettings

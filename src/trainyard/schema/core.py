@@ -26,25 +26,13 @@ def definitions(name: str) -> Mapping[str, structural.Schema]:
     return found
 
 
-def check_template(template: Any, path: Path) -> list[Problem]:
-    """Every problem of a PodTemplateSpec."""
+def check_part(value: Any, definition: str, path: Path = ()) -> list[Problem]:
+    """Every problem of a part of a pod template, e.g. of a ``ResourceRequirements``."""
     known = definitions("pod_template")
-    return structural.check(template, known["PodTemplateSpec"], path, known)
-
-
-def check_metadata(metadata: Any, path: Path) -> list[Problem]:
-    """Every problem of an ObjectMeta."""
-    known = definitions("pod_template")
-    return structural.check(metadata, known["ObjectMeta"], path, known)
+    return structural.check(value, known[definition], path, known)
 
 
 def check_core(obj: dict[str, Any]) -> list[Problem]:
     """Every problem of an object of one of ``CORE_KINDS``."""
     known = definitions("core")
     return structural.check(obj, known[obj["kind"]], (), known)
-
-
-def check_resources(resources: Any, path: Path) -> list[Problem]:
-    """Every problem of a container's ResourceRequirements."""
-    known = definitions("pod_template")
-    return structural.check(resources, known["ResourceRequirements"], path, known)

@@ -81,9 +81,7 @@ Template = Annotated[
 To Kubernetes a null is an absent field, and so it is left out.
 """
 
-Int32 = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
 Count = Annotated[int, Field(ge=0, le=INT32_MAX)]
-Int64 = Annotated[int, Field(ge=-INT64_MAX - 1, le=INT64_MAX)]
 
 
 def _read_time(value: object) -> object:

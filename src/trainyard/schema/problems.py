@@ -62,6 +62,23 @@ class Problem:
         return ": ".join(parts)
 
 
+class Judged:
+    """What has been looked at, and every problem that was found."""
+
+    __slots__ = ()
+    problems: tuple[Problem, ...]
+
+    @property
+    def errors(self) -> tuple[Problem, ...]:
+        """The problems that refuse it."""
+        return tuple(p for p in self.problems if p.severity is Severity.ERROR)
+
+    @property
+    def warnings(self) -> tuple[Problem, ...]:
+        """The other problems."""
+        return tuple(p for p in self.problems if p.severity is Severity.WARNING)
+
+
 def error(path: Path, message: str, suggestion: str = "") -> Problem:
     """A problem that refuses the object."""
     return Problem(Severity.ERROR, path, message, suggestion)

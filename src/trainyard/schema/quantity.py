@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
 
 from trainyard.schema.errors import InvalidQuantity
 
@@ -22,6 +23,7 @@ _DECIMAL = {
 }
 
 
+@lru_cache(maxsize=4096, typed=True)
 def parse(value: str | int | float) -> Decimal:
     """The amount in base units (cores, bytes, pieces); raises InvalidQuantity."""
     if isinstance(value, bool):
@@ -60,10 +62,3 @@ def format_bytes(amount: int) -> str:
         if amount and amount % int(size) == 0:
             return f"{amount // int(size)}{unit}"
     return str(amount)
-
-
-def format_number(amount: Decimal) -> str:
-    """A plain number, in thousandths when it is not whole."""
-    if amount == amount.to_integral_value():
-        return str(int(amount))
-    return f"{int((amount * 1000).to_integral_value(ROUND_CEILING))}m"

@@ -104,17 +104,16 @@ class Walker:
 
     def visit(self, value: Any, schema: Schema, path: Path) -> None:
         """Note every problem of ``value`` and of what is in it."""
+        wanted = schema.get("type")
+        if type(value) is str and wanted == "string":  # most values are
+            if len(schema) > 1:
+                self._scalar(value, schema, path)
+            return
         if value is None and schema.get("nullable"):
             return
-        if (reference := schema.get("$ref")) is not None:
-            schema = self.definitions[reference]
-        if "x-kubernetes-int-or-string" in schema:
-            self._int_or_string(value, schema, path)
-            return
-        wanted = schema.get("type")
         if wanted is None:
-            return
-        if not isinstance(value, _TYPES[wanted]) or (
+            self._untyped(value, schema, path)
+        elif not isinstance(value, _TYPES[wanted]) or (
             wanted != "boolean" and isinstance(value, bool)
         ):
             self.mismatch(value, wanted, path)
@@ -122,8 +121,14 @@ class Walker:
             self._mapping(value, schema, path)
         elif isinstance(value, list | tuple):
             self._sequence(value, schema, path)
-        elif len(schema) > 1 or not isinstance(value, str):
+        else:
             self._scalar(value, schema, path)
+
+    def _untyped(self, value: Any, schema: Schema, path: Path) -> None:
+        if (reference := schema.get("$ref")) is not None:
+            self.visit(value, self.definitions[reference], path)
+        elif "x-kubernetes-int-or-string" in schema:
+            self._int_or_string(value, schema, path)
 
     def _mapping(self, value: dict[str, Any], schema: Schema, path: Path) -> None:
         properties, others = _fields(schema)
@@ -231,7 +236,6 @@ def _unknown_field(path: Path, schema: Schema) -> Problem:
     return error(path, UNKNOWN_FIELD, suggest(str(path[-1]), tuple(schema.get("properties", ()))))
 
 
-@lru_cache(maxsize=4096)
 def _is_quantity(value: str | int | float) -> bool:
     try:
         quantity.parse(value)

@@ -13,7 +13,7 @@ from tests.simulation.network import Call, Conditions, Fault, Wire
 from tests.simulation.server import Key, ModelServer
 from tests.simulation.virtual_time import run
 from trainyard.client.watching import Snapshot, watch
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import PODS
 
@@ -46,7 +46,7 @@ def test_every_change_is_told_once_and_in_order() -> None:
     async def body() -> None:
         world = World()
         world.create("a")
-        states = watch(world.client, PODS, "default", labels="app")
+        states = watch(world.client, PODS, "default", Selection("app"))
         async with contextlib.aclosing(states):
             assert told(await anext(states)) == (["a"], [])
             world.create("b")

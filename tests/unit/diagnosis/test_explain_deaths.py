@@ -20,7 +20,7 @@ from tests.unit.client.objects import (
 from trainyard import diagnosis
 from trainyard.cli.explain import render
 from trainyard.diagnosis import exits
-from trainyard.kinds.shared.last_words import without_report
+from trainyard.kinds.shared.reasons import without_report
 
 BANNER = "=" * 60
 REPORT = f"""\

@@ -34,8 +34,8 @@ def test_a_program_of_its_own_imports_nothing_but_the_standard_library(room: str
 
 
 def test_no_file_imports_itself_by_way_of_others() -> None:
-    """Imports that only annotations need do not count."""
-    graph = grimp.build_graph("trainyard", exclude_type_checking_imports=True, cache_dir=None)
+    """Imports that only annotations need count too."""
+    graph = grimp.build_graph("trainyard", cache_dir=None)
     arrows = {each: graph.find_modules_directly_imported_by(each) for each in graph.modules}
     try:
         TopologicalSorter(arrows).prepare()

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from trainyard.kube import errors
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.resources import NODES, PODS, Resource
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -106,7 +106,7 @@ async def test_requests_carry_method_path_and_parameters(serve: Serve) -> None:
     client = await serve(handler)
     queue = Resource("scheduler.tensorstack.dev", "v1beta1", "queues", "Queue", namespaced=False)
     await client.get(queue, "q")
-    await client.create(PODS, {"metadata": {"name": "p", "namespace": "team"}}, dry_run=True)
+    await client.create(PODS, {"metadata": {"name": "p", "namespace": "team"}})
     await client.replace(
         PODS, {"metadata": {"name": "p", "namespace": "team"}}, subresource="status"
     )
@@ -114,7 +114,7 @@ async def test_requests_carry_method_path_and_parameters(serve: Serve) -> None:
     write = {"fieldValidation": "Strict", "fieldManager": "trainyard"}
     assert seen == [
         ("GET", "/apis/scheduler.tensorstack.dev/v1beta1/queues/q", {}),
-        ("POST", "/api/v1/namespaces/team/pods", write | {"dryRun": "All"}),
+        ("POST", "/api/v1/namespaces/team/pods", write),
         ("PUT", "/api/v1/namespaces/team/pods/p/status", write),
         ("DELETE", "/api/v1/namespaces/team/pods/p", {}),
     ]
@@ -222,7 +222,7 @@ async def test_a_log_larger_than_the_buffer_arrives_whole(serve: Serve) -> None:
 
     client = await serve(handler)
     total = 0
-    async for chunk in client.logs("p", "default", follow=True):
+    async for chunk in client.logs("p", "default", options=LogOptions(follow=True)):
         total += len(chunk)
         await asyncio.sleep(0)
     assert total == 64 * len(block)

@@ -14,7 +14,7 @@ from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Wire
 from tests.simulation.server import Key, ModelServer
 from tests.simulation.virtual_time import run
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.observed import Pod
@@ -45,7 +45,7 @@ class World:
             PODS,
             Pod.decode,
             self.store,
-            labels="app",
+            which=Selection("app"),
             optional=optional,
             rng=random.Random(3),
         )

@@ -13,7 +13,7 @@ import pytest
 
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
-from trainyard.kube.client import Client
+from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS, LEASES, PODS, SERVICES
 from trainyard.local.registry import Registry
@@ -89,7 +89,7 @@ async def test_a_job_gets_its_objects_a_status_and_events(client: Client) -> Non
         pods, _ = await client.list(PODS, "default")
         owners = {pod["metadata"]["ownerReferences"][0]["uid"] for pod in pods}
         assert owners == {stored["metadata"]["uid"]}
-        services, _ = await client.list(SERVICES, "default", labels="trainyard.dev/job-uid")
+        services, _ = await client.list(SERVICES, "default", Selection("trainyard.dev/job-uid"))
         assert len(services) == 1
         assert (await client.get(JOBS, "train", "default"))["status"]["phase"] == "Pending"
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from trainyard.kinds.colossalai.spec import LAUNCHER, WORKER
+from trainyard.kinds.colossalai.spec import LAUNCHER
 from trainyard.kinds.shared.legacy import Editor, Keys, Legacy, Normalised, own
+from trainyard.kinds.shared.run import WORKER
 from trainyard.schema.problems import Path, error, format_path, warning
 
 WORKER_FIELDS: dict[str, Keys] = {

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainyard.kinds.colossalai.spec import LAUNCHER, WORKER, ColossalAIJob, ColossalAIJobSpec
+from trainyard.kinds.colossalai.spec import LAUNCHER, ColossalAIJob, ColossalAIJobSpec
 from trainyard.kinds.shared import job_rules, pod_rules
-from trainyard.kinds.shared.run import HOSTFILE_PATH
+from trainyard.kinds.shared.run import HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
 _SHELL = re.compile(r"[\s;&|<>$`\\\"'*?()\[\]{}!#~]")

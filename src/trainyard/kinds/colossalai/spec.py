@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -17,7 +17,6 @@ from trainyard.kinds.shared.run import (
 from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
 
 LAUNCHER = "launcher"
-WORKER = "worker"
 
 
 class SSHConfig(Model):
@@ -126,7 +125,5 @@ class ColossalAIJobSpec(Model):
 
 class ColossalAIJob(Job):
     """Distributed training with ColossalAI."""
-
-    KIND: ClassVar[str] = "ColossalAIJob"
 
     spec: ColossalAIJobSpec = Field(description="What to run.")

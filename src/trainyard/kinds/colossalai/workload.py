@@ -13,14 +13,13 @@ from typing import Any
 
 from trainyard.kinds.colossalai.spec import (
     LAUNCHER,
-    WORKER,
     ColossalAIJob,
     ColossalAIJobSpec,
     ColossalReplicaSpec,
 )
 from trainyard.kinds.shared import modes, names, pod_rules
 from trainyard.kinds.shared.description import Start
-from trainyard.kinds.shared.run import ResumeSpec
+from trainyard.kinds.shared.run import WORKER, ResumeSpec
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.ssh import Node, OverSsh
 from trainyard.kinds.shared.workload import (

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 
 from trainyard.kinds.deepspeed.spec import (
     LEGACY_MASTER,
-    REPLICA_TYPE,
     DeepSpeedConfig,
     DeepSpeedJob,
     DeepSpeedJobSpec,
 )
 from trainyard.kinds.shared import job_rules, pod_rules
-from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH
+from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error, warning
 
 RESERVED_MOUNTS = (AUTH_PATH, HOSTFILE_PATH, "/root/.deepspeed_env")
@@ -49,8 +48,8 @@ def check(job: DeepSpeedJob) -> list[Problem]:
     size = bounds.maximum if spec.elastic.enabled else spec.worker.replicas
     template: Path = ("spec", "worker", "template")
     problems = [
-        *job_rules.check_name(job.metadata, [(REPLICA_TYPE, size)]),
-        *job_rules.check_run_mode(spec.run_mode, [REPLICA_TYPE], [LEGACY_MASTER]),
+        *job_rules.check_name(job.metadata, [(WORKER, size)]),
+        *job_rules.check_run_mode(spec.run_mode, [WORKER], [LEGACY_MASTER]),
         *job_rules.check_elastic(spec.elastic, bounds),
         *pod_rules.check_template(spec.worker.template, template),
         *_launch(spec),

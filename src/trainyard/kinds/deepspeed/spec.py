@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -15,11 +15,8 @@ from trainyard.kinds.shared.run import (
     RunPolicy,
     SchedulePolicy,
 )
+from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
-
-REPLICA_TYPE = "worker"
-"""The only replica type of a DeepSpeedJob."""
-
 
 LEGACY_MASTER = "master"
 """In run modes only: worker-0."""
@@ -84,7 +81,7 @@ class Worker(Model):
         examples=[4],
     )
     restart_policy: RestartPolicyName = Field(
-        default="OnFailure",
+        default=RestartPolicy.ON_FAILURE,
         description="Always, OnFailure, Never or ExitCode (restart 130, 137, 138 and 143 only). "
         "Defaults to OnFailure.",
         examples=["ExitCode"],
@@ -139,7 +136,5 @@ class DeepSpeedJobSpec(Model):
 
 class DeepSpeedJob(Job):
     """Distributed training with DeepSpeed."""
-
-    KIND: ClassVar[str] = "DeepSpeedJob"
 
     spec: DeepSpeedJobSpec = Field(description="What to run.")

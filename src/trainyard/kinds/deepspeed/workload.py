@@ -13,7 +13,6 @@ from typing import Any
 
 from trainyard.kinds.deepspeed.spec import (
     LEGACY_MASTER,
-    REPLICA_TYPE,
     DeepSpeedConfig,
     DeepSpeedJob,
     DeepSpeedJobSpec,
@@ -21,13 +20,13 @@ from trainyard.kinds.deepspeed.spec import (
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.description import Start
 from trainyard.kinds.shared.pod_rules import gpu_count
-from trainyard.kinds.shared.run import SSHD_PATH, ReplicaDebugSet, ResumeSpec
+from trainyard.kinds.shared.run import SSHD_PATH, WORKER, ModeEntry, ResumeSpec
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.ssh import Node, OverSsh
-from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, RestartPolicy, Workload
+from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.payloads.messages import Elastic, LaunchLine, Tuning
 
-WORKER_0 = ReplicaKey(REPLICA_TYPE, 0)
+WORKER_0 = ReplicaKey(WORKER, 0)
 DEBUG_COMMAND = (SSHD_PATH, "-D")
 
 
@@ -52,11 +51,11 @@ class _Description(OverSsh):
         worker, total = self.spec.worker, self.elastic_total
         return (
             ReplicaType(
-                name=REPLICA_TYPE,
+                name=WORKER,
                 replicas=worker.replicas if total is None else total,
-                policy=RestartPolicy(worker.restart_policy),
+                policy=worker.restart_policy,
                 limit=self.spec.run_policy.backoff_limit,
-                main_container=self.container(REPLICA_TYPE),
+                main_container=self.container(WORKER),
             ),
         )
 
@@ -70,7 +69,7 @@ class _Description(OverSsh):
     @cached_property
     def slots(self) -> int:
         """Processes per worker: as given, else the GPUs of the training container, else 1."""
-        return self.config.slots_per_worker or gpu_count(self.training(REPLICA_TYPE)) or 1
+        return self.config.slots_per_worker or gpu_count(self.training(WORKER)) or 1
 
     @cached_property
     def hostfile(self) -> str:
@@ -90,9 +89,7 @@ class _Description(OverSsh):
     def marks(self, key: ReplicaKey) -> Mapping[str, str]:
         return {labels.JOB_ROLE: labels.MASTER_ROLE} if key == WORKER_0 else {}
 
-    def mode_type(
-        self, key: ReplicaKey, entries: Sequence[ReplicaDebugSet] | Sequence[ResumeSpec]
-    ) -> str:
+    def mode_type(self, key: ReplicaKey, entries: Sequence[ModeEntry]) -> str:
         is_named = any(entry.type == LEGACY_MASTER for entry in entries)
         return LEGACY_MASTER if key == WORKER_0 and is_named else key.type
 

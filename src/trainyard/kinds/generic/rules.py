@@ -105,7 +105,7 @@ def _texts(container: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     for key in ("command", "args"):
         for index, text in enumerate(container.get(key) or ()):
             yield (key, index), text
-    for index, variable in pod_rules.env_of(container):
+    for index, variable in enumerate(container.get("env") or ()):
         if isinstance(value := variable.get("value"), str):
             yield ("env", index, "value"), value
 

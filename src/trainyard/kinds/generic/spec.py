@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -142,7 +142,5 @@ class GenericJobSpec(Model):
 
 class GenericJob(Job):
     """Any set of pods, with rules that say when the set has succeeded or failed."""
-
-    KIND: ClassVar[str] = "GenericJob"
 
     spec: GenericJobSpec = Field(description="What to run.")

@@ -1,18 +1,20 @@
 """GenericJob: any set of pods; rules say when the set has succeeded or failed.
 
 Nothing of a framework is put into the environment: variables in command, args and env values let
-a replica learn its place.
+a replica learn its place: `$(type)`, `$(rank)`, `$(replicas[T])`, `$(service.T[N].host)` and
+`$(service.port[P])`. Any other `$(NAME)` is Kubernetes' own syntax and left alone, and so is the
+escaped `$$(`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from trainyard.kinds.generic.spec import FinishRule, GenericJob, GenericJobSpec
-from trainyard.kinds.generic.substitution import Variables
 from trainyard.kinds.shared import names, services
 from trainyard.kinds.shared.description import Description, Start
 from trainyard.kinds.shared.settings import Settings
@@ -30,6 +32,12 @@ from trainyard.kinds.shared.workload import (
 
 REPLICA_LABEL = "genericjob-replica"
 """``<job>-<type>-<index>``."""
+_VARIABLE = re.compile(
+    r"\$\$|\$\((?P<own>type|rank)\)"
+    r"|\$\(replicas\[(?P<replicas>[^\]()]+)\]\)"
+    r"|\$\(service\.(?P<type>[^\[\]()]+)\[(?P<index>\d+)\]\.host\)"
+    r"|\$\(service\.port\[(?P<port>[^\]()]+)\]\)"
+)
 
 
 def describe(job: GenericJob, settings: Settings) -> Workload:
@@ -128,3 +136,42 @@ class _Description(Description):
 
 def _rule(rule: FinishRule) -> Rule:
     return {name: tuple(indexes) for name, indexes in rule.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Variables:
+    """What the variables stand for, in one replica. `hosts` is None without `spec.service`."""
+
+    key: ReplicaKey
+    replicas: Mapping[str, int]
+    hosts: Mapping[ReplicaKey, str] | None
+    ports: Mapping[str, int]
+
+    def apply(self, text: str) -> str:
+        """The text with every variable that can be resolved."""
+        return _VARIABLE.sub(self._value, text) if "$(" in text else text
+
+    def _value(self, match: re.Match[str]) -> str:
+        value: object = None
+        if own := match["own"]:
+            value = self.key.type if own == "type" else self.key.ordinal
+        elif name := match["replicas"]:
+            value = self.replicas.get(name)
+        elif name := match["type"]:
+            value = (self.hosts or {}).get(ReplicaKey(name, int(match["index"])))
+        elif name := match["port"]:
+            value = self.ports.get(name) if self.hosts is not None else None
+        return match[0] if value is None else str(value)
+
+    def in_container(self, container: Mapping[str, Any]) -> dict[str, Any]:
+        """The container with variables replaced in command, args and env values."""
+        changed = dict(container)
+        for field in ("command", "args"):
+            if field in changed:
+                changed[field] = [self.apply(text) for text in changed[field]]
+        if "env" in changed:
+            changed["env"] = [
+                {**entry, "value": self.apply(entry["value"])} if "value" in entry else entry
+                for entry in changed["env"]
+            ]
+        return changed

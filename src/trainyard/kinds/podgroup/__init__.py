@@ -1,6 +1,7 @@
 """PodGroup: pods that are scheduled all or not at all."""
 
-from trainyard.kinds.kind import AGE, PHASE, SCHEDULER, Column, Kind
+from trainyard.kinds.kind import AGE, PHASE, Column, Kind
+from trainyard.kinds.shared.labels import SCHEDULER
 
 KIND = Kind(
     "PodGroup",

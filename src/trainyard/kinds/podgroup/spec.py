@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import Field
 
 from trainyard.kinds.shared.run import Priority
@@ -51,8 +49,6 @@ class PodGroupStatus(OpenModel):
 
 class PodGroup(Model):
     """Pods that are scheduled all or not at all."""
-
-    KIND: ClassVar[str] = "PodGroup"
 
     api_version: str = Field(default=API_VERSION, description="API version.")
     kind: str = Field(default="PodGroup", description="Always `PodGroup`.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 from pydantic import Field
 
@@ -15,6 +15,7 @@ from trainyard.kinds.shared.run import (
     RunPolicy,
     SchedulePolicy,
 )
+from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.kinds.tensorboard.spec import TensorBoardSpec
 from trainyard.schema.model import Count, Items, Model, Template
 
@@ -34,7 +35,7 @@ class PyTorchReplicaSpec(Model):
         default=1, description="Number of replicas. Defaults to 1.", examples=[4]
     )
     restart_policy: RestartPolicyName = Field(
-        default="Never",
+        default=RestartPolicy.NEVER,
         description="Always, OnFailure, Never or ExitCode (restart 130, 137, 138 and 143 only). "
         "Defaults to Never.",
         examples=["OnFailure"],
@@ -144,7 +145,5 @@ class PyTorchTrainingJobSpec(Model):
 
 class PyTorchTrainingJob(Job):
     """Distributed training with PyTorch, plain or under torchrun."""
-
-    KIND: ClassVar[str] = "PyTorchTrainingJob"
 
     spec: PyTorchTrainingJobSpec = Field(description="What to run.")

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from trainyard.kinds.pytorch import scaling, torchrun
+from trainyard.kinds.pytorch import torchrun
 from trainyard.kinds.pytorch.spec import (
     PyTorchReplicaSpec,
     PyTorchTrainingJob,
@@ -27,7 +27,6 @@ from trainyard.kinds.shared.workload import (
     Manifest,
     ReplicaKey,
     ReplicaType,
-    RestartPolicy,
     Workload,
 )
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
@@ -57,8 +56,8 @@ class _Description(Description):
         total = self.elastic_total
         if total is None:
             return {name: spec.replicas for name, spec in self.specs.items()}
-        shares = [scaling.Share(spec.replicas, spec.scaling_weight) for spec in self.specs.values()]
-        return dict(zip(self.specs, scaling.allocate(total, shares), strict=True))
+        shares = [Share(spec.replicas, spec.scaling_weight) for spec in self.specs.values()]
+        return dict(zip(self.specs, allocate(total, shares), strict=True))
 
     @cached_property
     def types(self) -> tuple[ReplicaType, ...]:
@@ -67,7 +66,7 @@ class _Description(Description):
             ReplicaType(
                 name=name,
                 replicas=self.counts[name],
-                policy=RestartPolicy(spec.restart_policy),
+                policy=spec.restart_policy,
                 limit=limit,
                 main_container=self.container(name),
             )
@@ -180,3 +179,53 @@ class _Description(Description):
             extra=config.extra_options,
             script=script,
         ).arguments()
+
+
+class Share(NamedTuple):
+    """A type's claim: its `replicas`, and its weight when the job changes its size."""
+
+    replicas: int
+    weight: int | None
+
+
+def allocate(total: int, shares: Sequence[Share]) -> list[int]:
+    """Replicas per type, in the order given (the first holds rank 0 and never gets less than 1).
+
+    One type takes all. Types without a weight keep their `replicas`; the others share the rest by
+    largest remainder, ties in list order. Without any weight above 0, `replicas` are the weights.
+    """
+    if len(shares) == 1:
+        return [max(total, 1)]
+    if not any(share.weight for share in shares):
+        shares = [Share(share.replicas, share.replicas) for share in shares]
+    fixed = [share.replicas if share.weight is None else 0 for share in shares]
+    if sum(fixed) > total:
+        fixed = _trim(fixed, total)
+    portions = _largest_remainder(total - sum(fixed), [share.weight or 0 for share in shares])
+    counts = [a + b for a, b in zip(fixed, portions, strict=True)]
+    if counts[0] == 0:
+        counts[0] = 1
+        if sum(counts) > total:
+            counts[counts.index(max(counts[1:]), 1)] -= 1
+    return counts
+
+
+def _trim(counts: list[int], total: int) -> list[int]:
+    """Cut from the end, so that the highest ranks go."""
+    kept = []
+    for count in counts:
+        kept.append(min(count, total))
+        total -= kept[-1]
+    return kept
+
+
+def _largest_remainder(total: int, weights: Sequence[int]) -> list[int]:
+    whole = sum(weights)
+    if whole == 0:
+        return [0] * len(weights)
+    counts = [total * weight // whole for weight in weights]
+    remainders = [total * weight % whole for weight in weights]
+    order = sorted(range(len(weights)), key=lambda i: (-remainders[i], i))
+    for i in order[: total - sum(counts)]:
+        counts[i] += 1
+    return counts

@@ -1,6 +1,7 @@
 """Queue: a share of the cluster in which jobs wait for their turn."""
 
-from trainyard.kinds.kind import AGE, SCHEDULER, Column, Kind
+from trainyard.kinds.kind import AGE, Column, Kind
+from trainyard.kinds.shared.labels import SCHEDULER
 
 KIND = Kind(
     "Queue",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -109,8 +109,6 @@ class QueueStatus(OpenModel):
 
 class Queue(Model):
     """A share of the cluster in which jobs wait for their turn."""
-
-    KIND: ClassVar[str] = "Queue"
 
     api_version: str = Field(default=API_VERSION, description="API version.")
     kind: str = Field(default="Queue", description="Always `Queue`.")

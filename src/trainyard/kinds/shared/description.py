@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.shared import modes, names, pod_rules, pods, services
@@ -19,12 +19,12 @@ from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.job import Job, spec_hash
 from trainyard.kinds.shared.run import (
     ElasticRange,
+    ModeEntry,
     ReplicaDebugSet,
     ResumeSpec,
     RunMode,
     RunPolicy,
     SchedulePolicy,
-    UnrankedSchedulePolicy,
 )
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import (
@@ -44,6 +44,9 @@ _FIRST_PORT, _PORTS = 20000, 12000
 """Below the ports that Linux gives to outgoing connections (32768 to 60999)."""
 
 
+Entry = TypeVar("Entry", bound=ModeEntry)
+
+
 class Endpoint(NamedTuple):
     """A host name or address, and a port."""
 
@@ -59,7 +62,7 @@ class JobSpec(Protocol):
     def run_mode(self) -> RunMode: ...
 
     @property
-    def scheduler(self) -> SchedulePolicy | UnrankedSchedulePolicy | None: ...
+    def scheduler(self) -> SchedulePolicy | None: ...
 
 
 class Start(NamedTuple):
@@ -109,9 +112,7 @@ class Description(ABC):
         """Labels of a replica's pod that only this kind has."""
         return {}
 
-    def mode_type(
-        self, key: ReplicaKey, entries: Sequence[ReplicaDebugSet] | Sequence[ResumeSpec]
-    ) -> str:
+    def mode_type(self, key: ReplicaKey, entries: Sequence[ModeEntry]) -> str:
         """The type under which a run mode's entries speak of a replica."""
         return key.type
 
@@ -263,7 +264,14 @@ class Description(ABC):
         return pod
 
     def _start(self, key: ReplicaKey, *, resumed: bool) -> Start:
-        mode = self.spec.run_mode
-        debug = modes.debug_set(mode, self.mode_type(key, mode.debug.replica_specs))
-        resume = modes.resume_spec(mode, self.mode_type(key, mode.pause.resume_specs))
-        return Start(debug, resume if resumed else None)
+        debug, resume = self.spec.run_mode.debug, self.spec.run_mode.pause.resume_specs
+        return Start(
+            (self._entry(key, debug.replica_specs) or ReplicaDebugSet(type=key.type))
+            if debug.enabled
+            else None,
+            self._entry(key, resume) if resumed else None,
+        )
+
+    def _entry(self, key: ReplicaKey, entries: Sequence[Entry]) -> Entry | None:
+        named = self.mode_type(key, entries)
+        return next((entry for entry in entries if entry.type == named), None)

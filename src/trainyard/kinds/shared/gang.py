@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from trainyard.kinds.podgroup import POD_GROUPS
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.identity import Identity
-from trainyard.kinds.shared.run import SchedulePolicy, UnrankedSchedulePolicy
+from trainyard.kinds.shared.run import SchedulePolicy
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest
 from trainyard.kube.resources import Resource
@@ -117,7 +117,7 @@ def queued(backend: GangBackend, queue: str | None) -> Membership:
 def gang_of(
     identity: Identity,
     backend: GangBackend,
-    scheduler: SchedulePolicy | UnrankedSchedulePolicy | None,
+    scheduler: SchedulePolicy | None,
     *,
     total: int,
     min_member: int | None = None,

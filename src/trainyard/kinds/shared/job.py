@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any, ClassVar
+from typing import Any
 
 from pydantic import Field
 
-from trainyard.kinds.kind import BATCH
+from trainyard.kinds.shared.labels import BATCH
 from trainyard.kinds.shared.status import JobStatus
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Model
@@ -24,8 +24,6 @@ MUTABLE: tuple[tuple[str, ...], ...] = (
 
 class Job(Model):
     """Fields common to all kinds of jobs; each kind narrows ``spec``."""
-
-    KIND: ClassVar[str]
 
     api_version: str = Field(default=API_VERSION, description=f"Always `{API_VERSION}`.")
     kind: str = Field(description="The kind of the job.")

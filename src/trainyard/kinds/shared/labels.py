@@ -1,4 +1,4 @@
-"""Keys of the labels and annotations on what a job owns.
+"""Names of the API groups, and keys of the labels and annotations on what a job owns.
 
 The ``tensorstack.dev`` keys, ``job-role`` and ``replica-index`` are what existing tools select by;
 the ``trainyard.dev`` ones are ours. The controller selects by ``JOB_UID`` alone, because names are
@@ -6,6 +6,10 @@ shared across kinds and used again by later jobs.
 """
 
 from __future__ import annotations
+
+BATCH = "batch.tensorstack.dev"
+SCHEDULER = "scheduler.tensorstack.dev"
+TENSORSTACK = "tensorstack.dev"
 
 OWNER_NAME = "tensorstack.dev/owner-name"
 """The job's name."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from trainyard.kinds.table import KINDS
 from trainyard.schema.problems import Path, Problem, error, format_path, warning
 
 Keys = tuple[str, ...]
@@ -58,19 +57,15 @@ class Editor(Protocol):
 
     def mapping(self, content: Mapping[str, Any]) -> dict[str, Any]:
         """A new mapping."""
-        ...
 
     def sequence(self, content: list[Any]) -> list[Any]:
         """A new list."""
-        ...
 
     def move(self, source: Any, key: str, target: Any, new: str) -> None:
         """Copy an entry into another mapping."""
-        ...
 
     def insert(self, parent: Any, index: int, key: str, value: Any) -> None:
         """Put a new entry at a place among the others."""
-        ...
 
 
 class Layout(Protocol):
@@ -78,19 +73,15 @@ class Layout(Protocol):
 
     def normalise(self, result: Normalised, old: dict[str, Any] | None) -> None:
         """Rewrite an object; `old` as in `normalise`."""
-        ...
 
     def convert(self, spec: dict[str, Any], editor: Editor) -> bool:
         """Rewrite a spec in place; whether it had to be."""
-        ...
 
     def declare(self, spec: dict[str, Any]) -> None:
         """Add the old fields to the schema of a spec."""
-        ...
 
     def paths(self) -> Iterator[tuple[Keys, str]]:
         """As `Legacy.paths`."""
-        ...
 
 
 RENAMES = (
@@ -126,14 +117,15 @@ class Legacy:
             yield from self.layout.paths()
 
 
-def normalise(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Normalised:
-    """``obj`` in today's spelling; the argument itself is left alone.
+def normalise(
+    obj: dict[str, Any], legacy: Legacy | None, old: dict[str, Any] | None = None
+) -> Normalised:
+    """``obj`` in today's spelling; the argument itself is left alone. ``legacy`` is its kind's.
 
     ``old`` is the stored object on an update: there the key that the request changed wins over the
     one that was stored, whereas two keys with different values in a new object are an error.
     """
     result = Normalised(dict(obj))
-    legacy = of(obj)
     if legacy is None or not isinstance(obj.get("spec"), dict):
         return result
     for rename in legacy.renames:
@@ -144,13 +136,6 @@ def normalise(obj: dict[str, Any], old: dict[str, Any] | None = None) -> Normali
     if legacy.layout is not None:
         legacy.layout.normalise(result, old)
     return result
-
-
-def of(obj: Mapping[str, Any]) -> Legacy | None:
-    """The old spellings of an object's kind."""
-    name = obj.get("kind")
-    kind = KINDS.get(name) if isinstance(name, str) else None
-    return kind.legacy if kind is not None else None
 
 
 def value_at(obj: Any, path: Keys) -> Any:

@@ -5,25 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from trainyard.kinds.shared.pods import change_container
-from trainyard.kinds.shared.run import ReplicaDebugSet, ResumeSpec, RunMode
+from trainyard.kinds.shared.run import ReplicaDebugSet, ResumeSpec
 from trainyard.kinds.shared.workload import Manifest
 
 IDLE = ("sleep", "inf")
 """What a replica does in debug mode unless told otherwise."""
-
-
-def debug_set(mode: RunMode, replica_type: str) -> ReplicaDebugSet | None:
-    """How this type starts in debug mode; None when the job is not in debug mode."""
-    if not mode.debug.enabled:
-        return None
-    found = (entry for entry in mode.debug.replica_specs if entry.type == replica_type)
-    return next(found, ReplicaDebugSet(type=replica_type))
-
-
-def resume_spec(mode: RunMode, replica_type: str) -> ResumeSpec | None:
-    """What changes for this type after a pause, if anything."""
-    found = (entry for entry in mode.pause.resume_specs if entry.type == replica_type)
-    return next(found, None)
 
 
 def idle(pod: Manifest, container: str, override: ReplicaDebugSet) -> None:

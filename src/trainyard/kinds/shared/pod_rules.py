@@ -36,11 +36,6 @@ def gpu_count(container: Mapping[str, Any]) -> int:
     )
 
 
-def env_of(container: Mapping[str, Any]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The entries of ``env`` with their indexes."""
-    yield from enumerate(container.get("env") or ())
-
-
 def check_template(
     template: Mapping[str, Any], path: Path, *, needs_container: bool = True
 ) -> list[Problem]:

@@ -6,6 +6,7 @@ wording are ours.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 
@@ -93,6 +94,14 @@ class EventReason(StrEnum):
     IGNORED_FIELD = "IgnoredField"
 
 
+_REPORT = re.compile(
+    r"^(?:[^\n]*torch/distributed/elastic/multiprocessing/api\.py:\d+\] failed .*"
+    r"|={20,}\n[^\n]* FAILED *\n-{20,}.*)\Z",
+    re.MULTILINE | re.DOTALL,
+)
+_AGENT = re.compile(r"^[WEI]\d{4} [^\n]*torch/distributed/elastic/[^\n]*\n?", re.MULTILINE)
+"""What torchrun itself writes when a rank has failed; the cause is what the rank wrote before."""
+
 INITIALIZED = "The job has been initialized successfully."
 RUNNING = "All pods are running normally or have completed successfully."
 STILL_RUNNING = "The job is still running."
@@ -132,3 +141,9 @@ def failed_with_rule(rule_json: str) -> str:
 def pod_exited(pod: str, exit_code: int) -> str:
     """Condition ``ReplicaFailure``, reason ``ErrorInPod``."""
     return f"Pod[{pod}] exited with error code {exit_code}"
+
+
+def without_report(message: str) -> str:
+    """The message without torchrun's report at its end, unless nothing else is there."""
+    rest = _AGENT.sub("", _REPORT.sub("", message))
+    return rest if rest.strip() else message

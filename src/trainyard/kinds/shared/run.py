@@ -4,29 +4,40 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, Strict, WithJsonSchema
 
 from trainyard.kinds.kind import BACKOFF_LIMIT
+from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.model import INT64_MAX, Count, Items, Model
 
 SSHD_PATH = "/usr/sbin/sshd"
 AUTH_PATH = "/root/.ssh"
 """Where the keys are mounted (decision 4)."""
 HOSTFILE_PATH = "/t9k/hostfile"
-RestartPolicyName = Literal["Always", "OnFailure", "Never", "ExitCode"]
-"""``ExitCode`` restarts 130, 137, 138 and 143 only."""
+WORKER = "worker"
+"""The replica type that serves ssh, in kinds that launch over it."""
+RestartPolicyName = Annotated[
+    RestartPolicy,
+    Strict(False),
+    WithJsonSchema({"enum": [policy.value for policy in RestartPolicy], "type": "string"}),
+]
 CleanUpPolicy = Literal["None", "Unfinished", "All"]
 """Which pods go when the job has ended."""
 RestartScope = Literal["Job", "Replica"]
 
 
-class ReplicaDebugSet(Model):
-    """How one replica type starts in debug mode."""
+class ModeEntry(Model):
+    """How one replica type starts in a run mode."""
 
     type: str = Field(description="Replica type that this entry is about.", examples=["worker"])
     skip_init_container: bool = Field(
         default=False, description="Leave the init containers out. Defaults to false."
     )
+
+
+class ReplicaDebugSet(ModeEntry):
+    """How one replica type starts in debug mode."""
+
     command: Items[str] | None = Field(
         default=None,
         description="Command that replaces the training container's; its args are cleared. "
@@ -46,13 +57,9 @@ class DebugMode(Model):
     )
 
 
-class ResumeSpec(Model):
+class ResumeSpec(ModeEntry):
     """How one replica type starts after a pause."""
 
-    type: str = Field(description="Replica type that this entry is about.", examples=["worker"])
-    skip_init_container: bool = Field(
-        default=False, description="Leave the init containers out. Defaults to false."
-    )
     command: Items[str] | None = Field(
         default=None,
         description="Command that replaces the whole launch. Defaults to the launch of "
@@ -167,14 +174,19 @@ class Elastic(Model):
 Priority = Annotated[int, Field(ge=0, le=100)]
 
 
-class T9kScheduler(Model):
-    """Schedule the job's pods together, through a Queue."""
+class QueueOnly(Model):
+    """Schedule a pod through a Queue."""
 
     queue: str | None = Field(
         default=None,
         description="The Queue to wait in. Defaults to `default`.",
         examples=["default"],
     )
+
+
+class T9kScheduler(QueueOnly):
+    """Schedule the job's pods together, through a Queue."""
+
     priority: Priority = Field(
         default=10,
         description="Priority within the Queue, 0 to 100. Defaults to 10.",
@@ -193,20 +205,15 @@ class SchedulePolicy(Model):
     )
 
 
-class UnrankedT9kScheduler(Model):
+class UnrankedT9kScheduler(T9kScheduler):
     """Schedule the job's pods together, through a Queue."""
 
-    queue: str | None = Field(
-        default=None,
-        description="The Queue to wait in. Defaults to `default`.",
-        examples=["default"],
-    )
     priority: Priority = Field(
         default=0, description="Priority within the Queue, 0 to 100. Defaults to 0.", examples=[50]
     )
 
 
-class UnrankedSchedulePolicy(Model):
+class UnrankedSchedulePolicy(SchedulePolicy):
     """The scheduler of the job's pods; unset means the cluster's default scheduler."""
 
     t9k_scheduler: UnrankedT9kScheduler | None = Field(

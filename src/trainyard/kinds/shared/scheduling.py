@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from trainyard.kinds.shared.labels import SCHEDULER
+from trainyard.kinds.shared.status import Condition
 from trainyard.schema.meta import ObjectMeta
-from trainyard.schema.model import OpenModel, Time
 from trainyard.schema.names import is_dns_subdomain
 from trainyard.schema.problems import Problem, error
 
-API_VERSION = "scheduler.tensorstack.dev/v1beta1"
+API_VERSION = f"{SCHEDULER}/v1beta1"
 
 
-class SchedulingCondition(OpenModel):
+class SchedulingCondition(Condition):
     """One aspect of the state of a PodGroup or Queue."""
 
     type: str = Field(default="", description="Which aspect, e.g. GroupScheduled.")
-    status: str = Field(default="", description="True, False or Unknown.")
-    reason: str = Field(default="", description="One word on the last change.")
-    message: str = Field(default="", description="One sentence on the last change.")
-    last_transition_time: Time | None = Field(
-        default=None, description="When `status` changed last."
-    )
 
 
 def check_name(metadata: ObjectMeta) -> list[Problem]:

@@ -1,8 +1,8 @@
-"""The Services by which replicas find each other."""
+"""The Services by which replicas, and the pages of viewers, are found."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.kinds.shared import labels
@@ -11,46 +11,34 @@ from trainyard.kinds.shared.workload import Dependent, Manifest, ReplicaKey
 from trainyard.kube.resources import SERVICES
 
 
-def headless(identity: Identity) -> Dependent:
-    """The one Service of a job: it gives every pod a name, ready or not.
+def service(
+    identity: Identity, name: str, spec: Mapping[str, Any], marks: Mapping[str, str] | None = None
+) -> Dependent:
+    """A Service of pods that belong to a job or viewer and have these labels, ready or not."""
 
-    Ranks must find each other before any of them is ready.
-    """
-
-    def manifest(name: str) -> Manifest:
+    def manifest(actual: str) -> Manifest:
+        selector = {labels.JOB_UID: identity.uid, **(marks or {})}
         return {
             "apiVersion": "v1",
             "kind": "Service",
-            "metadata": identity.metadata(name),
-            "spec": {
-                "clusterIP": "None",
-                "publishNotReadyAddresses": True,
-                "selector": {labels.JOB_UID: identity.uid},
-            },
+            "metadata": identity.metadata(actual),
+            "spec": {**spec, "publishNotReadyAddresses": True, "selector": selector},
         }
 
-    return Dependent(SERVICES, identity.base, manifest)
+    return Dependent(SERVICES, name, manifest)
+
+
+def headless(identity: Identity) -> Dependent:
+    """The one Service of a job: it gives every pod a name.
+
+    Ranks must find each other before any of them is ready.
+    """
+    return service(identity, identity.base, {"clusterIP": "None"})
 
 
 def for_replica(
     identity: Identity, key: ReplicaKey, name: str, ports: Sequence[dict[str, Any]]
 ) -> Dependent:
     """A ClusterIP Service in front of one replica; its address outlives the replica's pods."""
-
-    def manifest(actual: str) -> Manifest:
-        return {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": identity.metadata(actual),
-            "spec": {
-                "ports": list(ports),
-                "publishNotReadyAddresses": True,
-                "selector": {
-                    labels.JOB_UID: identity.uid,
-                    labels.REPLICA_TYPE: key.type,
-                    labels.REPLICA_INDEX: str(key.ordinal),
-                },
-            },
-        }
-
-    return Dependent(SERVICES, name, manifest)
+    marks = {labels.REPLICA_TYPE: key.type, labels.REPLICA_INDEX: str(key.ordinal)}
+    return service(identity, name, {"ports": list(ports)}, marks)

@@ -19,7 +19,7 @@ from typing import Any
 from trainyard.kinds.shared import modes, names, pod_rules, pods
 from trainyard.kinds.shared.description import Description, Start
 from trainyard.kinds.shared.identity import Identity
-from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, ResumeSpec
+from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, WORKER, ResumeSpec
 from trainyard.kinds.shared.workload import Dependent, Generated, Manifest, ReplicaKey
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 from trainyard.payloads import NAMES, texts
@@ -29,9 +29,6 @@ LAUNCH = "trainyard.dev/launch"
 """Annotation: what the pod runs, JSON for the programs in ``launch/``."""
 HOSTFILE = "trainyard.dev/hostfile"
 """Annotation: the hostfile, on the pod that launches."""
-
-WORKER = "worker"
-"""The replica type that serves ssh."""
 
 LAUNCH_VOLUME = "trainyard-launch"
 RUN_VOLUME = "trainyard-run"

@@ -58,7 +58,7 @@ class Aggregate(OpenModel):
     deleted: int = Field(default=0, description="Removed by pause or clean-up.")
 
 
-class JobCondition(OpenModel):
+class Condition(OpenModel):
     """One aspect of the job's state."""
 
     type: str = Field(default="", description="Which aspect, e.g. Running or Completed.")
@@ -121,7 +121,7 @@ class JobStatus(OpenModel):
     restart_count: int | None = Field(
         default=None, description="Restarts of all replicas (ColossalAIJob, GenericJob)."
     )
-    conditions: Items[JobCondition] = Field(default=(), description="Aspects of the job's state.")
+    conditions: Items[Condition] = Field(default=(), description="Aspects of the job's state.")
     tensorboard: DependentStatus | None = Field(
         default=None, description="State of the TensorBoard (PyTorchTrainingJob)."
     )

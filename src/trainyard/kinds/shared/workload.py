@@ -119,7 +119,6 @@ class PodBuilder(Protocol):
         """`pod_group`: name of the PodGroup that the pod joins, "" for none. `resumed`: the job
         has been paused before, so that its `resumeSpecs` hold. The manifest carries name, labels,
         owner reference and `trainyard.dev/attempt`."""
-        ...
 
 
 class RevisionOf(Protocol):
@@ -127,7 +126,6 @@ class RevisionOf(Protocol):
 
     def __call__(self, key: ReplicaKey) -> str:
         """Must equal the pod's annotation `trainyard.dev/revision` ("" where absent)."""
-        ...
 
 
 def _never_revised(key: ReplicaKey) -> str:

@@ -1,6 +1,7 @@
 """TensorBoard: a viewer of training logs."""
 
-from trainyard.kinds.kind import AGE, PHASE, TENSORSTACK, Column, Kind
+from trainyard.kinds.kind import AGE, PHASE, Column, Kind
+from trainyard.kinds.shared.labels import TENSORSTACK
 
 KIND = Kind(
     "TensorBoard",

@@ -44,7 +44,7 @@ def check_spec(spec: TensorBoardSpec, path: Path) -> Iterator[Problem]:
     if spec.run_mode is not None:
         yield warning((*path, "runMode"), "is an old field and ignored; use suspend")
     if spec.resources is not None:
-        yield from core.check_resources(spec.resources, (*path, "resources"))
+        yield from core.check_part(spec.resources, "ResourceRequirements", (*path, "resources"))
 
 
 def _check_logs(logs: LogDir, path: Path) -> Iterator[Problem]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import posixpath
-from typing import ClassVar
 
 from pydantic import Field
 
-from trainyard.kinds.shared.status import ObjectReference
+from trainyard.kinds.shared.run import QueueOnly
+from trainyard.kinds.shared.status import Condition, ObjectReference
 from trainyard.schema.meta import ObjectMeta
-from trainyard.schema.model import Items, Model, OpenModel, Template, Time
+from trainyard.schema.model import Items, Model, OpenModel, Template
 
 
 class PvcLogs(Model):
@@ -67,16 +67,6 @@ def inside_claim(path: str) -> str | None:
     return "" if normal == "." else normal
 
 
-class QueueOnly(Model):
-    """The Queue of the TensorBoard's pod."""
-
-    queue: str | None = Field(
-        default=None,
-        description="The Queue to wait in. Defaults to `default`.",
-        examples=["default"],
-    )
-
-
 class TensorBoardScheduler(Model):
     """The scheduler of the TensorBoard's pod."""
 
@@ -128,16 +118,10 @@ class PodState(OpenModel):
     phase: str = Field(default="", description="Phase of the pod.")
 
 
-class TensorBoardCondition(OpenModel):
+class TensorBoardCondition(Condition):
     """One aspect of the viewer's state."""
 
     type: str = Field(default="", description="Which aspect: Ready or LogsServed.")
-    status: str = Field(default="", description="True, False or Unknown.")
-    reason: str = Field(default="", description="One word on the last change.")
-    message: str = Field(default="", description="One sentence on the last change.")
-    last_transition_time: Time | None = Field(
-        default=None, description="When `status` changed last."
-    )
 
 
 class TensorBoardStatus(OpenModel):
@@ -154,8 +138,6 @@ class TensorBoardStatus(OpenModel):
 
 class TensorBoard(Model):
     """A viewer of training logs."""
-
-    KIND: ClassVar[str] = "TensorBoard"
 
     api_version: str = Field(default="tensorstack.dev/v1beta1", description="API version.")
     kind: str = Field(default="TensorBoard", description="Always `TensorBoard`.")

@@ -19,12 +19,12 @@ from typing import Any
 from trainyard.kinds.shared import labels, names
 from trainyard.kinds.shared.gang import Membership, queued
 from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.services import service
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.shared.workload import Dependent, Manifest
 from trainyard.kinds.tensorboard.logsources import Folder, Remote, Sources, label, sources
 from trainyard.kinds.tensorboard.spec import TensorBoard, TensorBoardSpec
-from trainyard.kube.resources import SERVICES
 
 PROGRAM = "tensorboard"
 """The command, and the name of the container that runs it."""
@@ -75,21 +75,12 @@ def describe(board: TensorBoard, settings: Settings) -> Viewer:
 
 
 def _service(identity: Identity, settings: Settings) -> Dependent:
-    def manifest(name: str) -> Manifest:
-        return {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": identity.metadata(name),
-            "spec": {
-                "type": "NodePort" if settings.boards.node_port_host else "ClusterIP",
-                "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
-                # What is in claims can be looked at while other logs are not fetched yet.
-                "publishNotReadyAddresses": True,
-                "selector": {labels.JOB_UID: identity.uid},
-            },
-        }
-
-    return Dependent(SERVICES, identity.base, manifest)
+    # What is in claims can be looked at while other logs are not fetched yet.
+    spec = {
+        "type": "NodePort" if settings.boards.node_port_host else "ClusterIP",
+        "ports": [{"name": "http", "port": PORT, "targetPort": "http"}],
+    }
+    return service(identity, identity.base, spec)
 
 
 def _pod(

@@ -12,7 +12,7 @@ from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.shared.viewer import Viewer
 from trainyard.kinds.tensorboard.spec import TensorBoard
 from trainyard.kinds.tensorboard.workload import FETCHED, describe
-from trainyard.schema.core import check_template
+from trainyard.schema.core import check_part
 
 CLAIM = {"pvc": [{"name": "mnist", "subPath": ["./log"]}]}
 
@@ -100,7 +100,7 @@ def test_the_service_selects_the_pod(settings: Settings, kind: str) -> None:
 def test_the_pod_is_one_that_kubernetes_takes() -> None:
     claims = [{"name": "a"}, {"name": "b"}]
     made = board(Settings.local(plain_processes=True), logDir={"pvc": claims}, image="tb:1")
-    assert check_template({"spec": made.pod["spec"]}, ()) == []
+    assert check_part({"spec": made.pod["spec"]}, "PodTemplateSpec") == []
 
 
 def test_a_pod_without_a_network_of_its_own_listens_on_its_address_only() -> None:
@@ -181,7 +181,7 @@ def test_logs_elsewhere_are_fetched_beside_by_who_has_the_credentials() -> None:
         ["/logs/http", "https://example.com/events"],
     ]
     assert "ln -sfn /claims/mnist/log /logs/mnist-log && exec" in first["command"][2]
-    assert check_template({"spec": made.pod["spec"]}, ()) == []
+    assert check_part({"spec": made.pod["spec"]}, "PodTemplateSpec") == []
 
 
 def test_a_claim_that_is_called_like_a_fetched_folder_keeps_its_own() -> None:

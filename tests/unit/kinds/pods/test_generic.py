@@ -9,7 +9,7 @@ import kubernetes_validate
 import pytest
 from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workload
 
-from trainyard.kinds.generic.substitution import Variables
+from trainyard.kinds.generic.workload import Variables
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey, RestartPolicy, Scope, objects
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.kinds.pytorch.scaling import Share, allocate
+from trainyard.kinds.pytorch.workload import Share, allocate
 
 
 @pytest.mark.parametrize(
