@@ -1,7 +1,7 @@
 """Variables in a GenericJob's command, args and env values.
 
 `$(type)`, `$(rank)`, `$(replicas[T])`, `$(service.T[N].host)` and `$(service.port[P])`. Any other
-`$(NAME)` is Kubernetes' own syntax and left alone, and so is the escaped `$$(`.
+`$(NAME)` is Kubernetes' own syntax and left alone, and so is the escaped `$$(` (decision 20).
 """
 
 from __future__ import annotations

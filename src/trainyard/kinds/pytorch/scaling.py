@@ -36,7 +36,7 @@ def allocate(total: int, shares: Sequence[Share]) -> list[int]:
 
 
 def _trim(counts: list[int], total: int) -> list[int]:
-    """Cut from the end, so that the highest ranks go."""
+    """Cut from the end, so that the highest ranks go (decision 30)."""
     kept = []
     for count in counts:
         kept.append(min(count, total))

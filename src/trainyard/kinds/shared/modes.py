@@ -27,7 +27,7 @@ def resume_spec(mode: RunMode, replica_type: str) -> ResumeSpec | None:
 
 
 def idle(pod: Manifest, container: str, override: ReplicaDebugSet) -> None:
-    """Let the training container wait for a developer.
+    """Let the training container wait for a developer (decision 29).
 
     Nothing may end it early: probes would fail without the training, hooks could start it.
     """
@@ -46,7 +46,7 @@ def idle(pod: Manifest, container: str, override: ReplicaDebugSet) -> None:
 
 
 def resume(pod: Manifest, container: str, override: ResumeSpec) -> None:
-    """Let the training container start as it is to after a pause."""
+    """Let the training container start as it is to after a pause (decision 29)."""
     if override.skip_init_container:
         skip_init(pod)
     change: dict[str, Any] = {}

@@ -14,7 +14,7 @@ from trainyard.kube.resources import SERVICES
 def headless(identity: Identity) -> Dependent:
     """The one Service of a job: it gives every pod a name, ready or not.
 
-    Ranks must find each other before any of them is ready.
+    Ranks must find each other before any of them is ready (decision 13).
     """
 
     def manifest(name: str) -> Manifest:
@@ -36,6 +36,7 @@ def for_replica(
     identity: Identity, key: ReplicaKey, name: str, ports: Sequence[dict[str, Any]]
 ) -> Dependent:
     """A ClusterIP Service in front of one replica; its address outlives the replica's pods."""
+    # Decision 13.
 
     def manifest(actual: str) -> Manifest:
         return {
