@@ -63,6 +63,7 @@ class _Described(Generic[T]):
         self._made.pop(uid, None)
 
 
+# Decision 10.
 class _Broken(tuple[str, ...]):
     """What is wrong with an object that was stored although it breaks rules, with paths."""
 
@@ -122,7 +123,7 @@ class BoardPlanner:
 
 
 def _admitted(record: JobRecord, open_templates: bool) -> Model | _Broken:
-    """The model of a stored object, judged anew: it may be older than our rules."""
+    """The model of a stored object, judged anew: it may be older than our rules (decision 10)."""
     from trainyard.kinds.admission import admit
 
     # Lists leave apiVersion and kind out.

@@ -7,7 +7,7 @@ from typing import Any
 
 
 def fill_in(secret: dict[str, Any]) -> dict[str, Any]:
-    """The Secret manifest with a new user key and a new host key in its `data`."""
+    """The Secret manifest with a new user key and a new host key in its `data` (decision 18)."""
     return {**secret, "data": {**(secret.get("data") or {}), **_generate()}}
 
 
