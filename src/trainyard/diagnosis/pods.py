@@ -150,7 +150,7 @@ def _initialising(situation: Situation, pod: PodView) -> Cause | None:
 
 
 def lost(situation: Situation) -> Iterator[Cause]:
-    """Pods whose node has gone, or that the cluster took away."""
+    """Pods whose node has gone, or that the cluster took away (decision 26)."""
     if situation.job.is_over:
         return
     for pod in situation.pods:
