@@ -88,7 +88,7 @@ class Paths:
 
     @property
     def runs(self) -> Path:
-        """Folders of the clusters that `trainyard run` starts for itself."""
+        """Folders of the clusters that `trainyard run` starts for itself (decision 67)."""
         return self.folder / "runs"
 
     def prepare(self) -> None:
