@@ -1,4 +1,4 @@
-"""Logs of pods that are gone: the embedded cluster keeps them in its state folder."""
+"""Logs of pods that are gone: the embedded cluster keeps them in its state folder (decision 67)."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ async def _apply(client: Client, resource: Resource, body: dict[str, Any]) -> No
 
 
 def with_debug(document: Document) -> Document:
-    """The same job in debug mode."""
+    """The same job in debug mode (decision 29)."""
     spec = dict(document.raw.get("spec") or {})
     run_mode = dict(spec.get("runMode") or {})
     run_mode["debug"] = {**(run_mode.get("debug") or {}), "enabled": True}

@@ -116,7 +116,7 @@ def quoted(words: str) -> tuple[str, ...]:
 
 
 def _why_not_again(situation: Situation, condition: Object, death: deaths.Death) -> tuple[str, ...]:
-    """Why it was not restarted (any more)."""
+    """Why it was not restarted (any more) (decision 23)."""
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"its restarts are used up: {situation.job.restarts} so far",)
     policy, limit = situation.job.restart_policy(death.replica)

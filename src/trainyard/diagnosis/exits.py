@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
 ASKS_FOR_RESTART = 138
-"""By convention of restartPolicy ExitCode."""
+"""By convention of restartPolicy ExitCode (decision 25)."""
 RESTART_CODES = (130, 137, ASKS_FOR_RESTART, 143)
 
 

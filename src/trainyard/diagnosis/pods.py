@@ -145,7 +145,7 @@ def _initialising(situation: Situation, pod: PodView) -> Cause | None:
 
 
 def lost(situation: Situation) -> Iterator[Cause]:
-    """Pods whose node has gone, or that the cluster took away."""
+    """Pods whose node has gone, or that the cluster took away (decision 26)."""
     for pod in situation.pods:
         condition = pod.condition("Ready")
         is_lost = pod.status.get("reason") == "NodeLost"

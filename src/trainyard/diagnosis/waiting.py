@@ -117,7 +117,7 @@ def _refused(situation: Situation, evidence: tuple[str, ...]) -> Cause:
 
 
 def restarting(situation: Situation) -> Iterator[Cause]:
-    """Something failed, and is started again, soon or just now."""
+    """Something failed, and is started again, soon or just now (decision 24)."""
     failure = situation.job.last_failure
     if not failure or _all_run(situation):
         return

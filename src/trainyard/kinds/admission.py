@@ -49,7 +49,7 @@ def admit(
     """The verdict on creating ``obj``, or on replacing ``old`` by it; neither is changed.
 
     Objects of kinds that are not ours are admitted as they are. ``open_templates`` leaves fields
-    unknown to the bundled pod schema to the cluster, which may be newer.
+    unknown to the bundled pod schema to the cluster, which may be newer (decision 10).
     """
     kind = KINDS.get(obj.get("kind", "")) if isinstance(obj.get("kind"), str) else None
     if kind is None:
@@ -83,7 +83,7 @@ def check(obj: Any, *, open_templates: bool = False) -> Checked:
             return Checked(obj, None, tuple(core.check_core(obj)))
         return _judge(obj, None, open_templates).checked
     meant = _meant(obj, problems)
-    if meant is not None:  # all problems in one go: judge it as what it was meant to be
+    if meant is not None:  # all in one go (decision 1): judge it as what it was meant to be
         judged = check(meant, open_templates=open_templates)
         return Checked({**judged.obj, **_types(obj)}, None, (*problems, *judged.problems))
     return Checked(obj, None, tuple(problems))
@@ -160,7 +160,7 @@ def _types(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _fill_elastic(obj: dict[str, Any], model: Model | None) -> dict[str, Any]:
-    """Bounds that the user left open are fixed when the job is created."""
+    """Bounds that the user left open are fixed when the job is created (decision 8)."""
     bounds = _bounds(model) if model is not None else None
     if bounds is None:
         return obj
@@ -171,7 +171,7 @@ def _fill_elastic(obj: dict[str, Any], model: Model | None) -> dict[str, Any]:
 
 
 def _keep_elastic(obj: dict[str, Any], old: dict[str, Any], kind: Kind) -> dict[str, Any]:
-    """Bounds that an update leaves open stay as they were fixed at creation."""
+    """Bounds that an update leaves open stay as they were fixed at creation (decision 8)."""
     elastic = _value(obj, ("spec", "elastic"))
     before = _value(legacy.normalise(old, kind.legacy).obj, ("spec", "elastic"))
     if not isinstance(elastic, dict) or not isinstance(before, dict) or not elastic.get("enabled"):
@@ -186,7 +186,7 @@ def _bounds(model: Model) -> tuple[int, int] | None:
 
 
 def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
-    """Changes of anything that is fixed once the job exists."""
+    """Changes of anything that is fixed once the job exists (decision 8)."""
     before = _stored(legacy.normalise(old, kind.legacy).obj, kind)
     after = {"spec": new.dump_full()["spec"]}
     for path in _differences(before, after, ()):
@@ -200,6 +200,7 @@ def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
 
 def _stored(obj: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """The spec with defaults written out, so that spelling out a default is no change."""
+    # Decision 8.
     spec = obj.get("spec")
     try:
         model = kind.model.model_validate({"kind": kind.kind, "spec": spec})

@@ -1,7 +1,7 @@
 """A ValidatingAdmissionPolicy that keeps the specs of jobs as they were created.
 
 The CEL rules of a CustomResourceDefinition cannot see into pod templates; those of a policy
-(Kubernetes 1.30 and newer) can. It needs no webhook.
+(Kubernetes 1.30 and newer) can. It needs no webhook (decision 9).
 https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 """
 

@@ -100,7 +100,7 @@ KINDS = Kinds()
 """Every served kind by name."""
 
 OUR_KINDS = Kinds(lambda kind: kind.package.startswith("trainyard."))
-"""The kinds that trainyard itself brings, by name."""
+"""The kinds that trainyard itself brings, by name (decision 69)."""
 
 JOB_KINDS = Kinds(lambda kind: kind.is_job)
 """The kinds that the controller runs as jobs, by name."""

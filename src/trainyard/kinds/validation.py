@@ -169,7 +169,7 @@ class _Walker(Walker):
 
 
 def _is_refused_null(path: Path) -> bool:
-    """Whether a null there is a key of ours without a value."""
+    """Whether a null there is a key of ours without a value (decision 1)."""
     return isinstance(path[-1], str) and path[0] not in _OPEN
 
 

@@ -332,6 +332,7 @@ class Client:
 
 def _is_retriable(error: ApiError) -> bool:
     # 429 (priority and fairness, also evictions) and 503 with Retry-After were not applied.
+    # https://kubernetes.io/docs/concepts/cluster-administration/flow-control/
     return isinstance(error, TooManyRequests) or (
         error.code == 503 and error.retry_after is not None
     )

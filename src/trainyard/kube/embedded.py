@@ -76,7 +76,7 @@ class Paths:
     pods = _File("pods")
     """Logs and volumes of the pods."""
     runs = _File("runs")
-    """Folders of the clusters that `trainyard run` starts for itself."""
+    """Folders of the clusters that `trainyard run` starts for itself (decision 67)."""
 
     def prepare(self) -> None:
         """Make the folder and make sure that it can be written; raises StateError."""

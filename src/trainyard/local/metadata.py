@@ -80,6 +80,7 @@ def retain(served: Served, new: Object, old: Object) -> None:
             )
 
 
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
 def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
     """Mark `obj` as being deleted, with its grace period and the finalizer of its propagation."""
     metadata = obj["metadata"]

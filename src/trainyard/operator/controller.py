@@ -199,7 +199,7 @@ class Controller:
             rest, result = self.queue.retry(key), "error"
             log.warning("%s: %s; trying again in %.1f s", key, error, rest)
         except Exception:
-            # A defect met by one job must not stop the others.
+            # A defect met by one job must not stop the others (decision 44).
             rest, result = self.queue.retry(key), "error"
             log.exception("%s: pass failed; trying again in %.1f s", key, rest)
         finally:

@@ -2,7 +2,7 @@
 
 The status is written with the resourceVersion that the plan was computed from. If the job has
 moved on, the plan is void and nothing of it is done. So whatever an action depends on (a counted
-restart, a terminal condition) is stored before the action happens.
+restart, a terminal condition) is stored before the action happens (decision 25).
 """
 
 from __future__ import annotations
@@ -189,6 +189,7 @@ class Executor:
 
     async def _adopt(self, job: JobRecord, action: Create, children: Children) -> bool:
         """The name is held: by our own earlier creation, or by someone else's object."""
+        # Decision 11.
         try:
             raw = await self._get(job, action)
         except NotFound:
@@ -312,7 +313,7 @@ def _told(resource: Resource) -> Resource:
 
 def _is_malformed(error: ApiError) -> bool:
     """Whether the server could not read the object: 400 says this, and also that a webhook that
-    may change its mind has refused it."""
+    may change its mind has refused it (decision 10)."""
     return error.code == 400 and any(sign in str(error) for sign in _MALFORMED)
 
 
@@ -356,6 +357,7 @@ def _holder(raw: Mapping[str, Any]) -> str:
 
 def _ssh_keys() -> dict[str, str]:
     """The files of a job whose launcher reaches its workers by ssh: a user's and a host's keys."""
+    # Decision 18.
     user_private, user_public = _ed25519()
     host_private, host_public = _ed25519()
     files = {

@@ -79,7 +79,8 @@ def _own_status() -> Iterator[Object]:
         plurals.setdefault(kind.group, []).append(kind.plural)
     for group, names in plurals.items():
         yield _rule([group], [f"{name}/status" for name in sorted(names)], ["update"])
-        # Setting an owner that blocks deletion takes the right to its finalizers.
+        # Setting an owner that blocks deletion takes the right to its finalizers
+        # (admission plugin OwnerReferencesPermissionEnforcement).
         yield _rule([group], [f"{name}/finalizers" for name in sorted(names)], ["update"])
 
 

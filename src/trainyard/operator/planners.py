@@ -52,6 +52,7 @@ class Planner:
 
     def _describe(self, record: JobRecord) -> Any:
         """What a stored object turns into, judged anew: it may be older than our rules."""
+        # Decision 10.
         from trainyard.kinds.admission import admit
 
         # Lists leave apiVersion and kind out.

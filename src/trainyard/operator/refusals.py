@@ -1,4 +1,4 @@
-"""What the server refused lately. Not persisted: a new process simply asks again."""
+"""What the server refused lately. Not persisted: a new process simply asks again (decision 26)."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Service:
 
     async def _refuses_unknown_fields(self) -> bool:
         """Whether the server keeps to fieldValidation=Strict; an older one drops what it does not
-        know, and a replica would run without what the user asked for."""
+        know, and a replica would run without what the user asked for (decision 1)."""
         while True:
             try:
                 return await self._client.server_version() >= _STRICT_SINCE

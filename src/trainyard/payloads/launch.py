@@ -45,6 +45,7 @@ STOP_SECONDS = 5.0
 """How long the launcher has to end after its ranks."""
 END_SECONDS = 5.0
 PROGRESS_SECONDS = 10.0
+# Decision 19.
 NOT_FOUND, LOST = 127, 137
 """``LOST`` stands for a replica that vanished: as if killed, which may be restarted."""
 
@@ -208,7 +209,7 @@ class Launch:
     # -- waiting ---------------------------------------------------------------------------
 
     def may_start(self) -> bool:
-        """All answer or, when elastic, enough do and membership has settled."""
+        """All answer or, when elastic, enough do and membership has settled (decision 31)."""
         if len(self.ready) == len(self.hosts):
             return True
         if not self.elastic or len(self.ready) < self.minimum or self.hosts[0] not in self.ready:
@@ -297,7 +298,7 @@ class Launch:
     # -- ending ----------------------------------------------------------------------------
 
     def verdict(self, launcher_code: int) -> int:
-        """The exit code: that of the first failure, never 0 if any rank failed."""
+        """The exit code: that of the first failure, never 0 if any rank failed (decision 19)."""
         if self.terminated:
             return 128 + self.terminated
         if self.failures:

@@ -170,7 +170,7 @@ class ColossalAI(Program):
         if launch.get("extraArgs"):
             options += ["--extra_launch_args", ",".join(launch["extraArgs"])]
         program = launch["program"]
-        # ``-m`` is an option of colossalai itself and must come before the ``--``.
+        # ``-m`` is an option of colossalai itself and must come before the ``--`` (decision 16).
         tail = ["-m", program[1], "--", *program[2:]] if program[0] == "-m" else ["--", *program]
         bootstrap = str(Path(__file__).parent / "colossalai_run.py")
         head = [interpreter(script), bootstrap, str(self.run / "ssh" / "config"), script]

@@ -192,6 +192,7 @@ def prepare_ssh(spec: LaunchDescription, keys: Path, run: Path) -> None:
 
 def prepare_sessions(spec: LaunchDescription, run: Path, environment: list[bytes]) -> None:
     """The forced command: every session gets the environment of the container it lands in."""
+    # Decision 17.
     (run / "reports").mkdir(mode=0o700, exist_ok=True)
     text = SESSION.format(
         run=shlex.quote(str(run)),
@@ -285,13 +286,13 @@ class Supervisor:
             self.stop(pid, signal.SIGKILL)
 
     def end(self, *_: object) -> None:
-        """The launch is over: no sshd, no ranks, and exit 0 soon."""
+        """The launch is over: no sshd, no ranks, and exit 0 soon (decision 18)."""
         self.ending = True
         self.stop(self.sshd, signal.SIGTERM)
         self.stop_training()
 
     def terminate(self, *_: object) -> None:
-        """The pod is being deleted: tell the launch, or let the ranks go."""
+        """The pod is being deleted: tell the launch, or let the ranks go (decision 46)."""
         write(self.run / "reports" / "leaving", b"")
         if self.launch:
             self.stop(self.launch, signal.SIGTERM)

@@ -16,7 +16,7 @@ from trainyard.shim.protocol import Start
 
 
 def spawn(start: Start, around: Surroundings, status: int, output: int) -> int:
-    """Start a container; returns the process id of its supervisor."""
+    """Start a container; returns the process id of its supervisor (decision 45)."""
     plain = around.kind == "plain"
     pid = sys.clone(0 if plain else sys.CLONE_NEWPID)
     if pid:

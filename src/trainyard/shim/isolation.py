@@ -35,6 +35,7 @@ class Sandbox(NamedTuple):
     namespaces: tuple[tuple[int, int], ...] = ()
 
 
+# Decision 41.
 class Network:
     """Gives pods addresses; this base class is the plain one, on the loopback interface."""
 

@@ -121,6 +121,7 @@ def _line_starts(data: bytes, *, whole: bool) -> list[int]:
 
 def last_lines(path: str, lines: int = 80, limit: int = 2048) -> str:
     """The end of a log, as the termination message (FallbackToLogsOnError) wants it."""
+    # Decision 34.
     try:
         with open(path, "rb") as file:
             file.seek(_tail_offset(file.fileno(), lines))

@@ -1,4 +1,4 @@
-"""A pod's root file system: a layer over the host's, thrown away with the pod.
+"""A pod's root file system: a layer over the host's, thrown away with the pod (decision 40).
 
 Runs in the container's first process, inside a mount namespace of its own. Writes land in a tmpfs
 that is the upper layer of overlays; volumes and the working folder are bound in, so that only

@@ -78,7 +78,7 @@ def _script(spec: ColossalAIJobSpec) -> Iterator[Problem]:
     if not script:
         yield error(path, "is required, except in debug mode")
         return
-    # Measured: with anything else `colossalai run` ends with 0 without running it.
+    # Measured: with anything else `colossalai run` ends with 0 without running it (decision 7).
     if not (script[0].endswith(".py") or script[0] == "-m"):
         message = f"must start with a file ending in .py or with -m, not '{script[0][:80]}'"
         hint = script[1] if len(script) > 1 and script[1].endswith(".py") else ""

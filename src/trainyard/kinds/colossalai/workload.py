@@ -42,7 +42,7 @@ def describe(job: ColossalAIJob, settings: Settings) -> Workload:
 
 
 def extra_launch_args(options: tuple[str, ...]) -> list[str]:
-    """torchrun options as ``colossalai run --extra_launch_args`` wants them.
+    """torchrun options as ``colossalai run --extra_launch_args`` wants them (decision 16).
 
     ``--max_restarts=3`` and ``--max_restarts 3`` become ``max_restarts=3``; ``--no_python`` becomes
     ``no_python``.
@@ -58,6 +58,7 @@ def extra_launch_args(options: tuple[str, ...]) -> list[str]:
 
 def shell_warning(script: tuple[str, ...]) -> str:
     """A warning for arguments that the workers' shell will change; empty if there are none."""
+    # Decision 17.
     changed = [argument for argument in script if SHELL_CHARACTERS & set(argument)]
     if not changed:
         return ""
@@ -87,7 +88,7 @@ class _Description(OverSsh):
         return self._type(self.launcher), self._type(self.worker)
 
     def _type(self, spec: ColossalReplicaSpec) -> ReplicaType:
-        # All replicas start again together, so one budget counts, whichever of them carries it.
+        # Decision 32: all start again together, so one budget counts, whichever of them carries it.
         limit = max(self.launcher.restart_policy.limit, self.worker.restart_policy.limit)
         return ReplicaType(
             name=spec.type,
@@ -104,6 +105,7 @@ class _Description(OverSsh):
     @cached_property
     def launcher_template(self) -> Mapping[str, Any]:
         """The launcher's template; without a container it gets one like the worker's, no GPU."""
+        # Decision 7.
         template = self.launcher.template
         pod = template.get("spec") or {}
         if pod_rules.containers(template):
@@ -117,7 +119,7 @@ class _Description(OverSsh):
 
     @cached_property
     def hostfile(self) -> str:
-        """Bare names: ``colossalai run`` takes ``slots=`` for a part of the name."""
+        """Bare names: ``colossalai run`` takes ``slots=`` for a part of the name (decision 16)."""
         return "".join(f"{host}\n" for host in self.hosts)
 
     def pod_name(self, key: ReplicaKey) -> str:

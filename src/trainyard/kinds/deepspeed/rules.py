@@ -15,7 +15,7 @@ from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error, warning
 
 RESERVED_MOUNTS = (AUTH_PATH, HOSTFILE_PATH, "/root/.deepspeed_env")
-"""Paths that belong to the controller."""
+"""Paths that belong to the controller (decision 5)."""
 
 _FORBIDDEN = {
     "--no_local_rank": "set config.localRank to false instead",
@@ -116,6 +116,7 @@ def _other_args(config: DeepSpeedConfig) -> Iterator[Problem]:
 
 def _forbidden(flag: str) -> str | None:
     """The forbidden option that a word stands for: argparse takes any unambiguous beginning."""
+    # Decision 5.
     if flag in _FORBIDDEN:
         return flag
     if flag.startswith("-H"):

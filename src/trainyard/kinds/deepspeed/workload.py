@@ -83,7 +83,7 @@ class _Description(OverSsh):
         )
 
     def revision(self, key: ReplicaKey) -> str:
-        """A resize replaces worker-0 alone: it carries the hostfile."""
+        """A resize replaces worker-0 alone: it carries the hostfile (decision 15)."""
         return str(self.total) if self.elastic and key == WORKER_0 else ""
 
     def marks(self, key: ReplicaKey) -> Mapping[str, str]:
@@ -118,6 +118,7 @@ class _Description(OverSsh):
     def _launch(self, resume: ResumeSpec | None) -> LaunchLine:
         """What worker-0 is told to run; `programs.py` reads it."""
         config, argv = self.config, self.command(resume)
+        # Decision 15.
         if argv is None and config.custom_command:
             argv = ["/bin/sh", "-c", config.custom_command]
         if argv is not None:

@@ -34,6 +34,7 @@ def check(job: GenericJob) -> list[Problem]:
         *job_rules.check_run_mode(spec.run_mode, types),
         *_ports(spec),
     ]
+    # Decision 4.
     if types and not sum(counts.values()):
         problems.append(error(_REPLICAS, "the job has no replica; at least one type needs one"))
     for key, rules in (("successRules", spec.success_rules), ("failureRules", spec.failure_rules)):
@@ -113,7 +114,7 @@ def _texts(container: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
 def _unresolvable(
     match: re.Match[str], spec: GenericJobSpec, counts: Mapping[str, int]
 ) -> str | None:
-    """Why a variable has no value, or None when it has one."""
+    """Why a variable has no value, or None when it has one (decision 20)."""
     text = match.group()
     if match["own"] or text == "$$":
         return None

@@ -3,7 +3,7 @@
 Nothing of a framework is put into the environment: variables in command, args and env values let
 a replica learn its place: `$(type)`, `$(rank)`, `$(replicas[T])`, `$(service.T[N].host)` and
 `$(service.port[P])`. Any other `$(NAME)` is Kubernetes' own syntax and left alone, and so is the
-escaped `$$(`.
+escaped `$$(` (decision 20).
 """
 
 from __future__ import annotations

@@ -61,6 +61,7 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
         which = names.index(KIND.training_container(replica.type, names))
         container = found[which]
         path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", which)
+        # Decision 6.
         if not container.get("args") and not spec.run_mode.debug.enabled:
             message = "is required under torchrun, which ignores command; move the script to args"
             yield error((*path, "args"), message)

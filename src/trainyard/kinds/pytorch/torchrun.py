@@ -3,7 +3,7 @@
 torchrun turns every failure into exit code 1. The launch here runs the very same program in the
 very same process, and ends with the exit code of the first rank that failed, 128 + n for signal n,
 so that the restart policy ExitCode means something. It works in any image that has torch, without
-anything of ours in it.
+anything of ours in it (decision 19).
 """
 
 from __future__ import annotations
@@ -50,13 +50,16 @@ exec $run -c '{PROGRAM}' "$@"
 """Picks the interpreter that `torchrun` itself would use: the one of its first line."""
 
 ELASTIC_MAX_RESTARTS = 100
-"""torchrun counts a changed membership as a restart, and allows none by default."""
+"""torchrun counts a changed membership as a restart, and allows none by default (decision 30)."""
+# https://pytorch.org/docs/stable/elastic/rendezvous.html
 ELASTIC_RENDEZVOUS = {"last_call_timeout": 5, "keep_alive_interval": 2}
 """Seconds. Each rendezvous below the maximum waits for a last call, 30 s by torch's default. A
-node that left is missed after three intervals, 5 s each by default; until then nobody goes on."""
+node that left is missed after three intervals, 5 s each by default; until then nobody goes on.
+Decision 30."""
 REJOIN_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 """With a shared store, agents that were there before do not tell newcomers where it is, whose
-rendezvous then hangs for a minute and fails (`DynamicRendezvousHandler` of torch 2.13)."""
+rendezvous then hangs for a minute and fails (`DynamicRendezvousHandler` of torch 2.13).
+Decision 30."""
 
 
 def command() -> list[str]:

@@ -2,7 +2,7 @@
 
 A replica type named `master` holds the first ranks, the others follow in list order. Plain
 replicas get MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; torchrun is told by flags alone (a
-`PET_NNODES` in the environment would make a user's own `torchrun --standalone` hang).
+`PET_NNODES` in the environment would make a user's own `torchrun --standalone` hang) (decision 14).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class _Description(Description):
     @property
     def survivors_stay(self) -> bool:
         """Whether agents that live on take in those that come anew, as torchrun does where it
-        may restart its workers."""
+        may restart its workers (decision 24)."""
         config = self.spec.torchrun_config
         scope = self.spec.run_policy.restart_scope
         may_restart = self.elastic is not None or bool(config.max_restarts)
@@ -165,7 +165,7 @@ class _Description(Description):
     def _torchrun_args(self, key: ReplicaKey, script: Sequence[str]) -> list[str]:
         config, elastic = self.spec.torchrun_config, self.elastic
         processes = config.proc_per_node
-        if processes == "gpu":  # torchrun's own `gpu` fails where torch finds none
+        if processes == "gpu":  # torchrun's own `gpu` fails where torch finds none (decision 14)
             processes = str(gpu_count(self.training(key.type)) or 1)
         return torchrun.Launch(
             nodes=f"{elastic.min_replicas}:{elastic.max_replicas}" if elastic else str(self.total),
@@ -211,7 +211,7 @@ def allocate(total: int, shares: Sequence[Share]) -> list[int]:
 
 
 def _trim(counts: list[int], total: int) -> list[int]:
-    """Cut from the end, so that the highest ranks go."""
+    """Cut from the end, so that the highest ranks go (decision 30)."""
     kept = []
     for count in counts:
         kept.append(min(count, total))

@@ -1,4 +1,4 @@
-"""All pods or none: what each gang scheduler wants on pods and beside them.
+"""All pods or none: what each gang scheduler wants on pods and beside them (decision 37).
 
 T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1) and scheduler-plugins
 (scheduling.x-k8s.io/v1alpha1): a PodGroup of theirs. Kueue: a plain pod group, by labels alone.
@@ -124,7 +124,7 @@ def gang_of(
 ) -> Gang | None:
     """A job's gang, if it asks for one. Without a queue it waits in the one named `default`.
 
-    `min_member`: how many pods must start together, if not all (`total`).
+    `min_member`: how many pods must start together, if not all (`total`) (decision 35).
     """
     asked = scheduler.t9k_scheduler if scheduler else None
     if asked is None:

@@ -47,7 +47,7 @@ class Identity:
         return KINDS[self.kind].resource
 
     def labels(self) -> dict[str, str]:
-        """What everything that belongs to the job is labelled with."""
+        """What everything that belongs to the job is labelled with (decision 12)."""
         found = {
             labels.OWNER_NAME: self.name,
             labels.COMPONENT: self.kind.lower(),

@@ -14,7 +14,7 @@ _GENERATED = 5  # what a server appends to generateName
 
 
 def check_name(metadata: ObjectMeta, replicas: Sequence[tuple[str, int]]) -> Iterator[Problem]:
-    """The name is a DNS label, and so is that of the last replica of every type.
+    """The name is a DNS label, and so is that of the last replica of every type (decision 11).
 
     ``replicas`` are pairs of replica type and the highest number that there may be.
     """
@@ -86,7 +86,7 @@ def _known(
 
 
 def check_elastic(elastic: Elastic, bounds: ElasticRange) -> Iterator[Problem]:
-    """1 ≤ minReplicas ≤ expectedReplicas ≤ maxReplicas, when the job is elastic."""
+    """1 ≤ minReplicas ≤ expectedReplicas ≤ maxReplicas, when the job is elastic (decision 8)."""
     path: Path = ("spec", "elastic")
     if not elastic.enabled:
         return
@@ -106,7 +106,7 @@ def check_elastic(elastic: Elastic, bounds: ElasticRange) -> Iterator[Problem]:
 
 
 def check_rank0(replicas: int, path: Path) -> Iterator[Problem]:
-    """The type of rank 0 has a replica."""
+    """The type of rank 0 has a replica (decision 4)."""
     if replicas < 1:
         yield error((*path, "replicas"), "must be at least 1: this type holds rank 0")
 

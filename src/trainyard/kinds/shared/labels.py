@@ -2,7 +2,7 @@
 
 The ``tensorstack.dev`` keys, ``job-role`` and ``replica-index`` are what existing tools select by;
 the ``trainyard.dev`` ones are ours. The controller selects by ``JOB_UID`` alone, because names are
-shared across kinds and used again by later jobs.
+shared across kinds and used again by later jobs (decision 12).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JOB_UID = "trainyard.dev/job-uid"
 REPLICA_TYPE = "trainyard.dev/replica-type"
 """The replica type."""
 ATTEMPT = "trainyard.dev/attempt"
-"""The attempt of the job that the pod belongs to."""
+"""The attempt of the job that the pod belongs to (decision 25)."""
 
 REVISION = "trainyard.dev/revision"
 """What the pod was built from, where a change of it replaces the pod."""
@@ -46,7 +46,7 @@ MASTER_ROLE = "master"
 T9K_SCHEDULER_NAME = "t9k-scheduler"
 """``schedulerName`` of pods with t9kScheduler."""
 DEFAULT_QUEUE = "default"
-"""The Queue of a PodGroup that names none."""
+"""The Queue of a PodGroup that names none (decision 36)."""
 
 
 def selector(uid: str) -> str:

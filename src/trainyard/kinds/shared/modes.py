@@ -13,7 +13,7 @@ IDLE = ("sleep", "inf")
 
 
 def idle(pod: Manifest, container: str, override: ReplicaDebugSet) -> None:
-    """Let the training container wait for a developer.
+    """Let the training container wait for a developer (decision 29).
 
     Nothing may end it early: probes would fail without the training, hooks could start it.
     """
@@ -32,7 +32,7 @@ def idle(pod: Manifest, container: str, override: ReplicaDebugSet) -> None:
 
 
 def resume(pod: Manifest, container: str, override: ResumeSpec) -> None:
-    """Let the training container start as it is to after a pause."""
+    """Let the training container start as it is to after a pause (decision 29)."""
     if override.skip_init_container:
         skip_init(pod)
     change: dict[str, Any] = {}

@@ -2,7 +2,7 @@
 
 The base name is ``<job>-<hash5>``; hash5 is the first five hex digits of FNV-1a-64 over the job's
 name and UID, so a job created anew under an old name gets new children. All names are RFC 1035
-labels and at most 63 characters long, because they double as host names.
+labels and at most 63 characters long, because they double as host names (decision 11).
 """
 
 from __future__ import annotations
@@ -47,11 +47,13 @@ def replica_service_name(job: str, replica_type: str, index: int) -> str:
 
 def board_name(tensorboard: str) -> str:
     """``<name>-tb``: pod and Service of a TensorBoard, whose own name a job's Service has."""
+    # Decision 63.
     return f"{tensorboard}-tb"
 
 
 def loopback_address(pod: str) -> str:
     """The pod's own address where pods have no network of their own: 127.x.y.z, each in 1..254."""
+    # Decision 41.
     digest = fnv1a64(pod.encode())
     x, y, z = (1 + (digest >> shift) % 254 for shift in (0, 20, 40))
     return f"127.{x}.{y}.{z}"

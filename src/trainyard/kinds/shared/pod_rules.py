@@ -1,6 +1,6 @@
 """Rules about pod templates that every API server would apply once the pod is created.
 
-Found here, they stop a job before anything runs.
+Found here, they stop a job before anything runs (decision 10).
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def check_template(
 def check_mounts(
     template: Mapping[str, Any], reserved: Iterable[str], path: Path
 ) -> Iterator[Problem]:
-    """Refuses mounts on, or below, paths that belong to the controller."""
+    """Refuses mounts on, or below, paths that belong to the controller (decision 5)."""
     pod = template.get("spec") or {}
     for key in ("containers", "initContainers"):
         for index, container in enumerate(pod.get(key) or ()):

@@ -70,6 +70,7 @@ class Replica:
         base = self.identity.base
         given = self.template.get("spec") or {}
         spec = dict(given)
+        # Decision 3.
         spec["restartPolicy"] = "Never"
         spec["hostname"] = self.name
         spec["subdomain"] = base
@@ -87,6 +88,7 @@ class Replica:
 
 def _with_last_words(container: Container) -> Container:
     """Let the last log lines be the termination message, so that a failure can be told."""
+    # Decision 34.
     if "terminationMessagePolicy" in container:
         return container
     return {**container, "terminationMessagePolicy": "FallbackToLogsOnError"}
@@ -108,7 +110,7 @@ def _changed(container: Container, fields: Mapping[str, Any]) -> Container:
 def put_env_first(pod: Manifest, env: Mapping[str, str]) -> None:
     """Add variables to all containers, before the user's, whose values win.
 
-    Kubernetes expands `$(NAME)` only for variables further up the list.
+    Kubernetes expands `$(NAME)` only for variables further up the list (decision 14).
     """
     spec = pod["spec"]
     for field in ("initContainers", "containers"):

@@ -1,4 +1,4 @@
-"""Phases, condition types, reasons and texts that users and their tools read.
+"""Phases, condition types, reasons and texts that users and their tools read (decision 34).
 
 The wording of the documented ones is fixed: scripts match on it. Those without a documented
 wording are ours.

@@ -31,7 +31,7 @@ def service(
 def headless(identity: Identity) -> Dependent:
     """The one Service of a job: it gives every pod a name.
 
-    Ranks must find each other before any of them is ready.
+    Ranks must find each other before any of them is ready (decision 13).
     """
     return service(identity, identity.base, {"clusterIP": "None"})
 
@@ -40,5 +40,6 @@ def for_replica(
     identity: Identity, key: ReplicaKey, name: str, ports: Sequence[dict[str, Any]]
 ) -> Dependent:
     """A ClusterIP Service in front of one replica; its address outlives the replica's pods."""
+    # Decision 13.
     marks = {labels.REPLICA_TYPE: key.type, labels.REPLICA_INDEX: str(key.ordinal)}
     return service(identity, name, {"ports": list(ports)}, marks)

@@ -47,17 +47,22 @@ class Settings:
     backoff_max_seconds: float = 360.0
     backoff_reset_seconds: float = 600.0
     """A replica that stayed healthy this long starts again with the shortest delay."""
+    # Decision 54.
     incident_settle_seconds: float = 2.0
     """Failures this close together have one cause; under ExitCode all of them are looked at."""
+    # Decision 30.
     resize_grace_seconds: float = 60.0
     """After an elastic job changed its size, failures within this time cost nothing."""
+    # Decision 26.
     force_delete_seconds: float = 300.0
     """A pod that is still terminating this long after its grace period is deleted by force."""
     refusal_base_seconds: float = 1.0
     refusal_max_seconds: float = 60.0
-    """Delay before a refused creation is tried again; doubles from base to max."""
+    """Delay before a refused creation is tried again; doubles from base to max (decision 26)."""
+    # Decision 31.
     elastic_settle_seconds: float = 30.0
     """How long an elastic job that launches over ssh waits for more workers before it launches."""
+    # Decision 41.
     plain_processes: bool = False
     """Pods share this machine's network (no namespaces): names are addresses, ports are shared."""
     cluster_domain: str = "cluster.local"

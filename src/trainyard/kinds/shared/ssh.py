@@ -28,7 +28,7 @@ from trainyard.payloads.messages import Elastic, LaunchDescription, LaunchLine, 
 LAUNCH = "trainyard.dev/launch"
 """Annotation: what the pod runs, JSON for the programs in ``launch/``."""
 HOSTFILE = "trainyard.dev/hostfile"
-"""Annotation: the hostfile, on the pod that launches."""
+"""Annotation: the hostfile, on the pod that launches (decision 15)."""
 
 LAUNCH_VOLUME = "trainyard-launch"
 RUN_VOLUME = "trainyard-run"
@@ -36,11 +36,13 @@ KEYS_VOLUME = "trainyard-ssh"
 EMPTY_VOLUME = "trainyard-sshd"
 LAUNCH_PATH = "/t9k/launch"
 RUN_PATH = "/t9k/run"
+# Decision 15.
 DEEPSPEED_HOSTFILE_PATH = "/job/hostfile"
 """Where ``deepspeed`` looks when it is not told otherwise, e.g. by its own autotuner."""
 PRIVILEGE_SEPARATION_PATH = "/run/sshd"
 
 KEY_FILES = ("id_ed25519", "ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "authorized_keys")
+# Decision 18.
 READABLE = 0o444
 """Non-root images must read the keys too; the programs make copies that ssh accepts."""
 RUN_SIZE = "16Mi"
@@ -56,7 +58,7 @@ Host *
     StrictHostKeyChecking yes
     LogLevel ERROR
 """
-"""For launches by hand; the programs use one of their own."""
+"""For launches by hand; the programs use one of their own (decision 29)."""
 
 
 def dependents(identity: Identity, hostfile: str, port: int) -> tuple[Dependent, ...]:
@@ -104,6 +106,7 @@ class Node:
     report_sessions: bool = False
     disable_custom_env: bool = False
     elastic: Elastic | None = None
+    # Decision 18.
     workers_stay: bool = False
     """Whether a launch that fails may be started again while the other replicas go on."""
     debug: Sequence[str] | None = None

@@ -40,14 +40,14 @@ class CleanUpPolicy(StrEnum):
     UNFINISHED = "Unfinished"
     NONE = "None"
     WORKERS = "Workers"
-    """All pods but the launcher's (`cleanUpWorkers`)."""
+    """All pods but the launcher's (`cleanUpWorkers`) (decision 27)."""
 
 
 class Scope(StrEnum):
     """What is started again when a replica fails."""
 
     JOB = "Job"
-    """Every replica: the processes form one group that nobody can rejoin."""
+    """Every replica: the processes form one group that nobody can rejoin (decision 24)."""
     REPLICA = "Replica"
     """The replica that failed."""
 
@@ -74,7 +74,7 @@ class ReplicaType:
 
     `limit` counts restarts: of each replica where `Workload.shared_budget` is False, else of the
     whole job, as seen by a failure of this type. `main_container` names the container whose exit
-    is the replica's; None: the pod's phase is.
+    is the replica's; None: the pod's phase is (decision 21).
     """
 
     name: str
@@ -148,11 +148,13 @@ class Workload:
     pod_name: Callable[[ReplicaKey], str]
     build_pod: PodBuilder
     dependents: tuple[Dependent, ...]
+    # Decision 22.
     decides: ReplicaKey | None
     """The replica whose end decides (rank 0, worker-0, the launcher); None: rules decide."""
     success_rules: tuple[Rule, ...] = ()
     failure_rules: tuple[Rule, ...] = ()
     scope: Scope = Scope.JOB
+    # Decision 24.
     survivors_stay: bool = False
     """Scope JOB: running replicas are not restarted along; the launcher takes newcomers in."""
     shared_budget: bool = True
@@ -163,7 +165,7 @@ class Workload:
     restart_after_success: bool = True
     """Whether the policy Always holds for an exit 0 too (never for the replica that decides)."""
     fail_fast: bool = True
-    """Any replica that failed for good fails the job."""
+    """Any replica that failed for good fails the job (decision 23)."""
     clean_up: CleanUpPolicy = CleanUpPolicy.NONE
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None

@@ -1,7 +1,7 @@
 """Where the logs of a TensorBoard are: folders in claims, and what has to be fetched.
 
 All sources of a spec are combined. A source that cannot be served is told in words, and the others
-are served without it.
+are served without it (decision 62).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Claims are mounted whole and read-only, never by `subPath`: Kubernetes would create a folder that is
 not there yet, as root, and the training that is to make it could then not write to it. Several
 sources are shown side by side, by a folder of links. What is not in a claim is fetched into that
-folder by containers beside, one for each set of credentials.
+folder by containers beside, one for each set of credentials (decision 59).
 """
 
 from __future__ import annotations
@@ -88,6 +88,7 @@ def _pod(
 ) -> Manifest:
     metadata = identity.metadata(identity.base)
     pod_spec: dict[str, Any] = {
+        # Decision 60.
         "restartPolicy": "Always",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         "automountServiceAccountToken": False,
@@ -110,6 +111,7 @@ def _container(
     spec: TensorBoardSpec, found: Sources, image: str, settings: Settings
 ) -> dict[str, Any]:
     mounts = [
+        # Decision 58.
         {"name": volume, "mountPath": f"{CLAIMS}/{claim}", "readOnly": True}
         for claim, volume in _claim_volumes(found).items()
     ]
@@ -137,6 +139,7 @@ def _container(
 
 
 def _resources(given: Mapping[str, Any], settings: Settings) -> Mapping[str, Any]:
+    # Decision 64.
     if not settings.boards.yields:
         return given
     asked = {**(given.get("limits") or {}), **(given.get("requests") or {})}

@@ -188,6 +188,7 @@ def duplicate_keys(body: bytes) -> list[str]:
     return found
 
 
+# https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 def list_revision(request: Request, revision: int) -> int:
     """The version that a list is of, or Gone when the client asks for another exact one."""
     asked, match = (request.query.get(f"resourceVersion{part}", "") for part in ("", "Match"))

@@ -56,7 +56,7 @@ class QueueController:
             self._objects.unsubscribe(subscription)
 
     async def _end_old_pods(self) -> float | None:
-        """Delete what is too old; the seconds until the next pod is."""
+        """Delete what is too old; the seconds until the next pod is (decision 36)."""
         limits = {
             rules.name: rules.max_duration.total_seconds()
             for rules in map(QueueRules.of, self._objects.list(_QUEUES))
@@ -77,7 +77,7 @@ class QueueController:
         return next_end
 
     async def _end(self, pod: PodEntry, limit: float) -> None:
-        """Say who takes the pod, in Kubernetes' own way, then delete it."""
+        """Say who takes the pod, in Kubernetes' own way, then delete it (decision 26)."""
         message = f"queue {pod.queue} lets pods run for at most {limit:g} s"
 
         def mark(obj: Object) -> Object | None:

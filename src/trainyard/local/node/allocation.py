@@ -26,7 +26,7 @@ from trainyard.local.objects import Objects
 from trainyard.shim import protocol
 
 KEPT_PODS = 500
-"""Folders of pods that are no more."""
+"""Folders of pods that are no more (decision 67)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ _FALLBACK_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def image_environment(image: str, settings: NodeSettings) -> dict[str, str]:
-    """The variables that the image's virtual environment, or the caller's, brings."""
+    """The variables that the image's virtual environment, or the caller's, brings (decision 42)."""
     env = {
         name: value
         for name, value in settings.environment.items()

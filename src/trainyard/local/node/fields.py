@@ -54,6 +54,7 @@ class PodContext:
         return str(self.pod["metadata"]["namespace"])
 
 
+# https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
 def field_value(pod: Mapping[str, Any], path: str, addresses: Addresses) -> str:
     """The value of a downward-API ``fieldPath``; raises NotReady for an unknown one."""
     metadata, spec = pod["metadata"], pod["spec"]

@@ -1,7 +1,7 @@
 """Which of the machine's NVIDIA GPUs a pod has, and how it sees only those.
 
 In namespaces a pod's /dev holds the nodes of its own GPUs; without, CUDA_VISIBLE_DEVICES has to
-do. Devices that are only pretended (more asked for than the machine has) are none.
+do. Devices that are only pretended (more asked for than the machine has) are none (decision 40).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """NodePort Services: what connects to this machine at 127.0.0.1 reaches a pod behind.
 
-The one way into the pods' network from outside, so it is kept to loopback. TCP only.
+The one way into the pods' network from outside, so it is kept to loopback. TCP only (decision 64).
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
 
+# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
 _HEALTHY_SECONDS = 600.0
 """Who ran for so long starts with the shortest delay again, as with the kubelet."""
 

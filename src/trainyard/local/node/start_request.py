@@ -90,6 +90,7 @@ _SHARED_FOLDERS = frozenset(
 )
 
 
+# Decision 42.
 class CannotStart(TrainyardError):
     """The container's specification can never be started; the text says how to fix it."""
 
@@ -204,7 +205,7 @@ def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> l
 
 
 def _persistent(home: str, cwd: str) -> list[Bind]:
-    """The working folders that exist on the host: what is written there stays."""
+    """The working folders that exist on the host: what is written there stays (decision 40)."""
     chosen = {os.path.realpath(home)} - _SYSTEM_FOLDERS
     chosen |= {os.path.realpath(cwd)} - _SYSTEM_FOLDERS - _SHARED_FOLDERS
     return [Bind(folder, folder) for folder in sorted(chosen) if os.path.isdir(folder)]
@@ -212,6 +213,7 @@ def _persistent(home: str, cwd: str) -> list[Bind]:
 
 def _tell_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: Warn) -> None:
     """A mount point within a folder of the host has to be there: the kernel knows no other way."""
+    # Decision 40.
     shared = [bind.target for bind in own if bind.target == bind.source]
     for path in dict.fromkeys([*(bind.target for bind in volumes), cwd]):
         real = os.path.realpath(path)
@@ -277,6 +279,7 @@ def _without_mounts(
     program: Program, container: Mapping[str, Any], binds: list[Bind], warn: Warn
 ) -> Program:
     """Put the volumes' own folders where command, arguments and variables name mount paths."""
+    # Decision 41.
     if not os.path.isdir(program.cwd):
         raise CannotStart(
             f"working directory {program.cwd} does not exist, and without namespaces it cannot "

@@ -93,6 +93,7 @@ def is_initialized(runs: Sequence[Run]) -> bool:
     return all(run.started if run.sidecar else run.succeeded for run in runs if run.init)
 
 
+# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase
 def phase_of(runs: Sequence[Run], restart_policy: str) -> str:
     """The pod's phase; sidecars do not count."""
     mains = [run for run in runs if not run.init]

@@ -25,6 +25,7 @@ _ABSENT = {
 _KERNEL_POLICIES = ("seccompProfile", "appArmorProfile", "seLinuxOptions")
 
 
+# Decision 66.
 def not_honoured(pod: Mapping[str, Any], isolation: str) -> list[str]:
     """Each in a sentence that begins with the field's name; ``isolation`` as of the shim."""
     spec = pod["spec"]

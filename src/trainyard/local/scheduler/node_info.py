@@ -2,7 +2,7 @@
 
 Unless told to be strict, the machine bends where a cluster's manifest asks for more CPU or memory
 than a laptop has: a job counts for at most the whole machine, and once one of its pods runs the
-others may join, since half a training job is of no use to anyone. Devices never bend.
+others may join, since half a training job is of no use to anyone. Devices never bend (decision 39).
 """
 
 from __future__ import annotations

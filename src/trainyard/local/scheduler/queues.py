@@ -14,7 +14,7 @@ from trainyard.schema import duration
 
 @dataclass(frozen=True, slots=True)
 class QueueRules:
-    """What the scheduler needs of a Queue; no `quota` means no limits."""
+    """What the scheduler needs of a Queue; no `quota` means no limits (decision 36)."""
 
     name: str
     quota: Amounts
@@ -78,7 +78,7 @@ class GroupRules:
         )
 
     def missing(self, members: Iterable[PodEntry]) -> str:
-        """What the group still lacks before any member may start, or ""."""
+        """What the group still lacks before any member may start, or "" (decision 35)."""
         present = list(members)
         if len(present) < self.min_member:
             return f"pod group {self.name} has {len(present)} of {self.min_member} pods"

@@ -232,7 +232,7 @@ class Scheduler:
         except KubeError:
             self._told.pop(pod.uid, None)
 
-    # The liberties that a laptop takes with a cluster's manifest.
+    # The liberties that a laptop takes with a cluster's manifest (decision 39).
 
     async def _warn_of_liberties(self, pod: PodEntry) -> None:
         if self._settings.is_strict:
@@ -271,7 +271,7 @@ class Scheduler:
 
 
 def _queue(name: str) -> Object:
-    """A queue without limits."""
+    """A queue without limits (decision 39)."""
     return {"metadata": {"name": name}, "spec": {}}
 
 
