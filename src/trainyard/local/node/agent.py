@@ -13,11 +13,10 @@ import socket
 from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from trainyard.local.node import cgroups, gpus, services, unsupported
+from trainyard.local.node import cgroups, execs, gpus, services, unsupported
 from trainyard.local.node.allocation import Node, forget_old
 from trainyard.local.node.container_runtime import ContainerRuntime
 from trainyard.local.node.events import EventWriter
-from trainyard.local.node.execs import Session
 from trainyard.local.node.hosts import HostsFiles
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
@@ -233,7 +232,7 @@ class NodeAgent:
         *,
         stdin: bool = False,
         tty: bool = False,
-    ) -> Session:
+    ) -> execs.Session:
         """See PodRuntime."""
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         worker = self._workers.get(uid)
@@ -241,7 +240,8 @@ class NodeAgent:
             raise TrainyardError(
                 f"cannot run a command in container {container!r} of pod {name}: it is not running"
             )
-        return await Session.start(self._runtime, uid, container, command, stdin=stdin, tty=tty)
+        wanted = execs.command(uid, container, command, tty=tty)
+        return await execs.Session.start(self._runtime, wanted, stdin=stdin)
 
     async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
         """See PodRuntime."""

@@ -17,7 +17,7 @@ from trainyard.local.node import cgroups, gpus, start_request, unsupported
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.environment import host_name
 from trainyard.local.node.events import EventWriter
-from trainyard.local.node.fields import Addresses, NotReady, PodContext, Warn
+from trainyard.local.node.fields import NotReady, PodContext, Warn
 from trainyard.local.node.hosts import Host, HostsFiles
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
@@ -142,11 +142,10 @@ class Allocation:
     async def _prepared_volumes(self) -> Volumes:
         node = self._node
         if self._volumes is None:
-            addresses = Addresses(self.address, node.settings.host_ip)
-            context = PodContext(
-                self._pod, self.folder, addresses, node.api, node.settings, self._warn
+            of_node = (node.api, node.settings)
+            self._volumes = Volumes(
+                PodContext(self._pod, self.folder, self.address, *of_node, self._warn)
             )
-            self._volumes = Volumes(context)
         self._volumes.prepare()
         while self._volumes.in_memory:
             path, size = self._volumes.in_memory.pop()

@@ -7,52 +7,26 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from trainyard.local.node.fields import (
-    NotReady,
-    PodContext,
-    config_map_data,
-    expand,
-    field_value,
-    resource_value,
-    secret_data,
-)
+from trainyard.local.node.fields import NotReady, PodContext, expand, field_value, resource_value
 from trainyard.local.node.settings import NodeSettings
-from trainyard.local.objects import Objects
 
 # Never inherited: they describe the caller's own place, or another distributed job.
-_DROPPED = frozenset(
-    [
-        "HOSTNAME",
-        "PWD",
-        "OLDPWD",
-        "SHLVL",
-        "_",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "GROUP_RANK",
-        "LOCAL_WORLD_SIZE",
-        "ROLE_RANK",
-        "CUDA_VISIBLE_DEVICES",
-        "PYTEST_CURRENT_TEST",
-        "LISTEN_FDS",
-        "NOTIFY_SOCKET",
-        "COLUMNS",
-        "LINES",
-    ]
-)
+_DROPPED = """
+HOSTNAME PWD OLDPWD SHLVL _ COLUMNS LINES LISTEN_FDS NOTIFY_SOCKET PYTEST_CURRENT_TEST
+MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK GROUP_RANK LOCAL_WORLD_SIZE ROLE_RANK
+CUDA_VISIBLE_DEVICES
+"""
 _DROPPED_PREFIXES = ("PET_", "TORCHELASTIC_", "KUBERNETES_", "TRAINYARD_")
 _FALLBACK_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def image_environment(image: str, settings: NodeSettings) -> dict[str, str]:
     """The variables that the image's virtual environment, or the caller's, brings."""
+    dropped = _DROPPED.split()
     env = {
         name: value
         for name, value in settings.environment.items()
-        if name not in _DROPPED and not name.startswith(_DROPPED_PREFIXES)
+        if name not in dropped and not name.startswith(_DROPPED_PREFIXES)
     }
     prefix = next(
         (folder for pattern, folder in settings.images if fnmatch.fnmatchcase(image, pattern)),
@@ -71,7 +45,7 @@ def container_environment(context: PodContext, container: Mapping[str, Any]) -> 
     """The whole environment; raises NotReady while a ConfigMap, Secret or key is missing."""
     own: dict[str, str] = {}
     for source in container.get("envFrom", ()):
-        own.update(_all_of(source, context.namespace, context.objects))
+        own.update(_all_of(source, context))
     for entry in container.get("env", ()):
         value = _value(entry, context, container)
         if value is not None:
@@ -86,21 +60,17 @@ def host_name(pod: Mapping[str, Any]) -> str:
     return name[:63].rstrip("-.")
 
 
-def _all_of(source: Mapping[str, Any], namespace: str, objects: Objects) -> dict[str, str]:
+def _all_of(source: Mapping[str, Any], context: PodContext) -> dict[str, str]:
+    found = _referred(source, "Ref", context)
+    if found is None:
+        return {}
+    what, reference, data = found
+    if data is None:
+        if reference.get("optional"):
+            return {}
+        raise _missing(f"{what} does not exist")
     prefix = source.get("prefix", "")
-    for field, what, read in (
-        ("configMapRef", "ConfigMap", config_map_data),
-        ("secretRef", "Secret", secret_data),
-    ):
-        if field in source:
-            name = source[field]["name"]
-            data = read(objects, namespace, name)
-            if data is None:
-                if source[field].get("optional"):
-                    return {}
-                raise _missing(f"{what} {namespace}/{name} does not exist")
-            return {prefix + key: value.decode(errors="replace") for key, value in data.items()}
-    return {}
+    return {prefix + key: value.decode(errors="replace") for key, value in data.items()}
 
 
 def _value(
@@ -110,37 +80,32 @@ def _value(
     if not source:
         return str(entry.get("value", ""))
     if "fieldRef" in source:
-        return field_value(context.pod, source["fieldRef"]["fieldPath"], context.addresses)
-    if "resourceFieldRef" in source:
-        return resource_value(
-            _named(context.pod, container, source["resourceFieldRef"]), source["resourceFieldRef"]
-        )
-    return _key(source, context.namespace, context.objects)
-
-
-def _named(
-    pod: Mapping[str, Any], container: Mapping[str, Any], reference: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    name = reference.get("containerName")
-    everyone = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
-    return next((other for other in everyone if other["name"] == name), container)
-
-
-def _key(source: Mapping[str, Any], namespace: str, objects: Objects) -> str | None:
-    if "configMapKeyRef" in source:
-        what, reference, read = "ConfigMap", source["configMapKeyRef"], config_map_data
-    elif "secretKeyRef" in source:
-        what, reference, read = "Secret", source["secretKeyRef"], secret_data
-    else:
+        return field_value(context, source["fieldRef"]["fieldPath"])
+    if reference := source.get("resourceFieldRef"):
+        named = context.container(reference.get("containerName", ""))
+        return resource_value(named or container, reference)
+    found = _referred(source, "KeyRef", context)
+    if found is None:
         raise _missing(f"unsupported env source {', '.join(source)}")
-    name, key = reference["name"], reference["key"]
-    data = read(objects, namespace, name)
+    what, reference, data = found
+    key = reference["key"]
     if data is not None and key in data:
         return data[key].decode(errors="replace")
     if reference.get("optional"):
         return None
     missing = "does not exist" if data is None else f"has no key {key!r}"
-    raise _missing(f"{what} {namespace}/{name} {missing}")
+    raise _missing(f"{what} {missing}")
+
+
+def _referred(
+    source: Mapping[str, Any], ending: str, context: PodContext
+) -> tuple[str, Mapping[str, Any], dict[str, bytes] | None] | None:
+    """The ConfigMap or Secret: how to call it, how it is referred to, and what it holds."""
+    for kind, name in (("ConfigMap", "configMap"), ("Secret", "secret")):
+        if (reference := source.get(name + ending)) is not None:
+            data = context.keys_of(kind, reference["name"])
+            return f"{kind} {context.namespace}/{reference['name']}", reference, data
+    return None
 
 
 def _missing(message: str) -> NotReady:

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import ROUND_CEILING
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.kube.errors import NotFound
 from trainyard.local.node.settings import NodeSettings
@@ -31,11 +31,6 @@ class NotReady(TrainyardError):
         self.reason = reason
 
 
-class Addresses(NamedTuple):
-    pod: str
-    host: str
-
-
 @dataclass(frozen=True, slots=True)
 class PodContext:
     """A pod, and all that its environment, its volumes and its start are made from."""
@@ -43,7 +38,7 @@ class PodContext:
     pod: Mapping[str, Any]
     folder: str
     """Of the pod alone, on the host."""
-    addresses: Addresses
+    address: str
     objects: Objects
     settings: NodeSettings
     warn: Warn
@@ -53,10 +48,25 @@ class PodContext:
     def namespace(self) -> str:
         return str(self.pod["metadata"]["namespace"])
 
+    def container(self, name: str) -> Mapping[str, Any] | None:
+        spec = self.pod["spec"]
+        everyone = (*spec.get("initContainers", ()), *spec["containers"])
+        return next((each for each in everyone if each["name"] == name), None)
 
-def field_value(pod: Mapping[str, Any], path: str, addresses: Addresses) -> str:
+    def keys_of(self, kind: str, name: str) -> dict[str, bytes] | None:
+        """All keys of a ConfigMap or Secret, decoded; None if there is no such object."""
+        try:
+            found = self.objects.get(f"{kind.lower()}s", self.namespace, name)
+        except NotFound:
+            return None
+        encoded, plain = ("data", "stringData") if kind == "Secret" else ("binaryData", "data")
+        data = {key: base64.b64decode(value) for key, value in found.get(encoded, {}).items()}
+        return data | {key: str(value).encode() for key, value in found.get(plain, {}).items()}
+
+
+def field_value(context: PodContext, path: str) -> str:
     """The value of a downward-API ``fieldPath``; raises NotReady for an unknown one."""
-    metadata, spec = pod["metadata"], pod["spec"]
+    metadata, spec = context.pod["metadata"], context.pod["spec"]
     if match := _SUBSCRIPT.fullmatch(path):
         return str(metadata.get(match[1], {}).get(match[2], ""))
     if path in ("metadata.labels", "metadata.annotations"):
@@ -68,10 +78,10 @@ def field_value(pod: Mapping[str, Any], path: str, addresses: Addresses) -> str:
         "metadata.uid": metadata["uid"],
         "spec.nodeName": spec.get("nodeName", ""),
         "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
-        "status.podIP": addresses.pod,
-        "status.podIPs": addresses.pod,
-        "status.hostIP": addresses.host,
-        "status.hostIPs": addresses.host,
+        "status.podIP": context.address,
+        "status.podIPs": context.address,
+        "status.hostIP": context.settings.host_ip,
+        "status.hostIPs": context.settings.host_ip,
     }
     if path not in values:
         raise NotReady("CreateContainerConfigError", f"unsupported fieldPath {path!r}")
@@ -91,30 +101,6 @@ def resource_value(container: Mapping[str, Any], reference: Mapping[str, Any]) -
     if not divisor:
         divisor = quantity.parse("1")
     return str((quantity.parse(raw) / divisor).to_integral_value(rounding=ROUND_CEILING))
-
-
-def config_map_data(objects: Objects, namespace: str, name: str) -> dict[str, bytes] | None:
-    """All keys of a ConfigMap; None if there is no such object."""
-    try:
-        found = objects.get("configmaps", namespace, name)
-    except NotFound:
-        return None
-    data = {key: str(value).encode() for key, value in found.get("data", {}).items()}
-    for key, value in found.get("binaryData", {}).items():
-        data[key] = base64.b64decode(value)
-    return data
-
-
-def secret_data(objects: Objects, namespace: str, name: str) -> dict[str, bytes] | None:
-    """All keys of a Secret, decoded; None if there is no such object."""
-    try:
-        found = objects.get("secrets", namespace, name)
-    except NotFound:
-        return None
-    data = {key: base64.b64decode(value) for key, value in found.get("data", {}).items()}
-    for key, value in found.get("stringData", {}).items():
-        data[key] = str(value).encode()
-    return data
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

@@ -16,78 +16,20 @@ from trainyard.local.node.volumes import Volumes
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.protocol import Bind, Program, Root
 
-_CAPABILITIES = {
-    name: number
-    for number, name in enumerate(
-        [
-            "CHOWN",
-            "DAC_OVERRIDE",
-            "DAC_READ_SEARCH",
-            "FOWNER",
-            "FSETID",
-            "KILL",
-            "SETGID",
-            "SETUID",
-            "SETPCAP",
-            "LINUX_IMMUTABLE",
-            "NET_BIND_SERVICE",
-            "NET_BROADCAST",
-            "NET_ADMIN",
-            "NET_RAW",
-            "IPC_LOCK",
-            "IPC_OWNER",
-            "SYS_MODULE",
-            "SYS_RAWIO",
-            "SYS_CHROOT",
-            "SYS_PTRACE",
-            "SYS_PACCT",
-            "SYS_ADMIN",
-            "SYS_BOOT",
-            "SYS_NICE",
-            "SYS_RESOURCE",
-            "SYS_TIME",
-            "SYS_TTY_CONFIG",
-            "MKNOD",
-            "LEASE",
-            "AUDIT_WRITE",
-            "AUDIT_CONTROL",
-            "SETFCAP",
-            "MAC_OVERRIDE",
-            "MAC_ADMIN",
-            "SYSLOG",
-            "WAKE_ALARM",
-            "BLOCK_SUSPEND",
-            "AUDIT_READ",
-            "PERFMON",
-            "BPF",
-            "CHECKPOINT_RESTORE",
-        ]
-    )
-}
+# By their numbers in linux/capability.h.
+_CAPABILITIES = """
+CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
+NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT
+SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE
+AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ
+PERFMON BPF CHECKPOINT_RESTORE
+"""
 # Never opened to a pod's writes as a whole, even as the manifest's folder …
-_SYSTEM_FOLDERS = frozenset(
-    [
-        "/",
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/lib",
-        "/lib64",
-        "/opt",
-        "/proc",
-        "/run",
-        "/sbin",
-        "/sys",
-        "/usr",
-        "/usr/local",
-        "/var",
-    ]
+_SYSTEM_FOLDERS = (
+    "/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/local /var"
 )
 # … and these not just because an image of a cluster works there.
-_SHARED_FOLDERS = frozenset(
-    ["/home", "/media", "/mnt", "/root", "/srv", "/tmp", "/var/tmp", "/workspace"]
-)
+_SHARED_FOLDERS = "/home /media /mnt /root /srv /tmp /var/tmp /workspace"
 
 
 class CannotStart(TrainyardError):
@@ -205,8 +147,9 @@ def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> l
 
 def _persistent(home: str, cwd: str) -> list[Bind]:
     """The working folders that exist on the host: what is written there stays."""
-    chosen = {os.path.realpath(home)} - _SYSTEM_FOLDERS
-    chosen |= {os.path.realpath(cwd)} - _SYSTEM_FOLDERS - _SHARED_FOLDERS
+    closed = _SYSTEM_FOLDERS.split()
+    chosen = {os.path.realpath(home)}.difference(closed)
+    chosen |= {os.path.realpath(cwd)}.difference(closed, _SHARED_FOLDERS.split())
     return [Bind(folder, folder) for folder in sorted(chosen) if os.path.isdir(folder)]
 
 
@@ -268,9 +211,10 @@ def _with_identity(
 
 def _mask(capabilities: Iterable[str]) -> int:
     names = {str(name).removeprefix("CAP_") for name in capabilities}
+    bits = {name: 1 << number for number, name in enumerate(_CAPABILITIES.split())}
     if "ALL" in names:
-        return (1 << len(_CAPABILITIES)) - 1
-    return sum(1 << _CAPABILITIES.get(name, 63) for name in names)
+        return sum(bits.values())
+    return sum(bits.get(name, 1 << 63) for name in names)
 
 
 def _without_mounts(

@@ -13,11 +13,11 @@ import logging
 import time
 from typing import Any
 
-from trainyard.local.node import cgroups, restarts, start_request, status
+from trainyard.local.node import cgroups, start_request, status
 from trainyard.local.node.allocation import Allocation, Node
 from trainyard.local.node.fields import NotReady
 from trainyard.local.node.pod_object import PodObject
-from trainyard.local.node.probes import Prober, run_hook
+from trainyard.local.node.probes import Prober, Target, run_hook
 from trainyard.local.node.status import Run
 from trainyard.local.node.stopping import Stopper
 from trainyard.schema import times
@@ -46,8 +46,8 @@ class PodWorker:
         self._over = ""
         self._reason = self._message = ""
         self._stopping: asyncio.Task[None] | None = None
-        self._prober = Prober(node.runtime, self._probed)
-        self._stopper = Stopper(node.runtime, self._object.uid, self._prober, self._is_cut_short)
+        self._prober = Prober(self._probed)
+        self._stopper = Stopper(self._prober, self._is_cut_short)
         self._recover(pod.get("status", {}))
 
     # -- news ---------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class PodWorker:
             self._object.tell("Started", f"Started container {run.name}")
         if self._over:
             return
-        self._prober.start(self._object.uid, self._allocation.address, run)
+        self._prober.start(self._target(run))
         if is_new and (hook := run.spec.get("lifecycle", {}).get("postStart")):
             self._prober.spawn(self._post_start(run, hook))
 
@@ -144,9 +144,8 @@ class PodWorker:
     async def run(self) -> None:
         try:
             if self._over and self._known is not None:
-                await self._allocation.release(
-                    self.runs
-                )  # it ended just before the earlier agent did
+                # It ended just before the earlier agent did.
+                await self._allocation.release(self.runs)
             while not self._gone:
                 self._wake.clear()
                 delay = await self._pass()
@@ -249,9 +248,9 @@ class PodWorker:
             return None
         now = time.monotonic()
         if run.phase == "terminated":
-            if not restarts.is_restarted(run, self._object.restart_policy):
+            if not status.is_restarted(run, self._object.restart_policy):
                 return None
-            restarts.schedule(run, self._node.settings, now)
+            status.schedule(run, self._node.settings, now)
             self._object.tell("BackOff", run.message, "Warning")
         if run.retry_at > now:
             return run.retry_at - now
@@ -263,16 +262,13 @@ class PodWorker:
             run.retry_at = now + _RETRY_SECONDS
             return _RETRY_SECONDS
         except start_request.CannotStart as error:
-            restarts.refuse(run, str(error), time.time_ns())
+            status.refuse(run, str(error), time.time_ns())
             self._object.warn("Failed", str(error))
             self._wake.set()
         return None
 
     async def _post_start(self, run: Run, hook: dict[str, Any]) -> None:
-        problem = await run_hook(
-            self._node.runtime, self._object.uid, self._allocation.address, run, hook
-        )
-        if problem:
+        if problem := await run_hook(self._target(run), hook):
             self._object.tell("FailedPostStartHook", problem, "Warning")
             await self._stop_one(run)
 
@@ -281,12 +277,16 @@ class PodWorker:
     async def _stop_all(self) -> None:
         active = ", ".join(run.name for run in self.runs if run.active)
         self._object.tell("Killing", f"Stopping container {active}")
-        await self._stopper.stop_all(self.runs, self._allocation.address, self._grace_seconds())
+        targets = [self._target(run) for run in self.runs]
+        await self._stopper.stop_all(targets, self._grace_seconds())
         self._stopping = None
         self._wake.set()
 
     async def _stop_one(self, run: Run) -> None:
-        await self._stopper.stop(run, self._allocation.address, self._grace_seconds())
+        await self._stopper.stop(self._target(run), self._grace_seconds())
+
+    def _target(self, run: Run) -> Target:
+        return Target(self._node.runtime, self._object.uid, self._allocation.address, run)
 
     def _is_cut_short(self) -> bool:
         """A second delete may shorten the grace period to nothing."""
