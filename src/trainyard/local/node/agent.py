@@ -11,13 +11,13 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainyard.local.node import cgroups, execs, gpus, services, unsupported
 from trainyard.local.node.allocation import Node, forget_old
 from trainyard.local.node.container_runtime import ContainerRuntime
-from trainyard.local.node.events import EventWriter
 from trainyard.local.node.hosts import HostsFiles
+from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.worker import PodWorker
@@ -25,9 +25,6 @@ from trainyard.local.objects import Objects
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import protocol
 from trainyard.shim.logs import LogOptions, read_log
-
-if TYPE_CHECKING:
-    from trainyard.local.node.nodeports import NodePorts
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
 _PODS_BETWEEN_SWEEPS = 50
@@ -67,7 +64,7 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._has_services = False
-        self._node_ports: NodePorts | None = None
+        self._node_ports: services.NodePorts | None = None
         self._pods_since_sweep = 0
         self._pods_folder = os.path.join(settings.state_dir, "pods")
         os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
@@ -151,10 +148,7 @@ class NodeAgent:
         """Pods that the shim has and the registry no longer: deleted while no agent ran."""
         present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         for uid in known.keys() - present:
-            group.create_task(self._drop(uid))
-
-    async def _drop(self, uid: str) -> None:
-        await self._runtime.request(protocol.RemovePod(uid))
+            group.create_task(self._runtime.request(protocol.RemovePod(uid)))
 
     async def _follow_runtime(self) -> None:
         while (event := await self._runtime.events.get()) is not None:
@@ -196,9 +190,7 @@ class NodeAgent:
         if self._node_ports is None and any(
             "nodePort" in p for p in service["spec"].get("ports", ())
         ):
-            from trainyard.local.node.nodeports import NodePorts
-
-            self._node_ports = NodePorts(self._api, self, self._events.warn_owner)
+            self._node_ports = services.NodePorts(self._api, self, self._events.warn_owner)
         if self._node_ports is not None:
             self._node_ports.changed(kind, service)
 
@@ -207,7 +199,6 @@ class NodeAgent:
     async def logs(
         self, pod: dict[str, Any], container: str, options: LogOptions, *, previous: bool = False
     ) -> AsyncIterator[bytes]:
-        """See PodRuntime."""
         attempt = _restarts(pod, container) - (1 if previous else 0)
         path = os.path.join(self._node.folder(pod), container, f"{attempt}.log")
         if not os.path.exists(path):
@@ -233,7 +224,6 @@ class NodeAgent:
         stdin: bool = False,
         tty: bool = False,
     ) -> execs.Session:
-        """See PodRuntime."""
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         worker = self._workers.get(uid)
         if worker is None or not worker.is_running(container):
@@ -244,7 +234,6 @@ class NodeAgent:
         return await execs.Session.start(self._runtime, wanted, stdin=stdin)
 
     async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
-        """See PodRuntime."""
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         address = pod.get("status", {}).get("podIP", "")
         worker = self._workers.get(uid)

@@ -15,10 +15,9 @@ from typing import Any
 from trainyard.kinds.shared import names
 from trainyard.local.node import cgroups, gpus, start_request, unsupported
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
-from trainyard.local.node.environment import host_name
-from trainyard.local.node.events import EventWriter
-from trainyard.local.node.fields import NotReady, PodContext, Warn
+from trainyard.local.node.environment import NotReady, PodContext, Warn, host_name
 from trainyard.local.node.hosts import Host, HostsFiles
+from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
 from trainyard.local.node.volumes import Volumes

@@ -9,8 +9,13 @@ from typing import Any, NamedTuple
 
 from trainyard.kinds.shared import labels
 from trainyard.local.node import gpus
-from trainyard.local.node.environment import container_environment, host_name
-from trainyard.local.node.fields import PodContext, Warn, expand
+from trainyard.local.node.environment import (
+    PodContext,
+    Warn,
+    container_environment,
+    expand,
+    host_name,
+)
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.volumes import Volumes
 from trainyard.schema.errors import TrainyardError

@@ -9,7 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trainyard.local.node.fields import NotReady, PodContext, expand, field_value, resource_value
+from trainyard.local.node.environment import (
+    NotReady,
+    PodContext,
+    expand,
+    field_value,
+    resource_value,
+)
 from trainyard.schema import quantity
 from trainyard.shim.protocol import Bind
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from trainyard.local.node import cgroups, start_request, status
 from trainyard.local.node.allocation import Allocation, Node
-from trainyard.local.node.fields import NotReady
+from trainyard.local.node.environment import NotReady
 from trainyard.local.node.pod_object import PodObject
 from trainyard.local.node.probes import Prober, Target, run_hook
 from trainyard.local.node.status import Run
@@ -35,7 +35,7 @@ class PodWorker:
     def __init__(self, node: Node, pod: dict[str, Any], known: PodState | None) -> None:
         """``known``: what the runtime already has of this pod, after a restart of the agent."""
         self._node = node
-        self._object = PodObject(node, pod)
+        self._object = PodObject(node.api, node.events, pod)
         self._known = known
         spec = pod["spec"]
         self.runs = [Run(c, init=True) for c in spec.get("initContainers", ())]
