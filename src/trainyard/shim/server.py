@@ -106,7 +106,7 @@ class Shim:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._terminated)
+        signal.signal(signal.SIGTERM, self._stop)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
 
@@ -116,9 +116,6 @@ class Shim:
             self._reap()
 
         self._register(reader, woken)
-
-    def _terminated(self, *_: object) -> None:
-        self._stop()
 
     def _reap(self) -> None:
         while True:
@@ -184,17 +181,18 @@ class Shim:
         """Serve this agent from now on, instead of any that was there."""
         if self._agent is not None:
             self._detach(self._agent)
+        network = self._network
         agent = wire.AgentConnection(connection, self._poll, self._serve)
         self._agent = agent
         self._register(agent.fileno(), lambda events: self._agent_ready(agent, events))
         agent.tell(
             protocol.Hello(
-                pid=os.getpid(),
-                isolation=self._network.kind,
-                reason=self._network.reason,
-                gateway=self._network.gateway,
-                pods=tuple(pod.state() for pod in self._pods.values()),
-                version=protocol.VERSION,
+                os.getpid(),
+                network.kind,
+                network.reason,
+                network.gateway,
+                tuple(pod.state() for pod in self._pods.values()),
+                protocol.VERSION,
             )
         )
 
@@ -276,13 +274,8 @@ class Shim:
         self._register(reader, lambda _: self._output(box))
 
     def _surroundings(self, pod: Pod) -> Surroundings:
-        return Surroundings(
-            base=self._base,
-            kind=self._network.kind,
-            namespaces=pod.sandbox.namespaces,
-            last_capability=self._last_capability,
-            open_files=self._open_files,
-        )
+        kind, namespaces = self._network.kind, pod.sandbox.namespaces
+        return Surroundings(self._base, kind, namespaces, self._last_capability, self._open_files)
 
     def _exec(self, wanted: protocol.Exec, attached: list[int]) -> None:
         box = self._pods[wanted.pod].containers[wanted.name]
@@ -346,7 +339,7 @@ class Shim:
         while data:
             data = data[os.write(self._relay, data) :]
 
-    def _stop(self) -> None:
+    def _stop(self, *_: object) -> None:
         self._stopping = True
         for box in self._by_pid.values():
             box.kill(self._killer)

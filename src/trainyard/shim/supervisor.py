@@ -128,7 +128,7 @@ def _watch(pid: int, plain: bool, watched: set[signal.Signals]) -> int:
 
 
 def _kill_descendants() -> None:
-    for pid in descendants(os.getpid()):
+    for pid in _descendants(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -155,7 +155,7 @@ def _reap(wanted: int) -> int | None:
     return None
 
 
-def descendants(ancestor: int) -> list[int]:
+def _descendants(ancestor: int) -> list[int]:
     """Living processes beneath ``ancestor``, by the parent field of /proc/*/stat."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):

@@ -72,8 +72,8 @@ class Allocation:
         self.folder = node.folder(pod)
         self.address = ""
 
-    def log_path(self, container: str, attempt: int) -> str:
-        return os.path.join(self.folder, container, f"{attempt}.log")
+    def log_path(self, run: Run) -> str:
+        return os.path.join(self.folder, run.name, f"{run.attempt}.log")
 
     def termination_message(self, container: str) -> str:
         """What the container wrote to its terminationMessagePath, up to 4096 characters."""
@@ -128,11 +128,10 @@ class Allocation:
             text = "control groups cannot be written here: CPU and memory limits are not enforced"
             self._warn("NotHonoured", text)
         program = program._replace(cgroups=tuple(run.cgroups))
-        log = self.log_path(run.name, run.attempt)
         run.phase, run.reason, run.message = "starting", "", ""
         try:
             await node.runtime.request(
-                protocol.Start(self._uid, run.name, run.attempt, log, program, root)
+                protocol.Start(self._uid, run.name, run.attempt, self.log_path(run), program, root)
             )
         except RuntimeRefused as error:
             run.phase = "waiting"

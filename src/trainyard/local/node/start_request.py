@@ -91,36 +91,26 @@ def _own_binds(
 ) -> list[Bind]:
     folder, settings = context.folder, context.settings
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
+    message_file = termination_path(folder, container["name"])
+    os.makedirs(os.path.dirname(message_file), exist_ok=True)
+    with open(message_file, "w"):
+        os.chmod(message_file, 0o666)
+    host_name_file = os.path.join(folder, ".hostname")  # no container can have that name
+    with open(host_name_file, "w") as file:
+        file.write(f"{host_name(context.pod)}\n")
     return [
         Bind("/etc/hosts", place.hosts, True),
         Bind("/etc/resolv.conf", place.resolver, True),
         *_temporary(folder, [home, cwd, settings.state_dir], settings),
         *_persistent(home, cwd),
-        Bind(message_path, termination_file(folder, container["name"])),
-        Bind("/etc/hostname", _hostname_file(folder, host_name(context.pod)), True),
+        Bind(message_path, message_file),
+        Bind("/etc/hostname", host_name_file, True),
     ]
 
 
 def termination_path(pod_folder: str, container: str) -> str:
+    """The host's file behind a container's terminationMessagePath."""
     return os.path.join(pod_folder, container, "termination-log")
-
-
-def _hostname_file(pod_folder: str, name: str) -> str:
-    """The host's file behind /etc/hostname, in the pod's folder, which exists by now."""
-    path = os.path.join(pod_folder, ".hostname")  # no container can have that name
-    with open(path, "w") as file:
-        file.write(f"{name}\n")
-    return path
-
-
-def termination_file(pod_folder: str, container: str) -> str:
-    """The host's file behind a container's terminationMessagePath; made empty here."""
-    path = termination_path(pod_folder, container)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w"):
-        pass
-    os.chmod(path, 0o666)
-    return path
 
 
 def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:

@@ -72,9 +72,6 @@ class PodWorker:
     def is_running(self, container: str) -> bool:
         return any(r.phase == "running" for r in self.runs if r.name == container)
 
-    def log_path(self, container: str, attempt: int) -> str:
-        return self._allocation.log_path(container, attempt)
-
     def container_changed(self, event: ContainerState) -> None:
         """It has started or ended."""
         run = next((r for r in self.runs if r.name == event.name), None)
@@ -119,7 +116,7 @@ class PodWorker:
             return reason, text
         policy = run.spec.get("terminationMessagePolicy", "File")
         if run.code and policy == "FallbackToLogsOnError":
-            return reason, logs.last_lines(self.log_path(run.name, run.attempt))
+            return reason, logs.last_lines(self._allocation.log_path(run))
         return reason, ""
 
     def _probed(self, run: Run, outcome: str, message: str) -> None:
@@ -183,17 +180,12 @@ class PodWorker:
         if self._over:
             return None
         if self._should_stop():
-            if not any(run.active for run in self.runs):
-                await self._finish("Failed" if self._reason or not self._all_ok() else "Succeeded")
-            elif self._stopping is None:
-                self._stopping = asyncio.create_task(self._stop_all())
+            is_failed = self._reason or not all(r.succeeded for r in self.runs if not r.sidecar)
+            await self._end("Failed" if is_failed else "Succeeded")
             return self._deadline_in()
         phase = status.phase_of(self.runs, self._object.restart_policy)
         if phase in ("Succeeded", "Failed"):
-            if not any(run.active for run in self.runs):
-                await self._finish(phase)
-            elif self._stopping is None:
-                self._stopping = asyncio.create_task(self._stop_all())
+            await self._end(phase)
             return None
         if not self._allocation.address:
             await self._allocation.take()
@@ -201,8 +193,13 @@ class PodWorker:
         due = [seconds for seconds in (delay, self._deadline_in()) if seconds is not None]
         return min(due, default=None)
 
-    def _all_ok(self) -> bool:
-        return all(run.succeeded for run in self.runs if not run.sidecar)
+    async def _end(self, phase: str) -> None:
+        """Stop what still runs; once nothing does, the pod is over."""
+        if not any(run.active for run in self.runs):
+            self._over = phase
+            await self._allocation.release(self.runs)
+        elif self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop_all())
 
     def _grace_seconds(self) -> float:
         metadata, spec = self._object.newest["metadata"], self._object.spec
@@ -292,24 +289,15 @@ class PodWorker:
         """A second delete may shorten the grace period to nothing."""
         return self._gone or self._object.newest["metadata"].get("deletionGracePeriodSeconds") == 0
 
-    async def _finish(self, phase: str) -> None:
-        self._over = phase
-        await self._allocation.release(self.runs)
-
     async def _publish(self) -> None:
         if self._gone:
             return
         phase = self._over or status.phase_of(self.runs, self._object.restart_policy)
         if not self._over and phase in ("Succeeded", "Failed"):
             phase = "Running"  # something is still being stopped
-        told = status.Told(
-            phase=phase,
-            reason=self._reason,
-            message=self._message,
-            address=self._allocation.address,
-            host_ip=self._node.settings.host_ip,
-            start_time=self._object.started_at,
-        )
+        addresses = (self._allocation.address, self._node.settings.host_ip)
+        started_at = self._object.started_at
+        told = status.Told(phase, self._reason, self._message, *addresses, started_at)
         self._gone = not await self._object.write_status(self.runs, told)
 
     # -- after a restart of the agent -------------------------------------------------------------
@@ -330,7 +318,8 @@ class PodWorker:
         for found in self._known.containers if self._known else ():
             self._take_over(next(r for r in self.runs if r.name == found.name), found)
         for run in self.runs:
-            if run.active and not self._is_known(run):
+            known = self._known.containers if self._known else ()
+            if run.active and (run.name, run.attempt) not in ((c.name, c.attempt) for c in known):
                 self._lose(run)
 
     def _take_over(self, run: Run, found: ContainerState) -> None:
@@ -345,13 +334,9 @@ class PodWorker:
             run.attempt, run.phase = found.attempt, "starting"
             self.container_changed(found)
 
-    def _is_known(self, run: Run) -> bool:
-        containers = self._known.containers if self._known else ()
-        return any((c.name, c.attempt) == (run.name, run.attempt) for c in containers)
-
     def _lose(self, run: Run) -> None:
         """Running when last seen, unknown now: its outcome may be in a file, else it is lost."""
-        record = logs.exit_record(self.log_path(run.name, run.attempt))
+        record = logs.exit_record(self._allocation.log_path(run))
         if record is not None:
             self._exited(run, record)
         else:
