@@ -20,7 +20,6 @@ import termios
 from typing import NamedTuple, NoReturn
 
 from trainyard.shim import syscalls as sys
-from trainyard.shim import wire
 from trainyard.shim.protocol import Program, Progress, to_raw
 
 # What container runtimes grant by default (without MKNOD), and IPC_LOCK, which RDMA needs:
@@ -44,7 +43,7 @@ class Surroundings(NamedTuple):
 
     base: str
     kind: str
-    namespaces: tuple[tuple[int, int], ...]
+    namespaces: dict[int, int]
     last_capability: int
     open_files: tuple[int, int]
 
@@ -191,11 +190,7 @@ def tell(status: int, progress: Progress) -> None:
 
 
 def spawn_command(
-    command: Program,
-    around: Surroundings,
-    init: int,
-    attached: list[int],
-    tty: bool,
+    command: Program, around: Surroundings, init: int, attached: list[int], tty: bool
 ) -> int:
     """Start ``command`` beside process ``init``; returns the outer process's id."""
     pid = sys.clone(0)
@@ -226,16 +221,13 @@ def _terminal(channel: int) -> tuple[int, int, int]:
     """Make a terminal inside the container and hand its controlling end to the agent."""
     controller, terminal = os.openpty()
     with socket.socket(fileno=channel) as connection:
-        wire.send_descriptors(connection, b"t", [controller])
+        socket.send_fds(connection, [b"t"], [controller])
     os.close(controller)
     return terminal, terminal, terminal
 
 
 def _run_command(
-    command: Program,
-    around: Surroundings,
-    stdio: tuple[int, int, int],
-    terminal: bool,
+    command: Program, around: Surroundings, stdio: tuple[int, int, int], terminal: bool
 ) -> int:
     pid = sys.clone(0)
     if not pid:

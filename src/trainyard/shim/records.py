@@ -14,14 +14,7 @@ import os
 import time
 
 from trainyard.shim.isolation import Sandbox
-from trainyard.shim.protocol import (
-    ContainerState,
-    PodState,
-    Progress,
-    Start,
-    from_raw,
-    to_raw,
-)
+from trainyard.shim.protocol import ContainerState, PodState, Progress, Start, from_raw, to_raw
 
 READ_BYTES = 1 << 16
 PARTIAL_AFTER_SECONDS = 0.1

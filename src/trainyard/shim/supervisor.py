@@ -50,7 +50,7 @@ def spawn(start: Start, around: program.Surroundings, status: int, output: int) 
 
 def _isolate(start: Start, around: program.Surroundings) -> int:
     sys.join_cgroups(start.program.cgroups)
-    for fd, flag in around.namespaces:
+    for flag, fd in around.namespaces.items():
         sys.setns(fd, flag)
     sys.unshare(sys.CLONE_NEWNS)
     assert start.root is not None
@@ -58,11 +58,7 @@ def _isolate(start: Start, around: program.Surroundings) -> int:
 
 
 def _supervise(
-    wanted: Program,
-    around: program.Surroundings,
-    status: int,
-    output: int,
-    old_root: int,
+    wanted: Program, around: program.Surroundings, status: int, output: int, old_root: int
 ) -> int:
     """Run the program ``wanted`` to its end; returns the exit code for this process.
 

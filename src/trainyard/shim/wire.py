@@ -90,12 +90,6 @@ class Decoder:
         return taken
 
 
-def send_descriptors(connection: socket.socket, data: bytes, descriptors: Sequence[int]) -> int:
-    """Send ``data`` with ``descriptors`` attached to its first byte; returns the bytes sent."""
-    payload = array.array("i", descriptors)
-    return connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, payload)])
-
-
 class AgentConnection:
     """One agent: answers its requests with ``serve``, and tells it events."""
 
@@ -159,7 +153,7 @@ class AgentConnection:
     def _flush(self, descriptors: Sequence[int]) -> None:
         try:
             if descriptors:
-                sent = send_descriptors(self._socket, bytes(self._outgoing), descriptors)
+                sent = socket.send_fds(self._socket, [bytes(self._outgoing)], descriptors)
                 for fd in descriptors:
                     os.close(fd)
             else:

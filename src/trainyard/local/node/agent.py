@@ -121,10 +121,7 @@ class NodeAgent:
         uid = pod["metadata"]["uid"]
         worker = self._workers.get(uid)
         if worker is not None:
-            if kind == "DELETED":
-                worker.pod_gone()
-            else:
-                worker.pod_changed(pod)
+            worker.pod_changed(pod, is_gone=kind == "DELETED")
         elif kind != "DELETED" and pod["spec"].get("nodeName") == self._settings.node_name:
             worker = PodWorker(self._node, pod, known.pop(uid, None))
             self._workers[uid] = worker
@@ -170,9 +167,7 @@ class NodeAgent:
             await self._services_changed.wait()
             self._services_changed.clear()
             wanted = services.forwards(
-                self._api.list("services"),
-                self._api.list("pods"),
-                plain=self.isolation == "plain",
+                self._api.list("services"), self._api.list("pods"), plain=self.isolation == "plain"
             )
             if wanted != told:
                 told = wanted

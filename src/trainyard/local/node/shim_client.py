@@ -99,7 +99,7 @@ class ShimClient:
         data = wire.encode(message)
         try:
             if attach and not self._outgoing:
-                data = data[wire.send_descriptors(self._socket, data, attach) :]
+                data = data[socket.send_fds(self._socket, [data], list(attach)) :]
             elif not self._outgoing:
                 data = data[self._socket.send(data) :]
         except BlockingIOError:

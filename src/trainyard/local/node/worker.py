@@ -57,12 +57,11 @@ class PodWorker:
         """Whether the pod's end has been written to the registry."""
         return bool(self._over) and not self._wake.is_set()
 
-    def pod_changed(self, pod: dict[str, Any]) -> None:
-        self._object.newest = pod
-        self._wake.set()
-
-    def pod_gone(self) -> None:
-        self._gone = True
+    def pod_changed(self, pod: dict[str, Any], *, is_gone: bool) -> None:
+        if is_gone:
+            self._gone = True
+        else:
+            self._object.newest = pod
         self._wake.set()
 
     def is_over(self, container: str) -> bool:
