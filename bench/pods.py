@@ -21,6 +21,7 @@ from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import ShimHandle, start_shim
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
+from trainyard.shim.logs import LogOptions
 
 ALONE, TOGETHER, ROUNDS, MANY = 60, 8, 12, 100
 _TELL_TIME = ["/bin/date", "+%s.%N"]
@@ -124,7 +125,7 @@ class _Bench:
         """Milliseconds from the bound pod's creation to the program's first instruction."""
         before = time.time()
         pod = await self._until(await self._create(_TELL_TIME), "Succeeded")
-        text = b"".join([chunk async for chunk in self._agent.logs(pod, "main")])
+        text = b"".join([chunk async for chunk in self._agent.logs(pod, "main", LogOptions())])
         return (float(text) - before) * 1e3
 
 

@@ -20,6 +20,7 @@ from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import start_shim
+from trainyard.shim.logs import LogOptions
 
 NODE = "node-of-our-own"
 
@@ -73,7 +74,7 @@ def job(script: str, **spec: object) -> Object:
 
 
 async def log(agent: NodeAgent, pod: Object) -> str:
-    return b"".join([chunk async for chunk in agent.logs(pod, "pytorch")]).decode()
+    return b"".join([chunk async for chunk in agent.logs(pod, "pytorch", LogOptions())]).decode()
 
 
 async def test_a_job_runs_to_its_end(yard: Yard, tmp_path: Path) -> None:

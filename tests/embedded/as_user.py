@@ -14,6 +14,7 @@ from pathlib import Path
 from trainyard.shim import syscalls
 
 USER = 4242
+MS_PRIVATE = 1 << 18
 
 
 def _open_way(to: Path, scratch: str) -> None:
@@ -43,7 +44,7 @@ def main(arguments: list[str]) -> None:
     forbid = "--forbid-namespaces" in arguments
     arguments = [a for a in arguments if a != "--forbid-namespaces"]
     syscalls.unshare(syscalls.CLONE_NEWNS)
-    syscalls.mount("", "/", "", syscalls.MS_REC | syscalls.MS_PRIVATE)
+    syscalls.mount("", "/", "", syscalls.MS_REC | MS_PRIVATE)
     syscalls.mount("tmpfs", "/mnt", "tmpfs", 0, "mode=755")
     for path in {Path(sys.executable).resolve(), Path(sys.prefix) / "bin", Path.cwd() / "src"}:
         _open_way(path, "/mnt")

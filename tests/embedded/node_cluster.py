@@ -16,6 +16,7 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import Isolation, ShimHandle, start_shim
 from trainyard.local.registry import Registry
+from trainyard.shim.logs import LogOptions
 
 NODE = "node-under-test"
 PATIENCE = 30.0
@@ -70,8 +71,11 @@ class Cluster:
         await self.create(name, command, **spec)
         return await self.phase(name, "Succeeded", "Failed")
 
-    async def log(self, name: str, container: str = "main", **options: Any) -> str:
-        chunks = [c async for c in self.agent.logs(self.pod(name), container, **options)]
+    async def log(
+        self, name: str, container: str = "main", *, previous: bool = False, **options: Any
+    ) -> str:
+        wanted, pod = LogOptions(**options), self.pod(name)
+        chunks = [c async for c in self.agent.logs(pod, container, wanted, previous=previous)]
         return b"".join(chunks).decode()
 
     async def shell(self, name: str, script: str, **spec: Any) -> str:

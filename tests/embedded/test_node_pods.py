@@ -211,9 +211,9 @@ async def test_standard_output_and_error_keep_their_order(node: Cluster) -> None
 
 async def test_logs_by_tail_limit_and_time_with_a_partial_last_line(node: Cluster) -> None:
     await node.shell("job-0", "seq 1000; printf partial")
-    assert (await node.log("job-0", tail_lines=2)) == "1000\npartial"
-    assert (await node.log("job-0", limit_bytes=4)) == "1\n2\n"
-    stamped = (await node.log("job-0", timestamps=True, tail_lines=1)).split(" ")
+    assert (await node.log("job-0", tail=2)) == "1000\npartial"
+    assert (await node.log("job-0", limit=4)) == "1\n2\n"
+    stamped = (await node.log("job-0", timestamps=True, tail=1)).split(" ")
     assert stamped[1] == "partial"
     assert stamped[0].endswith("Z")
 

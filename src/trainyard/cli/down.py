@@ -12,7 +12,7 @@ import click
 from trainyard.kube.embedded import Paths, find_cluster, state_folder
 from trainyard.local.node.shim_process import start_shim
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim.connection import SOCKET_NAME
+from trainyard.shim.wire import SOCKET_NAME
 
 _END_SECONDS = 15.0
 

@@ -142,14 +142,10 @@ class Launch:
     def __init__(self, spec: LaunchDescription, run: Path) -> None:
         self.spec, self.run = spec, run
         self.program: Program = program(spec, run)
-        self.hosts: list[str] = self.program.hosts
-        elastic = self.program.elastic
-        self.minimum = elastic.minimum if elastic else len(self.hosts)
-        self.settle_seconds = elastic.settle_seconds if elastic else 0.0
-        self.elastic = elastic is not None
+        self.hosts: list[str] = spec["hosts"]
+        self.elastic = spec.get("elastic")
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        port = self.program.port
-        self.links = {host: Link(host, port, self.events) for host in self.hosts}
+        self.links = {host: Link(host, spec["port"], self.events) for host in self.hosts}
         self.ready: set[str] = set()
         self.members: list[str] = []
         self.changed_at = time.monotonic()
@@ -212,9 +208,10 @@ class Launch:
         """All answer or, when elastic, enough do and membership has settled (decision 31)."""
         if len(self.ready) == len(self.hosts):
             return True
-        if not self.elastic or len(self.ready) < self.minimum or self.hosts[0] not in self.ready:
+        elastic = self.elastic
+        if not elastic or len(self.ready) < elastic["min"] or self.hosts[0] not in self.ready:
             return False
-        return time.monotonic() - self.changed_at >= self.settle_seconds
+        return time.monotonic() - self.changed_at >= elastic["settleSeconds"]
 
     def wait_for_replicas(self) -> None:
         """Until the launch may start, or we are told to go."""
@@ -254,7 +251,7 @@ class Launch:
         if self.failures:
             return time.time() - min(self.failures).time >= FIRST_FAILURE_SECONDS
         joining = self.ready - set(self.members)
-        return self.elastic and bool(joining) and self.may_start()
+        return bool(self.elastic and joining) and self.may_start()
 
     def run_once(self) -> int:
         """One launch, from its start to the end of the last rank; the launcher's exit code."""
@@ -279,7 +276,7 @@ class Launch:
     def stop(self, process: subprocess.Popen[bytes]) -> None:
         """End the ranks on every replica, then the launcher itself."""
         self.stopping = True
-        seconds = self.program.grace_seconds if self.terminated else KILL_AFTER_SECONDS
+        seconds = self.spec["graceSeconds"] if self.terminated else KILL_AFTER_SECONDS
         for link in self.links.values():
             link.send("stop", str(seconds))
         deadline = time.monotonic() + seconds + STOP_SECONDS
@@ -324,23 +321,14 @@ class Launch:
             return any(failure.lost for failure in self.failures)
         return bool(self.ready - set(self.members))
 
-    def reset(self) -> None:
-        """Let every replica forget the reports of the launch that is over."""
-        self.forgot = set()
-        for host in self.ready:
-            self.links[host].send("reset")
+    def ask(self, order: Order, answered: set[str]) -> None:
+        """Send an order to every replica, and wait for the answers."""
+        answered.clear()
+        asked = set(self.ready)
+        for host in asked:
+            self.links[host].send(order)
         deadline = time.monotonic() + END_SECONDS
-        while self.ready - self.forgot and time.monotonic() < deadline:
-            self.next_event(0.1)
-
-    def goodbye(self) -> None:
-        """Tell every replica that the launch is over."""
-        self.stopping = True
-        reachable = set(self.ready)
-        for host in reachable:
-            self.links[host].send("end")
-        deadline = time.monotonic() + END_SECONDS
-        while reachable - self.goodbyes and time.monotonic() < deadline:
+        while (asked & self.ready) - answered and time.monotonic() < deadline:
             self.next_event(0.1)
 
     def main(self) -> int:
@@ -356,7 +344,7 @@ class Launch:
             if (code == 0 and not self.failures) or not self.again():
                 return self.verdict(code)
             say("the replicas that answer have changed; launching again with those that do")
-            self.reset()
+            self.ask("reset", self.forgot)
 
 
 def positive(code: int) -> int:
@@ -392,7 +380,8 @@ def main() -> int:
         code = NOT_FOUND
     # A pod that is only replaced, or started again alone, needs the others where they are.
     if not launch.terminated and (code == 0 or not spec.get("workersStay")):
-        launch.goodbye()
+        launch.stopping = True
+        launch.ask("end", launch.goodbyes)
     return code
 
 

@@ -11,7 +11,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, cast
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:  # not mounted
     from trainyard.payloads.messages import (
@@ -33,13 +33,6 @@ class Missing(Exception):
 
     def __init__(self, name: str, hint: str) -> None:
         super().__init__(f"{name} not found: {hint}")
-
-
-class Elastic(NamedTuple):
-    """The bounds of an elastic launch."""
-
-    minimum: int
-    settle_seconds: float
 
 
 def require(name: str, hint: str) -> str:
@@ -69,11 +62,6 @@ class Program:
 
     def __init__(self, spec: LaunchDescription, run: Path) -> None:
         self.spec, self.run = spec, run
-        self.port: int = spec["port"]
-        self.grace_seconds: float = spec["graceSeconds"]
-        self.hosts: list[str] = spec["hosts"]
-        elastic = spec.get("elastic")
-        self.elastic = Elastic(elastic["min"], elastic["settleSeconds"]) if elastic else None
 
     def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:
         """Arguments and environment of the launch for these replicas."""
@@ -83,8 +71,7 @@ class Program:
 
     def arguments(self, members: list[str]) -> list[str]:
         """The user's own command."""
-        launch = cast("CommandLaunch", self.spec["launch"])
-        return launch["argv"]
+        return cast("CommandLaunch", self.spec["launch"])["argv"]
 
     def hostfile(self, members: list[str]) -> Path:
         """A hostfile of these replicas; with all of them, it equals the mounted one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 
-from trainyard.shim import connection, server
+from trainyard.shim import server, wire
 
 
 def main() -> None:
@@ -16,7 +16,7 @@ def main() -> None:
     options = parser.parse_args()
     folder = os.path.abspath(options.folder)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    server.serve(folder, options.isolation, os.getppid(), None, connection.listen(folder))
+    server.serve(folder, options.isolation, os.getppid(), None, wire.listen(folder))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ _POD_PREFIX, _POD_BITS = "10.244", 16
 _SPARES = 4
 # The shim's own, to come back to after making a pod's; without root it can return to no other.
 _CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
-_NAMESPACES = (("net", sys.CLONE_NEWNET), ("uts", sys.CLONE_NEWUTS), ("ipc", sys.CLONE_NEWIPC))
+_NAMESPACES = {sys.CLONE_NEWNET: "net", sys.CLONE_NEWUTS: "uts", sys.CLONE_NEWIPC: "ipc"}
 
 # A container's port 22 or 80 needs no privilege, as with the common container runtimes.
 _UNPRIVILEGED_PORTS = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
@@ -29,10 +29,10 @@ _NO_IPV6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
 
 
 class Sandbox(NamedTuple):
-    """A pod's address and namespaces, as (descriptor, kind) pairs; none of them in plain mode."""
+    """A pod's address and namespaces, kinds to descriptors; none of them in plain mode."""
 
     address: str
-    namespaces: tuple[tuple[int, int], ...] = ()
+    namespaces: dict[int, int]
 
 
 # Decision 41.
@@ -50,7 +50,7 @@ class Network:
 
     def add_pod(self, hostname: str, address: str = "") -> Sandbox:
         """Make a pod's sandbox; a wanted ``address`` may be shared with a pod that is ending."""
-        return Sandbox(address or self._allocate())
+        return Sandbox(address or self._allocate(), {})
 
     @property
     def wants_spare(self) -> bool:
@@ -62,7 +62,7 @@ class Network:
 
     def remove_pod(self, sandbox: Sandbox) -> None:
         self._used.discard(sandbox.address)
-        for fd, _ in sandbox.namespaces:
+        for fd in sandbox.namespaces.values():
             os.close(fd)
 
     def open_socket(self, sandbox: Sandbox) -> int:
@@ -99,13 +99,11 @@ class NamespaceNetwork(Network):
 
     def add_pod(self, hostname: str, address: str = "") -> Sandbox:
         sandbox = self._spares.pop() if self._spares else self._make()
-        uts = next(fd for fd, flag in sandbox.namespaces if flag == sys.CLONE_NEWUTS)
-        own = next(fd for fd, flag in self._own if flag == sys.CLONE_NEWUTS)
-        sys.setns(uts, sys.CLONE_NEWUTS)
+        sys.setns(sandbox.namespaces[sys.CLONE_NEWUTS], sys.CLONE_NEWUTS)
         try:
             sys.set_hostname(hostname)
         finally:
-            sys.setns(own, sys.CLONE_NEWUTS)
+            sys.setns(self._own[sys.CLONE_NEWUTS], sys.CLONE_NEWUTS)
         return sandbox
 
     @property
@@ -122,19 +120,19 @@ class NamespaceNetwork(Network):
     def _make(self) -> Sandbox:
         address = self._allocate()
         self._count += 1
-        opened: tuple[tuple[int, int], ...] = ()
+        opened: dict[int, int] = {}
         try:
             sys.unshare(sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC)
             opened = _open_namespaces()
             _write_setting(_NO_IPV6, "1")
             _write_setting(_UNPRIVILEGED_PORTS, "0")
-            self._netlink.add_pod_link(self._count, self._bridge, opened[0][0])
+            self._netlink.add_pod_link(self._count, self._bridge, opened[sys.CLONE_NEWNET])
             self._set_up_inside(address)
         except OSError:
             self.remove_pod(Sandbox(address, opened))
             raise
         finally:
-            for fd, flag in self._own:
+            for flag, fd in self._own.items():
                 sys.setns(fd, flag)
         return Sandbox(address, opened)
 
@@ -149,12 +147,11 @@ class NamespaceNetwork(Network):
             inside.close()
 
     def open_socket(self, sandbox: Sandbox) -> int:
-        net = next(fd for fd, flag in sandbox.namespaces if flag == sys.CLONE_NEWNET)
-        sys.setns(net, sys.CLONE_NEWNET)
+        sys.setns(sandbox.namespaces[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
         try:
             return super().open_socket(sandbox)
         finally:
-            sys.setns(self._own[0][0], sys.CLONE_NEWNET)
+            sys.setns(self._own[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
 
 
 def _write_setting(path: str, value: str) -> None:
@@ -162,11 +159,9 @@ def _write_setting(path: str, value: str) -> None:
         file.write(value)
 
 
-def _open_namespaces() -> tuple[tuple[int, int], ...]:
-    return tuple(
-        (os.open(f"/proc/self/ns/{name}", os.O_RDONLY | os.O_CLOEXEC), flag)
-        for name, flag in _NAMESPACES
-    )
+def _open_namespaces() -> dict[int, int]:
+    flags = os.O_RDONLY | os.O_CLOEXEC
+    return {kind: os.open(f"/proc/self/ns/{name}", flags) for kind, name in _NAMESPACES.items()}
 
 
 def prepare(mode: str) -> Network:

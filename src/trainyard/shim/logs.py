@@ -62,7 +62,8 @@ class _Formatter:
     """Records to text. Partial records are joined, with the time of the first."""
 
     def __init__(self, options: LogOptions) -> None:
-        self._since = _bound(options.since)
+        since = options.since and options.since.astimezone(UTC)
+        self._since = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode() if since else b""
         self._timestamps = options.timestamps
         self._rest = b""
         self._inside = False
@@ -81,13 +82,6 @@ class _Formatter:
             self._inside = flag == b"P"
             result.append(text if self._inside else text + b"\n")
         return b"".join(result)
-
-
-def _bound(since: datetime | None) -> bytes:
-    if since is None:
-        return b""
-    moment = since.astimezone(UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
 
 
 def _tail_offset(fd: int, lines: int) -> int:

@@ -49,6 +49,12 @@ def _link(index: int = 0, *, up: bool = True) -> bytes:
     return struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, flag, flag)
 
 
+def _address(address: str, prefix: int, index: int) -> bytes:
+    packed = socket.inet_aton(address)
+    head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
+    return head + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
+
+
 class Netlink:
     """A route socket of the network namespace in which it is opened, and stays."""
 
@@ -105,18 +111,12 @@ class Netlink:
         self._request("set the interface up", _RTM_NEWLINK, _link(index))
 
     def add_address(self, address: str, prefix: int, index: int = POD_LINK_INDEX) -> None:
-        self._address("add address", _RTM_NEWADDR, address, prefix, index, _NLM_CREATE_EXCL)
+        payload = _address(address, prefix, index)
+        self._request(f"add address {address}", _RTM_NEWADDR, payload, _NLM_CREATE_EXCL)
 
     def remove_address(self, address: str, prefix: int, index: int) -> None:
-        self._address("remove address", _RTM_DELADDR, address, prefix, index, 0)
-
-    def _address(
-        self, what: str, kind: int, address: str, prefix: int, index: int, flags: int
-    ) -> None:
-        packed = socket.inet_aton(address)
-        payload = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
-        payload += _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
-        self._request(f"{what} {address}", kind, payload, flags)
+        payload = _address(address, prefix, index)
+        self._request(f"remove address {address}", _RTM_DELADDR, payload)
 
     def add_default_route(self, gateway: str) -> None:
         main_table, boot_protocol, universe, unicast = 254, 3, 0, 1

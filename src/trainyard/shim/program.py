@@ -1,6 +1,9 @@
 """The user's program: taking up its identity and starting it, or saying why that cannot be.
 
-Everything here runs in children of the shim, before the program takes their place.
+Everything here runs in children of the shim, before the program takes their place. A command in a
+container that is there already (``exec``) has two: the outer one enters the container's namespaces
+(its children, not itself, are in the process namespace), forks the command and passes on how that
+ended.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import json
 import os
 import resource
 import signal
+import socket
 import termios
 from typing import NamedTuple, NoReturn
 
@@ -30,6 +34,7 @@ _RESET_SIGNALS = (
     signal.SIGTERM,
     signal.SIGCHLD,
 )
+_ALL = sys.CLONE_NEWNS | sys.CLONE_NEWPID | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
 
 
@@ -38,7 +43,7 @@ class Surroundings(NamedTuple):
 
     base: str
     kind: str
-    namespaces: tuple[tuple[int, int], ...]
+    namespaces: dict[int, int]
     last_capability: int
     open_files: tuple[int, int]
 
@@ -182,3 +187,58 @@ def report(status: int, error: BaseException) -> NoReturn:
 def tell(status: int, progress: Progress) -> None:
     """Write one record into the status pipe."""
     os.write(status, json.dumps(to_raw(progress)).encode() + b"\n")
+
+
+def spawn_command(
+    command: Program, around: Surroundings, init: int, attached: list[int], tty: bool
+) -> int:
+    """Start ``command`` beside process ``init``; returns the outer process's id."""
+    pid = sys.clone(0)
+    if pid:
+        return pid
+    code = CANNOT_START
+    try:
+        sys.die_with_parent()
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        sys.close_others(set(attached))
+        sys.join_cgroups(command.cgroups)
+        if around.kind != "plain":
+            _join(init)
+        stdio = _terminal(attached[0]) if tty else (attached[0], attached[1], attached[2])
+        code = _run_command(command, around, stdio, tty)
+    finally:
+        os._exit(code)
+
+
+def _join(init: int) -> None:
+    fd = os.pidfd_open(init)
+    sys.setns(fd, _ALL)
+    os.close(fd)
+
+
+def _terminal(channel: int) -> tuple[int, int, int]:
+    """Make a terminal inside the container and hand its controlling end to the agent."""
+    controller, terminal = os.openpty()
+    with socket.socket(fileno=channel) as connection:
+        socket.send_fds(connection, [b"t"], [controller])
+    os.close(controller)
+    return terminal, terminal, terminal
+
+
+def _run_command(
+    command: Program, around: Surroundings, stdio: tuple[int, int, int], terminal: bool
+) -> int:
+    pid = sys.clone(0)
+    if not pid:
+        try:
+            sys.die_with_parent()
+            become(command, around, stdio, terminal)
+        except BaseException as error:
+            os.write(2, f"{error}\n".encode())
+            os._exit(error.code if isinstance(error, StartError) else 126)
+    for fd in set(stdio):
+        os.close(fd)
+    _, status = os.waitpid(pid, 0)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code

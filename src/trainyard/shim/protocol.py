@@ -323,7 +323,10 @@ def from_raw(kind: type[Kind], raw: object, where: str = "") -> Kind:
     described: Any = kind
     for name, wire_name, hint, is_required in _fields(described):
         if wire_name in raw:
-            values[name] = _read(hint, raw[wire_name], f"{where}.{wire_name}".lstrip("."))
+            value = raw[wire_name]
+            if type(value) is not hint:
+                value = _read(hint, value, f"{where}.{wire_name}".lstrip("."))
+            values[name] = value
         elif is_required:
             raise ProtocolError(f"{kind.__name__}: {f'{where}.{wire_name}'.lstrip('.')} is missing")
     return kind(**values)
@@ -365,5 +368,7 @@ def _read(hint: Any, raw: Any, where: str) -> Any:
                 items = zip(kinds, raw, strict=True)
                 return tuple(_read(k, r, f"{where}[{n}]") for n, (k, r) in enumerate(items))
         if origin is dict and isinstance(raw, dict):
+            if all(type(item) is of[1] for item in raw.values()):
+                return raw
             return {key: _read(of[1], item, f"{where}[{key}]") for key, item in raw.items()}
     raise ProtocolError(f"{where} is {raw!r:.80}, not {getattr(hint, '__name__', hint)}")

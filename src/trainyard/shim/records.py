@@ -1,4 +1,10 @@
-"""What the shim remembers of pods and containers."""
+"""What the shim remembers of pods and containers, and their output.
+
+Logs have the format of the Container Runtime Interface: each line is ``<RFC 3339 time> stdout F
+<line>``; a line longer than 16 KiB, or one that has stood unfinished for a moment, is written as
+``P`` (partial) pieces. Standard output and error share one pipe, which keeps them in the order in
+which they were written.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +14,62 @@ import os
 import time
 
 from trainyard.shim.isolation import Sandbox
-from trainyard.shim.logpump import LogFile
-from trainyard.shim.protocol import (
-    ContainerState,
-    PodState,
-    Progress,
-    Start,
-    from_raw,
-    to_raw,
-)
+from trainyard.shim.protocol import ContainerState, PodState, Progress, Start, from_raw, to_raw
 
+READ_BYTES = 1 << 16
+PARTIAL_AFTER_SECONDS = 0.1
+_PARTIAL_BYTES = 16 * 1024
 # Output can be held open by a process outside the container (an ``exec`` session); the end of
 # the container is reported without it after this long.
 _DRAIN_SECONDS = 1.0
+
+
+def timestamp(nanoseconds: int) -> str:
+    """RFC 3339 with nanoseconds, UTC."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:09d}Z"
+
+
+class LogFile:
+    """Appends what a container writes to its log."""
+
+    def __init__(self, path: str) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._rest = b""
+        self._rest_since = 0.0
+
+    def write(self, data: bytes) -> None:
+        data = self._rest + data
+        end = data.rfind(b"\n") + 1
+        lines, self._rest = data[:end], data[end:]
+        self._rest_since = time.monotonic()
+        now = timestamp(time.time_ns()).encode()
+        if lines:
+            prefix = now + b" stdout F "
+            self._append(prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n")
+        if len(self._rest) >= _PARTIAL_BYTES:
+            self.flush()
+
+    @property
+    def flush_at(self) -> float | None:
+        """When the unfinished line is due (monotonic seconds); None without one."""
+        return self._rest_since + PARTIAL_AFTER_SECONDS if self._rest else None
+
+    def flush(self) -> None:
+        if self._rest:
+            now = timestamp(time.time_ns()).encode()
+            self._append(now + b" stdout P " + self._rest + b"\n")
+            self._rest = b""
+
+    def close(self) -> None:
+        self.flush()
+        os.close(self._fd)
+
+    def _append(self, data: bytes) -> None:
+        with contextlib.suppress(OSError):  # a full disk must not end the pod, nor the shim
+            while data:
+                data = data[os.write(self._fd, data) :]
 
 
 class Container:
@@ -28,16 +77,21 @@ class Container:
 
     def __init__(self, start: Start, pid: int, status: int, output: int) -> None:
         """``status`` and ``output`` are the pipes to read what it reports and writes."""
-        self.pod, self.name, self.attempt, self.pid = start.pod, start.name, start.attempt, pid
         self.program = start.program
         self.status, self.output = status, output
         self.log = LogFile(start.log)
-        self.started = self.ended = self.reported = False
-        self.started_at = time.time_ns()
-        self.error = ""
-        self.code: int | None = None
-        self.signal = 0
-        self.finished_at = 0
+        self.state = ContainerState(
+            start.pod,
+            start.name,
+            start.attempt,
+            pid,
+            "starting",
+            started_at=time.time_ns(),
+            gpus=start.program.gpus,
+            cgroups=start.program.cgroups,
+        )
+        self.ended = False
+        """Whether it has been reaped; its state is ``exited`` when its output is all read too."""
         self._record_path = os.path.splitext(start.log)[0] + ".exit"
         self._drain_until = 0.0
 
@@ -45,53 +99,41 @@ class Container:
     def due_at(self) -> float | None:
         """When the pump must look at this container again without new output, if ever."""
         if self.ended:
-            return None if self.reported else self._drain_until
+            return None if self.state.state == "exited" else self._drain_until
         return self.log.flush_at
 
     def take_status(self, data: bytes) -> None:
         for line in data.splitlines():
             told = from_raw(Progress, json.loads(line))
-            self.started = self.started or told.started
-            self.error = told.error or self.error
-            self.signal = told.signal or self.signal
-            self.code = self.code if told.code is None else told.code
+            self.state = self.state._replace(
+                state="running" if told.started else self.state.state,
+                error=told.error or self.state.error,
+                signal=told.signal or self.state.signal,
+                code=self.state.code if told.code is None else told.code,
+            )
 
     def finish(self, status: int) -> None:
         """The process has been reaped with the wait status ``status``."""
         self.ended = True
-        self.finished_at = time.time_ns()
+        self.state = self.state._replace(finished_at=time.time_ns())
         self._drain_until = time.monotonic() + _DRAIN_SECONDS
-        if self.code is None:
+        if self.state.code is None:
             code = os.waitstatus_to_exitcode(status)
-            self.signal = max(0, -code)
-            self.code = code if code >= 0 else 128 - code
+            told = code if code >= 0 else 128 - code
+            self.state = self.state._replace(signal=max(0, -code), code=told)
 
     def kill(self, number: int) -> None:
         """Signal the supervisor: SIGKILL takes a container in namespaces, END_ALL a plain one."""
         with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, number)
+            os.kill(self.state.pid, number)
 
-    def state(self) -> ContainerState:
-        return ContainerState(
-            pod=self.pod,
-            name=self.name,
-            attempt=self.attempt,
-            pid=self.pid,
-            state="exited" if self.reported else "running" if self.started else "starting",
-            started_at=self.started_at,
-            finished_at=self.finished_at,
-            code=self.code,
-            signal=self.signal,
-            error=self.error,
-            gpus=self.program.gpus,
-            cgroups=self.program.cgroups,
-        )
-
-    def record(self) -> None:
-        """Leave the outcome in a file beside the log: it outlives the shim."""
+    def close(self) -> None:
+        """All is read: leave the outcome in a file beside the log, which outlives the shim."""
+        self.log.close()
+        self.state = self.state._replace(state="exited")
         with contextlib.suppress(OSError):
             with open(self._record_path + ".new", "w") as file:
-                json.dump(to_raw(self.state()), file)
+                json.dump(to_raw(self.state), file)
             os.replace(self._record_path + ".new", self._record_path)
 
 
@@ -105,5 +147,5 @@ class Pod:
         self.mounts: list[str] = []
 
     def state(self) -> PodState:
-        boxes = tuple(box.state() for box in self.containers.values())
+        boxes = tuple(box.state for box in self.containers.values())
         return PodState(self.uid, self.sandbox.address, boxes)

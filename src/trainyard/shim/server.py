@@ -20,13 +20,11 @@ import time
 from collections.abc import Callable
 from typing import assert_never
 
-from trainyard.shim import exec_process, first_process, isolation, protocol, relay, supervisor, wire
+from trainyard.shim import isolation, program, protocol, relay, supervisor, wire
 from trainyard.shim import syscalls as sys
-from trainyard.shim.connection import AgentConnection
-from trainyard.shim.logpump import READ_BYTES
 from trainyard.shim.program import Surroundings
 from trainyard.shim.protocol import Answer
-from trainyard.shim.records import Container, Pod
+from trainyard.shim.records import READ_BYTES, Container, Pod
 
 _MAX_WAIT_SECONDS = 1.0
 # After this long without work the next pod's network is made in advance.
@@ -45,7 +43,7 @@ class Shim:
         self._by_pid: dict[int, Container] = {}
         self._due: set[Container] = set()
         self._sessions: dict[int, str] = {}
-        self._agent: AgentConnection | None = None
+        self._agent: wire.AgentConnection | None = None
         self._listener: socket.socket | None = None
         self._stopping = False
         self._relay = 0
@@ -108,7 +106,7 @@ class Shim:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.signal(signal.SIGTERM, self._terminated)
+        signal.signal(signal.SIGTERM, self._stop)
         for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
             signal.signal(number, signal.SIG_IGN)
 
@@ -118,9 +116,6 @@ class Shim:
             self._reap()
 
         self._register(reader, woken)
-
-    def _terminated(self, *_: object) -> None:
-        self._stop()
 
     def _reap(self) -> None:
         while True:
@@ -142,14 +137,14 @@ class Shim:
 
     def _status(self, box: Container) -> None:
         """The container's status pipe: an error, records of the plain supervisor, or its end."""
-        was_started = box.started
+        before = box.state.state
         data = os.read(box.status, READ_BYTES)
         if data:
             box.take_status(data)
         else:
             self._close(box, "status")
-        if box.started and not was_started:
-            self._tell(box.state())
+        if box.state.state != before:
+            self._tell(box.state)
 
     def _output(self, box: Container) -> None:
         data = os.read(box.output, READ_BYTES)
@@ -173,14 +168,12 @@ class Shim:
             setattr(box, name, -1)
 
     def _report_exit(self, box: Container) -> None:
-        if box.reported:
+        if box.state.state == "exited":
             return
         while box.status >= 0:  # the writers are gone: read to the end, without blocking
             self._status(box)
-        box.reported = True
-        box.log.close()
-        box.record()
-        self._tell(box.state())
+        box.close()
+        self._tell(box.state)
 
     # -- the agent ----------------------------------------------------------------------------
 
@@ -188,27 +181,28 @@ class Shim:
         """Serve this agent from now on, instead of any that was there."""
         if self._agent is not None:
             self._detach(self._agent)
-        agent = AgentConnection(connection, self._poll, self._serve)
+        network = self._network
+        agent = wire.AgentConnection(connection, self._poll, self._serve)
         self._agent = agent
         self._register(agent.fileno(), lambda events: self._agent_ready(agent, events))
         agent.tell(
             protocol.Hello(
-                pid=os.getpid(),
-                isolation=self._network.kind,
-                reason=self._network.reason,
-                gateway=self._network.gateway,
-                pods=tuple(pod.state() for pod in self._pods.values()),
-                version=protocol.VERSION,
+                os.getpid(),
+                network.kind,
+                network.reason,
+                network.gateway,
+                tuple(pod.state() for pod in self._pods.values()),
+                protocol.VERSION,
             )
         )
 
-    def _agent_ready(self, agent: AgentConnection, events: int) -> None:
+    def _agent_ready(self, agent: wire.AgentConnection, events: int) -> None:
         if not agent.ready(events) and agent is self._agent:
             self._detach(agent)
             if self._listener is None:
                 self._stop()
 
-    def _detach(self, agent: AgentConnection) -> None:
+    def _detach(self, agent: wire.AgentConnection) -> None:
         self._unregister(agent.fileno())
         agent.close()
         self._agent = None
@@ -269,7 +263,7 @@ class Shim:
         reader, writer = os.pipe2(os.O_CLOEXEC)
         try:
             around = self._surroundings(owner)
-            pid = first_process.spawn(start, around, status_writer, writer)
+            pid = supervisor.spawn(start, around, status_writer, writer)
         finally:
             os.close(status_writer)
             os.close(writer)
@@ -280,23 +274,18 @@ class Shim:
         self._register(reader, lambda _: self._output(box))
 
     def _surroundings(self, pod: Pod) -> Surroundings:
-        return Surroundings(
-            base=self._base,
-            kind=self._network.kind,
-            namespaces=pod.sandbox.namespaces,
-            last_capability=self._last_capability,
-            open_files=self._open_files,
-        )
+        kind, namespaces = self._network.kind, pod.sandbox.namespaces
+        return Surroundings(self._base, kind, namespaces, self._last_capability, self._open_files)
 
     def _exec(self, wanted: protocol.Exec, attached: list[int]) -> None:
         box = self._pods[wanted.pod].containers[wanted.name]
-        if box.ended or not box.started:
+        if box.ended or box.state.state != "running":
             raise ProcessLookupError(f"container {wanted.name} is not running")
         if len(attached) != (1 if wanted.tty else 3):
             raise ValueError(f"{len(attached)} descriptors are attached")
         command = box.program._replace(argv=wanted.argv)
         around = self._surroundings(self._pods[wanted.pod])
-        pid = exec_process.spawn(command, around, box.pid, attached, wanted.tty)
+        pid = program.spawn_command(command, around, box.state.pid, attached, wanted.tty)
         self._sessions[pid] = wanted.session
 
     def _end_session(self, wanted: str) -> None:
@@ -318,13 +307,13 @@ class Shim:
     def _signal(self, wanted: protocol.Signal) -> None:
         box = self._pods[wanted.pod].containers[wanted.name]
         if not box.ended:
-            os.kill(box.pid, wanted.number)
+            os.kill(box.state.pid, wanted.number)
 
     def _kill(self, pod: str, name: str) -> None:
         if pod not in self._pods:
             return
         for box in self._pods[pod].containers.values():
-            if not box.ended and name in ("", box.name):
+            if not box.ended and name in ("", box.state.name):
                 box.kill(self._killer)
 
     def _remove(self, pod: str) -> None:
@@ -350,7 +339,7 @@ class Shim:
         while data:
             data = data[os.write(self._relay, data) :]
 
-    def _stop(self) -> None:
+    def _stop(self, *_: object) -> None:
         self._stopping = True
         for box in self._by_pid.values():
             box.kill(self._killer)

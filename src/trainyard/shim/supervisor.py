@@ -1,4 +1,7 @@
-"""The process above a container's program: forks it, reaps orphans, passes signals on.
+"""A container's first process, from ``clone`` to its end: isolates itself, then supervises.
+
+The shim learns about it through a status pipe: a ``Progress`` with an ``error``, or ``started``,
+and at the end the exit code. It forks the program, reaps orphans and passes signals on.
 
 In namespaces it is the container's process 1, and its end ends all; without, it is a sub-reaper,
 so that processes which leave their session still are its descendants, and it kills them itself:
@@ -15,19 +18,48 @@ import signal
 
 from trainyard.shim import program, rootfs
 from trainyard.shim import syscalls as sys
-from trainyard.shim.protocol import Program, Progress, from_raw
+from trainyard.shim.protocol import Program, Progress, Start, from_raw
 
 END_ALL = signal.SIGUSR1
 _PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
 _CAP_KILL = 1 << 5
 
 
-def supervise(
-    wanted: Program,
-    around: program.Surroundings,
-    status: int,
-    output: int,
-    old_root: int,
+def spawn(start: Start, around: program.Surroundings, status: int, output: int) -> int:
+    """Start a container; returns the process id of its supervisor. Nothing raises past here."""
+    # Decision 45.
+    plain = around.kind == "plain"
+    pid = sys.clone(0 if plain else sys.CLONE_NEWPID)
+    if pid:
+        return pid
+    code, old_root = program.CANNOT_START, -1
+    try:
+        signal.set_wakeup_fd(-1)
+        if plain:
+            sys.die_with_parent(signal.SIGTERM)
+            sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
+            os.setsid()
+        else:
+            sys.die_with_parent()
+            old_root = _isolate(start, around)
+        code = _supervise(start.program, around, status, output, old_root)
+    except BaseException as error:
+        program.report(status, error)
+    finally:
+        os._exit(code)
+
+
+def _isolate(start: Start, around: program.Surroundings) -> int:
+    sys.join_cgroups(start.program.cgroups)
+    for flag, fd in around.namespaces.items():
+        sys.setns(fd, flag)
+    sys.unshare(sys.CLONE_NEWNS)
+    assert start.root is not None
+    return rootfs.enter(start.root, around.base, rootless=around.kind == "rootless")
+
+
+def _supervise(
+    wanted: Program, around: program.Surroundings, status: int, output: int, old_root: int
 ) -> int:
     """Run the program ``wanted`` to its end; returns the exit code for this process.
 
@@ -46,9 +78,8 @@ def supervise(
     sys.close_others({status})
     if around.kind == "root" and not wanted.privileged:
         sys.limit_capabilities(_CAP_KILL)
-    program.tell(
-        status, Progress(started=True)
-    )  # fails, and so ends all, if the shim has died meanwhile
+    # Fails, and so ends all, if the shim has died meanwhile.
+    program.tell(status, Progress(started=True))
     code = os.waitstatus_to_exitcode(_watch(pid, around.kind == "plain", watched))
     told = code if code >= 0 else 128 - code
     with contextlib.suppress(BrokenPipeError):
@@ -94,7 +125,7 @@ def _watch(pid: int, plain: bool, watched: set[signal.Signals]) -> int:
 
 
 def _kill_descendants() -> None:
-    for pid in descendants(os.getpid()):
+    for pid in _descendants(os.getpid()):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -121,7 +152,7 @@ def _reap(wanted: int) -> int | None:
     return None
 
 
-def descendants(ancestor: int) -> list[int]:
+def _descendants(ancestor: int) -> list[int]:
     """Living processes beneath ``ancestor``, by the parent field of /proc/*/stat."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc"):

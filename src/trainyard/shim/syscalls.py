@@ -27,7 +27,6 @@ MS_NOEXEC = 8
 MS_REMOUNT = 32
 MS_BIND = 4096
 MS_REC = 16384
-MS_PRIVATE = 1 << 18
 MS_SLAVE = 1 << 19
 MNT_DETACH = 2
 
@@ -41,6 +40,7 @@ PR_SET_NO_NEW_PRIVS = 38
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
+_CAPABILITY_VERSION_3 = 0x20080522
 _SYS_MOUNT_SETATTR = 442
 _CLONE_NUMBERS = {"x86_64": 56, "aarch64": 220, "ppc64le": 120, "riscv64": 220, "s390x": 120}
 _PIVOT_NUMBERS = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41, "s390x": 217}
@@ -51,27 +51,6 @@ _syscall.restype = ctypes.c_long
 _machine = platform.machine()
 _SYS_CLONE = _CLONE_NUMBERS.get(_machine, -1)
 _SYS_PIVOT_ROOT = _PIVOT_NUMBERS.get(_machine, -1)
-
-
-class _MountAttr(ctypes.Structure):
-    _fields_ = (
-        ("attr_set", ctypes.c_uint64),
-        ("attr_clr", ctypes.c_uint64),
-        ("propagation", ctypes.c_uint64),
-        ("userns_fd", ctypes.c_uint64),
-    )
-
-
-class _CapHeader(ctypes.Structure):
-    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
-
-
-class _CapData(ctypes.Structure):
-    _fields_ = (
-        ("effective", ctypes.c_uint32),
-        ("permitted", ctypes.c_uint32),
-        ("inheritable", ctypes.c_uint32),
-    )
 
 
 def _check(result: int, what: str) -> int:
@@ -122,7 +101,7 @@ def pivot_root(new: str, old: str) -> None:
 
 def make_read_only(path: str) -> None:
     """Make the mount at ``path`` and all mounts beneath it read-only (Linux 5.12)."""
-    attributes = _MountAttr(attr_set=_MOUNT_ATTR_RDONLY)
+    attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY)  # struct mount_attr
     result = _syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
         ctypes.c_int(_AT_FDCWD),
@@ -167,14 +146,14 @@ def bound_capabilities(keep: int, last: int) -> None:
 
 def limit_capabilities(keep: int) -> None:
     """Give up this process's own capabilities but the bits of ``keep``."""
-    header = _CapHeader(version=0x20080522, pid=0)
-    data = (_CapData * 2)()
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    data = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: the low bits, then the high
     _check(_libc.capget(ctypes.byref(header), data), "capget")
     for index in range(2):
         word = keep >> (32 * index) & 0xFFFFFFFF
-        data[index].effective &= word
-        data[index].permitted &= word
-        data[index].inheritable = 0
+        data[3 * index] &= word
+        data[3 * index + 1] &= word
+        data[3 * index + 2] = 0
     _check(_libc.capset(ctypes.byref(header), data), "capset")
 
 

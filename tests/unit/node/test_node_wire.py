@@ -24,7 +24,7 @@ def test_descriptors_come_with_their_message() -> None:
     ours, theirs = socket.socketpair()
     reader, writer = os.pipe()
     with ours, theirs:
-        wire.send_descriptors(ours, wire.encode({"n": 1}), [writer])
+        socket.send_fds(ours, [wire.encode({"n": 1})], [writer])
         os.close(writer)
         decoder = wire.Decoder()
         assert [wire.parse(frame) for frame in decoder.receive(theirs) or ()] == [{"n": 1}]

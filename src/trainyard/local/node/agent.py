@@ -11,14 +11,13 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from trainyard.local.node import cgroups, gpus, services, unsupported
+from trainyard.local.node import cgroups, execs, gpus, services, unsupported
 from trainyard.local.node.allocation import Node, forget_old
 from trainyard.local.node.container_runtime import ContainerRuntime
-from trainyard.local.node.events import EventWriter
-from trainyard.local.node.execs import Session
 from trainyard.local.node.hosts import HostsFiles
+from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.worker import PodWorker
@@ -26,9 +25,6 @@ from trainyard.local.objects import Objects
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import protocol
 from trainyard.shim.logs import LogOptions, read_log
-
-if TYPE_CHECKING:
-    from trainyard.local.node.nodeports import NodePorts
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
 _PODS_BETWEEN_SWEEPS = 50
@@ -68,7 +64,7 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._has_services = False
-        self._node_ports: NodePorts | None = None
+        self._node_ports: services.NodePorts | None = None
         self._pods_since_sweep = 0
         self._pods_folder = os.path.join(settings.state_dir, "pods")
         os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
@@ -125,10 +121,7 @@ class NodeAgent:
         uid = pod["metadata"]["uid"]
         worker = self._workers.get(uid)
         if worker is not None:
-            if kind == "DELETED":
-                worker.pod_gone()
-            else:
-                worker.pod_changed(pod)
+            worker.pod_changed(pod, is_gone=kind == "DELETED")
         elif kind != "DELETED" and pod["spec"].get("nodeName") == self._settings.node_name:
             worker = PodWorker(self._node, pod, known.pop(uid, None))
             self._workers[uid] = worker
@@ -152,10 +145,7 @@ class NodeAgent:
         """Pods that the shim has and the registry no longer: deleted while no agent ran."""
         present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         for uid in known.keys() - present:
-            group.create_task(self._drop(uid))
-
-    async def _drop(self, uid: str) -> None:
-        await self._runtime.request(protocol.RemovePod(uid))
+            group.create_task(self._runtime.request(protocol.RemovePod(uid)))
 
     async def _follow_runtime(self) -> None:
         while (event := await self._runtime.events.get()) is not None:
@@ -177,9 +167,7 @@ class NodeAgent:
             await self._services_changed.wait()
             self._services_changed.clear()
             wanted = services.forwards(
-                self._api.list("services"),
-                self._api.list("pods"),
-                plain=self.isolation == "plain",
+                self._api.list("services"), self._api.list("pods"), plain=self.isolation == "plain"
             )
             if wanted != told:
                 told = wanted
@@ -197,9 +185,7 @@ class NodeAgent:
         if self._node_ports is None and any(
             "nodePort" in p for p in service["spec"].get("ports", ())
         ):
-            from trainyard.local.node.nodeports import NodePorts
-
-            self._node_ports = NodePorts(self._api, self, self._events.warn_owner)
+            self._node_ports = services.NodePorts(self._api, self, self._events.warn_owner)
         if self._node_ports is not None:
             self._node_ports.changed(kind, service)
 
@@ -208,7 +194,6 @@ class NodeAgent:
     async def logs(
         self, pod: dict[str, Any], container: str, options: LogOptions, *, previous: bool = False
     ) -> AsyncIterator[bytes]:
-        """See PodRuntime."""
         attempt = _restarts(pod, container) - (1 if previous else 0)
         path = os.path.join(self._node.folder(pod), container, f"{attempt}.log")
         if not os.path.exists(path):
@@ -233,18 +218,17 @@ class NodeAgent:
         *,
         stdin: bool = False,
         tty: bool = False,
-    ) -> Session:
-        """See PodRuntime."""
+    ) -> execs.Session:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         worker = self._workers.get(uid)
         if worker is None or not worker.is_running(container):
             raise TrainyardError(
                 f"cannot run a command in container {container!r} of pod {name}: it is not running"
             )
-        return await Session.start(self._runtime, uid, container, command, stdin=stdin, tty=tty)
+        wanted = execs.command(uid, container, command, tty=tty)
+        return await execs.Session.start(self._runtime, wanted, stdin=stdin)
 
     async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
-        """See PodRuntime."""
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         address = pod.get("status", {}).get("podIP", "")
         worker = self._workers.get(uid)

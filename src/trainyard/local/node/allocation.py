@@ -15,10 +15,9 @@ from typing import Any
 from trainyard.kinds.shared import names
 from trainyard.local.node import cgroups, gpus, start_request, unsupported
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
-from trainyard.local.node.environment import host_name
-from trainyard.local.node.events import EventWriter
-from trainyard.local.node.fields import Addresses, NotReady, PodContext, Warn
+from trainyard.local.node.environment import NotReady, PodContext, Warn, host_name
 from trainyard.local.node.hosts import Host, HostsFiles
+from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
 from trainyard.local.node.volumes import Volumes
@@ -73,8 +72,8 @@ class Allocation:
         self.folder = node.folder(pod)
         self.address = ""
 
-    def log_path(self, container: str, attempt: int) -> str:
-        return os.path.join(self.folder, container, f"{attempt}.log")
+    def log_path(self, run: Run) -> str:
+        return os.path.join(self.folder, run.name, f"{run.attempt}.log")
 
     def termination_message(self, container: str) -> str:
         """What the container wrote to its terminationMessagePath, up to 4096 characters."""
@@ -129,11 +128,10 @@ class Allocation:
             text = "control groups cannot be written here: CPU and memory limits are not enforced"
             self._warn("NotHonoured", text)
         program = program._replace(cgroups=tuple(run.cgroups))
-        log = self.log_path(run.name, run.attempt)
         run.phase, run.reason, run.message = "starting", "", ""
         try:
             await node.runtime.request(
-                protocol.Start(self._uid, run.name, run.attempt, log, program, root)
+                protocol.Start(self._uid, run.name, run.attempt, self.log_path(run), program, root)
             )
         except RuntimeRefused as error:
             run.phase = "waiting"
@@ -142,11 +140,10 @@ class Allocation:
     async def _prepared_volumes(self) -> Volumes:
         node = self._node
         if self._volumes is None:
-            addresses = Addresses(self.address, node.settings.host_ip)
-            context = PodContext(
-                self._pod, self.folder, addresses, node.api, node.settings, self._warn
+            of_node = (node.api, node.settings)
+            self._volumes = Volumes(
+                PodContext(self._pod, self.folder, self.address, *of_node, self._warn)
             )
-            self._volumes = Volumes(context)
         self._volumes.prepare()
         while self._volumes.in_memory:
             path, size = self._volumes.in_memory.pop()

@@ -47,11 +47,7 @@ def create(name: str, limits: Limits) -> list[str]:
     if os.path.exists(f"{_ROOT}/cgroup.controllers"):
         settings: dict[str, int | str] = {}
         if limits.memory:
-            settings = {
-                "memory.max": limits.memory,
-                "memory.swap.max": 0,
-                "memory.oom.group": 1,
-            }
+            settings = {"memory.max": limits.memory, "memory.swap.max": 0, "memory.oom.group": 1}
         if cpu:
             settings["cpu.max"] = f"{cpu} {_PERIOD_MICROSECONDS}"
         return _make(_ROOT, name, settings)

@@ -1,58 +1,146 @@
-"""The variables a container starts with: the environment its image stands for, then its own."""
+"""What a container is given: its environment, first that which its image stands for, and values.
+
+Values come from the pod and its cluster: fieldRef, resourceFieldRef, keys of ConfigMaps and
+Secrets, and ``$(NAME)`` in commands, arguments and variables.
+"""
 
 from __future__ import annotations
 
+import base64
 import fnmatch
 import os
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import ROUND_CEILING
 from typing import Any
 
-from trainyard.local.node.fields import (
-    NotReady,
-    PodContext,
-    config_map_data,
-    expand,
-    field_value,
-    resource_value,
-    secret_data,
-)
+from trainyard.kube.errors import NotFound
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
+from trainyard.schema import quantity
+from trainyard.schema.errors import TrainyardError
+
+Warn = Callable[[str, str], None]
+_REFERENCE = re.compile(r"\$(\$|\([^)]*\))")
+_SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
+
+
+class NotReady(TrainyardError):
+    """A container cannot start yet: something it refers to is missing. Tried again later."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class PodContext:
+    """A pod, and all that its environment, its volumes and its start are made from."""
+
+    pod: Mapping[str, Any]
+    folder: str
+    """Of the pod alone, on the host."""
+    address: str
+    objects: Objects
+    settings: NodeSettings
+    warn: Warn
+    """``warn(reason, text)`` tells the pod's owner what cannot be honoured."""
+
+    @property
+    def namespace(self) -> str:
+        return str(self.pod["metadata"]["namespace"])
+
+    def container(self, name: str) -> Mapping[str, Any] | None:
+        spec = self.pod["spec"]
+        everyone = (*spec.get("initContainers", ()), *spec["containers"])
+        return next((each for each in everyone if each["name"] == name), None)
+
+    def keys_of(self, kind: str, name: str) -> dict[str, bytes] | None:
+        """All keys of a ConfigMap or Secret, decoded; None if there is no such object."""
+        try:
+            found = self.objects.get(f"{kind.lower()}s", self.namespace, name)
+        except NotFound:
+            return None
+        encoded, plain = ("data", "stringData") if kind == "Secret" else ("binaryData", "data")
+        data = {key: base64.b64decode(value) for key, value in found.get(encoded, {}).items()}
+        return data | {key: str(value).encode() for key, value in found.get(plain, {}).items()}
+
+
+# https://kubernetes.io/docs/concepts/workloads/pods/downward-api/
+def field_value(context: PodContext, path: str) -> str:
+    """The value of a downward-API ``fieldPath``; raises NotReady for an unknown one."""
+    metadata, spec = context.pod["metadata"], context.pod["spec"]
+    if match := _SUBSCRIPT.fullmatch(path):
+        return str(metadata.get(match[1], {}).get(match[2], ""))
+    if path in ("metadata.labels", "metadata.annotations"):
+        items = metadata.get(path.partition(".")[2], {})
+        return "\n".join(f'{key}="{_escape(value)}"' for key, value in sorted(items.items()))
+    values = {
+        "metadata.name": metadata["name"],
+        "metadata.namespace": metadata["namespace"],
+        "metadata.uid": metadata["uid"],
+        "spec.nodeName": spec.get("nodeName", ""),
+        "spec.serviceAccountName": spec.get("serviceAccountName", "default"),
+        "status.podIP": context.address,
+        "status.podIPs": context.address,
+        "status.hostIP": context.settings.host_ip,
+        "status.hostIPs": context.settings.host_ip,
+    }
+    if path not in values:
+        raise NotReady("CreateContainerConfigError", f"unsupported fieldPath {path!r}")
+    return str(values[path])
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def resource_value(container: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
+    """The value of a ``resourceFieldRef``, divided and rounded up; "0" where no limit is set."""
+    kind, _, name = str(reference["resource"]).partition(".")
+    amounts = container.get("resources", {})
+    raw = amounts.get(kind, {}).get(name, amounts.get("limits", {}).get(name, "0"))
+    divisor = quantity.parse(reference.get("divisor") or "1")
+    if not divisor:
+        divisor = quantity.parse("1")
+    return str((quantity.parse(raw) / divisor).to_integral_value(rounding=ROUND_CEILING))
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """``$$`` stands for one ``$``; a reference that cannot be resolved stays as it is.
+
+    Source: k8s.io/kubernetes/third_party/forked/golang/expansion.
+    """
+    if "$" not in text:
+        return text
+
+    def replacement(match: re.Match[str]) -> str:
+        token = match[1]
+        if token == "$":
+            return "$"
+        return variables.get(token[1:-1], match[0])
+
+    return _REFERENCE.sub(replacement, text)
+
 
 # Never inherited: they describe the caller's own place, or another distributed job.
-_DROPPED = frozenset(
-    [
-        "HOSTNAME",
-        "PWD",
-        "OLDPWD",
-        "SHLVL",
-        "_",
-        "MASTER_ADDR",
-        "MASTER_PORT",
-        "RANK",
-        "WORLD_SIZE",
-        "LOCAL_RANK",
-        "GROUP_RANK",
-        "LOCAL_WORLD_SIZE",
-        "ROLE_RANK",
-        "CUDA_VISIBLE_DEVICES",
-        "PYTEST_CURRENT_TEST",
-        "LISTEN_FDS",
-        "NOTIFY_SOCKET",
-        "COLUMNS",
-        "LINES",
-    ]
-)
+_DROPPED = """
+HOSTNAME PWD OLDPWD SHLVL _ COLUMNS LINES LISTEN_FDS NOTIFY_SOCKET PYTEST_CURRENT_TEST
+MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK GROUP_RANK LOCAL_WORLD_SIZE ROLE_RANK
+CUDA_VISIBLE_DEVICES
+"""
 _DROPPED_PREFIXES = ("PET_", "TORCHELASTIC_", "KUBERNETES_", "TRAINYARD_")
 _FALLBACK_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def image_environment(image: str, settings: NodeSettings) -> dict[str, str]:
     """The variables that the image's virtual environment, or the caller's, brings (decision 42)."""
+    dropped = _DROPPED.split()
     env = {
         name: value
         for name, value in settings.environment.items()
-        if name not in _DROPPED and not name.startswith(_DROPPED_PREFIXES)
+        if name not in dropped and not name.startswith(_DROPPED_PREFIXES)
     }
     prefix = next(
         (folder for pattern, folder in settings.images if fnmatch.fnmatchcase(image, pattern)),
@@ -71,7 +159,7 @@ def container_environment(context: PodContext, container: Mapping[str, Any]) -> 
     """The whole environment; raises NotReady while a ConfigMap, Secret or key is missing."""
     own: dict[str, str] = {}
     for source in container.get("envFrom", ()):
-        own.update(_all_of(source, context.namespace, context.objects))
+        own.update(_all_of(source, context))
     for entry in container.get("env", ()):
         value = _value(entry, context, container)
         if value is not None:
@@ -86,21 +174,17 @@ def host_name(pod: Mapping[str, Any]) -> str:
     return name[:63].rstrip("-.")
 
 
-def _all_of(source: Mapping[str, Any], namespace: str, objects: Objects) -> dict[str, str]:
+def _all_of(source: Mapping[str, Any], context: PodContext) -> dict[str, str]:
+    found = _referred(source, "Ref", context)
+    if found is None:
+        return {}
+    what, reference, data = found
+    if data is None:
+        if reference.get("optional"):
+            return {}
+        raise _missing(f"{what} does not exist")
     prefix = source.get("prefix", "")
-    for field, what, read in (
-        ("configMapRef", "ConfigMap", config_map_data),
-        ("secretRef", "Secret", secret_data),
-    ):
-        if field in source:
-            name = source[field]["name"]
-            data = read(objects, namespace, name)
-            if data is None:
-                if source[field].get("optional"):
-                    return {}
-                raise _missing(f"{what} {namespace}/{name} does not exist")
-            return {prefix + key: value.decode(errors="replace") for key, value in data.items()}
-    return {}
+    return {prefix + key: value.decode(errors="replace") for key, value in data.items()}
 
 
 def _value(
@@ -110,37 +194,32 @@ def _value(
     if not source:
         return str(entry.get("value", ""))
     if "fieldRef" in source:
-        return field_value(context.pod, source["fieldRef"]["fieldPath"], context.addresses)
-    if "resourceFieldRef" in source:
-        return resource_value(
-            _named(context.pod, container, source["resourceFieldRef"]), source["resourceFieldRef"]
-        )
-    return _key(source, context.namespace, context.objects)
-
-
-def _named(
-    pod: Mapping[str, Any], container: Mapping[str, Any], reference: Mapping[str, Any]
-) -> Mapping[str, Any]:
-    name = reference.get("containerName")
-    everyone = [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]
-    return next((other for other in everyone if other["name"] == name), container)
-
-
-def _key(source: Mapping[str, Any], namespace: str, objects: Objects) -> str | None:
-    if "configMapKeyRef" in source:
-        what, reference, read = "ConfigMap", source["configMapKeyRef"], config_map_data
-    elif "secretKeyRef" in source:
-        what, reference, read = "Secret", source["secretKeyRef"], secret_data
-    else:
+        return field_value(context, source["fieldRef"]["fieldPath"])
+    if reference := source.get("resourceFieldRef"):
+        named = context.container(reference.get("containerName", ""))
+        return resource_value(named or container, reference)
+    found = _referred(source, "KeyRef", context)
+    if found is None:
         raise _missing(f"unsupported env source {', '.join(source)}")
-    name, key = reference["name"], reference["key"]
-    data = read(objects, namespace, name)
+    what, reference, data = found
+    key = reference["key"]
     if data is not None and key in data:
         return data[key].decode(errors="replace")
     if reference.get("optional"):
         return None
     missing = "does not exist" if data is None else f"has no key {key!r}"
-    raise _missing(f"{what} {namespace}/{name} {missing}")
+    raise _missing(f"{what} {missing}")
+
+
+def _referred(
+    source: Mapping[str, Any], ending: str, context: PodContext
+) -> tuple[str, Mapping[str, Any], dict[str, bytes] | None] | None:
+    """The ConfigMap or Secret: how to call it, how it is referred to, and what it holds."""
+    for kind, name in (("ConfigMap", "configMap"), ("Secret", "secret")):
+        if (reference := source.get(name + ending)) is not None:
+            data = context.keys_of(kind, reference["name"])
+            return f"{kind} {context.namespace}/{reference['name']}", reference, data
+    return None
 
 
 def _missing(message: str) -> NotReady:

@@ -10,7 +10,8 @@ import socket
 import struct
 import termios
 import uuid
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
 
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.runtime import Output
@@ -23,35 +24,27 @@ _TERMINAL_SECONDS = 10.0
 class Session:
     """One command; implements ``trainyard.local.runtime.ExecSession``. Single use."""
 
-    def __init__(self, runtime: ContainerRuntime) -> None:
+    def __init__(self, runtime: ContainerRuntime, wanted: protocol.Exec) -> None:
         self._runtime = runtime
-        self._name = uuid.uuid4().hex
+        self._wanted = wanted
         self._loop = asyncio.get_running_loop()
-        self._ended = runtime.session(self._name)
+        self._ended = runtime.session(wanted.session)
         self._stdin = -1
-        self._terminal = False
         self._outputs: dict[int, int] = {}
         self._queue: asyncio.Queue[Output | None] = asyncio.Queue()
 
     @classmethod
     async def start(
-        cls,
-        runtime: ContainerRuntime,
-        pod: str,
-        container: str,
-        command: Sequence[str],
-        *,
-        stdin: bool = False,
-        tty: bool = False,
+        cls, runtime: ContainerRuntime, wanted: protocol.Exec, *, stdin: bool = False
     ) -> Session:
-        session = cls(runtime)
+        session = cls(runtime, wanted)
         try:
-            if tty:
-                await session._start_terminal(pod, container, command)
+            if wanted.tty:
+                await session._start_terminal()
             else:
-                await session._start_pipes(pod, container, command, stdin)
+                await session._start_pipes(stdin)
         except BaseException:
-            runtime.forget_session(session._name)
+            runtime.forget_session(wanted.session)
             await session.close()
             raise
         for fd in session._outputs:
@@ -59,9 +52,7 @@ class Session:
             session._loop.add_reader(fd, session._readable, fd)
         return session
 
-    async def _start_pipes(
-        self, pod: str, container: str, command: Sequence[str], stdin: bool
-    ) -> None:
+    async def _start_pipes(self, stdin: bool) -> None:
         if stdin:
             theirs_in, self._stdin = os.pipe2(os.O_CLOEXEC)
         else:
@@ -71,36 +62,27 @@ class Session:
         self._outputs = {out: 1, error: 2}
         theirs = [theirs_in, theirs_out, theirs_error]
         try:
-            await self._request(pod, container, command, False, theirs)
+            await self._runtime.request(self._wanted, theirs)
         finally:
             for fd in theirs:
                 os.close(fd)
         if stdin:
             os.set_blocking(self._stdin, False)
 
-    async def _start_terminal(self, pod: str, container: str, command: Sequence[str]) -> None:
+    async def _start_terminal(self) -> None:
         ours, theirs = socket.socketpair()
         with ours:
             with theirs:
-                await self._request(pod, container, command, True, [theirs.fileno()])
+                await self._runtime.request(self._wanted, [theirs.fileno()])
             ours.setblocking(False)
             decoder = wire.Decoder()
             async with asyncio.timeout(_TERMINAL_SECONDS):
-                await _until_readable(self._loop, ours)
+                await _until(self._loop.add_reader, self._loop.remove_reader, ours.fileno())
             decoder.receive(ours)
         if not decoder.descriptors:
-            raise RuntimeRefused(f"cannot open a terminal in container {container}")
-        controller = decoder.descriptors[0]
-        self._terminal = True
-        self._stdin = controller
-        self._outputs = {controller: 1}
-
-    async def _request(
-        self, pod: str, container: str, command: Sequence[str], tty: bool, attach: list[int]
-    ) -> None:
-        await self._runtime.request(
-            protocol.Exec(pod, container, self._name, tuple(command), tty), attach
-        )
+            raise RuntimeRefused(f"cannot open a terminal in container {self._wanted.name}")
+        self._stdin = decoder.descriptors[0]
+        self._outputs = {self._stdin: 1}
 
     def _readable(self, fd: int) -> None:
         try:
@@ -131,19 +113,19 @@ class Session:
             try:
                 data = data[os.write(self._stdin, data) :]
             except BlockingIOError:
-                await _until_writable(self._loop, self._stdin)
+                await _until(self._loop.add_writer, self._loop.remove_writer, self._stdin)
             except OSError:
                 return
 
     async def close_stdin(self) -> None:
-        if self._terminal and self._stdin >= 0:
+        if self._wanted.tty and self._stdin >= 0:
             await self.write(b"\x04")  # end of file, as typed
         elif self._stdin >= 0:
             os.close(self._stdin)
             self._stdin = -1
 
     async def resize(self, columns: int, rows: int) -> None:
-        if self._terminal and self._stdin >= 0:
+        if self._wanted.tty and self._stdin >= 0:
             size = struct.pack("=HHHH", rows, columns, 0, 0)
             fcntl.ioctl(self._stdin, termios.TIOCSWINSZ, size)
 
@@ -153,7 +135,7 @@ class Session:
     async def close(self) -> None:
         if not self._ended.done():
             with contextlib.suppress(RuntimeRefused):
-                await self._runtime.request(protocol.EndSession(self._name))
+                await self._runtime.request(protocol.EndSession(self._wanted.session))
         for fd in list(self._outputs):
             self._close_output(fd)
         if self._stdin >= 0:
@@ -161,29 +143,24 @@ class Session:
             self._stdin = -1
 
 
-async def _until_readable(loop: asyncio.AbstractEventLoop, source: socket.socket) -> None:
+async def _until(watch: Callable[..., Any], forget: Callable[[int], Any], fd: int) -> None:
+    """Until ``fd`` is ready for what the event loop's ``watch`` and ``forget`` are about."""
     ready = asyncio.Event()
-    loop.add_reader(source.fileno(), ready.set)
+    watch(fd, ready.set)
     try:
         await ready.wait()
     finally:
-        loop.remove_reader(source.fileno())
+        forget(fd)
 
 
-async def _until_writable(loop: asyncio.AbstractEventLoop, fd: int) -> None:
-    ready = asyncio.Event()
-    loop.add_writer(fd, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_writer(fd)
+def command(pod: str, container: str, argv: Sequence[str], *, tty: bool = False) -> protocol.Exec:
+    """A command to start as a Session."""
+    return protocol.Exec(pod, container, uuid.uuid4().hex, tuple(argv), tty)
 
 
-async def run_command(
-    runtime: ContainerRuntime, pod: str, container: str, command: Sequence[str]
-) -> tuple[int, bytes]:
+async def run_command(runtime: ContainerRuntime, wanted: protocol.Exec) -> tuple[int, bytes]:
     """Run a command to its end; returns its exit code and what it wrote."""
-    session = await Session.start(runtime, pod, container, command)
+    session = await Session.start(runtime, wanted)
     try:
         output = b"".join([chunk.data async for chunk in session.output()])
         return await session.wait(), output

@@ -2,23 +2,84 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.kube.errors import NotFound
 from trainyard.local.node import status
-from trainyard.local.node.allocation import Node
 from trainyard.local.node.status import Run
-from trainyard.local.objects import Deletion
+from trainyard.local.objects import Deletion, Objects
+from trainyard.schema import times
+from trainyard.schema.errors import TrainyardError
+
+_COMPONENT = "trainyard-node"
+_log = logging.getLogger(__name__)
+
+
+class EventWriter:
+    """Queues events and writes them in order; losing one is not an error."""
+
+    def __init__(self, api: Objects, node_name: str) -> None:
+        self._api = api
+        self._node_name = node_name
+        self._queue: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+        self._count = 0
+
+    def emit(self, pod: Mapping[str, Any], kind: str, reason: str, message: str) -> None:
+        """``kind`` is ``Normal`` or ``Warning``."""
+        about = {"apiVersion": "v1", "kind": "Pod"}
+        about |= {key: pod["metadata"][key] for key in ("name", "uid", "namespace")}
+        self._put(about, kind, reason, message)
+
+    def warn_owner(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
+        """A warning about an object that users do not look at, told to the one that owns it."""
+        metadata = obj["metadata"]
+        for owner in metadata.get("ownerReferences", ()):
+            about = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
+            about["namespace"] = metadata["namespace"]
+            self._put(about, "Warning", reason, message)
+
+    def _put(self, about: Mapping[str, str], kind: str, reason: str, message: str) -> None:
+        now = times.from_unix()
+        self._count += 1
+        self._queue.put_nowait(
+            {
+                "metadata": {
+                    "name": f"{about['name']}.{time.time_ns():x}{self._count:x}",
+                    "namespace": about["namespace"],
+                },
+                "involvedObject": about,
+                "type": kind,
+                "reason": reason,
+                "message": message,
+                "source": {"component": _COMPONENT, "host": self._node_name},
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "count": 1,
+                "reportingComponent": _COMPONENT,
+                "reportingInstance": self._node_name,
+            }
+        )
+
+    async def run(self) -> None:
+        while True:
+            event = await self._queue.get()
+            try:
+                await self._api.create("events", event)
+            except TrainyardError as error:
+                _log.debug("event not written: %s", error)
 
 
 class PodObject:
     """``newest`` is the last version that the cluster has told of."""
 
-    def __init__(self, node: Node, pod: dict[str, Any]) -> None:
-        self._node = node
+    def __init__(self, api: Objects, events: EventWriter, pod: dict[str, Any]) -> None:
+        self._api = api
+        self._events = events
         self._warned: set[tuple[str, str]] = set()
         self.newest = pod
         self.started_at = time.time_ns()
@@ -53,7 +114,7 @@ class PodObject:
 
         metadata = self.newest["metadata"]
         try:
-            await self._node.api.update(
+            await self._api.update(
                 "pods", metadata["namespace"], metadata["name"], change, subresource="status"
             )
         except NotFound:
@@ -64,16 +125,12 @@ class PodObject:
         """It has ended: let it go."""
         metadata = self.newest["metadata"]
         with contextlib.suppress(NotFound):
-            await self._node.api.delete(
-                "pods",
-                metadata["namespace"],
-                metadata["name"],
-                Deletion(grace_seconds=0, uid=metadata["uid"]),
-            )
+            deletion = Deletion(grace_seconds=0, uid=metadata["uid"])
+            await self._api.delete("pods", metadata["namespace"], metadata["name"], deletion)
 
     def tell(self, reason: str, message: str, kind: str = "Normal") -> None:
         """An event; ``kind`` is ``Normal`` or ``Warning``."""
-        self._node.events.emit(self.newest, kind, reason, message)
+        self._events.emit(self.newest, kind, reason, message)
 
     def warn(self, reason: str, message: str) -> None:
         """A Warning event, once for each text."""

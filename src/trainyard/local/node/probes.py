@@ -7,16 +7,25 @@ import contextlib
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.local.node.container_runtime import ContainerRuntime
-from trainyard.local.node.execs import run_command
+from trainyard.local.node.execs import command, run_command
 from trainyard.local.node.status import Run
 from trainyard.schema.errors import TrainyardError
 
 Verdict = Callable[[Run, str, str], None]
 _HOOK_SECONDS = 600.0
 _STARTUP_POLL_SECONDS = 0.2
+
+
+class Target(NamedTuple):
+    """A container, and how to reach it: its pod's uid and address."""
+
+    runtime: ContainerRuntime
+    pod: str
+    address: str
+    run: Run
 
 
 class Prober:
@@ -26,17 +35,17 @@ class Prober:
     ``failed`` (the message names the probe).
     """
 
-    def __init__(self, runtime: ContainerRuntime, verdict: Verdict) -> None:
-        self._runtime = runtime
+    def __init__(self, verdict: Verdict) -> None:
         self._verdict = verdict
         self._tasks: dict[str, list[asyncio.Task[None]]] = {}
         self._others: set[asyncio.Task[None]] = set()
 
-    def start(self, pod: str, address: str, run: Run) -> None:
+    def start(self, target: Target) -> None:
         """Begin probing a container that has just started."""
+        run = target.run
         self.stop(run.name)
         self._tasks[run.name] = [
-            asyncio.create_task(self._probe(pod, address, run, kind, spec))
+            asyncio.create_task(self._probe(target, kind, spec))
             for kind in ("startup", "readiness", "liveness")
             if (spec := run.spec.get(f"{kind}Probe")) and not (kind == "startup" and run.started)
         ]
@@ -58,9 +67,8 @@ class Prober:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _probe(
-        self, pod: str, address: str, run: Run, kind: str, spec: Mapping[str, Any]
-    ) -> None:
+    async def _probe(self, target: Target, kind: str, spec: Mapping[str, Any]) -> None:
+        run = target.run
         period = float(spec.get("periodSeconds", 10))
         needed = int(spec.get("successThreshold", 1))
         allowed = int(spec.get("failureThreshold", 3))
@@ -70,7 +78,7 @@ class Prober:
             if kind != "startup" and not run.started:
                 await asyncio.sleep(min(period, _STARTUP_POLL_SECONDS))
                 continue
-            problem = await check(self._runtime, pod, address, run, spec)
+            problem = await check(target, spec)
             successes = 0 if problem else successes + 1
             failures = failures + 1 if problem else 0
             if failures == 1:  # as long as it stays so, it is told once
@@ -92,72 +100,65 @@ class Prober:
         self._verdict(run, "failed", probe)
 
 
-async def check(
-    runtime: ContainerRuntime, pod: str, address: str, run: Run, spec: Mapping[str, Any]
-) -> str:
+async def check(target: Target, spec: Mapping[str, Any]) -> str:
     """One probe; returns what is wrong, or "" when all is well."""
     seconds = float(spec.get("timeoutSeconds", 1))
     try:
         async with asyncio.timeout(seconds):
-            return await _act(runtime, pod, address, run, spec)
+            return await _act(target, spec)
     except TimeoutError:
         return f"no answer within {seconds:g}s"
     except (TrainyardError, OSError) as error:
         return str(error)
 
 
-async def run_hook(
-    runtime: ContainerRuntime, pod: str, address: str, run: Run, hook: Mapping[str, Any]
-) -> str:
+async def run_hook(target: Target, hook: Mapping[str, Any]) -> str:
     """A postStart or preStop hook; returns what went wrong."""
     try:
         async with asyncio.timeout(_HOOK_SECONDS):
             if "sleep" in hook:
                 await asyncio.sleep(float(hook["sleep"]["seconds"]))
                 return ""
-            return await _act(runtime, pod, address, run, hook)
+            return await _act(target, hook)
     except (TrainyardError, OSError, TimeoutError) as error:
         return str(error) or "took too long"
 
 
-async def _act(
-    runtime: ContainerRuntime, pod: str, address: str, run: Run, action: Mapping[str, Any]
-) -> str:
+async def _act(target: Target, action: Mapping[str, Any]) -> str:
     if "exec" in action:
-        command = action["exec"]["command"]
-        code, output = await run_command(runtime, pod, run.name, command)
+        argv = action["exec"]["command"]
+        wanted = command(target.pod, target.run.name, argv)
+        code, output = await run_command(target.runtime, wanted)
         tail = output[-500:].decode(errors="replace").strip()
         said = f": {tail}" if tail else ""
-        return f"{' '.join(command)} ended with {code}{said}" if code else ""
-    http = action.get("httpGet")
-    if http is not None and http.get("scheme") != "HTTPS":
-        return await _http_get(runtime, pod, address, run, http)
-    target = http or action.get("tcpSocket") or action.get("grpc")
-    if target is not None:
-        port = named_port(run.spec, target["port"])
-        connection = await _connect(runtime, pod, target.get("host") or address, port)
-        connection.close()
-        return ""
-    return f"unsupported action {', '.join(action)}"
-
-
-async def _http_get(
-    runtime: ContainerRuntime, pod: str, address: str, run: Run, spec: Mapping[str, Any]
-) -> str:
-    port = named_port(run.spec, spec["port"])
-    path = spec.get("path") or "/"
-    connection = await _connect(runtime, pod, spec.get("host") or address, port)
-    loop = asyncio.get_running_loop()
-    lines = [f"GET {path} HTTP/1.1", f"Host: {address}:{port}", "Connection: close"]
-    lines += [f"{h['name']}: {h['value']}" for h in spec.get("httpHeaders", ())]
+        return f"{' '.join(argv)} ended with {code}{said}" if code else ""
+    spec = action.get("httpGet") or action.get("tcpSocket") or action.get("grpc")
+    if spec is None:
+        return f"unsupported action {', '.join(action)}"
+    port = named_port(target.run.spec, spec["port"])
+    host = spec.get("host") or target.address
+    try:
+        connection = await open_connection(target.runtime, target.pod, host, port)
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else str(error)
+        raise TrainyardError(f"cannot connect to {host}:{port}: {why}") from error
     with contextlib.closing(connection):
-        await loop.sock_sendall(connection, "\r\n".join([*lines, "", ""]).encode())
-        answer = b""
-        while b"\r\n" not in answer:
-            data = await loop.sock_recv(connection, 4096)
-            if not data:
-                break
-            answer += data
+        if "httpGet" in action and spec.get("scheme") != "HTTPS":
+            return await _http_get(connection, f"{target.address}:{port}", spec)
+    return ""
+
+
+async def _http_get(connection: socket.socket, host: str, spec: Mapping[str, Any]) -> str:
+    loop = asyncio.get_running_loop()
+    lines = [f"GET {spec.get('path') or '/'} HTTP/1.1", f"Host: {host}", "Connection: close"]
+    lines += [f"{h['name']}: {h['value']}" for h in spec.get("httpHeaders", ())]
+    await loop.sock_sendall(connection, "\r\n".join([*lines, "", ""]).encode())
+    answer = b""
+    while b"\r\n" not in answer:
+        data = await loop.sock_recv(connection, 4096)
+        if not data:
+            break
+        answer += data
     first = answer.partition(b"\r\n")[0].decode("latin-1").split(" ")
     code = int(first[1]) if len(first) > 1 and first[1].isdigit() else 0
     return "" if 200 <= code < 400 else f"HTTP probe failed with statuscode: {code}"
@@ -171,15 +172,6 @@ def named_port(container: Mapping[str, Any], port: int | str) -> int:
         if entry.get("name") == port:
             return int(entry["containerPort"])
     raise TrainyardError(f"container {container['name']!r} has no port named {port!r}")
-
-
-async def _connect(runtime: ContainerRuntime, pod: str, address: str, port: int) -> socket.socket:
-    """As open_connection, with an error in words."""
-    try:
-        return await open_connection(runtime, pod, address, port)
-    except OSError as error:
-        why = os.strerror(error.errno) if error.errno else str(error)
-        raise TrainyardError(f"cannot connect to {address}:{port}: {why}") from error
 
 
 async def open_connection(

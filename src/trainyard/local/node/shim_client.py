@@ -50,20 +50,16 @@ class ShimClient:
     async def request(
         self, request: protocol.Request, attach: Sequence[int] = ()
     ) -> protocol.Answer:
-        """See ContainerRuntime."""
         return (await self._exchange(request, attach)).answer
 
     async def open_socket(self, pod: str) -> socket.socket:
-        """See ContainerRuntime."""
         reply = await self._exchange(protocol.OpenSocket(pod), ())
         return socket.socket(fileno=reply.descriptors[0])
 
     def session(self, name: str) -> asyncio.Future[int]:
-        """See ContainerRuntime."""
         return self._sessions.setdefault(name, self._loop.create_future())
 
     def forget_session(self, name: str) -> None:
-        """See ContainerRuntime."""
         self._sessions.pop(name, None)
 
     async def _exchange(self, request: protocol.Request, attach: Sequence[int]) -> _Reply:
@@ -85,7 +81,6 @@ class ShimClient:
         return reply
 
     def close(self) -> None:
-        """See ContainerRuntime."""
         if self._closed:
             return
         self._closed = True
@@ -104,7 +99,7 @@ class ShimClient:
         data = wire.encode(message)
         try:
             if attach and not self._outgoing:
-                data = data[wire.send_descriptors(self._socket, data, attach) :]
+                data = data[socket.send_fds(self._socket, [data], list(attach)) :]
             elif not self._outgoing:
                 data = data[self._socket.send(data) :]
         except BlockingIOError:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim import connection, protocol, server, syscalls, wire
+from trainyard.shim import protocol, server, syscalls, wire
 
 Isolation = Literal["auto", "namespaces", "plain"]
 _READY_SECONDS = 10.0
@@ -93,9 +93,9 @@ def start_shim(
     except OSError as error:
         text = f"cannot use the state folder {folder}: {error.strerror}; set TRAINYARD_STATE_DIR"
         raise ShimFailed(text) from None
-    if not die_with_parent and (found := connection.find(folder)) is not None:
+    if not die_with_parent and (found := wire.find(folder)) is not None:
         return ShimHandle(folder, found, pid=0, adopted=True)
-    listener = None if die_with_parent else connection.listen(folder)
+    listener = None if die_with_parent else wire.listen(folder)
     ours, theirs = socket.socketpair()
     sys.stdout.flush()
     sys.stderr.flush()

@@ -9,85 +9,32 @@ from typing import Any, NamedTuple
 
 from trainyard.kinds.shared import labels
 from trainyard.local.node import gpus
-from trainyard.local.node.environment import container_environment, host_name
-from trainyard.local.node.fields import PodContext, Warn, expand
+from trainyard.local.node.environment import (
+    PodContext,
+    Warn,
+    container_environment,
+    expand,
+    host_name,
+)
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.volumes import Volumes
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.protocol import Bind, Program, Root
 
-_CAPABILITIES = {
-    name: number
-    for number, name in enumerate(
-        [
-            "CHOWN",
-            "DAC_OVERRIDE",
-            "DAC_READ_SEARCH",
-            "FOWNER",
-            "FSETID",
-            "KILL",
-            "SETGID",
-            "SETUID",
-            "SETPCAP",
-            "LINUX_IMMUTABLE",
-            "NET_BIND_SERVICE",
-            "NET_BROADCAST",
-            "NET_ADMIN",
-            "NET_RAW",
-            "IPC_LOCK",
-            "IPC_OWNER",
-            "SYS_MODULE",
-            "SYS_RAWIO",
-            "SYS_CHROOT",
-            "SYS_PTRACE",
-            "SYS_PACCT",
-            "SYS_ADMIN",
-            "SYS_BOOT",
-            "SYS_NICE",
-            "SYS_RESOURCE",
-            "SYS_TIME",
-            "SYS_TTY_CONFIG",
-            "MKNOD",
-            "LEASE",
-            "AUDIT_WRITE",
-            "AUDIT_CONTROL",
-            "SETFCAP",
-            "MAC_OVERRIDE",
-            "MAC_ADMIN",
-            "SYSLOG",
-            "WAKE_ALARM",
-            "BLOCK_SUSPEND",
-            "AUDIT_READ",
-            "PERFMON",
-            "BPF",
-            "CHECKPOINT_RESTORE",
-        ]
-    )
-}
+# By their numbers in linux/capability.h.
+_CAPABILITIES = """
+CHOWN DAC_OVERRIDE DAC_READ_SEARCH FOWNER FSETID KILL SETGID SETUID SETPCAP LINUX_IMMUTABLE
+NET_BIND_SERVICE NET_BROADCAST NET_ADMIN NET_RAW IPC_LOCK IPC_OWNER SYS_MODULE SYS_RAWIO SYS_CHROOT
+SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_CONFIG MKNOD LEASE
+AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ
+PERFMON BPF CHECKPOINT_RESTORE
+"""
 # Never opened to a pod's writes as a whole, even as the manifest's folder …
-_SYSTEM_FOLDERS = frozenset(
-    [
-        "/",
-        "/bin",
-        "/boot",
-        "/dev",
-        "/etc",
-        "/lib",
-        "/lib64",
-        "/opt",
-        "/proc",
-        "/run",
-        "/sbin",
-        "/sys",
-        "/usr",
-        "/usr/local",
-        "/var",
-    ]
+_SYSTEM_FOLDERS = (
+    "/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/local /var"
 )
 # … and these not just because an image of a cluster works there.
-_SHARED_FOLDERS = frozenset(
-    ["/home", "/media", "/mnt", "/root", "/srv", "/tmp", "/var/tmp", "/workspace"]
-)
+_SHARED_FOLDERS = "/home /media /mnt /root /srv /tmp /var/tmp /workspace"
 
 
 # Decision 42.
@@ -145,36 +92,26 @@ def _own_binds(
 ) -> list[Bind]:
     folder, settings = context.folder, context.settings
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
+    message_file = termination_path(folder, container["name"])
+    os.makedirs(os.path.dirname(message_file), exist_ok=True)
+    with open(message_file, "w"):
+        os.chmod(message_file, 0o666)
+    host_name_file = os.path.join(folder, ".hostname")  # no container can have that name
+    with open(host_name_file, "w") as file:
+        file.write(f"{host_name(context.pod)}\n")
     return [
         Bind("/etc/hosts", place.hosts, True),
         Bind("/etc/resolv.conf", place.resolver, True),
         *_temporary(folder, [home, cwd, settings.state_dir], settings),
         *_persistent(home, cwd),
-        Bind(message_path, termination_file(folder, container["name"])),
-        Bind("/etc/hostname", _hostname_file(folder, host_name(context.pod)), True),
+        Bind(message_path, message_file),
+        Bind("/etc/hostname", host_name_file, True),
     ]
 
 
 def termination_path(pod_folder: str, container: str) -> str:
+    """The host's file behind a container's terminationMessagePath."""
     return os.path.join(pod_folder, container, "termination-log")
-
-
-def _hostname_file(pod_folder: str, name: str) -> str:
-    """The host's file behind /etc/hostname, in the pod's folder, which exists by now."""
-    path = os.path.join(pod_folder, ".hostname")  # no container can have that name
-    with open(path, "w") as file:
-        file.write(f"{name}\n")
-    return path
-
-
-def termination_file(pod_folder: str, container: str) -> str:
-    """The host's file behind a container's terminationMessagePath; made empty here."""
-    path = termination_path(pod_folder, container)
-    os.makedirs(os.path.dirname(path), exist_ok=True)
-    with open(path, "w"):
-        pass
-    os.chmod(path, 0o666)
-    return path
 
 
 def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
@@ -206,8 +143,9 @@ def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> l
 
 def _persistent(home: str, cwd: str) -> list[Bind]:
     """The working folders that exist on the host: what is written there stays (decision 40)."""
-    chosen = {os.path.realpath(home)} - _SYSTEM_FOLDERS
-    chosen |= {os.path.realpath(cwd)} - _SYSTEM_FOLDERS - _SHARED_FOLDERS
+    closed = _SYSTEM_FOLDERS.split()
+    chosen = {os.path.realpath(home)}.difference(closed)
+    chosen |= {os.path.realpath(cwd)}.difference(closed, _SHARED_FOLDERS.split())
     return [Bind(folder, folder) for folder in sorted(chosen) if os.path.isdir(folder)]
 
 
@@ -270,9 +208,10 @@ def _with_identity(
 
 def _mask(capabilities: Iterable[str]) -> int:
     names = {str(name).removeprefix("CAP_") for name in capabilities}
+    bits = {name: 1 << number for number, name in enumerate(_CAPABILITIES.split())}
     if "ALL" in names:
-        return (1 << len(_CAPABILITIES)) - 1
-    return sum(1 << _CAPABILITIES.get(name, 63) for name in names)
+        return sum(bits.values())
+    return sum(bits.get(name, 1 << 63) for name in names)
 
 
 def _without_mounts(

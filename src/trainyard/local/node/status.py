@@ -1,4 +1,4 @@
-"""A pod's status, computed from what its containers have been through. Pure."""
+"""A pod's status from what its containers have been through, and when they run again. Pure."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from trainyard.local.node.settings import NodeSettings
 from trainyard.schema import times
 
 Status = dict[str, Any]
 _LOST = "the container was lost with the node's shim process; its exit code is unknown"
 _KILLED_CODE, _SIGKILL = 137, 9
+# https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
+_HEALTHY_SECONDS = 600.0
+"""Who ran for so long starts with the shortest delay again, as with the kubelet."""
 
 
 @dataclass(slots=True)
@@ -196,3 +200,30 @@ def lose(run: Run, now: int) -> None:
     run.phase, run.reason, run.message = "terminated", "ContainerStatusUnknown", _LOST
     run.code, run.signal, run.finished_at = _KILLED_CODE, _SIGKILL, now
     run.ready = run.started = False
+
+
+def is_restarted(run: Run, pod_policy: str) -> bool:
+    """A container that has ended; ``pod_policy`` is the pod's restartPolicy."""
+    if run.init and not run.sidecar and run.code == 0:
+        return False
+    policy = "Always" if run.sidecar else pod_policy
+    return policy == "Always" or (policy == "OnFailure" and run.code != 0)
+
+
+def schedule(run: Run, settings: NodeSettings, now: float) -> None:
+    """Note when it runs again (monotonic seconds), with delays that double each time."""
+    lived = (run.finished_at - run.started_at) / 1e9
+    is_first = lived > _HEALTHY_SECONDS or not run.delay
+    delay = settings.restart_delay if is_first else run.delay * 2
+    run.delay = min(delay, settings.restart_delay_limit)
+    run.previous = run.termination()
+    run.retry_at = now + run.delay
+    run.attempt += 1
+    run.phase, run.reason = "waiting", "CrashLoopBackOff"
+    run.message = f"back-off {run.delay:.0f}s restarting failed container={run.name}"
+
+
+def refuse(run: Run, message: str, now: int) -> None:
+    """It can never start: as if it had ended at once."""
+    run.phase, run.reason, run.message = "terminated", "ContainerCannotRun", message
+    run.code, run.signal, run.started_at, run.finished_at = 128, 0, now, now

@@ -5,20 +5,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trainyard.local.node.fields import (
+from trainyard.local.node.environment import (
     NotReady,
     PodContext,
-    config_map_data,
     expand,
     field_value,
     resource_value,
-    secret_data,
 )
-from trainyard.local.objects import Objects
 from trainyard.schema import quantity
 from trainyard.shim.protocol import Bind
 
@@ -77,11 +74,10 @@ class Volumes:
             shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
 
     def _make(self, volume: Mapping[str, Any]) -> Source:
+        if (files := self._files(volume)) is not None:
+            return self._write(volume["name"], files)
         for kind, make in (
             ("emptyDir", self._empty_dir),
-            ("configMap", self._config_map),
-            ("secret", self._secret),
-            ("downwardAPI", self._downward),
             ("projected", self._projected),
             ("hostPath", self._host_path),
             ("persistentVolumeClaim", self._claim),
@@ -109,30 +105,16 @@ class Volumes:
             self.in_memory.append((path, quantity.parse_int(limit) if limit else 0))
         return Source(path)
 
-    def _config_map(self, name: str, spec: Mapping[str, Any]) -> Source:
-        return self._write(name, self._keyed("ConfigMap", spec, spec["name"], config_map_data))
-
-    def _secret(self, name: str, spec: Mapping[str, Any]) -> Source:
-        return self._write(name, self._keyed("Secret", spec, spec["secretName"], secret_data))
-
-    def _downward(self, name: str, spec: Mapping[str, Any]) -> Source:
-        return self._write(name, self._downward_files(spec))
-
     def _projected(self, name: str, spec: Mapping[str, Any]) -> Source:
         files: list[File] = []
-        mode = {"defaultMode": spec.get("defaultMode", _DEFAULT_MODE)}
         for source in spec.get("sources", ()):
-            if (part := source.get("configMap")) is not None:
-                files += self._keyed("ConfigMap", {**mode, **part}, part["name"], config_map_data)
-            elif (part := source.get("secret")) is not None:
-                files += self._keyed("Secret", {**mode, **part}, part["name"], secret_data)
-            elif (part := source.get("downwardAPI")) is not None:
-                files += self._downward_files({**mode, **part})
-            else:
+            part = self._files(source, spec.get("defaultMode", _DEFAULT_MODE))
+            if part is None:
                 self.context.warn(
                     "UnsupportedVolume",
                     f"volume {name!r}: source {', '.join(source)} has no counterpart here",
                 )
+            files += part or ()
         return self._write(name, files)
 
     def _host_path(self, name: str, spec: Mapping[str, Any]) -> Source:
@@ -169,52 +151,47 @@ class Volumes:
             )
         return Source(path, read_only=read_only)
 
-    def _keyed(
-        self,
-        what: str,
-        spec: Mapping[str, Any],
-        object_name: str,
-        read: Callable[[Objects, str, str], dict[str, bytes] | None],
-    ) -> list[File]:
-        namespace = self.context.namespace
-        data = read(self.context.objects, namespace, object_name)
+    def _files(self, source: Mapping[str, Any], mode: int = _DEFAULT_MODE) -> list[File] | None:
+        """Of a ConfigMap, a Secret or the pod itself; None for a source of another kind."""
+        for kind, name in (("ConfigMap", "configMap"), ("Secret", "secret")):
+            if (spec := source.get(name)) is not None:
+                return self._keyed(kind, {"defaultMode": mode, **spec})
+        if (spec := source.get("downwardAPI")) is not None:
+            return self._downward_files({"defaultMode": mode, **spec})
+        return None
+
+    def _keyed(self, kind: str, spec: Mapping[str, Any]) -> list[File]:
+        name = spec.get("secretName") or spec["name"]
+        what, optional = f"{kind} {self.context.namespace}/{name}", spec.get("optional")
+        data = self.context.keys_of(kind, name)
         if data is None:
-            if spec.get("optional"):
+            if optional:
                 return []
-            text = f"{what} {namespace}/{object_name}, which a volume needs, does not exist"
-            raise NotReady("FailedMount", text)
-        default = spec.get("defaultMode", _DEFAULT_MODE)
+            raise NotReady("FailedMount", f"{what}, which a volume needs, does not exist")
+        default = spec["defaultMode"]
         if "items" not in spec:
             return [File(key, value, default) for key, value in sorted(data.items())]
         files = []
         for item in spec["items"]:
             if item["key"] in data:
                 files.append(File(item["path"], data[item["key"]], item.get("mode", default)))
-            elif not spec.get("optional"):
-                text = f"{what} {namespace}/{object_name} has no key {item['key']!r}"
-                raise NotReady("FailedMount", text)
+            elif not optional:
+                raise NotReady("FailedMount", f"{what} has no key {item['key']!r}")
         return files
 
     def _downward_files(self, spec: Mapping[str, Any]) -> list[File]:
         files = []
         for item in spec.get("items", ()):
-            mode = item.get("mode", spec.get("defaultMode", _DEFAULT_MODE))
             if "fieldRef" in item:
-                text = field_value(
-                    self.context.pod, item["fieldRef"]["fieldPath"], self.context.addresses
-                )
+                text = field_value(self.context, item["fieldRef"]["fieldPath"])
             else:
                 reference = item["resourceFieldRef"]
-                container = next(
-                    c
-                    for c in (
-                        *self.context.pod["spec"]["containers"],
-                        *self.context.pod["spec"].get("initContainers", ()),
-                    )
-                    if c["name"] == reference.get("containerName")
-                )
+                container = self.context.container(reference.get("containerName", ""))
+                if container is None:
+                    where = f"volume file {item['path']!r}: resourceFieldRef.containerName"
+                    raise NotReady("FailedMount", f"{where} names no container of the pod")
                 text = resource_value(container, reference)
-            files.append(File(item["path"], text.encode(), mode))
+            files.append(File(item["path"], text.encode(), item.get("mode", spec["defaultMode"])))
         return files
 
     def _write(self, name: str, files: Iterable[File]) -> Source:

@@ -13,11 +13,11 @@ import logging
 import time
 from typing import Any
 
-from trainyard.local.node import cgroups, restarts, start_request, status
+from trainyard.local.node import cgroups, start_request, status
 from trainyard.local.node.allocation import Allocation, Node
-from trainyard.local.node.fields import NotReady
+from trainyard.local.node.environment import NotReady
 from trainyard.local.node.pod_object import PodObject
-from trainyard.local.node.probes import Prober, run_hook
+from trainyard.local.node.probes import Prober, Target, run_hook
 from trainyard.local.node.status import Run
 from trainyard.local.node.stopping import Stopper
 from trainyard.schema import times
@@ -35,7 +35,7 @@ class PodWorker:
     def __init__(self, node: Node, pod: dict[str, Any], known: PodState | None) -> None:
         """``known``: what the runtime already has of this pod, after a restart of the agent."""
         self._node = node
-        self._object = PodObject(node, pod)
+        self._object = PodObject(node.api, node.events, pod)
         self._known = known
         spec = pod["spec"]
         self.runs = [Run(c, init=True) for c in spec.get("initContainers", ())]
@@ -46,8 +46,8 @@ class PodWorker:
         self._over = ""
         self._reason = self._message = ""
         self._stopping: asyncio.Task[None] | None = None
-        self._prober = Prober(node.runtime, self._probed)
-        self._stopper = Stopper(node.runtime, self._object.uid, self._prober, self._is_cut_short)
+        self._prober = Prober(self._probed)
+        self._stopper = Stopper(self._prober, self._is_cut_short)
         self._recover(pod.get("status", {}))
 
     # -- news ---------------------------------------------------------------------------------
@@ -57,12 +57,11 @@ class PodWorker:
         """Whether the pod's end has been written to the registry."""
         return bool(self._over) and not self._wake.is_set()
 
-    def pod_changed(self, pod: dict[str, Any]) -> None:
-        self._object.newest = pod
-        self._wake.set()
-
-    def pod_gone(self) -> None:
-        self._gone = True
+    def pod_changed(self, pod: dict[str, Any], *, is_gone: bool) -> None:
+        if is_gone:
+            self._gone = True
+        else:
+            self._object.newest = pod
         self._wake.set()
 
     def is_over(self, container: str) -> bool:
@@ -71,9 +70,6 @@ class PodWorker:
 
     def is_running(self, container: str) -> bool:
         return any(r.phase == "running" for r in self.runs if r.name == container)
-
-    def log_path(self, container: str, attempt: int) -> str:
-        return self._allocation.log_path(container, attempt)
 
     def container_changed(self, event: ContainerState) -> None:
         """It has started or ended."""
@@ -96,7 +92,7 @@ class PodWorker:
             self._object.tell("Started", f"Started container {run.name}")
         if self._over:
             return
-        self._prober.start(self._object.uid, self._allocation.address, run)
+        self._prober.start(self._target(run))
         if is_new and (hook := run.spec.get("lifecycle", {}).get("postStart")):
             self._prober.spawn(self._post_start(run, hook))
 
@@ -119,7 +115,7 @@ class PodWorker:
             return reason, text
         policy = run.spec.get("terminationMessagePolicy", "File")
         if run.code and policy == "FallbackToLogsOnError":
-            return reason, logs.last_lines(self.log_path(run.name, run.attempt))
+            return reason, logs.last_lines(self._allocation.log_path(run))
         return reason, ""
 
     def _probed(self, run: Run, outcome: str, message: str) -> None:
@@ -144,9 +140,8 @@ class PodWorker:
     async def run(self) -> None:
         try:
             if self._over and self._known is not None:
-                await self._allocation.release(
-                    self.runs
-                )  # it ended just before the earlier agent did
+                # It ended just before the earlier agent did.
+                await self._allocation.release(self.runs)
             while not self._gone:
                 self._wake.clear()
                 delay = await self._pass()
@@ -184,17 +179,12 @@ class PodWorker:
         if self._over:
             return None
         if self._should_stop():
-            if not any(run.active for run in self.runs):
-                await self._finish("Failed" if self._reason or not self._all_ok() else "Succeeded")
-            elif self._stopping is None:
-                self._stopping = asyncio.create_task(self._stop_all())
+            is_failed = self._reason or not all(r.succeeded for r in self.runs if not r.sidecar)
+            await self._end("Failed" if is_failed else "Succeeded")
             return self._deadline_in()
         phase = status.phase_of(self.runs, self._object.restart_policy)
         if phase in ("Succeeded", "Failed"):
-            if not any(run.active for run in self.runs):
-                await self._finish(phase)
-            elif self._stopping is None:
-                self._stopping = asyncio.create_task(self._stop_all())
+            await self._end(phase)
             return None
         if not self._allocation.address:
             await self._allocation.take()
@@ -202,8 +192,13 @@ class PodWorker:
         due = [seconds for seconds in (delay, self._deadline_in()) if seconds is not None]
         return min(due, default=None)
 
-    def _all_ok(self) -> bool:
-        return all(run.succeeded for run in self.runs if not run.sidecar)
+    async def _end(self, phase: str) -> None:
+        """Stop what still runs; once nothing does, the pod is over."""
+        if not any(run.active for run in self.runs):
+            self._over = phase
+            await self._allocation.release(self.runs)
+        elif self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop_all())
 
     def _grace_seconds(self) -> float:
         metadata, spec = self._object.newest["metadata"], self._object.spec
@@ -249,9 +244,9 @@ class PodWorker:
             return None
         now = time.monotonic()
         if run.phase == "terminated":
-            if not restarts.is_restarted(run, self._object.restart_policy):
+            if not status.is_restarted(run, self._object.restart_policy):
                 return None
-            restarts.schedule(run, self._node.settings, now)
+            status.schedule(run, self._node.settings, now)
             self._object.tell("BackOff", run.message, "Warning")
         if run.retry_at > now:
             return run.retry_at - now
@@ -263,16 +258,13 @@ class PodWorker:
             run.retry_at = now + _RETRY_SECONDS
             return _RETRY_SECONDS
         except start_request.CannotStart as error:
-            restarts.refuse(run, str(error), time.time_ns())
+            status.refuse(run, str(error), time.time_ns())
             self._object.warn("Failed", str(error))
             self._wake.set()
         return None
 
     async def _post_start(self, run: Run, hook: dict[str, Any]) -> None:
-        problem = await run_hook(
-            self._node.runtime, self._object.uid, self._allocation.address, run, hook
-        )
-        if problem:
+        if problem := await run_hook(self._target(run), hook):
             self._object.tell("FailedPostStartHook", problem, "Warning")
             await self._stop_one(run)
 
@@ -281,20 +273,20 @@ class PodWorker:
     async def _stop_all(self) -> None:
         active = ", ".join(run.name for run in self.runs if run.active)
         self._object.tell("Killing", f"Stopping container {active}")
-        await self._stopper.stop_all(self.runs, self._allocation.address, self._grace_seconds())
+        targets = [self._target(run) for run in self.runs]
+        await self._stopper.stop_all(targets, self._grace_seconds())
         self._stopping = None
         self._wake.set()
 
     async def _stop_one(self, run: Run) -> None:
-        await self._stopper.stop(run, self._allocation.address, self._grace_seconds())
+        await self._stopper.stop(self._target(run), self._grace_seconds())
+
+    def _target(self, run: Run) -> Target:
+        return Target(self._node.runtime, self._object.uid, self._allocation.address, run)
 
     def _is_cut_short(self) -> bool:
         """A second delete may shorten the grace period to nothing."""
         return self._gone or self._object.newest["metadata"].get("deletionGracePeriodSeconds") == 0
-
-    async def _finish(self, phase: str) -> None:
-        self._over = phase
-        await self._allocation.release(self.runs)
 
     async def _publish(self) -> None:
         if self._gone:
@@ -302,14 +294,9 @@ class PodWorker:
         phase = self._over or status.phase_of(self.runs, self._object.restart_policy)
         if not self._over and phase in ("Succeeded", "Failed"):
             phase = "Running"  # something is still being stopped
-        told = status.Told(
-            phase=phase,
-            reason=self._reason,
-            message=self._message,
-            address=self._allocation.address,
-            host_ip=self._node.settings.host_ip,
-            start_time=self._object.started_at,
-        )
+        addresses = (self._allocation.address, self._node.settings.host_ip)
+        started_at = self._object.started_at
+        told = status.Told(phase, self._reason, self._message, *addresses, started_at)
         self._gone = not await self._object.write_status(self.runs, told)
 
     # -- after a restart of the agent -------------------------------------------------------------
@@ -330,7 +317,8 @@ class PodWorker:
         for found in self._known.containers if self._known else ():
             self._take_over(next(r for r in self.runs if r.name == found.name), found)
         for run in self.runs:
-            if run.active and not self._is_known(run):
+            known = self._known.containers if self._known else ()
+            if run.active and (run.name, run.attempt) not in ((c.name, c.attempt) for c in known):
                 self._lose(run)
 
     def _take_over(self, run: Run, found: ContainerState) -> None:
@@ -345,13 +333,9 @@ class PodWorker:
             run.attempt, run.phase = found.attempt, "starting"
             self.container_changed(found)
 
-    def _is_known(self, run: Run) -> bool:
-        containers = self._known.containers if self._known else ()
-        return any((c.name, c.attempt) == (run.name, run.attempt) for c in containers)
-
     def _lose(self, run: Run) -> None:
         """Running when last seen, unknown now: its outcome may be in a file, else it is lost."""
-        record = logs.exit_record(self.log_path(run.name, run.attempt))
+        record = logs.exit_record(self._allocation.log_path(run))
         if record is not None:
             self._exited(run, record)
         else:
