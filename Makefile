@@ -93,7 +93,7 @@ bench: $(LAUNCHERS)
 
 soak: $(LAUNCHERS)
 	TRAINYARD_SOAK=1 $(MAKE) test
-	$(BIN)/python tools/mutation.py --at-least 80
+	$(BIN)/python -m tools.mutation --at-least 90
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \

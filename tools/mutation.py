@@ -17,7 +17,7 @@ STATS = Path("mutants/mutmut-cicd-stats.json")
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--at-least", type=float, default=80.0, metavar="PERCENT")
+    parser.add_argument("--at-least", type=float, default=90.0, metavar="PERCENT")
     wanted = parser.parse_args().at_least
     mutmut = str(Path(sys.executable).with_name("mutmut"))
     subprocess.run([mutmut, "run"], check=True)

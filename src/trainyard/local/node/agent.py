@@ -238,8 +238,10 @@ class NodeAgent:
             try:
                 return Tunnel(await open_connection(self._runtime, uid, host, port))
             except OSError as error:
-                problem = error
-        raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem.strerror}")
+                problem = str(error.strerror)
+            except TrainyardError as error:  # the pod has ended meanwhile
+                problem = str(error)
+        raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem}")
 
 
 def _restarts(pod: dict[str, Any], container: str) -> int:
