@@ -91,11 +91,18 @@ def _play_new(runs: int) -> int:
 
 
 def _replay(path: Path) -> int:
-    with path.open("rb") as lines:
-        outcome = replay(lines)
+    try:
+        with path.open("rb") as lines:
+            outcome = replay(lines)
+    except (OSError, ValueError, KeyError) as error:
+        print(f"{path} is no record of `trainyard operator --record`: {error}", file=sys.stderr)
+        return 2
     if isinstance(outcome, Difference):
         print(outcome)
         return 1
+    if not outcome:
+        print(f"{path} holds no pass with what it saw; diaries of --trace do not", file=sys.stderr)
+        return 2
     print(f"{outcome} passes are decided as they were")
     return 0
 

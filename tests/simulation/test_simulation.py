@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.simulation.__main__ import main
 from tests.simulation.invariants import Violation
 from tests.simulation.run import LEAST_CALLS, simulate
 from tests.simulation.shrink import shrink
@@ -127,3 +128,23 @@ def test_a_diary_tells_pass_by_pass_and_is_the_same_each_time(tmp_path: Path) ->
     ends = [line["pass"] for line in lines if "ended" in line and line not in done]
     assert sorted(ends) == sorted(begun)
     assert any("happened" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("no JSON\n", "is no record"),
+        ('{"input": {}, "pass": 1}\n', "is no record"),
+        ('{"pass": 1, "observed": {}}\n', "holds no pass with what it saw"),
+        (None, "is no record"),
+    ],
+)
+def test_a_file_that_cannot_be_replayed_is_refused_with_the_reason(
+    content: str | None, why: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "record"
+    if content is not None:
+        file.write_text(content)
+    assert main(["--replay", str(file)]) == 2
+    told = capsys.readouterr()
+    assert (told.out, why in told.err, str(file) in told.err) == ("", True, True)
