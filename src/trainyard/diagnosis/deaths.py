@@ -9,6 +9,7 @@ from trainyard.client.events import event_time
 from trainyard.diagnosis import exits
 from trainyard.diagnosis.exits import Reading
 from trainyard.diagnosis.situation import Object, Situation
+from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import parse
 
 _PROBE = re.compile(r"failed (liveness|startup) probe")
@@ -55,7 +56,7 @@ def of(situation: Situation, failure: Object) -> Death:
         words=words,
         evidence=evidence,
         logs=f" --replica {replica}" + (f" -c {init}" if init else ""),
-        is_accident=code in exits.RESTART_CODES and reason != "OOMKilled" and probe is None,
+        is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
     )
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainyard.diagnosis import deaths, exits
+from trainyard.diagnosis import deaths
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import span
 
 _QUOTED_LINES = 6
@@ -122,8 +123,8 @@ def _why_not_again(situation: Situation, condition: Object, death: deaths.Death)
     policy, limit = situation.job.restart_policy(death.replica)
     if policy == "Never":
         return ("restartPolicy is Never: it is not restarted",)
-    if policy == "ExitCode" and death.code not in exits.RESTART_CODES:
-        codes = ", ".join(map(str, exits.RESTART_CODES))
+    if policy == "ExitCode" and death.code not in RESTARTABLE_CODES:
+        codes = ", ".join(map(str, RESTARTABLE_CODES))
         return (f"restartPolicy is ExitCode, which restarts after {codes} only",)
     if limit == 0:
         return (f"restartPolicy is {policy}, but {_limit_field(situation)} is 0",)

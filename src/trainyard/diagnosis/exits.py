@@ -7,10 +7,9 @@ import signal
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trainyard.kinds.shared.workload import ASKS_FOR_RESTART
+
 NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
-ASKS_FOR_RESTART = 138
-"""By convention of restartPolicy ExitCode (decision 25)."""
-RESTART_CODES = (130, 137, ASKS_FOR_RESTART, 143)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,15 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from trainyard.kinds.shared.workload import ReplicaType, RestartPolicy, Workload
+from trainyard.kinds.shared.workload import RESTARTABLE_CODES, ReplicaType, RestartPolicy, Workload
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica
-
-# Decision 25. Shells and container runtimes tell a signal as 128 + its number:
-# https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html
-RESTARTABLE_CODES = frozenset({130, 137, 138, 143})
-"""ExitCode: SIGINT, SIGKILL, SIGTERM, and 138, by which a program asks for its restart."""
 
 
 @dataclass(frozen=True, slots=True)

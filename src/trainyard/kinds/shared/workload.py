@@ -33,6 +33,14 @@ class RestartPolicy(StrEnum):
     EXIT_CODE = "ExitCode"
 
 
+# Decision 25. Shells and container runtimes tell a signal as 128 + its number:
+# https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html
+ASKS_FOR_RESTART = 138
+"""By which a program asks for its restart."""
+RESTARTABLE_CODES = (130, 137, ASKS_FOR_RESTART, 143)
+"""What `ExitCode` restarts: SIGINT, SIGKILL and SIGTERM besides."""
+
+
 class CleanUpPolicy(StrEnum):
     """Which pods are deleted once the job has ended."""
 
