@@ -10,6 +10,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
+import yaml
 
 from tests.embedded.command_line import CommandLine, Object, shell, until
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
@@ -139,6 +140,22 @@ def test_its_files_are_generated(trainyard: CommandLine) -> None:
     assert "Trials of a program, each with its number." in page
     assert "| `trials` | int32 | `1` | Number of trials. Defaults to 1. |" in page
     assert "name: sweepjobs.example.org" in trainyard.run("crds", "--kind", "SweepJob")
+
+
+def test_a_cluster_gives_the_operator_its_rights(trainyard: CommandLine) -> None:
+    """It is of a group of its own, in which ours has none."""
+    objects = list(yaml.safe_load_all(trainyard.run("manifests", "--image", "i")))
+    (role,) = (each for each in objects if each["kind"] == "ClusterRole")
+    given = {
+        (name, verb)
+        for rule in role["rules"]
+        if "example.org" in rule["apiGroups"]
+        for name in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    assert {("sweepjobs", "watch"), ("sweepjobs/status", "update")} <= given
+    assert ("sweepjobs/finalizers", "update") in given
+    assert "sweepjobs.example.org" in {each["metadata"]["name"] for each in objects}
 
 
 def test_it_is_validated_and_rendered(trainyard: CommandLine) -> None:

@@ -5,11 +5,10 @@ Pure: no awaiting, no I/O, no clock.
 
 from trainyard.lifecycle.actions import Action, Create, Delete, Event, Patch, Plan
 from trainyard.lifecycle.invalid import Invalid, plan_invalid
-from trainyard.lifecycle.observed import OBSERVED, Conflict, Observed, Owned, Pod, Refusal
+from trainyard.lifecycle.observed import Conflict, Observed, Owned, Pod, Refusal
 from trainyard.lifecycle.plan import plan
 
 __all__ = [
-    "OBSERVED",
     "Action",
     "Conflict",
     "Create",

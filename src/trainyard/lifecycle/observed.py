@@ -12,11 +12,10 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from trainyard.kinds.podgroup import POD_GROUPS
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.gang import POD_GROUPS_OF
 from trainyard.kinds.shared.settings import GangBackend
-from trainyard.kinds.tensorboard import TENSOR_BOARDS
+from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
 from trainyard.schema.times import parse
 
@@ -204,24 +203,14 @@ class Observed:
     """Nodes that do not answer (condition Ready is not True), or are gone."""
 
 
-OBSERVED: Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]] = {
-    PODS: Pod.decode,
-    **{
-        resource: partial(Owned.decode, resource)
-        for resource in (SERVICES, SECRETS, CONFIG_MAPS, POD_GROUPS, TENSOR_BOARDS)
-    },
-}
-"""What to watch of a job, and how to decode it; PodGroups are those of our own scheduler."""
-
-
 def observed_resources(
     backend: GangBackend,
 ) -> Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]]:
-    """What to watch where jobs are handed to another gang scheduler: its PodGroups instead."""
-    found = {resource: decode for resource, decode in OBSERVED.items() if resource != POD_GROUPS}
-    if groups := POD_GROUPS_OF.get(backend):
-        found[groups] = partial(Owned.decode, groups)
-    return found
+    """What to watch of jobs that are handed to this gang scheduler, and how to decode it."""
+    groups = POD_GROUPS_OF.get(backend)
+    viewers = (kind.resource for kind in KINDS.values() if kind.is_viewer)
+    owned = (SERVICES, SECRETS, CONFIG_MAPS, *((groups,) if groups else ()), *viewers)
+    return {PODS: Pod.decode, **{each: partial(Owned.decode, each) for each in owned}}
 
 
 def _controller_uid(meta: Mapping[str, Any]) -> str:

@@ -5,13 +5,13 @@ Only rights that the controller uses; what it watches is what it may see.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trainyard.kinds import crds, policies
-from trainyard.kinds.shared.labels import BATCH
-from trainyard.kinds.table import JOB_KINDS
-from trainyard.lifecycle import OBSERVED
+from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.table import JOB_KINDS, Kind
+from trainyard.lifecycle.observed import observed_resources
 from trainyard.operator.planners import served_kinds
 from trainyard.operator.settings import OperatorSettings
 
@@ -55,14 +55,16 @@ def _object(api_version: str, kind: str, name: str, namespace: str = "", **rest:
 
 
 def _rules() -> list[Object]:
-    kinds = sorted(kind.plural for kind in JOB_KINDS.values())
     observed: dict[str, list[str]] = {}
-    for resource in OBSERVED:
+    for resource in observed_resources(GangBackend.T9K):
         observed.setdefault(resource.group, []).append(resource.plural)
     # Other gang schedulers' groups, which jobs are handed to with --gang-scheduler.
     gangs = ["scheduling.volcano.sh", "scheduling.x-k8s.io"]
     return [
-        _rule([BATCH], kinds, ["delete", "get", "list", "watch"]),
+        *(
+            _rule([group], names, ["delete", "get", "list", "watch"])
+            for group, names in _by_group(JOB_KINDS.values())
+        ),
         *_own_status(),
         *(_rule([group], plurals, _OWN) for group, plurals in observed.items()),
         _rule(gangs, ["podgroups"], _OWN),
@@ -72,16 +74,21 @@ def _rules() -> list[Object]:
     ]
 
 
+def _by_group(kinds: Iterable[Kind]) -> Iterable[tuple[str, list[str]]]:
+    """Groups, and the plurals of the kinds in each: a kind from outside may have one of its own."""
+    plurals: dict[str, list[str]] = {}
+    for kind in kinds:
+        plurals.setdefault(kind.group, []).append(kind.plural)
+    return ((group, sorted(names)) for group, names in plurals.items())
+
+
 def _own_status() -> Iterator[Object]:
     """Rights to what is looked after itself: to tell its state, and to own what it consists of."""
-    plurals: dict[str, list[str]] = {}
-    for kind in served_kinds(OperatorSettings()):
-        plurals.setdefault(kind.group, []).append(kind.plural)
-    for group, names in plurals.items():
-        yield _rule([group], [f"{name}/status" for name in sorted(names)], ["update"])
+    for group, names in _by_group(served_kinds(OperatorSettings())):
+        yield _rule([group], [f"{name}/status" for name in names], ["update"])
         # Setting an owner that blocks deletion takes the right to its finalizers
         # (admission plugin OwnerReferencesPermissionEnforcement).
-        yield _rule([group], [f"{name}/finalizers" for name in sorted(names)], ["update"])
+        yield _rule([group], [f"{name}/finalizers" for name in names], ["update"])
 
 
 def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Object:

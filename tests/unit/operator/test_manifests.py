@@ -10,8 +10,9 @@ from click.testing import CliRunner
 
 from trainyard.cli.crds import command as crds_command
 from trainyard.cli.manifests import command
+from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.table import KINDS
-from trainyard.lifecycle import OBSERVED
+from trainyard.lifecycle.observed import observed_resources
 from trainyard.operator.manifests import manifests
 from trainyard.operator.planners import served_kinds
 from trainyard.operator.settings import OperatorSettings
@@ -30,7 +31,7 @@ def test_every_object_passes_the_official_schema(obj: dict[str, Any]) -> None:
 
 def test_the_controller_may_create_all_that_it_owns() -> None:
     rules = named("ClusterRole")["rules"]
-    for resource in OBSERVED:
+    for resource in observed_resources(GangBackend.T9K):
         verbs = {
             verb
             for rule in rules
