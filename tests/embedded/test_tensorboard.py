@@ -170,9 +170,13 @@ def test_a_missing_program_is_told_and_does_not_disturb_the_job(made: Yard) -> N
     made.submit(pytorch("train", template(["/bin/sh", "-c", "sleep 1"]), tensorboardSpec=spec))
     made.end("train", "Succeeded")
     until(lambda: viewer(made, "train").get("type") == "Warning", "it is told")
-    assert condition(board(made)["status"], "Ready")["reason"] == "ProgramMissing"
-    shown = made.run("show", "train")
-    assert "there is no program `tensorboard` in the image bare" in shown
+    # The container is started again and again, and is Starting in between.
+    until(
+        lambda: condition(board(made)["status"], "Ready")["reason"] == "ProgramMissing",
+        "its condition tells it",
+    )
+    text = "there is no program `tensorboard` in the image bare"
+    until(lambda: text in made.run("show", "train"), "the job tells it")
     assert "ProgramMissing" in made.run("events", "train")
     assert made.status("train")["phase"] == "Succeeded"
 
