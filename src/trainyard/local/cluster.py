@@ -21,6 +21,7 @@ from trainyard import __version__
 from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.resources import NODES
+from trainyard.local.clock import now_text
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.controllers.queues import QueueController
 from trainyard.local.node.agent import NodeAgent
@@ -34,7 +35,6 @@ from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
 from trainyard.local.storage.store import Store
 from trainyard.local.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
-from trainyard.schema.times import from_unix
 
 _MASTER_ADDRESS = "127.0.0.1"
 
@@ -183,7 +183,7 @@ async def _register_node(registry: Registry, name: str, found: Capacity) -> None
 
 def _node_status(name: str, found: Capacity) -> dict[str, Any]:
     amounts = {key: requests.text(key, value) for key, value in found.amounts.items()}
-    now = from_unix()
+    now = now_text()
     ready = {
         "type": "Ready",
         "status": "True",

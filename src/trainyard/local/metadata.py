@@ -6,6 +6,7 @@ import random
 import time
 import uuid
 
+from trainyard.local.clock import now_text
 from trainyard.local.failures import bad_request, conflict, forbidden
 from trainyard.local.objects import Deletion
 from trainyard.local.resources.resource import Served
@@ -40,7 +41,7 @@ def complete(served: Served, obj: Object) -> Key:
     for field in (*_RETAINED, "resourceVersion", "generation", "selfLink"):
         metadata.pop(field, None)
     metadata["uid"] = str(uuid.uuid4())
-    metadata["creationTimestamp"] = from_unix()
+    metadata["creationTimestamp"] = now_text()
     if served.generation:
         metadata["generation"] = 1
     return Key(served.name, namespace, name)

@@ -46,8 +46,8 @@ def unix(text: str) -> float:
     return datetime.fromisoformat(text).replace(microsecond=0).timestamp()
 
 
-def from_unix(seconds: float | None = None) -> str:
-    """Seconds since 1970 (None: now) as ``metav1.Time``."""
+def from_unix(seconds: float) -> str:
+    """Seconds since 1970 as ``metav1.Time``."""
     return time.strftime(_SECONDS, time.gmtime(seconds))
 
 
@@ -67,12 +67,12 @@ def earliest(*moments: datetime | None) -> datetime | None:
     return min((moment for moment in moments if moment is not None), default=None)
 
 
-def age(text: str | None, now: datetime | None = None) -> str:
-    """How long ago (before ``now``, default: now) a time of an object was: `5m3s`, `2d4h`."""
+def age(text: str | None, now: datetime) -> str:
+    """How long ago a time of an object was: `5m3s`, `2d4h`."""
     moment = parse(text)
     if moment is None:
         return "<unknown>"
-    return duration(((now or datetime.now(UTC)) - moment).total_seconds())
+    return duration((now - moment).total_seconds())
 
 
 def span(start: str | None, end: str | None, now: datetime) -> str:

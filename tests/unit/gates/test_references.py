@@ -19,6 +19,8 @@ _CODE = re.compile(r"`([^`]+)`")
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 _PATH = re.compile(r"[\w.*-]+(?:/[\w.*-]+)*/?")
 _FILE = re.compile(r"\S+\.(?:py|md|yaml|toml|lock|in|sh)")
+_NOT_OURS = (".", "..", ".cache", ".venv")
+"""The last two are made by `make`, with more or less in them."""
 _TOPS = ("src", "tests", "tools", "docs", "examples", "requirements")
 
 
@@ -77,7 +79,7 @@ def named(text: str) -> Iterator[str]:
 
 def _begins_in(folder: Path, word: str) -> bool:
     first, slash, _ = word.partition("/")
-    return bool(slash) and first not in (".", "..") and (folder / first).is_dir()
+    return bool(slash) and first not in _NOT_OURS and (folder / first).is_dir()
 
 
 def _exists(name: str) -> bool:

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from trainyard.kube.errors import Conflict
 from trainyard.local.apiserver import fieldpaths
 from trainyard.local.apiserver.fieldpaths import Path
+from trainyard.local.clock import now_text
 from trainyard.local.failures import Cause
 from trainyard.local.resources.resource import Object, Served
-from trainyard.schema.times import from_unix
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _BEFORE = "before-first-apply"
@@ -163,7 +163,7 @@ def _record(obj: Object, owners: Owners, api_version: str) -> Object:
                 "manager": manager.name,
                 "operation": manager.operation,
                 "apiVersion": api_version,
-                "time": from_unix(),
+                "time": now_text(),
                 "fieldsType": "FieldsV1",
                 "fieldsV1": fields,
             }

@@ -16,12 +16,13 @@ from trainyard.kinds.shared.reasons import ConditionReason
 from trainyard.kinds.table import KINDS
 from trainyard.kube import resources
 from trainyard.kube.errors import KubeError
+from trainyard.local.clock import now_text
 from trainyard.local.objects import Deletion, Objects
 from trainyard.local.scheduler.node_info import PodEntry
 from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.requests import PODS, text, total
 from trainyard.local.storage.journal import Object
-from trainyard.schema.times import from_unix, unix
+from trainyard.schema.times import unix
 
 _PODS = resources.PODS.full_name
 _QUEUES = KINDS["Queue"].full_name
@@ -90,7 +91,7 @@ class QueueController:
                     "status": "True",
                     "reason": ConditionReason.QUEUE_MAX_DURATION.value,
                     "message": message,
-                    "lastTransitionTime": from_unix(),
+                    "lastTransitionTime": now_text(),
                 }
             )
             return obj
@@ -171,7 +172,7 @@ def _condition(kind: str, *, is_true: bool, message: str) -> dict[str, Any]:
         "status": "True" if is_true else "False",
         "reason": kind if is_true else f"Not{kind}",
         "message": message,
-        "lastTransitionTime": from_unix(),
+        "lastTransitionTime": now_text(),
     }
 
 

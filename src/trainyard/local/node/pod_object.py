@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainyard.kube.errors import NotFound
+from trainyard.local.clock import now_text
 from trainyard.local.node import status
 from trainyard.local.node.status import Run
 from trainyard.local.objects import Deletion, Objects
-from trainyard.schema import times
 from trainyard.schema.errors import TrainyardError
 
 _COMPONENT = "trainyard-node"
@@ -44,7 +44,7 @@ class EventWriter:
             self._put(about, "Warning", reason, message)
 
     def _put(self, about: Mapping[str, str], kind: str, reason: str, message: str) -> None:
-        now = times.from_unix()
+        now = now_text()
         self._count += 1
         self._queue.put_nowait(
             {

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from trainyard.schema.times import age
+from trainyard.local.clock import age
 
 Cell = Callable[[dict[str, Any]], Any]
 

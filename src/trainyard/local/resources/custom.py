@@ -12,10 +12,10 @@ from typing import Any
 
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.table import KINDS
+from trainyard.local.clock import age
 from trainyard.local.failures import bad_request
 from trainyard.local.resources.columns import AGE, NAME, Cell, Column
 from trainyard.local.resources.resource import WRITE_STATUS, Object, Served, Subresource, Verdict
-from trainyard.schema.times import age
 
 _SCALE = Subresource("Scale", WRITE_STATUS, ("autoscaling", "v1"))
 _ORDER = 10_000

@@ -6,9 +6,9 @@ import uuid
 from collections.abc import Sequence
 
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from trainyard.local.clock import now_text
 from trainyard.local.resources.columns import NAME, Column, at
 from trainyard.local.resources.resource import READ_VERBS, Object, Served
-from trainyard.schema.times import from_unix
 
 
 class _Definitions(Served):
@@ -16,7 +16,7 @@ class _Definitions(Served):
         """The definitions as if they had been created and accepted now."""
         from trainyard.kinds import crds
 
-        now = from_unix()
+        now = now_text()
         return [_established(definition, now) for definition in crds.all_crds()]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from trainyard.kube.resources import EVENTS, Resource
+from trainyard.local.clock import age
 from trainyard.local.resources.columns import NAME, Column, at
 from trainyard.local.resources.resource import Object, Served
-from trainyard.schema.times import age
 
 _MOVED = (
     ("involvedObject", "regarding"),

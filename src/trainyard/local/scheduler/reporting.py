@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from trainyard.kube.resources import EVENTS
+from trainyard.local.clock import now_text
 from trainyard.local.objects import Objects
-from trainyard.schema.times import from_unix
 
 _REMEMBERED = 10_000
 _COMPONENT = "trainyard-scheduler"
@@ -29,7 +29,7 @@ class Reporter:
         self._said[said] = None
         if len(self._said) > _REMEMBERED:
             del self._said[next(iter(self._said))]
-        now = from_unix()
+        now = now_text()
         name = f"{reference['name']}.{uuid.uuid4().hex[:16]}"
         namespace = reference.get("namespace") or "default"
         await self._objects.create(

@@ -14,6 +14,7 @@ from trainyard.kinds.shared.labels import DEFAULT_QUEUE
 from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
 from trainyard.kube.resources import PODS
+from trainyard.local.clock import now_text
 from trainyard.local.objects import Objects
 from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.node_info import NodeInfo, PodEntry
@@ -21,7 +22,6 @@ from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.reporting import Reporter, owner_reference, reference
 from trainyard.local.scheduler.requests import SHARED, readable
 from trainyard.local.storage.journal import Event, Object
-from trainyard.schema.times import from_unix
 
 _PODS = PODS.full_name
 _QUEUES = KINDS["Queue"].full_name
@@ -285,6 +285,6 @@ def _set_scheduled(pod: Object, status: str, reason: str, message: str) -> None:
         if condition["type"] == "PodScheduled":
             kept = condition.get("lastTransitionTime")
             is_same = condition["status"] == status and kept
-            conditions[index] = new | {"lastTransitionTime": kept if is_same else from_unix()}
+            conditions[index] = new | {"lastTransitionTime": kept if is_same else now_text()}
             return
-    conditions.append(new | {"lastTransitionTime": from_unix()})
+    conditions.append(new | {"lastTransitionTime": now_text()})
