@@ -11,7 +11,6 @@ import yaml
 
 from tests.cluster.yard import Yard
 from tests.unit.kinds import manifests
-from trainyard.kinds import crds
 from trainyard.kinds.shared.legacy import Rename
 from trainyard.kinds.table import KINDS, Kind
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
@@ -33,7 +32,7 @@ async def test_the_server_accepts_the_definition_as_structural(kind: Kind, yard:
 @SERVED
 async def test_the_server_keeps_all_of_the_definition(kind: Kind, yard: Yard) -> None:
     """Apart from the rules in CEL, which only a server from 1.25 on knows."""
-    sent = crds.crd(kind.kind)
+    sent = kind.crd
     found = await yard.client.get(CUSTOM_RESOURCE_DEFINITIONS, kind.full_name)
     assert holds(found["spec"], sent["spec"], has_cel=yard.plane.version >= (1, 25)) == []
 

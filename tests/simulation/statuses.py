@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema_rs
 
 from tests.simulation.server import Obj
-from trainyard.kinds import crds
+from trainyard.kinds.table import KINDS
 
 CONDITIONS = ("Initialized", "Running", "Failed", "Completed", "ReplicaFailure", "Paused")
 REPLICA_PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
@@ -36,7 +36,7 @@ def contradictions(old: Obj, new: Obj, job: Obj) -> Iterator[str]:
 
 @cache
 def _validator(kind: str) -> jsonschema_rs.Draft202012Validator:
-    schema = _closed(crds.schema(kind)["properties"]["status"])
+    schema = _closed(KINDS[kind].schema["properties"]["status"])
     return jsonschema_rs.Draft202012Validator(schema)
 
 

@@ -33,8 +33,7 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
 
 def _has_run_policy(situation: Situation) -> bool:
     """Whether jobs of the kind have `spec.runPolicy`; others have its fields in `spec`."""
-    schema = situation.job.kind.crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    return "runPolicy" in schema["properties"]["spec"]["properties"]
+    return "runPolicy" in situation.job.kind.schema["properties"]["spec"]["properties"]
 
 
 def failed(situation: Situation) -> Iterator[Cause]:

@@ -1,23 +1,11 @@
-"""The CustomResourceDefinitions of the served kinds.
-
-They are generated from the models (``crd_generation``) and stored, because making them takes
-longer than starting the embedded cluster may.
-"""
+"""The CustomResourceDefinitions of kinds as a server of some version takes them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
 from typing import Any
 
 from trainyard.kinds.table import KINDS
-
-
-@cache
-def all_crds() -> tuple[dict[str, Any], ...]:
-    """The CustomResourceDefinitions of every served kind; shared, not to be changed."""
-    return tuple(kind.crd for kind in KINDS.values())
-
 
 CEL_SINCE = (1, 25)
 """The first Kubernetes whose definitions may hold rules in CEL (decision 9)."""
@@ -31,7 +19,7 @@ def crds_for(
     Before 1.25 they come without the rules in CEL: such a server ignores them, but kubectl refuses
     to send it fields that it does not know.
     """
-    found = [crd(kind) for kind in kinds]
+    found = [KINDS[kind].crd for kind in kinds]
     if server is None or server >= CEL_SINCE:
         return found
     return [_without(item, "x-kubernetes-validations") for item in found]
@@ -44,16 +32,3 @@ def _without(value: Any, key: str) -> Any:
     if isinstance(value, list):
         return [_without(child, key) for child in value]
     return value
-
-
-def crd(kind: str) -> dict[str, Any]:
-    """The CustomResourceDefinition of a kind; shared, not to be changed."""
-    return KINDS[kind].crd
-
-
-@cache
-def schema(kind: str) -> dict[str, Any]:
-    """The structural schema of a kind; shared, not to be changed."""
-    (version,) = crd(kind)["spec"]["versions"]
-    found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
-    return found

@@ -140,7 +140,14 @@ class Kind:
     @property
     def crd(self) -> dict[str, Any]:
         """Its CustomResourceDefinition, as generated; shared, not to be changed."""
-        return _crd(self.package, self.kind)
+        return _crd(self.package)
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        """Its structural schema; shared, not to be changed."""
+        (version,) = self.crd["spec"]["versions"]
+        found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
+        return found
 
     def describe(self, job: Job, settings: Settings) -> Workload:
         """What a valid job turns into; imports the kind's workload."""
@@ -160,7 +167,9 @@ class Kind:
 
 
 @cache
-def _crd(package: str, kind: str) -> dict[str, Any]:
+def _crd(package: str) -> dict[str, Any]:
+    # Generated from the model and stored: to make it takes longer than starting the embedded
+    # cluster may.
     # Not importlib.resources, which costs 5 ms to import.
     folder = Path(str(import_module(package).__file__)).parent
     found: dict[str, Any] = json.loads((folder / "crd.json").read_bytes())

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.kinds import crds
 from trainyard.kinds.shared.job import MUTABLE
 from trainyard.kinds.table import JOB_KINDS, Kind
 
@@ -26,7 +25,7 @@ def policies() -> list[dict[str, Any]]:
 
 def fixed_paths(kind: Kind) -> list[tuple[str, ...]]:
     """What may not change after creation, as paths below ``spec``."""
-    spec = crds.schema(kind.kind)["properties"]["spec"]
+    spec = kind.schema["properties"]["spec"]
     found = _fixed(spec, ("spec",), kind)
     return sorted((path[1:] for path in found), key=lambda path: len(path) > 1)
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainyard.kinds import crds
 from trainyard.kinds.kind import Kind
 from trainyard.schema import core
 from trainyard.schema.model import INT32_MAX, Model
@@ -54,20 +53,20 @@ def validate(
     try:
         found = kind.model.model_validate(obj)
     except ValidationError as failure:
-        problems = _walked(obj, _schema(kind.kind), open_templates)
+        problems = _walked(obj, _schema(kind), open_templates)
         known = {problem.path for problem in problems}
         for problem in _refused(failure, obj, kind):
             if problem.path not in known:
                 known.add(problem.path)
                 problems.append(problem)
     else:
-        problems = _walked(obj, _beyond_model(kind.kind), open_templates)
+        problems = _walked(obj, _beyond_model(kind), open_templates)
     missing = {problem.path for problem in problems}
     trimmed = _without(obj, [problem.path for problem in problems]) if problems else None
     if trimmed is None:
         return found, problems, missing
     # What is left of a template may lack what the rules rely on.
-    for problem in _walked(trimmed, _schema(kind.kind), open_templates):
+    for problem in _walked(trimmed, _schema(kind), open_templates):
         if path := _template(problem.path):
             trimmed = removed(trimmed, path)
             missing.add(path)
@@ -96,7 +95,7 @@ def _template(path: Path) -> Path:
 def _refused(failure: ValidationError, obj: dict[str, Any], kind: Kind) -> Iterator[Problem]:
     """What pydantic does not take, in the walker's words where it has any."""
     definitions = core.definitions("pod_template")
-    fields = crds.schema(kind.kind)["properties"] | {"metadata": definitions["ObjectMeta"]}
+    fields = kind.schema["properties"] | {"metadata": definitions["ObjectMeta"]}
     for item in failure.errors(include_url=False):
         path, value, schema = _place(item["loc"], obj, {"properties": fields})
         walker = _Walker(definitions)
@@ -182,19 +181,19 @@ def _other_shape(path: Path, value: Any) -> str:
 
 
 @cache
-def _schema(kind: str) -> Schema:
+def _schema(kind: Kind) -> Schema:
     """The schema of a kind, with those of pods and metadata in their places.
 
     Left out are old spellings, limits that only bound the cost of rules in CEL, and the status,
     which pydantic judges alone.
     """
-    root = _ours(crds.schema(kind))
+    root = _ours(kind.schema)
     root["properties"] |= {"metadata": {"$ref": "ObjectMeta"}, "status": _ANYTHING}
     return root
 
 
 @cache
-def _beyond_model(kind: str) -> Schema:
+def _beyond_model(kind: Kind) -> Schema:
     """What is left of a kind's schema to be looked at in an object that its model takes: pods,
     metadata, and nulls, which pydantic takes for absent values."""
     return _without_ours(_schema(kind))

@@ -5,33 +5,21 @@ Decision 33: the sum of the aggregate is always the number of replicas wanted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from trainyard.kinds.shared.reasons import ReplicaPhase
 from trainyard.lifecycle import cleanup
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Entry, Replica
 
-_PHASES: Mapping[State, str] = {
-    State.CREATING: ReplicaPhase.CREATING.value,
-    State.PENDING: ReplicaPhase.PENDING.value,
-    State.RUNNING: ReplicaPhase.RUNNING.value,
-    State.UNKNOWN: ReplicaPhase.UNKNOWN.value,
-    State.SUCCEEDED: ReplicaPhase.SUCCEEDED.value,
-    State.FAILED: ReplicaPhase.FAILED.value,
-    State.TAKEN: ReplicaPhase.DELETED.value,
-}
-_COUNTED: Mapping[str, str] = {phase.value: phase.value.lower() for phase in ReplicaPhase}
+_COUNTED = {state.value: state.value.lower() for state in State}
 """Field of the aggregate per phase, in the order documented."""
 
 STOPPED = "Stopped"
 """Reason of a replica that was stopped because its job had ended; the kubelet calls it
 DeadlineExceeded, after the means."""
-_DELETED = ReplicaPhase.DELETED.value
-
 
 IsRemoved = Callable[[Replica], bool]
 
@@ -80,13 +68,14 @@ def _blank(name: str, phase: str) -> Entry:
 
 def _removed(replica: Replica) -> Entry:
     entry = replica.entry
-    return _blank(replica.name, _DELETED) if entry is None else {**entry, "phase": _DELETED}
+    deleted = State.TAKEN.value
+    return _blank(replica.name, deleted) if entry is None else {**entry, "phase": deleted}
 
 
 def _entry(replica: Replica) -> Entry:
     """The replica's entry; the one that status has already, where nothing changed."""
     pod, before = replica.pod, replica.entry
-    phase = _PHASES[replica.state]
+    phase = replica.state.value
     if pod is None:
         return before if before is not None else _blank(replica.name, phase)
     if (

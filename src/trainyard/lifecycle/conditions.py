@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared import reasons
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
+from trainyard.lifecycle import texts
 from trainyard.schema.times import render
 
 Condition = dict[str, Any]
@@ -65,7 +65,7 @@ _TIME = "lastTransitionTime"
 def not_finished(conditions: Conditions) -> None:
     """What holds for every job that has not ended."""
     conditions.set(
-        ConditionType.COMPLETED, False, ConditionReason.NOT_FINISHED, reasons.STILL_RUNNING
+        ConditionType.COMPLETED, False, ConditionReason.NOT_FINISHED, texts.STILL_RUNNING
     )
     if not conditions.has(ConditionType.REPLICA_FAILURE):
         no_replica_failure(conditions)
@@ -73,12 +73,12 @@ def not_finished(conditions: Conditions) -> None:
 
 def no_replica_failure(conditions: Conditions) -> None:
     """All replicas are well."""
-    conditions.set(ConditionType.REPLICA_FAILURE, False, ConditionReason.NONE, reasons.RUNNING)
+    conditions.set(ConditionType.REPLICA_FAILURE, False, ConditionReason.NONE, texts.RUNNING)
 
 
 def running(conditions: Conditions) -> None:
     """All replicas run, or as many as the job needs."""
-    conditions.set(ConditionType.RUNNING, True, ConditionReason.NONE, reasons.RUNNING)
+    conditions.set(ConditionType.RUNNING, True, ConditionReason.NONE, texts.RUNNING)
 
 
 def not_running(conditions: Conditions, reason: str, message: str) -> None:
@@ -92,12 +92,12 @@ def success(conditions: Conditions, *, tells_all: bool) -> None:
 
     `tells_all`: in ReplicaFailure too, in the words that one kind's document has for it.
     """
-    reason, message = ConditionReason.SUCCEEDED, reasons.FINISHED
+    reason, message = ConditionReason.SUCCEEDED, texts.FINISHED
     conditions.set(ConditionType.RUNNING, False, reason, message)
     conditions.set(ConditionType.FAILED, False, reason, message)
     conditions.set(ConditionType.COMPLETED, True, reason, message)
     if tells_all:
-        kind, text = ConditionType.REPLICA_FAILURE, reasons.FINISHED.rstrip(".")
+        kind, text = ConditionType.REPLICA_FAILURE, texts.FINISHED.rstrip(".")
         conditions.set(kind, False, ConditionReason.FINISHED, text)
     elif conditions.is_true(ConditionType.REPLICA_FAILURE) or not conditions.has(
         ConditionType.REPLICA_FAILURE

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum, auto
+from enum import Enum
 
 from trainyard.lifecycle.observed import Container, Pod
 
 
 class State(Enum):
-    """Where a replica stands."""
+    """Where a replica stands, and the phase that its status tells."""
 
-    CREATING = auto()
+    CREATING = "Creating"
     """No pod yet, or one that no node has."""
-    PENDING = auto()
-    RUNNING = auto()
-    UNKNOWN = auto()
-    SUCCEEDED = auto()
-    FAILED = auto()
-    TAKEN = auto()
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+    TAKEN = "Deleted"
     """Deleted by somebody else: gone, or on its way."""
 
 

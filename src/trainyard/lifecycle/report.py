@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared import reasons
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import conditions, texts
@@ -54,7 +53,7 @@ class Report:
 
     def created(self) -> None:
         """The job is seen for the first time."""
-        self._event(EventReason.CREATED, reasons.created(self._workload.kind, self._workload.name))
+        self._event(EventReason.CREATED, texts.created(self._workload))
 
     def ignored(self, warnings: Sequence[str]) -> None:
         """The spec asks for what it does not get."""
@@ -73,10 +72,10 @@ class Report:
         """Everything that the job needs has been created."""
         first = not self.conditions.is_true(ConditionType.INITIALIZED)
         self.conditions.set(
-            ConditionType.INITIALIZED, True, ConditionReason.NONE, reasons.INITIALIZED
+            ConditionType.INITIALIZED, True, ConditionReason.NONE, texts.INITIALIZED
         )
         if first:
-            self._event(EventReason.START, reasons.INITIALIZED)
+            self._event(EventReason.START, texts.INITIALIZED)
 
     def new_pods(self, replicas: Sequence[Replica], ledger: Ledger) -> None:
         """Pods are created."""
@@ -84,11 +83,8 @@ class Report:
             self._event(EventReason.NEW_REPLICA, texts.new_replicas(len(replicas)))
             return
         for replica in replicas:
-            attempt = ledger.wanted(replica.name)
-            text = reasons.new_replica(replica.name)
-            if attempt > 1 and not ledger.is_newcomer(replica.name):
-                text = reasons.recreated_replica(replica.name, attempt)
-            self._event(EventReason.NEW_REPLICA, text)
+            attempt = 1 if ledger.is_newcomer(replica.name) else ledger.wanted(replica.name)
+            self._event(EventReason.NEW_REPLICA, texts.new_replica(replica.name, attempt))
 
     # Changes of mode and size.
 
@@ -188,7 +184,7 @@ class Report:
             self.status["phase"] = Phase.SUCCEEDED.value
             self.initialized()
             conditions.success(self.conditions, tells_all=self._workload.tells_all)
-            self._event(EventReason.SUCCEEDED, reasons.FINISHED)
+            self._event(EventReason.SUCCEEDED, texts.FINISHED)
             return
         self.status["phase"] = Phase.FAILED.value
         conditions.failure(self.conditions, verdict.reason, verdict.message)

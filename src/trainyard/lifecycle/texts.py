@@ -1,16 +1,22 @@
-"""Messages of conditions and events that tell what happened to which replica, and why."""
+"""Messages of conditions and events that tell what happened to which replica, and why.
+
+The wording of the documented ones is fixed: scripts match on it (decision 34). The others are ours.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
 
-from trainyard.kinds.shared import reasons
 from trainyard.kinds.shared.reasons import without_report
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.observed import Conflict, Pod, Refusal
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica
 
+INITIALIZED = "The job has been initialized successfully."
+RUNNING = "All pods are running normally or have completed successfully."
+STILL_RUNNING = "The job is still running."
+FINISHED = "The job has finished successfully."
 PAUSED = "The job is paused: its pods are deleted."
 RESUMED = "The job has been resumed."
 SPEC_DRIFT = (
@@ -34,7 +40,7 @@ def replica_failure(replica: Replica) -> str:
     if end.code is None:
         text = f"Pod[{replica.name}] failed"
     else:
-        text = reasons.pod_exited(replica.name, end.code)
+        text = f"Pod[{replica.name}] exited with error code {end.code}"
     details = [end.reason] if end.reason and end.reason != "Error" else []
     if end.init_container:
         details.append(f"init container {end.init_container}")
@@ -59,9 +65,9 @@ def last_lines(message: str) -> str:
 def job_failure(workload: Workload, replica: Replica) -> str:
     """Why a job failed of which this replica was the last hope."""
     end = replica.exit or Exit()
-    if end.code is not None:
-        return reasons.job_failed(workload.kind, workload.name, replica.name, end.code)
     why = f" ({end.reason})" if end.reason else ""
+    if end.code is not None:
+        why = f" with exit code {end.code}"
     return f"{workload.kind} {workload.name} has failed: {replica.name} failed{why}"
 
 
@@ -116,6 +122,18 @@ def resized(before: int, after: int) -> str:
     return f"The job changes its size from {before} to {after} replicas."
 
 
+def created(workload: Workload) -> str:
+    """The job is seen for the first time."""
+    return f"A {workload.kind} has been created: {workload.name}"
+
+
+def new_replica(pod: str, attempt: int) -> str:
+    """A replica's pod; `attempt` counts from 1."""
+    if attempt == 1:
+        return f"Create the replica[{pod}] for the first time."
+    return f"Create the replica[{pod}] again, attempt {attempt}."
+
+
 def new_replicas(number: int) -> str:
     """Too many new replicas to name each."""
     return f"Create {number} replicas."
@@ -128,7 +146,8 @@ def budget(spent: int, limit: int) -> str:
 
 def began_running(now: datetime) -> str:
     """As documented: `2024-08-02 07:03:59.69 UTC`."""
-    return reasons.began_running(f"{now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 10000:02d} UTC")
+    shown = f"{now:%Y-%m-%d %H:%M:%S}.{now.microsecond // 10000:02d} UTC"
+    return f"The job began running at {shown}"
 
 
 def queue_limit(workload: Workload, replica: Replica) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
-from trainyard.kinds.shared import reasons
 from trainyard.kinds.shared.reasons import ConditionReason
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.resources import PODS
@@ -30,7 +29,7 @@ class Verdict:
     cause: Replica | None = None
 
 
-SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, reasons.FINISHED)
+SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, texts.FINISHED)
 
 
 def success(workload: Workload, view: View, restarted: AbstractSet[str]) -> Verdict | None:
@@ -84,7 +83,7 @@ def failure(job: Pass, response: Response) -> Verdict | None:
         return None
     keys = {replica.key for replica in failed}
     if rule := rules.failed_rule(workload, keys):
-        message = reasons.failed_with_rule(rules.rule_text(rule))
+        message = f"The job is failed with rule: {rules.rule_text(rule)}"
         named = [replica for replica in failed if rules.names(rule, replica.key)]
         return Verdict(False, ConditionReason.FAILED, message, _to_blame(named))
     # Decision 23: fail fast, unless it is elastic and enough remain.

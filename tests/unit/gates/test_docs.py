@@ -9,14 +9,13 @@ from typing import Any
 
 from tests.unit.gates.sources import ROOT
 
-from trainyard.kinds.crds import schema
 from trainyard.kinds.table import KINDS
 
 PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md")]
 
 
 def test_no_two_pages_state_the_default_of_the_same_field() -> None:
-    fields = {name for kind in KINDS for name in _fields(schema(kind))}
+    fields = {name for kind in KINDS.values() for name in _fields(kind.schema)}
     stated: dict[str, set[str]] = defaultdict(set)
     for page in PAGES:
         for name in stated_defaults(page.read_text(encoding="utf-8"), fields):

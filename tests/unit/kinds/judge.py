@@ -8,7 +8,7 @@ from typing import Any
 
 import cel
 
-from trainyard.kinds import crds
+from trainyard.kinds.table import KINDS
 from trainyard.schema import structural as walker
 from trainyard.schema.problems import Path, Problem, error
 
@@ -17,7 +17,7 @@ _ROOT = ("apiVersion", "kind", "metadata")
 
 def validate(obj: dict[str, Any]) -> list[Problem]:
     """Structural problems of a pruned object: types, ranges, allowed values, required fields."""
-    schema = crds.schema(obj["kind"])
+    schema = KINDS[obj["kind"]].schema
     problems: list[Problem] = []
     for key, child in schema["properties"].items():
         if key not in _ROOT and key in obj:
@@ -31,7 +31,7 @@ def validate(obj: dict[str, Any]) -> list[Problem]:
 def evaluate(obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[Problem]:
     """Violations of the CEL rules by a valid object; with ``old`` also of those about changes."""
     problems: list[Problem] = []
-    _evaluate(obj, old, crds.schema(obj["kind"]), (), problems)
+    _evaluate(obj, old, KINDS[obj["kind"]].schema, (), problems)
     return problems
 
 

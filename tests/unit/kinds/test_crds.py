@@ -14,7 +14,6 @@ from tests.unit.kinds import manifests as m
 from tests.unit.kinds.test_accepted import ACCEPTED
 from tests.unit.kinds.test_warned import WARNED
 
-from trainyard.kinds import crds
 from trainyard.kinds.admission import admit
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.schema import structural
@@ -61,7 +60,7 @@ def test_schemas_are_structural(kind: str) -> None:
         "x-kubernetes-preserve-unknown-fields",
         "x-kubernetes-validations",
     }
-    for path, node in nodes(crds.schema(kind)):
+    for path, node in nodes(KINDS[kind].schema):
         assert set(node) <= allowed, path
         assert ("type" in node) != ("x-kubernetes-int-or-string" in node), path
         assert not ("properties" in node and "additionalProperties" in node), path
@@ -72,7 +71,7 @@ def test_schemas_are_structural(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_can_be_explained(kind: str) -> None:
-    for path, node in nodes(crds.schema(kind)):
+    for path, node in nodes(KINDS[kind].schema):
         name = path.rsplit(".", 1)[-1]
         if name in ("", "metadata", "items", "additionalProperties") or ".launcher." in path:
             continue
@@ -91,7 +90,7 @@ def test_transition_rules_are_where_a_server_can_relate_old_and_new() -> None:
             walk(schema["items"], schema.get("x-kubernetes-list-type") == "map", path)
 
     for kind in KINDS:
-        walk(crds.schema(kind), True, kind)
+        walk(KINDS[kind].schema, True, kind)
 
 
 def test_names_columns_and_subresources() -> None:
@@ -102,7 +101,7 @@ def test_names_columns_and_subresources() -> None:
         "GenericJob": ("genericjobs", ["gj"]),
     }
     for kind, (plural, short) in expected.items():
-        spec = crds.crd(kind)["spec"]
+        spec = KINDS[kind].crd["spec"]
         assert spec["names"]["plural"] == plural
         assert spec["names"]["shortNames"] == short
         assert spec["names"]["listKind"] == f"{kind}List"
@@ -116,7 +115,7 @@ def test_names_columns_and_subresources() -> None:
 @pytest.mark.parametrize("name", [*ACCEPTED, *WARNED])
 def test_what_is_accepted_is_not_pruned_and_breaks_no_rule(name: str) -> None:
     obj = ACCEPTED.get(name) or WARNED[name][0]
-    assert structural.prune(obj, crds.schema(obj["kind"])).unknown == ()
+    assert structural.prune(obj, KINDS[obj["kind"]].schema).unknown == ()
     assert judge.validate(obj) == []
     stored = admit(obj).obj
     assert judge.evaluate(stored) == []
@@ -134,12 +133,12 @@ def test_no_old_spelling_is_pruned(kind: str) -> None:
         for part in path[:-1]:
             here = here.setdefault(part, {})
         here[path[-1]] = True
-        assert structural.prune(obj, crds.schema(obj["kind"])).unknown == (), path
+        assert structural.prune(obj, KINDS[obj["kind"]].schema).unknown == (), path
 
 
 def test_unknown_fields_are_pruned_and_named() -> None:
     obj = m.pytorch(replicaSpec=[], runMode={"debug": {"enabledd": True}})
-    pruned = structural.prune(obj, crds.schema(obj["kind"]))
+    pruned = structural.prune(obj, KINDS[obj["kind"]].schema)
     assert {p.detail for p in pruned.unknown} == {
         "spec.replicaSpec: unknown field; did you mean 'replicaSpecs'?",
         "spec.runMode.debug.enabledd: unknown field; did you mean 'enabled'?",

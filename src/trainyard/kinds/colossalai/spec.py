@@ -9,6 +9,8 @@ from pydantic import Field
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     AUTH_PATH,
+    RUN_MODE,
+    SCHEDULER,
     SSHD_PATH,
     ReplicaRestartPolicy,
     RunMode,
@@ -108,15 +110,11 @@ class ColossalAIJobSpec(Model):
             ]
         ],
     )
-    run_mode: RunMode = Field(
-        default_factory=RunMode, description="Immediate, debug or pause mode."
-    )
+    run_mode: RunMode = RUN_MODE
     run_policy: ColossalRunPolicy = Field(
         default_factory=ColossalRunPolicy, description="What happens after the run."
     )
-    scheduler: UnrankedSchedulePolicy | None = Field(
-        default=None, description="The scheduler. Defaults to the cluster's default scheduler."
-    )
+    scheduler: UnrankedSchedulePolicy | None = SCHEDULER
 
     def replica(self, replica_type: str) -> ColossalReplicaSpec | None:
         """The entry of a type, if any."""

@@ -133,7 +133,6 @@ class _Description(OverSsh):
         return replace(
             super().workload(),
             restart_after_success=False,
-            counts_backoff=False,
             tells_all=True,
             clean_up=CleanUpPolicy.WORKERS if cleans else CleanUpPolicy.NONE,
             warnings=(warning,) if warning else (),

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.kinds.generic.spec import FinishRule, GenericJob, GenericJobSpec
+from trainyard.kinds.generic.spec import (
+    DIGITS,
+    VARIABLE,
+    FinishRule,
+    GenericJob,
+    GenericJobSpec,
+)
 from trainyard.kinds.shared import job_rules, pod_rules
 from trainyard.schema.names import is_plain_label
 from trainyard.schema.problems import Path, Problem, error, suggest
 
-VARIABLE = re.compile(
-    r"\$\$|\$\((?:(?P<own>type|rank)"
-    r"|replicas\[(?P<count>[^\]()]*)\]"
-    r"|service\.port\[(?P<port>[^\]()]*)\]"
-    r"|service\.(?P<host>[^.\[\]()]*)\[(?P<index>[^\]()]*)\]\.host)\)"
-)
-"""The variables of a GenericJob, and the escape ``$$``; other ``$(NAME)`` are Kubernetes' own."""
-_DIGITS = re.compile(r"\d{1,9}\Z", re.ASCII)
 _REPLICAS: Path = ("spec", "replicaSpecs")
 
 
@@ -130,12 +127,6 @@ def _unresolvable(
     if match["port"] is not None:
         known = ", ".join(str(port) for port in ports)
         return None if match["port"] in ports else f"{text}: the Service has the ports {known}"
-    if not _DIGITS.match(match["index"]) or int(match["index"]) >= counts[name]:
+    if not DIGITS.match(match["index"]) or int(match["index"]) >= counts[name]:
         return f"{text}: {_indexes(name, counts)}"
     return None
-
-
-def rule_text(rule: FinishRule) -> str:
-    """A rule as shown in conditions: compact JSON, indexes as strings."""
-    shown = {name: [str(index) for index in indexes] for name, indexes in rule.items()}
-    return json.dumps(shown, separators=(",", ":"))

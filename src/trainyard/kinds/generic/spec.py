@@ -9,6 +9,9 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
+    CLEAN_UP_POLICY,
+    RUN_MODE,
+    SCHEDULER,
     CleanUpPolicy,
     ReplicaRestartPolicy,
     RunMode,
@@ -16,12 +19,19 @@ from trainyard.kinds.shared.run import (
 )
 from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
 
-_DIGITS = re.compile(r"\d{1,9}\Z", re.ASCII)
+DIGITS = re.compile(r"\d{1,9}\Z", re.ASCII)
+VARIABLE = re.compile(
+    r"\$\$|\$\((?:(?P<own>type|rank)"
+    r"|replicas\[(?P<count>[^\]()]*)\]"
+    r"|service\.port\[(?P<port>[^\]()]*)\]"
+    r"|service\.(?P<host>[^.\[\]()]*)\[(?P<index>[^\]()]*)\]\.host)\)"
+)
+"""The variables of a GenericJob, and the escape ``$$``; other ``$(NAME)`` are Kubernetes' own."""
 
 
 def _index(value: object) -> object:
     """A digit string as an integer; documents show both forms."""
-    return int(value) if isinstance(value, str) and _DIGITS.match(value) else value
+    return int(value) if isinstance(value, str) and DIGITS.match(value) else value
 
 
 ReplicaIndex = Annotated[
@@ -114,18 +124,9 @@ class GenericJobSpec(Model):
         description="A Service for each replica, named `<job>-<type>-<index>`.",
         examples=[{"ports": [{"name": "grpc", "port": 2222}]}],
     )
-    run_mode: RunMode = Field(
-        default_factory=RunMode, description="Immediate, debug or pause mode."
-    )
-    clean_up_policy: CleanUpPolicy = Field(
-        default="None",
-        description="Pods to delete when the job has ended: None, Unfinished (Pending, Running "
-        "and Unknown ones) or All. Defaults to None.",
-        examples=["Unfinished"],
-    )
-    scheduler: UnrankedSchedulePolicy | None = Field(
-        default=None, description="The scheduler. Defaults to the cluster's default scheduler."
-    )
+    run_mode: RunMode = RUN_MODE
+    clean_up_policy: CleanUpPolicy = CLEAN_UP_POLICY
+    scheduler: UnrankedSchedulePolicy | None = SCHEDULER
     replica_specs: Items[GenericReplicaSpec] = Field(
         description="The replicas, by type; at least one type.",
         examples=[

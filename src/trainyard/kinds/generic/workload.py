@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from trainyard.kinds.generic.spec import FinishRule, GenericJob, GenericJobSpec
+from trainyard.kinds.generic.spec import DIGITS, VARIABLE, FinishRule, GenericJob, GenericJobSpec
 from trainyard.kinds.shared import names, services
 from trainyard.kinds.shared.description import Description, Start
 from trainyard.kinds.shared.settings import Settings
@@ -32,12 +32,6 @@ from trainyard.kinds.shared.workload import (
 
 REPLICA_LABEL = "genericjob-replica"
 """``<job>-<type>-<index>``."""
-_VARIABLE = re.compile(
-    r"\$\$|\$\((?P<own>type|rank)\)"
-    r"|\$\(replicas\[(?P<replicas>[^\]()]+)\]\)"
-    r"|\$\(service\.(?P<type>[^\[\]()]+)\[(?P<index>\d+)\]\.host\)"
-    r"|\$\(service\.port\[(?P<port>[^\]()]+)\]\)"
-)
 
 
 def describe(job: GenericJob, settings: Settings) -> Workload:
@@ -98,7 +92,6 @@ class _Description(Description):
             failure_rules=tuple(_rule(rule) for rule in self.spec.failure_rules),
             scope=Scope.REPLICA,
             shared_budget=False,
-            counts_backoff=False,
             fail_fast=False,
             clean_up=CleanUpPolicy(self.spec.clean_up_policy),
         )
@@ -149,15 +142,15 @@ class Variables:
 
     def apply(self, text: str) -> str:
         """The text with every variable that can be resolved."""
-        return _VARIABLE.sub(self._value, text) if "$(" in text else text
+        return VARIABLE.sub(self._value, text) if "$(" in text else text
 
     def _value(self, match: re.Match[str]) -> str:
         value: object = None
         if own := match["own"]:
             value = self.key.type if own == "type" else self.key.ordinal
-        elif name := match["replicas"]:
+        elif name := match["count"]:
             value = self.replicas.get(name)
-        elif name := match["type"]:
+        elif (name := match["host"]) and DIGITS.match(match["index"]):
             value = (self.hosts or {}).get(ReplicaKey(name, int(match["index"])))
         elif name := match["port"]:
             value = self.ports.get(name) if self.hosts is not None else None

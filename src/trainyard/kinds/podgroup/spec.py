@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from trainyard.kinds.shared.run import Priority
-from trainyard.kinds.shared.scheduling import API_VERSION, SchedulingCondition
-from trainyard.schema.meta import ObjectMeta
+from trainyard.kinds.shared.scheduling import SchedulingCondition, SchedulingObject
 from trainyard.schema.model import Count, Items, Model, OpenModel, Template
 
 
@@ -47,14 +46,10 @@ class PodGroupStatus(OpenModel):
     )
 
 
-class PodGroup(Model):
+class PodGroup(SchedulingObject):
     """Pods that are scheduled all or not at all."""
 
-    api_version: str = Field(default=API_VERSION, description="API version.")
     kind: str = Field(default="PodGroup", description="Always `PodGroup`.")
-    metadata: ObjectMeta = Field(
-        default_factory=ObjectMeta, description="Standard object metadata."
-    )
     spec: PodGroupSpec = Field(default_factory=PodGroupSpec, description="What is wanted.")
     status: PodGroupStatus = Field(
         default_factory=PodGroupStatus, description="What was observed last."

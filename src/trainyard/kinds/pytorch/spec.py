@@ -8,6 +8,9 @@ from pydantic import Field
 
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
+    RUN_MODE,
+    RUN_POLICY,
+    SCHEDULER,
     Elastic,
     ElasticRange,
     RestartPolicyName,
@@ -113,17 +116,9 @@ class PyTorchTrainingJobSpec(Model):
         description="TensorBoard to create for the job's logs.",
         examples=[{"logDir": {"pvc": [{"name": "mnist", "subPath": ["log"]}]}}],
     )
-    run_mode: RunMode = Field(
-        default_factory=RunMode, description="Immediate, debug or pause mode."
-    )
-    run_policy: RunPolicy = Field(
-        default_factory=RunPolicy,
-        description="Limits of the run, and what happens after it.",
-        examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
-    )
-    scheduler: SchedulePolicy | None = Field(
-        default=None, description="The scheduler. Defaults to the cluster's default scheduler."
-    )
+    run_mode: RunMode = RUN_MODE
+    run_policy: RunPolicy = RUN_POLICY
+    scheduler: SchedulePolicy | None = SCHEDULER
     elastic: Elastic = Field(
         default_factory=Elastic,
         description="Change the number of replicas while training; torchrun only.",

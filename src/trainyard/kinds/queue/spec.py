@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from trainyard.kinds.shared.run import Priority
-from trainyard.kinds.shared.scheduling import API_VERSION, SchedulingCondition
+from trainyard.kinds.shared.scheduling import SchedulingCondition, SchedulingObject
 from trainyard.schema import duration, quantity
-from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Items, Model, OpenModel, Template
 
 
@@ -107,13 +106,9 @@ class QueueStatus(OpenModel):
     pods: PodCount | None = Field(default=None, description="Pods in the Queue.")
 
 
-class Queue(Model):
+class Queue(SchedulingObject):
     """A share of the cluster in which jobs wait for their turn."""
 
-    api_version: str = Field(default=API_VERSION, description="API version.")
     kind: str = Field(default="Queue", description="Always `Queue`.")
-    metadata: ObjectMeta = Field(
-        default_factory=ObjectMeta, description="Standard object metadata."
-    )
     spec: QueueSpec = Field(default_factory=QueueSpec, description="What is wanted.")
     status: QueueStatus = Field(default_factory=QueueStatus, description="What was observed last.")

@@ -153,6 +153,7 @@ class Description(ABC):
                 *(self.gang.dependents() if self.gang else ()),
             ),
             decides=self.decides,
+            counts_backoff=self.kind.has_shared_budget,
             paused=mode.pause.enabled,
             debug=mode.debug.enabled,
             elastic=self.elastic,

@@ -101,6 +101,16 @@ class RunMode(Model):
     )
 
 
+RUN_MODE = Field(default_factory=RunMode, description="Immediate, debug or pause mode.")
+"""`run_mode` of every spec."""
+CLEAN_UP_POLICY: CleanUpPolicy = Field(
+    default="None",
+    description="Pods to delete when the job has ended: None, Unfinished (Pending, Running "
+    "and Unknown ones) or All. Defaults to None.",
+    examples=["Unfinished"],
+)
+
+
 class RunPolicy(Model):
     """Limits of a run, and what happens after it."""
 
@@ -116,12 +126,7 @@ class RunPolicy(Model):
         "in one incident cost one. Defaults to 3.",
         examples=[3],
     )
-    clean_up_policy: CleanUpPolicy = Field(
-        default="None",
-        description="Pods to delete when the job has ended: None, Unfinished (Pending, Running "
-        "and Unknown ones) or All. Defaults to None.",
-        examples=["Unfinished"],
-    )
+    clean_up_policy: CleanUpPolicy = CLEAN_UP_POLICY
     ttl_seconds_after_finished: Count | None = Field(
         default=None,
         description="Seconds after its end when the job deletes itself. Unset means never.",
@@ -133,6 +138,14 @@ class RunPolicy(Model):
         "Unset, plain launching restarts the job, torchrun the failed replicas.",
         examples=["Job"],
     )
+
+
+RUN_POLICY = Field(
+    default_factory=RunPolicy,
+    description="Limits of the run, and what happens after it.",
+    examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
+)
+"""`run_policy` of the specs that have all of it."""
 
 
 class ElasticRange(NamedTuple):
@@ -203,6 +216,12 @@ class SchedulePolicy(Model):
         description="Use the T9k scheduler: one PodGroup for all pods of the job.",
         examples=[{"queue": "default", "priority": 50}],
     )
+
+
+SCHEDULER = Field(
+    default=None, description="The scheduler. Defaults to the cluster's default scheduler."
+)
+"""`scheduler` of every spec."""
 
 
 class UnrankedT9kScheduler(T9kScheduler):

@@ -1,4 +1,4 @@
-"""What PodGroup and Queue share: conditions, and their one rule."""
+"""What PodGroup and Queue share: where they are served, conditions, and their one rule."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from pydantic import Field
 from trainyard.kinds.shared.labels import SCHEDULER
 from trainyard.kinds.shared.status import Condition
 from trainyard.schema.meta import ObjectMeta
+from trainyard.schema.model import Model
 from trainyard.schema.names import is_dns_subdomain
 from trainyard.schema.problems import Problem, error
-
-API_VERSION = f"{SCHEDULER}/v1beta1"
 
 
 class SchedulingCondition(Condition):
@@ -19,9 +18,19 @@ class SchedulingCondition(Condition):
     type: str = Field(default="", description="Which aspect, e.g. GroupScheduled.")
 
 
-def check_name(metadata: ObjectMeta) -> list[Problem]:
-    """The name is a DNS subdomain."""
-    name = metadata.name or f"{metadata.generate_name}x"
+class SchedulingObject(Model):
+    """Fields common to both; each narrows ``kind`` and adds spec and status."""
+
+    api_version: str = Field(default=f"{SCHEDULER}/v1beta1", description="API version.")
+    kind: str = Field(description="The kind of the object.")
+    metadata: ObjectMeta = Field(
+        default_factory=ObjectMeta, description="Standard object metadata."
+    )
+
+
+def check(obj: SchedulingObject) -> list[Problem]:
+    """Every problem that the schema does not show: the name is a DNS subdomain."""
+    name = obj.metadata.name or f"{obj.metadata.generate_name}x"
     if is_dns_subdomain(name):
         return []
     message = f"'{name[:80]}' is no name; use lower-case letters, digits, '-' and '.'"

@@ -44,7 +44,6 @@ class ViewerReason(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     PROGRAM_MISSING = "ProgramMissing"
     CRASHED = "Crashed"
-    RESTARTED = "Restarted"
     ALL_SERVED = "AllServed"
     NOT_SERVED = "NotServed"
     FETCHING = "Fetching"

@@ -42,9 +42,7 @@ class _Custom(Served):
         return _columns(self.kind)
 
     def schema(self) -> Object:
-        from trainyard.kinds import crds
-
-        return crds.schema(self.kind)
+        return KINDS[self.kind].schema
 
     def to_scale(self, obj: Object) -> Object:
         """`spec.replicas` is `spec.elastic.expectedReplicas`."""
@@ -84,9 +82,7 @@ class _Custom(Served):
 @cache
 def _columns(kind: str) -> tuple[Column, ...]:
     """The `additionalPrinterColumns` of a definition."""
-    from trainyard.kinds import crds
-
-    version = crds.crd(kind)["spec"]["versions"][0]
+    version = KINDS[kind].crd["spec"]["versions"][0]
     custom = tuple(
         Column(
             column["name"],

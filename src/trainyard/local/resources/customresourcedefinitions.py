@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 
+from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.local.clock import now_text
 from trainyard.local.resources.columns import NAME, Column, at
@@ -14,10 +15,8 @@ from trainyard.local.resources.resource import READ_VERBS, Object, Served
 class _Definitions(Served):
     def initial(self) -> Sequence[Object]:
         """The definitions as if they had been created and accepted now."""
-        from trainyard.kinds import crds
-
         now = now_text()
-        return [_established(definition, now) for definition in crds.all_crds()]
+        return [_established(kind.crd, now) for kind in KINDS.values()]
 
 
 def _established(definition: Object, now: str) -> Object:
