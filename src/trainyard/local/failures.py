@@ -87,6 +87,11 @@ def bad_request(message: str) -> Invalid:
     return Invalid(message, code=400, reason="BadRequest")
 
 
+def too_large(message: str) -> ApiError:
+    """There is more of it than is read."""
+    return ApiError(message, code=413, reason="RequestEntityTooLarge")
+
+
 def expired(asked: int, oldest: int) -> Gone:
     """The watch log no longer reaches back that far."""
     return Gone(f"too old resource version: {asked} ({oldest})", code=410, reason="Expired")

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import hmac
 import os
 import socket
 import ssl
-from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
-from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import formats
 from trainyard.local.apiserver.app import Api
-from trainyard.local.apiserver.http import Answer, Connection, Handler, Request
+from trainyard.local.apiserver.http import Connection
+from trainyard.local.apiserver.identity import holder_of, owner_of_socket
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
 from trainyard.schema.errors import TrainyardError
@@ -55,7 +52,7 @@ class ApiServer:
         except OSError as error:
             listener.close()
             raise ServeError(f"cannot listen on {path}: {error.strerror}") from error
-        protocol = partial(Connection, self._api, self._connections)
+        protocol = partial(Connection, self._api, owner_of_socket, self._connections)
         server = await loop.create_unix_server(protocol, sock=listener)
         self._socket_path = path
         self._servers.append(server)
@@ -67,7 +64,7 @@ class ApiServer:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
         loop = asyncio.get_running_loop()
-        protocol = partial(Connection, _authenticated(self._api, token), self._connections)
+        protocol = partial(Connection, self._api, holder_of(token), self._connections)
         try:
             server = await loop.create_server(protocol, host, port, ssl=context)
         except OSError as error:
@@ -91,32 +88,3 @@ class ApiServer:
             await asyncio.wait(under_way, timeout=_CLOSE_SECONDS)
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
-
-
-def _authenticated(handler: Handler, token: str) -> Handler:
-    expected = f"Bearer {token}".encode()
-
-    async def check(request: Request) -> Answer:
-        if hmac.compare_digest(_authorization(request.headers), expected):
-            return await handler(request)
-        return formats.error_response(ApiError("Unauthorized", code=401, reason="Unauthorized"))
-
-    return check
-
-
-def _authorization(headers: Mapping[str, str]) -> bytes:
-    value = headers.get("authorization", "")
-    if value:
-        return value.encode("latin-1", "replace")
-    # A browser's or kubectl's WebSocket can carry the token only as a subprotocol.
-    prefix = "base64url.bearer.authorization.k8s.io."
-    for protocol in headers.get("sec-websocket-protocol", "").split(","):
-        protocol = protocol.strip()
-        if protocol.startswith(prefix):
-            import base64
-
-            encoded = protocol[len(prefix) :]
-            padded = encoded + "=" * (-len(encoded) % 4)
-            with suppress(ValueError):
-                return b"Bearer " + base64.urlsafe_b64decode(padded)
-    return b""

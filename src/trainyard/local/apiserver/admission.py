@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from trainyard.local.apiserver.http import Request
+from trainyard.local.apiserver.messages import Request
 from trainyard.local.failures import Cause, bad_request, invalid
 from trainyard.local.metadata import spec_differs
 from trainyard.local.resources.resource import Object, Served

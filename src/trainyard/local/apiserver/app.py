@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import discovery, formats
-from trainyard.local.apiserver.http import Answer, Request, Response
+from trainyard.local.apiserver.messages import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
 from trainyard.local.apiserver.verbs import Verbs

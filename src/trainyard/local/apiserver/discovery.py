@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from trainyard.kube.resources import Resource
 from trainyard.local.apiserver.formats import body_object, json_response
-from trainyard.local.apiserver.http import Request, Response, media_types
+from trainyard.local.apiserver.messages import Request, Response, media_types
 from trainyard.local.failures import no_such_path
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.resources.table import Resources

@@ -12,9 +12,10 @@ from typing import Protocol
 
 import orjson
 
-from trainyard.local.apiserver.http import Request, Upgrade, Wire
+from trainyard.local.apiserver.messages import Request, Upgrade
 from trainyard.local.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.local.apiserver.websocket import WebSocket, negotiate
+from trainyard.local.apiserver.wire import Wire
 from trainyard.local.failures import bad_request
 from trainyard.local.resources.pods import chosen_container
 from trainyard.local.runtime import ExecSession, PodRuntime

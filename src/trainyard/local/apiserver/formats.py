@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver.http import Request, Response, media_types
+from trainyard.local.apiserver.messages import Request, Response, media_types
 from trainyard.local.failures import bad_request, expired, status_of, unsupported_media_type
 from trainyard.local.resources.columns import Column
 from trainyard.local.resources.resource import Object, Served

@@ -11,9 +11,10 @@ import asyncio
 import struct
 from collections.abc import Sequence
 
-from trainyard.local.apiserver.http import Request, Upgrade, Wire
+from trainyard.local.apiserver.messages import Request, Upgrade
 from trainyard.local.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.local.apiserver.websocket import WebSocket, WebSocketDuplex, negotiate
+from trainyard.local.apiserver.wire import Wire
 from trainyard.local.failures import bad_request
 from trainyard.local.runtime import Connection, PodRuntime
 from trainyard.local.storage.journal import Object

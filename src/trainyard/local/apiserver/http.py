@@ -9,15 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
+import struct
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import cast
 from urllib.parse import parse_qsl, unquote
 
 import httptools
+
+from trainyard.kube.errors import ApiError
+from trainyard.local.apiserver import formats
+from trainyard.local.apiserver.identity import Authenticate, Identity, Peer
+from trainyard.local.apiserver.messages import Handler, Request, Response, Stream, Upgrade
+from trainyard.local.apiserver.wire import Wire
+from trainyard.local.failures import bad_request, too_large
 
 _log = logging.getLogger(__name__)
 
@@ -29,71 +36,26 @@ _DRAIN_SECONDS = 60.0
 
 _CLEAN_UP_SECONDS = 5.0
 """After its client is gone, what runs on a wire has so long to end by itself."""
-_HIGH_WATER_BYTES = 2 << 20
 
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
-
-
-@dataclass(slots=True)
-class Request:
-    """One request, body included. Header names are lower case."""
-
-    method: str
-    path: str
-    query: dict[str, str]
-    """Last value of each key; `queries` has all of them."""
-    queries: list[tuple[str, str]]
-    headers: dict[str, str]
-    body: bytes
-
-    def flag(self, name: str) -> bool:
-        """A boolean of the query, as Kubernetes reads it."""
-        return self.query.get(name, "") in ("1", "true", "True")
-
-
-@dataclass(slots=True)
-class Response:
-    """A whole answer."""
-
-    status: int
-    body: bytes
-    content_type: str = "application/json"
-    headers: list[tuple[str, str]] = field(default_factory=list)
-
-
-@dataclass(slots=True)
-class Stream:
-    """An answer without a known end; an empty chunk is not sent."""
-
-    chunks: AsyncGenerator[bytes]
-    content_type: str = "application/json"
-
-
-@dataclass(slots=True)
-class Upgrade:
-    """An answer 101: from now on the connection speaks another protocol.
-
-    `run` is given a `Wire` and ends when the connection is to be closed.
-    """
-
-    headers: list[tuple[str, str]]
-    run: Callable[[Wire], Awaitable[None]]
-
-
-Answer = Response | Stream | Upgrade
-Handler = Callable[[Request], Awaitable[Answer]]
 
 
 class Connection(asyncio.Protocol):
     """One client's connection."""
 
-    def __init__(self, handler: Handler, connections: set[Connection]) -> None:
+    def __init__(
+        self, handler: Handler, authenticate: Authenticate, connections: set[Connection]
+    ) -> None:
         self._handler = handler
+        self._authenticate = authenticate
         self._connections = connections
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._transport: asyncio.Transport  # from connection_made on
-        self._queue: deque[tuple[Request, bool]] = deque()
+        self._peer: Peer | None = None
+        self._queue: deque[tuple[Request | Response, bool]] = deque()
+        """Requests to be answered in turn; an answer that is there already is a refusal."""
+        self._refused = False
         self._task: asyncio.Task[None] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._wire: Wire | None = None
@@ -103,6 +65,7 @@ class Connection(asyncio.Protocol):
 
     def _reset(self) -> None:
         self._url = b""
+        self._identity: Identity | None = None
         self._headers: dict[str, str] = {}
         self._head_size = 0
         self._body: list[bytes] = []
@@ -112,18 +75,24 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by inheritance
+        self._peer = _peer(transport)
         self._connections.add(self)
 
     def data_received(self, data: bytes) -> None:
         if self._wire is not None:
             self._wire.feed(data)
             return
+        if self._refused:
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             self._leftover = data[upgrade.args[0] :]
-        except (httptools.HttpParserError, ValueError):
-            self._refuse(400, b"the request is not HTTP/1.1 as it is spoken here\n")
+        except httptools.HttpParserError as error:
+            refusal = error.__context__
+            if not isinstance(refusal, ApiError):
+                refusal = bad_request("the request is not HTTP/1.1 as it is spoken here")
+            self._refuse(refusal)
 
     def eof_received(self) -> None:
         if self._wire is not None:
@@ -159,17 +128,20 @@ class Connection(asyncio.Protocol):
         self._count_head(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
+        self._identity = self._authenticate(self._headers, self._peer)
+        if self._identity is None:
+            raise ApiError("Unauthorized", code=401, reason="Unauthorized")
         if self._headers.get("expect", "").lower() == "100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         self._body_size += len(body)
         if self._body_size > MAX_BODY_BYTES:
-            self._refuse(413, b"the request is too large: at most 3 MiB\n")
-            return
+            raise too_large("the body of a request has at most 3 MiB")
         self._body.append(body)
 
     def on_message_complete(self) -> None:
+        assert self._identity is not None  # on_headers_complete would have refused
         path, _, query = self._url.decode("latin-1").partition("?")
         queries = parse_qsl(query, keep_blank_values=True) if query else []
         request = Request(
@@ -179,23 +151,41 @@ class Connection(asyncio.Protocol):
             queries,
             self._headers,
             self._body[0] if len(self._body) == 1 else b"".join(self._body),
+            self._identity,
         )
-        self._queue.append((request, self._parser.should_keep_alive()))
+        self._answer(request, self._parser.should_keep_alive())
         self._reset()
-        if self._task is None:
-            self._task = self._loop.create_task(self._serve())
 
     def _count_head(self, size: int) -> None:
         self._head_size += size
         if self._head_size > _MAX_HEAD_BYTES:
-            raise ValueError("the request's head is too large")
+            raise ApiError(
+                f"the head of a request has at most {_MAX_HEAD_BYTES >> 10} KiB",
+                code=431,
+                reason="RequestHeaderFieldsTooLarge",
+            )
 
     # Answering.
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer what has come before, then this, then close; nothing more is parsed."""
+        self._refused = True
+        self._reset()
+        self._answer(formats.error_response(error), keep_alive=False)
+
+    def _answer(self, item: Request | Response, keep_alive: bool) -> None:
+        self._queue.append((item, keep_alive))
+        if self._task is None:
+            self._task = self._loop.create_task(self._serve())
 
     async def _serve(self) -> None:
         try:
             while self._queue:
                 request, keep_alive = self._queue.popleft()
+                if isinstance(request, Response):
+                    self._send(request, keep_alive)
+                    self._transport.close()
+                    return
                 answer = await self._handler(request)
                 if isinstance(answer, Response):
                     self._send(answer, keep_alive, with_body=request.method != "HEAD")
@@ -235,7 +225,7 @@ class Connection(asyncio.Protocol):
         head += b"".join(
             f"{name}: {value}\r\n".encode("latin-1") for name, value in upgrade.headers
         )
-        self._wire = Wire(self, self._transport)
+        self._wire = Wire(self._transport, self.drain)
         self._wire.feed(self._leftover)
         self._transport.write(head + b"\r\n")
         running = asyncio.ensure_future(upgrade.run(self._wire))
@@ -256,58 +246,10 @@ class Connection(asyncio.Protocol):
             async with asyncio.timeout(_DRAIN_SECONDS):
                 await asyncio.shield(self._writable)
 
-    def _refuse(self, status: int, text: bytes) -> None:
-        if not self._transport.is_closing():
-            self._send(Response(status, text, "text/plain"), keep_alive=False)
-            self._transport.close()
-
     def abort(self) -> asyncio.Task[None] | None:
         """Close at once; returns the answer under way, which is being cancelled."""
         self._transport.abort()
         return self._task
-
-
-class Wire:
-    """A connection after an upgrade, as plain bytes in both directions."""
-
-    def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:
-        self._connection = connection
-        self._transport = transport
-        self._reader = asyncio.StreamReader()
-        self._waiting = 0
-        self._ended = False
-
-    async def read(self, count: int) -> bytes:
-        data = await self._reader.readexactly(count)
-        self._waiting -= count
-        self._flow()
-        return data
-
-    async def write(self, data: bytes) -> None:
-        self._transport.write(data)
-        await self._connection.drain()
-
-    def feed(self, data: bytes) -> None:
-        """Bytes from the client (the connection's business)."""
-        if data and not self._ended:
-            self._reader.feed_data(data)
-            self._waiting += len(data)
-            self._flow()
-
-    def feed_eof(self) -> None:
-        """The client sends no more (the connection's business)."""
-        if not self._ended:
-            self._ended = True
-            self._reader.feed_eof()
-
-    def _flow(self) -> None:
-        """Stop reading from a client that is faster than the pod."""
-        if self._transport.is_closing():
-            return
-        if self._waiting > _HIGH_WATER_BYTES:
-            self._transport.pause_reading()
-        elif not self._transport.is_reading():
-            self._transport.resume_reading()
 
 
 def _head(
@@ -319,11 +261,11 @@ def _head(
     return text.encode("latin-1", "replace")
 
 
-def media_types(accept: str) -> list[tuple[str, Mapping[str, str]]]:
-    """The alternatives of an Accept header in order: media type and parameters."""
-    found: list[tuple[str, Mapping[str, str]]] = []
-    for part in accept.split(","):
-        kind, *parameters = (piece.strip() for piece in part.split(";"))
-        pairs = (parameter.partition("=") for parameter in parameters)
-        found.append((kind.lower(), {key: value for key, _, value in pairs}))
-    return found
+def _peer(transport: asyncio.BaseTransport) -> Peer | None:
+    """Who is at the other end of a Unix socket; see unix(7), SO_PEERCRED."""
+    end = transport.get_extra_info("socket")
+    if end is None or end.family != socket.AF_UNIX:
+        return None
+    size = struct.calcsize("3i")
+    raw = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
+    return Peer(*struct.unpack("3i", raw))

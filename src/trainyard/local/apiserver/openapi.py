@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import cache
 
 from trainyard.local.apiserver.formats import json_response
-from trainyard.local.apiserver.http import Request, Response
+from trainyard.local.apiserver.messages import Request, Response
 from trainyard.local.failures import no_such_path
 from trainyard.local.resources.resource import Object, Served, openapi
 from trainyard.local.resources.table import Resources

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from trainyard.local.apiserver import formats
-from trainyard.local.apiserver.http import Answer, Request, Stream
+from trainyard.local.apiserver.messages import Answer, Request, Stream
 from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import bad_request
 from trainyard.local.objects import Deletion

@@ -11,7 +11,7 @@ import orjson
 from trainyard.kube.errors import NotFound
 from trainyard.local.apiserver import admission, formats, patches, selectors
 from trainyard.local.apiserver.admission import FieldValidation
-from trainyard.local.apiserver.http import Request, Response, Stream
+from trainyard.local.apiserver.messages import Request, Response, Stream
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch
 from trainyard.local.failures import bad_request, unsupported_media_type

@@ -11,7 +11,7 @@ import orjson
 
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver.formats import rows_include, table
-from trainyard.local.apiserver.http import Request, Stream
+from trainyard.local.apiserver.messages import Request, Stream
 from trainyard.local.apiserver.selectors import Predicate
 from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import Cause, bad_request, expired, invalid, status_of

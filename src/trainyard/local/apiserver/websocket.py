@@ -8,7 +8,7 @@ import hashlib
 import struct
 from collections.abc import Sequence
 
-from trainyard.local.apiserver.http import Request
+from trainyard.local.apiserver.messages import Request
 from trainyard.local.apiserver.spdy import Duplex
 from trainyard.local.failures import bad_request
 

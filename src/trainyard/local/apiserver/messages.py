@@ -1,0 +1,74 @@
+"""Requests and answers: what the protocol reads and what handlers return."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from trainyard.local.apiserver.identity import Identity
+
+if TYPE_CHECKING:
+    from trainyard.local.apiserver.wire import Wire
+
+
+@dataclass(slots=True)
+class Request:
+    """One request, body included. Header names are lower case."""
+
+    method: str
+    path: str
+    query: dict[str, str]
+    """Last value of each key; `queries` has all of them."""
+    queries: list[tuple[str, str]]
+    headers: dict[str, str]
+    body: bytes
+    identity: Identity
+    """Who asks."""
+
+    def flag(self, name: str) -> bool:
+        """A boolean of the query, as Kubernetes reads it."""
+        return self.query.get(name, "") in ("1", "true", "True")
+
+
+@dataclass(slots=True)
+class Response:
+    """A whole answer."""
+
+    status: int
+    body: bytes
+    content_type: str = "application/json"
+    headers: list[tuple[str, str]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Stream:
+    """An answer without a known end; an empty chunk is not sent."""
+
+    chunks: AsyncGenerator[bytes]
+    content_type: str = "application/json"
+
+
+@dataclass(slots=True)
+class Upgrade:
+    """An answer 101: from now on the connection speaks another protocol.
+
+    `run` is given a `Wire` and ends when the connection is to be closed.
+    """
+
+    headers: list[tuple[str, str]]
+    run: Callable[[Wire], Awaitable[None]]
+
+
+Answer = Response | Stream | Upgrade
+Handler = Callable[[Request], Awaitable[Answer]]
+
+
+def media_types(accept: str) -> list[tuple[str, Mapping[str, str]]]:
+    """The alternatives of an Accept header in order: media type and parameters."""
+    found: list[tuple[str, Mapping[str, str]]] = []
+    for part in accept.split(","):
+        kind, *parameters = (piece.strip() for piece in part.split(";"))
+        pairs = (parameter.partition("=") for parameter in parameters)
+        found.append((kind.lower(), {key: value for key, _, value in pairs}))
+    return found

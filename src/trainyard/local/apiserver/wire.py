@@ -1,0 +1,51 @@
+"""A connection after an upgrade, as plain bytes in both directions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+_HIGH_WATER_BYTES = 2 << 20
+
+
+class Wire:
+    """What is given to whoever takes a connection over."""
+
+    def __init__(self, transport: asyncio.Transport, drain: Callable[[], Awaitable[None]]) -> None:
+        self._transport = transport
+        self._drain = drain
+        self._reader = asyncio.StreamReader()
+        self._waiting = 0
+        self._ended = False
+
+    async def read(self, count: int) -> bytes:
+        data = await self._reader.readexactly(count)
+        self._waiting -= count
+        self._flow()
+        return data
+
+    async def write(self, data: bytes) -> None:
+        self._transport.write(data)
+        await self._drain()
+
+    def feed(self, data: bytes) -> None:
+        """Bytes from the client (the connection's business)."""
+        if data and not self._ended:
+            self._reader.feed_data(data)
+            self._waiting += len(data)
+            self._flow()
+
+    def feed_eof(self) -> None:
+        """The client sends no more (the connection's business)."""
+        if not self._ended:
+            self._ended = True
+            self._reader.feed_eof()
+
+    def _flow(self) -> None:
+        """Stop reading from a client that is faster than the pod."""
+        if self._transport.is_closing():
+            return
+        if self._waiting > _HIGH_WATER_BYTES:
+            self._transport.pause_reading()
+        elif not self._transport.is_reading():
+            self._transport.resume_reading()
