@@ -29,6 +29,7 @@ from trainyard.local.scheduler.requests import amount
 from trainyard.local.tls import TlsFiles
 from trainyard.operator import controller
 from trainyard.operator.settings import OperatorSettings
+from trainyard.shim.logfile import KUBERNETES, LogLimits
 
 _READY_SECONDS = 30.0
 _log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def cluster_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
         images=options.images,
         resources={name: amount(name, text) for name, text in options.resources.items()},
         is_strict=options.is_strict,
+        log_limits=LogLimits(options.log_max_size or KUBERNETES.size, options.log_max_files),
     )
 
 

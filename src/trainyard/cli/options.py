@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainyard.schema.errors import TrainyardError
+
 if TYPE_CHECKING:
     from trainyard.local.node.shim_process import Isolation
 
 _ISOLATIONS = ("auto", "namespaces", "plain")
+_LEAST_LOG_BYTES = 256 << 10
 _RESOURCE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*\Z")
 
 
@@ -35,6 +38,9 @@ class ClusterOptions:
     """Resource to quantity, as written."""
     is_strict: bool = False
     isolation: Isolation = "auto"
+    log_max_size: int | None = None
+    """Bytes; None: what the command finds right."""
+    log_max_files: int = 5
 
     @property
     def is_default(self) -> bool:
@@ -82,12 +88,31 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Separate pods by namespaces, or run them as plain processes.",
     )
+    @_log_options
     @functools.wraps(function)
     def command(**given: Any) -> Any:
         chosen = {name: given.pop(name) for name in ClusterOptions.__dataclass_fields__}
         return function(options=ClusterOptions(**chosen), **given)
 
     return command
+
+
+def _log_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    size = click.option(
+        "--log-max-size",
+        metavar="SIZE",
+        callback=_log_size,
+        help="Where a container's log goes on in another file: 10Mi; in a cluster of `run`, 100Mi.",
+    )
+    files = click.option(
+        "--log-max-files",
+        type=click.IntRange(min=2),
+        default=5,
+        show_default=True,
+        metavar="N",
+        help="How many files of a container's log are kept.",
+    )
+    return size(files(function))
 
 
 def _pair(text: str, what: str) -> tuple[str, str]:
@@ -118,6 +143,20 @@ def _resources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -
             raise click.BadParameter(f"{text!r} is not a resource and an amount")
         resources[name] = amount
     return resources
+
+
+def _log_size(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    from trainyard.schema import quantity
+
+    try:
+        size = quantity.parse_int(text)
+    except TrainyardError as error:
+        raise click.BadParameter(str(error)) from error
+    if size < _LEAST_LOG_BYTES:
+        raise click.BadParameter(f"{text} is too little: {_LEAST_LOG_BYTES >> 10}Ki or more")
+    return size
 
 
 def _images(

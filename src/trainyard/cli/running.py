@@ -36,6 +36,8 @@ INTERRUPTED = 130
 _GRACE_SECONDS = 35.0
 """Longer than a pod's default termination grace of 30 s."""
 _LOOK_SECONDS = 0.5
+_LOG_BYTES = 100 << 20
+"""Of a file of a container's log: a cluster of one's own ends before it can fill a disk."""
 
 
 def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle) -> int:
@@ -65,6 +67,9 @@ async def _alone(
     result: ReadResult, options: ClusterOptions, paths: Paths, shim: ShimHandle
 ) -> int:
     settings = replace(cluster_settings(options, paths), is_durable=False)
+    if options.log_max_size is None:
+        limits = settings.log_limits._replace(size=_LOG_BYTES)
+        settings = replace(settings, log_limits=limits)
     async with embedded(settings, shim) as cluster, Client.unix(cluster.socket) as client:
         hint = f"TRAINYARD_STATE_DIR={paths.folder} "
         run = _Run(_target(client, cluster.socket), result.documents, paths, hint)

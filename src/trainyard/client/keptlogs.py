@@ -9,7 +9,7 @@ from pathlib import Path
 from trainyard.client.job import Job
 from trainyard.client.logs import LogRequest, whole_lines
 from trainyard.client.target import CommandError
-from trainyard.shim.logs import LogOptions, read_log
+from trainyard.shim.logs import LogOptions, changed_at, logs_in, read_log
 
 
 def find_kept(folder: Path, job: Job, request: LogRequest) -> dict[str, Path]:
@@ -41,8 +41,8 @@ def kept_logs(
     prefix = f"{job.namespace}_{job.base}-"
     for pod in sorted((folder / "pods").glob(f"{prefix}*")):
         replica = pod.name.removeprefix(prefix).rpartition("_")[0]
-        for path in pod.glob(f"{container or '*'}/*.log"):
-            by_replica.setdefault(replica, []).append((path.stat().st_mtime, path))
+        for path in (log for each in pod.glob(container or "*") for log in logs_in(each)):
+            by_replica.setdefault(replica, []).append((changed_at(path), path))
     for replica, logs in sorted(by_replica.items()):
         kept = [path.parent.name for _, path in logs]
         training = container or job.training_container_among(replica, kept)

@@ -35,6 +35,7 @@ from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
 from trainyard.local.storage.store import Store
 from trainyard.local.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
+from trainyard.shim.logfile import KUBERNETES, LogLimits
 
 _MASTER_ADDRESS = "127.0.0.1"
 
@@ -56,6 +57,8 @@ class ClusterSettings:
     """Resources to pretend, or to pretend less of."""
     is_strict: bool = False
     """Schedule to the letter of the manifest."""
+    log_limits: LogLimits = KUBERNETES
+    """Of each container's log."""
     tls_port: int | None = None
     """Listen for kubectl on this loopback port (0: any); None: only on the Unix socket."""
     preferred_port: int = 0
@@ -135,6 +138,7 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         images=settings.images,
         volumes=settings.volumes,
         working_dir=settings.working_dir,
+        log_limits=settings.log_limits,
         gpus=found.gpus,
     )
 

@@ -99,6 +99,9 @@ class Start(NamedTuple):
     log: str
     program: Program
     root: Root | None = None
+    log_bytes: int = 10 << 20
+    log_files: int = 5
+    """How the log rotates: see ``logfile.LogLimits``."""
 
 
 class Exec(NamedTuple):

@@ -24,7 +24,7 @@ from trainyard.local.node.worker import PodWorker
 from trainyard.local.objects import Objects
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import protocol
-from trainyard.shim.logs import LogOptions, read_log
+from trainyard.shim.logs import LogOptions, has_log, read_log
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
 _PODS_BETWEEN_SWEEPS = 50
@@ -196,7 +196,7 @@ class NodeAgent:
     ) -> AsyncIterator[bytes]:
         attempt = _restarts(pod, container) - (1 if previous else 0)
         path = os.path.join(self._node.folder(pod), container, f"{attempt}.log")
-        if not os.path.exists(path):
+        if not has_log(path):
             what = "previous terminated container" if previous else "container"
             raise TrainyardError(
                 f"{what} {container!r} in pod {pod['metadata']['name']!r} has not started: "

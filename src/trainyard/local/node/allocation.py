@@ -10,6 +10,7 @@ import os
 import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from trainyard.kinds.shared import names
@@ -22,7 +23,7 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
 from trainyard.local.node.volumes import Volumes
 from trainyard.local.objects import Objects
-from trainyard.shim import protocol
+from trainyard.shim import logs, protocol
 
 KEPT_PODS = 500
 """Folders of pods that are no more (decision 67)."""
@@ -130,12 +131,20 @@ class Allocation:
         program = program._replace(cgroups=tuple(run.cgroups))
         run.phase, run.reason, run.message = "starting", "", ""
         try:
+            self._forget_logs(run)
+            log, kept = self.log_path(run), node.settings.log_limits
             await node.runtime.request(
-                protocol.Start(self._uid, run.name, run.attempt, self.log_path(run), program, root)
+                protocol.Start(self._uid, run.name, run.attempt, log, program, root, *kept)
             )
         except RuntimeRefused as error:
             run.phase = "waiting"
             raise NotReady("RunContainerError", str(error)) from None
+
+    def _forget_logs(self, run: Run) -> None:
+        """Those of the run before last and older ones, as the kubelet does (decision 91)."""
+        for path in logs.logs_in(Path(self.folder, run.name)):
+            if path.stem.isdecimal() and int(path.stem) < run.attempt - 1:
+                logs.remove(path)
 
     async def _prepared_volumes(self) -> Volumes:
         node = self._node

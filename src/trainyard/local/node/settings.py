@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainyard.local.node.gpus import detect
+from trainyard.shim.logfile import KUBERNETES, LogLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,5 +31,6 @@ class NodeSettings:
     restart_delay_limit: float = 300.0
     deadline_grace: float = 0.5
     """How long a pod may go on after its activeDeadlineSeconds, which SIGTERM has announced."""
+    log_limits: LogLimits = KUBERNETES
     gpus: tuple[int, ...] = field(default_factory=detect)
     """Minor numbers of the GPUs to hand out; pretended devices are none."""

@@ -1,0 +1,163 @@
+"""A container's log as the shim writes it: a few files of limited size.
+
+Logs have the format of the Container Runtime Interface: each line is ``<RFC 3339 time> stdout F
+<line>``; a line longer than 16 KiB, or one that has stood unfinished for a moment, is written as
+``P`` (partial) pieces. Standard output and error share one pipe, which keeps them in the order in
+which they were written.
+
+A log is the file at its path; when that is full it is renamed to ``<path>.<number>``, with a number
+that only ever grows, and a new one is begun (decision 91). Readers go by these numbers, so that
+neither a rename nor a deletion under their hands costs them a line. What a process that is killed
+between the two steps leaves behind, numbered files alone, is a log as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections import deque
+from typing import NamedTuple
+
+PARTIAL_AFTER_SECONDS = 0.1
+_PARTIAL_BYTES = 16 * 1024
+
+
+class LogLimits(NamedTuple):
+    """A log's files hold up to ``size`` bytes each; the last ``files`` are kept, at least two."""
+
+    size: int = 10 << 20
+    files: int = 5
+
+
+KUBERNETES = LogLimits()
+"""The kubelet's containerLogMaxSize and containerLogMaxFiles where nothing else is said."""
+
+
+def timestamp(nanoseconds: int) -> str:
+    """RFC 3339 with nanoseconds, UTC."""
+    seconds, rest = divmod(nanoseconds, 1_000_000_000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{rest:09d}Z"
+
+
+def numbers(path: str) -> list[int]:
+    """Of the files that a log has besides the one at ``path``; ascending, the oldest first."""
+    folder, name = os.path.split(path)
+    prefix, found = f"{name}.", []
+    with contextlib.suppress(OSError), os.scandir(folder or ".") as entries:
+        for entry in entries:
+            rest = entry.name.removeprefix(prefix)
+            if rest != entry.name and rest.isascii() and rest.isdecimal():
+                found.append(int(rest))
+    return sorted(found)
+
+
+def numbered(path: str, number: int) -> str:
+    """The file of a log that was renamed."""
+    return f"{path}.{number}"
+
+
+class LogFile:
+    """Appends what a container writes to its log. Nothing here fails, or waits for room."""
+
+    def __init__(self, path: str, limits: LogLimits = KUBERNETES) -> None:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        self._path, self._limits = path, limits
+        self._numbers = deque(numbers(path))
+        self._fd = self._open()
+        self._size = os.fstat(self._fd).st_size
+        self._rest = b""
+        self._rest_since = 0.0
+        self._is_inside = False
+        """Whether the last record is a piece of a line that goes on."""
+        self._lost = 0
+        self._why = ""
+
+    def _open(self) -> int:
+        flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC
+        return os.open(self._path, flags, 0o644)
+
+    def write(self, data: bytes) -> None:
+        data = self._rest + data
+        end = data.rfind(b"\n") + 1
+        lines, self._rest = data[:end], data[end:]
+        self._rest_since = time.monotonic()
+        if lines:
+            prefix = _now() + b" stdout F "
+            self._append(prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n", inside=False)
+        if len(self._rest) >= _PARTIAL_BYTES:
+            self.flush()
+
+    @property
+    def flush_at(self) -> float | None:
+        """When the unfinished line is due (monotonic seconds); None without one."""
+        return self._rest_since + PARTIAL_AFTER_SECONDS if self._rest else None
+
+    def flush(self) -> None:
+        if self._rest:
+            self._append(_now() + b" stdout P " + self._rest + b"\n", inside=True)
+            self._rest = b""
+
+    def close(self) -> None:
+        self.flush()
+        os.close(self._fd)
+
+    def _append(self, records: bytes, *, inside: bool) -> None:
+        """A full disk must end neither the pod nor the shim: what has no room is counted."""
+        try:
+            if self._size and self._size + len(records) > self._limits.size:
+                self._rotate()
+            if self._lost:
+                self._write(self._mark())
+                self._lost, self._is_inside = 0, False
+            self._write(records)
+            self._is_inside = inside
+        except OSError as error:
+            self._lost += len(records)
+            self._why = error.strerror or ""
+
+    def _write(self, records: bytes) -> None:
+        """Whole records, as many as there is room for; OSError if that is not all.
+
+        Half a record would spoil the next one.
+        """
+        done = 0
+        try:
+            while done < len(records):
+                done += os.write(self._fd, records[done:] if done else records)
+        except OSError:
+            done = records.rfind(b"\n", 0, done) + 1
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._fd, self._size + done)
+            raise
+        finally:
+            self._size += done
+
+    def _mark(self) -> bytes:
+        """What stands in the log for what could not be written."""
+        prefix = _now() + b" stdout F "
+        text = f"[trainyard: about {self._lost} bytes of output are missing here: {self._why}]"
+        end_of_line = prefix + b"\n" if self._is_inside else b""
+        return end_of_line + prefix + text.encode() + b"\n"
+
+    def _rotate(self) -> None:
+        """Set the file aside, drop the oldest, begin another; OSError leaves it as it was."""
+        number = self._numbers[-1] + 1 if self._numbers else 1
+        with contextlib.suppress(FileNotFoundError):  # somebody has removed it
+            os.rename(self._path, numbered(self._path, number))
+        while len(self._numbers) >= max(1, self._limits.files - 1):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(numbered(self._path, self._numbers.popleft()))
+        try:
+            fd = self._open()
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.rename(numbered(self._path, number), self._path)
+            raise
+        self._numbers.append(number)
+        os.close(self._fd)
+        self._fd, self._size = fd, 0
+
+
+def _now() -> bytes:
+    return timestamp(time.time_ns()).encode()
