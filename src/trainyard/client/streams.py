@@ -129,17 +129,8 @@ async def _session(target: Target, path: str) -> tuple[aiohttp.ClientSession, An
         connector = aiohttp.UnixConnector(target.socket)
         url = URL(f"http://localhost{path}", encoded=True)
         return aiohttp.ClientSession(connector=connector), url, {}
-    from trainyard.kube.credentials import load
+    from trainyard.kube.cluster import connect
 
-    cluster = await asyncio.to_thread(load, target.kubeconfig, target.context)
-    credentials = await cluster.credentials()
-    options: dict[str, Any] = {
-        "ssl": cluster.tls(credentials),
-        "server_hostname": cluster.tls_server_name or None,
-        "proxy": cluster.proxy or None,
-        "heartbeat": _HEARTBEAT_SECONDS,
-    }
-    if credentials.authorization:
-        options["headers"] = {"Authorization": credentials.authorization}
-    url = URL(cluster.server.rstrip("/") + path, encoded=True)
-    return aiohttp.ClientSession(), url, options
+    transport, _ = await connect(target.kubeconfig, target.context)
+    url, options = await transport.route(path)
+    return aiohttp.ClientSession(), url, {**options, "heartbeat": _HEARTBEAT_SECONDS}

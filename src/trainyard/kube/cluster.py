@@ -11,6 +11,7 @@ import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -64,6 +65,20 @@ class ClusterTransport:
         async with answer:
             yield StreamResponse(answer.status, _lower(answer.headers), self._chunks(answer))
 
+    async def route(self, path: str) -> tuple[URL, dict[str, Any]]:
+        """The address of a path, and what else aiohttp must be told to get there."""
+        cluster = self._cluster
+        credentials = await cluster.credentials()
+        if self._tls is None or credentials.is_new_certificate:
+            self._tls = cluster.tls(credentials)
+        authorization = credentials.authorization
+        return URL(cluster.server.rstrip("/") + path, encoded=True), {
+            "headers": {"Authorization": authorization} if authorization else {},
+            "ssl": self._tls,
+            "server_hostname": cluster.tls_server_name or None,
+            "proxy": cluster.proxy or None,
+        }
+
     async def aclose(self) -> None:
         """Close every connection."""
         if self._session is not None:
@@ -76,21 +91,15 @@ class ClusterTransport:
         headers = {"Accept": request.accept, "User-Agent": "trainyard"}
         if request.body:
             headers["Content-Type"] = request.content_type
-        credentials = await self._cluster.credentials()
-        if credentials.authorization:
-            headers["Authorization"] = credentials.authorization
-        if self._tls is None or credentials.is_new_certificate:
-            self._tls = self._cluster.tls(credentials)
+        url, options = await self.route(request.path)
+        options["headers"] = headers | options["headers"]
         return await self._get_session().request(
             request.method,
-            URL(self._cluster.server.rstrip("/") + request.path, encoded=True),
+            url,
             data=request.body or None,
-            headers=headers,
             timeout=limits,
-            ssl=self._tls,
-            server_hostname=self._cluster.tls_server_name or None,
-            proxy=self._cluster.proxy or None,
             allow_redirects=False,
+            **options,
         )
 
     def _get_session(self) -> aiohttp.ClientSession:
