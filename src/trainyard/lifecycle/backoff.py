@@ -17,9 +17,12 @@ def delay(failures: int, settings: Settings, *, free: bool = False) -> timedelta
     """
     if free and failures <= 1:
         return timedelta(0)
-    doublings = min(failures - 1, 30)
-    seconds = settings.backoff_base_seconds * 2.0**doublings
-    return timedelta(seconds=min(seconds, settings.backoff_max_seconds))
+    return growing(settings.backoff_base_seconds, settings.backoff_max_seconds, failures)
+
+
+def growing(base: float, most: float, count: int) -> timedelta:
+    """`base` seconds the first time, twice as long each further time, but at most `most`."""
+    return timedelta(seconds=min(base * 2.0 ** min(count - 1, 30), most))
 
 
 def failures_in_row(

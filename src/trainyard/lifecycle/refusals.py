@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.resources import Resource
+from trainyard.lifecycle import backoff
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.observed import Conflict, Observed
 
@@ -25,9 +26,10 @@ class BlockedCreations:
     @classmethod
     def of(cls, observed: Observed, settings: Settings) -> BlockedCreations:
         """Sorted once, for there may be thousands of creations."""
+        base, most = settings.refusal_base_seconds, settings.refusal_max_seconds
         refused: dict[Resource, datetime] = {}
         for refusal in observed.refusals:
-            until = refusal.at + _pause(refusal.count, settings)
+            until = refusal.at + backoff.growing(base, most, refusal.count)
             refused[refusal.resource] = max(until, refused.get(refusal.resource, until))
         return cls(refused, {(c.resource, c.name): c for c in observed.conflicts})
 
@@ -42,8 +44,3 @@ class BlockedCreations:
         until = conflict.until if conflict else self.refused_until.get(create.resource)
         clear = now >= until if until is not None else conflict is None
         return clear, None if clear else until
-
-
-def _pause(count: int, settings: Settings) -> timedelta:
-    seconds = settings.refusal_base_seconds * 2.0 ** min(count - 1, 30)
-    return timedelta(seconds=min(seconds, settings.refusal_max_seconds))

@@ -123,8 +123,7 @@ class Executor:
         return Outcome.DONE if plan.actions or plan.status is not None else Outcome.UNCHANGED
 
     async def _write_status(self, job: JobRecord, status: dict[str, Any]) -> JobRecord:
-        head = {"apiVersion": job.kind.api_version, "kind": job.kind.kind}
-        body = {**head, **job.raw, "status": status}
+        body = {**job.raw, "status": status}
         write = self._client.replace(job.kind.resource, body, subresource="status")
         stored = await self._tell(job, f"status of {job.kind.plural}/{job.name}", write)
         record = JobRecord.decode(job.kind, stored)

@@ -55,9 +55,7 @@ class Planner:
         # Decision 10.
         from trainyard.kinds.admission import admit
 
-        # Lists leave apiVersion and kind out.
-        head = {"apiVersion": record.kind.api_version, "kind": record.kind.kind}
-        admission = admit({**record.raw, **head}, open_templates=self._open_templates)
+        admission = admit(dict(record.raw), open_templates=self._open_templates)
         model: Any = admission.model
         if admission.errors or model is None:
             problems = tuple(problem.detail for problem in admission.errors)

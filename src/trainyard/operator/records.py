@@ -46,6 +46,7 @@ class JobRecord:
     @classmethod
     def decode(cls, kind: Kind, raw: dict[str, Any]) -> JobRecord:
         """From a stored object of that kind; takes `raw` over."""
+        raw |= {"apiVersion": kind.api_version, "kind": kind.kind}  # lists leave them out
         metadata = raw["metadata"]
         metadata.pop("managedFields", None)
         return cls(
