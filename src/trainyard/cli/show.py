@@ -75,7 +75,7 @@ def _facts(job: Job, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
     yield "Phase", phase_text(job)
     yield "Mode", "pause" if job.is_paused else "debug" if job.is_debugged else ""
     yield "Running", running_text(job)
-    yield "Restarts", _restarts(job)
+    yield "Restarts", job.budget or job.restarts
     yield "Elastic", _elastic(job)
     yield "Queue", job.queue
     yield "Created", _moment(job.metadata.get("creationTimestamp"), now)
@@ -90,12 +90,6 @@ def _facts(job: Job, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
 
 def _moment(text: str | None, now: datetime) -> str:
     return f"{text[:19]}Z ({age(text, now)} ago)" if text else ""
-
-
-def _restarts(job: Job) -> str:
-    if not job.kind.has_shared_budget or job.status.get(job.kind.budget) is None:
-        return str(job.restarts)
-    return f"{job.restarts} of {job.backoff_limit}"
 
 
 def _elastic(job: Job) -> str:

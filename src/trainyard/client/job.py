@@ -138,6 +138,13 @@ class Job:
         return self.kind.restarts(self.status)
 
     @property
+    def budget(self) -> str:
+        """`1 of 3`: how much of its restarts the whole job has spent; empty where none counts."""
+        if not self.kind.has_shared_budget or self.status.get(self.kind.budget) is None:
+            return ""
+        return f"{self.restarts} of {self.backoff_limit}"
+
+    @property
     def replicas(self) -> list[Object]:
         """The replicas of all types, as the status has them."""
         return [replica for task in self.tasks for replica in task.get("replicas") or ()]

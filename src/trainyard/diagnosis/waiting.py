@@ -129,8 +129,9 @@ def restarting(situation: Situation) -> Iterator[Cause]:
         ),
         *death.evidence,
         *quoted(death.words),
-        *_spent(situation),
     ]
+    if spent := situation.job.budget:
+        evidence.append(f"{spent} restarts are used up")
     wait = _until_next(situation)
     what = f"{death.who} failed ({death.ending}), and replicas are started again"
     if wait is not None:
@@ -146,13 +147,6 @@ def _all_run(situation: Situation) -> bool:
     return situation.job.phase == Phase.RUNNING and not any(
         counts.get(phase) for phase in ("creating", "pending", "unknown")
     )
-
-
-def _spent(situation: Situation) -> tuple[str, ...]:
-    job = situation.job
-    if not job.kind.has_shared_budget or job.status.get(job.kind.budget) is None:
-        return ()
-    return (f"{job.restarts} of {job.backoff_limit} restarts are used up",)
 
 
 def _until_next(situation: Situation) -> tuple[str, float] | None:
