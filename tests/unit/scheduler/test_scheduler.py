@@ -227,6 +227,20 @@ async def test_an_absent_queue_is_created_without_limits_and_said_so() -> None:
         assert any("queue research did not exist" in warning for warning in cluster.warnings())
 
 
+async def test_once_a_queue_was_made_by_hand_pods_wait_for_one_that_is_absent() -> None:
+    async with running() as cluster:
+        await cluster.queue("night")
+        await cluster.group("gang", 1, queue="nigth")
+        await cluster.pod("g0", group="gang", queue="nigth")
+        await cluster.pod("alone", queue="nigth")
+        expected = "queue nigth does not exist"
+        await cluster.until(lambda: expected in cluster.message("g0"))
+        await cluster.until(lambda: expected in cluster.message("alone"))
+        await cluster.queue("nigth")
+        for name in ("g0", "alone"):
+            await cluster.until_bound(name)
+
+
 @pytest.mark.parametrize("is_strict", [False, True])
 async def test_there_is_a_default_queue_whatever_other_queues_there_are(is_strict: bool) -> None:
     async with running(is_strict=is_strict) as cluster:

@@ -41,6 +41,9 @@ REVISION = "trainyard.dev/revision"
 WORKING_DIR = "trainyard.dev/working-dir"
 """On a job submitted from a folder: where containers without a workingDir start."""
 
+IMPLICIT = "trainyard.dev/implicit"
+"""On a Queue that the embedded scheduler made because it was named (decision 86)."""
+
 COMPONENT_TYPE_USER = "user"
 MASTER_ROLE = "master"
 T9K_SCHEDULER_NAME = "t9k-scheduler"

@@ -63,6 +63,7 @@ class Verbs:
         """A new object, admitted."""
         obj, validation = _body(request, target)
         obj, warnings = admission.create(target.served, obj, validation)
+        target.served.check_references(obj, None, self.registry.list)
         made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
         return formats.object_response(
             request, target.served, target.served.shown(made), status=201, warnings=warnings
@@ -173,6 +174,8 @@ class Verbs:
             new = change(copy)
             _check_name(target, new)
             obj, notes = admission.update(target.served, new, old, validation, status_only)
+            if not status_only:
+                target.served.check_references(obj, old, self.registry.list)
             warnings.extend(notes)
             if old["metadata"].get("managedFields") and not applies:
                 obj = self._record_manager(request, target, obj, old)
@@ -207,6 +210,7 @@ class Verbs:
             if target.subresource:
                 raise
             obj, warnings = admission.create(target.served, applied.created(), validation)
+            target.served.check_references(obj, None, self.registry.list)
             made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
             return formats.object_response(
                 request, target.served, made, status=201, warnings=warnings

@@ -15,10 +15,19 @@ from trainyard.kinds.table import KINDS
 from trainyard.local.clock import age
 from trainyard.local.failures import bad_request
 from trainyard.local.resources.columns import AGE, NAME, Cell, Column
-from trainyard.local.resources.resource import WRITE_STATUS, Object, Served, Subresource, Verdict
+from trainyard.local.resources.queuenames import named_queue, unknown_queue
+from trainyard.local.resources.resource import (
+    WRITE_STATUS,
+    Listed,
+    Object,
+    Served,
+    Subresource,
+    Verdict,
+)
 
 _SCALE = Subresource("Scale", WRITE_STATUS, ("autoscaling", "v1"))
 _ORDER = 10_000
+_QUEUES = KINDS["Queue"].full_name
 
 
 class _Custom(Served):
@@ -37,6 +46,13 @@ class _Custom(Served):
         admitted = admission.admit(pruned.obj, old)
         warnings = [problem.detail for problem in admitted.warnings]
         return Verdict(admitted.obj, admitted.errors, pruned.unknown, warnings)
+
+    def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
+        """A job's queue has to be there once any was made by hand."""
+        if old is not None and named_queue(old) == named_queue(obj):
+            return
+        if KINDS[self.kind].is_job and (cause := unknown_queue(obj, listed(_QUEUES))):
+            raise self.refused(obj, cause)
 
     def columns(self) -> tuple[Column, ...]:
         return _columns(self.kind)

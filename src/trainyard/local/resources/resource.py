@@ -21,6 +21,8 @@ from trainyard.schema.problems import Problem
 Object = dict[str, Any]
 Present = Callable[[], Iterable[Object]]
 """The objects of a resource, with those that are being written."""
+Listed = Callable[[str], Iterable[Object]]
+"""The objects of any resource, by its name."""
 Messages = Mapping[str, str]
 """Protobuf messages by name: number, JSON name and type of each field. Types: str, int, bool,
 bytes, a message's name; `?` after it keeps a zero value (a pointer in Go), `[]` repeats, `{}` is a
@@ -124,6 +126,9 @@ class Served:
         from trainyard.schema import core
 
         return core.check_core({"kind": self.kind, **obj})
+
+    def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
+        """Refuse an object that names what has to be there and is not; `old`: what it replaces."""
 
     def prepare_create(self, obj: Object, present: Present) -> None:
         """Complete an object about to be created; a status it came with does not count."""

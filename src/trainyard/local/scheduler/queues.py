@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
+from trainyard.local.resources.queuenames import is_implicit
 from trainyard.local.scheduler.node_info import NodeInfo, PodEntry
 from trainyard.local.scheduler.requests import PODS, Amounts, add, amounts, readable, text, total
 from trainyard.schema import duration
@@ -21,9 +22,11 @@ class QueueRules:
     priority: int
     is_closed: bool
     max_duration: timedelta | None
+    is_implicit: bool = False
+    """The scheduler made it, and nobody has changed it since."""
 
     @classmethod
-    def of(cls, queue: Mapping[str, Any]) -> QueueRules:
+    def of(cls, queue: dict[str, Any]) -> QueueRules:
         """From a stored Queue."""
         spec = queue.get("spec") or {}
         longest = spec.get("maxDuration")
@@ -33,6 +36,7 @@ class QueueRules:
             priority=spec.get("priority", 0),
             is_closed=bool(spec.get("closed")),
             max_duration=duration.parse(longest) if longest else None,
+            is_implicit=is_implicit(queue),
         )
 
     def refusal(self, pods: Sequence[PodEntry], node: NodeInfo) -> str:

@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.labels import DEFAULT_QUEUE
 from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
@@ -150,7 +151,9 @@ class Scheduler:
             if pod.group:
                 grouped.setdefault((pod.namespace, pod.group), []).append(pod)
             else:
-                units.append(_Unit((pod,), self._queues.get(pod.queue), None))
+                queue = self._queues.get(pod.queue)
+                hold = f"queue {pod.queue} does not exist" if pod.queue and queue is None else ""
+                units.append(_Unit((pod,), queue, None, hold))
         for key, pods in grouped.items():
             units += self._group_units(key, pods)
         return units
@@ -257,8 +260,9 @@ class Scheduler:
 
     async def _create_absent_queues(self) -> None:
         pods: dict[str, PodEntry] = {p.queue: p for p in self._waiting.values() if p.queue}
+        any_will_do = all(queue.is_implicit for queue in self._queues.values())
         for name in pods:
-            if name in self._queues:
+            if name in self._queues or not (any_will_do or name == DEFAULT_QUEUE):
                 continue
             try:
                 queue = await self._objects.create(_QUEUES, _queue(name))
@@ -272,7 +276,7 @@ class Scheduler:
 
 def _queue(name: str) -> Object:
     """A queue without limits (decision 39)."""
-    return {"metadata": {"name": name}, "spec": {}}
+    return {"metadata": {"name": name, "annotations": {labels.IMPLICIT: "true"}}, "spec": {}}
 
 
 def _set_scheduled(pod: Object, status: str, reason: str, message: str) -> None:
