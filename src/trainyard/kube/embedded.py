@@ -13,15 +13,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from trainyard.kube.ownership import address, check_folder, check_server
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.names import fnv1a64
 
 FAILED = " failed: "
 """In the log of a cluster, before the reason for which it ended."""
 _TAIL_BYTES = 4096
 _ROOM_BYTES = 64 << 10
 _CONNECT_SECONDS = 2.0
-_UNIX_PATH_LIMIT = 107
 
 
 class StateError(TrainyardError):
@@ -33,7 +32,13 @@ def state_folder() -> Path:
     if chosen := os.environ.get("TRAINYARD_STATE_DIR"):
         return Path(chosen).absolute()
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser().absolute() / "trainyard"
+    try:
+        return Path(base).expanduser().absolute() / "trainyard"
+    except RuntimeError as error:
+        raise StateError(
+            f"there is no home folder of user {os.geteuid()} to keep a cluster in: set "
+            "TRAINYARD_STATE_DIR to a folder of your own"
+        ) from error
 
 
 class _File:
@@ -52,15 +57,8 @@ class Paths:
 
     folder: Path
 
-    @property
-    def api_socket(self) -> Path:
-        """The API server's Unix socket; in /tmp when the folder's path is too long for one."""
-        path = self.folder / "api.sock"
-        if len(os.fsencode(path)) <= _UNIX_PATH_LIMIT:
-            return path
-        digest = f"{fnv1a64(os.fsencode(self.folder)):016x}"
-        return Path(f"/tmp/trainyard-{os.getuid()}-{digest}") / "api.sock"
-
+    api_socket = _File("api.sock")
+    """The API server's Unix socket."""
     database = _File("state.db")
     """The durable store."""
     record = _File("cluster.json")
@@ -79,11 +77,14 @@ class Paths:
     """Folders of the clusters that `trainyard run` starts for itself (decision 67)."""
 
     def prepare(self) -> None:
-        """Make the folder and make sure that it can be written; raises StateError."""
+        """Make the folder, and make sure that it is ours and can be written.
+
+        Raises StateError or NotOurs.
+        """
         probe = self.folder / f".probe-{os.getpid()}"
         try:
             _make_private(self.folder)
-            self.api_socket.parent.mkdir(exist_ok=True, mode=0o700)
+            check_folder(self.folder, owner=True)
             probe.write_bytes(b"\0" * 4096)
             probe.unlink()
         except OSError as error:
@@ -125,8 +126,12 @@ class RunningCluster:
 
 
 def find_cluster(folder: Path | None = None) -> RunningCluster | None:
-    """The cluster that is up in a state folder (default: the user's), if it answers."""
+    """The cluster that is up in a state folder (default: the user's), if it answers.
+
+    Raises NotOurs where the folder, or the server, is neither this user's nor root's.
+    """
     paths = Paths(folder or state_folder())
+    check_folder(paths.folder)
     try:
         found = RunningCluster(**json.loads(paths.record.read_text()))
     except (OSError, ValueError, TypeError):
@@ -134,9 +139,11 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_CONNECT_SECONDS)
         try:
-            connection.connect(found.socket)
+            with address(found.socket) as short:
+                connection.connect(short)
         except OSError:
             return None
+        check_server(connection, found.socket)
     return found
 
 

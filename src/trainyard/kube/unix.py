@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import collections
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,11 +17,13 @@ from typing import cast
 import httptools
 
 from trainyard.kube.errors import Unreachable
+from trainyard.kube.ownership import address, check_server
 from trainyard.kube.transport import Request, Response, StreamResponse
 
 # A stream whose reader is slow stops reading from the socket beyond this many unread bytes.
 _HIGH_WATER = 1 << 20
 _MAX_CONNECTIONS = 64
+_FULL_SECONDS = 0.01
 
 
 class _Exchange:
@@ -241,9 +244,15 @@ class UnixTransport:
         if self._closed:
             raise Unreachable(f"cannot reach {self._path}: the client is closed")
         loop = asyncio.get_running_loop()
+        end = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            _, connection = await loop.create_unix_connection(_Connection, self._path)
-        except OSError as error:
+            await _open(end, self._path)
+            check_server(end, self._path)
+            _, connection = await loop.create_unix_connection(_Connection, sock=end)
+        except BaseException as error:
+            end.close()
+            if not isinstance(error, OSError):
+                raise
             raise Unreachable(
                 f"cannot reach the API server at {self._path}: {error.strerror or error}"
             ) from error
@@ -254,6 +263,17 @@ class UnixTransport:
             self._idle.append(connection)
         else:
             connection.close()
+
+
+async def _open(end: socket.socket, path: str) -> None:
+    """Connect. A Unix socket does so at once, or not at all while too many wait to be accepted."""
+    with address(path) as short:
+        while True:
+            try:
+                end.connect(short)
+                return
+            except BlockingIOError:
+                await asyncio.sleep(_FULL_SECONDS)
 
 
 async def _chunks(connection: _Connection, exchange: _Exchange) -> AsyncIterator[bytes]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from trainyard.kube.ownership import address
 from trainyard.local.apiserver.app import Api
 from trainyard.local.apiserver.http import Connection
 from trainyard.local.apiserver.identity import holder_of, owner_of_socket
@@ -18,8 +18,6 @@ from trainyard.local.runtime import PodRuntime
 from trainyard.schema.errors import TrainyardError
 
 _CLOSE_SECONDS = 2.0
-_UNIX_PATH_LIMIT = 107
-"""Bytes in sockaddr_un.sun_path, without the final zero."""
 
 
 class ServeError(TrainyardError):
@@ -38,20 +36,16 @@ class ApiServer:
 
     async def serve_unix(self, path: Path) -> None:
         """Listen on a Unix socket that only this user can open; replaces a stale file."""
-        if len(os.fsencode(path)) > _UNIX_PATH_LIMIT:
-            raise ServeError(
-                f"cannot listen on {path}: the path of a Unix socket has at most "
-                f"{_UNIX_PATH_LIMIT} bytes; set TRAINYARD_STATE_DIR to a shorter folder"
-            )
         loop = asyncio.get_running_loop()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             path.unlink(missing_ok=True)
-            listener.bind(str(path))
+            with address(path) as short:
+                listener.bind(short)
             path.chmod(0o600)
         except OSError as error:
             listener.close()
-            raise ServeError(f"cannot listen on {path}: {error.strerror}") from error
+            raise ServeError(f"cannot listen on {path}: {error.strerror or error}") from error
         protocol = partial(Connection, self._api, owner_of_socket, self._connections)
         server = await loop.create_unix_server(protocol, sock=listener)
         self._socket_path = path

@@ -6,10 +6,12 @@ import base64
 import json
 import os
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from trainyard.kube.ownership import check_secret
 from trainyard.schema.errors import TrainyardError
 
 CONTEXT = "trainyard"
@@ -44,6 +46,8 @@ class TlsFiles:
 def ensure_token(path: Path) -> str:
     """The bearer token in the file `path`, made at random when it is missing."""
     try:
+        with suppress(FileNotFoundError):
+            check_secret(path)
         found = path.read_text().strip() if path.exists() else ""
         if found:
             return found

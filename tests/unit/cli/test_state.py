@@ -30,13 +30,6 @@ def test_the_folder_is_the_one_the_user_names(monkeypatch: pytest.MonkeyPatch) -
     assert state_folder() == Path("/home/me/.local/state/trainyard")
 
 
-def test_the_socket_of_a_deep_folder_has_a_short_path_of_its_own(tmp_path: Path) -> None:
-    deep, other = tmp_path / ("x" * 120), tmp_path / ("y" * 120)
-    assert len(str(Paths(deep).api_socket)) <= 107
-    assert Paths(deep).api_socket != Paths(other).api_socket
-    assert Paths(tmp_path).api_socket.parent == tmp_path
-
-
 def test_a_cluster_is_found_only_while_it_answers(tmp_path: Path) -> None:
     paths = Paths(tmp_path)
     record = RunningCluster(
