@@ -9,6 +9,7 @@ from typing import IO
 import pytest
 
 from tests.embedded.command_line import CommandLine, job, shell, until
+from tests.embedded.terminal import on_terminal
 
 _FOREVER = ["sleep", "3600"]
 
@@ -41,7 +42,7 @@ def _expect(stream: IO[str], pattern: str) -> str:
 def test_a_watched_list_tells_every_change_of_a_job_until_it_is_deleted(
     trainyard: CommandLine,
 ) -> None:
-    trainyard.run("delete", "--all", "--wait")
+    trainyard.run("delete", "--all", "--yes", "--wait")
     with trainyard.running("list", "--watch") as watching:
         assert watching.stdout is not None
         assert watching.stdout.readline().split()[:3] == ["NAME", "KIND", "PHASE"]
@@ -68,9 +69,25 @@ def test_jobs_are_deleted_by_their_labels_and_all_at_once(trainyard: CommandLine
     trainyard.run("submit", "-f", trainyard.manifest("marked.yaml", marked))
     said = trainyard.run("delete", "-l", "team=vision", "--wait")
     assert said == "PyTorchTrainingJob default/marked deleted\n"
-    assert "plain deleted" in trainyard.run("delete", "--all", "--wait")
+    refused = trainyard.run("delete", "--all", code=1)  # nobody is there to be asked
+    assert re.search(
+        r"--all would delete \d+ jobs?: .*default/plain.*; add --yes to do so", refused
+    )
+    assert "plain deleted" in trainyard.run("delete", "--all", "-y", "--wait")
     assert "There are no such jobs" in trainyard.run("delete", "--all")
     assert "either by name" in trainyard.run("delete", "plain", "--all", code=1)
+
+
+def test_on_a_terminal_the_deletion_of_all_asks_and_names_them(trainyard: CommandLine) -> None:
+    name = _submit(trainyard, "asked")
+    code, screen = on_terminal(trainyard, "delete", "--all", typed="n\n")
+    assert code == 1
+    assert f"default/{name}" in screen
+    assert re.search(r"Delete \d+ jobs?\? \[y/N\]: (error: )?nothing was deleted", screen)
+    assert name in trainyard.run("list")
+    code, screen = on_terminal(trainyard, "delete", "--all", "-A", typed="y\n")
+    assert (code, f"default/{name} deleted" in screen) == (0, True)
+    assert "with names" in trainyard.run("delete", name, "-A", code=1)
 
 
 def test_a_job_is_submitted_again_in_place_of_the_one_before(trainyard: CommandLine) -> None:

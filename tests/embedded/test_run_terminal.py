@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import pty
 import re
-import select
-import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, job, shell
+from tests.embedded.command_line import CommandLine, job, shell
+from tests.embedded.terminal import on_terminal
 
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
@@ -26,34 +21,10 @@ def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
     line.kill_everything()
 
 
-def _on_terminal(trainyard: CommandLine, *arguments: str) -> tuple[int, str]:
-    """Exit code and everything that a terminal of 100 columns received."""
-    ours, theirs = pty.openpty()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "trainyard.cli.main", *arguments],
-        cwd=trainyard.folder,
-        env={**trainyard.environment, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-    )
-    os.close(theirs)
-    received = bytearray()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline and select.select([ours], [], [], PATIENCE_SECONDS)[0]:
-        try:
-            data = os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
-        received += data
-    os.close(ours)
-    return process.wait(10), received.decode(errors="replace")
-
-
 def test_the_table_shows_each_replica_while_it_runs(trainyard: CommandLine) -> None:
     script = shell("echo hello from $RANK; sleep 1.5")
     file = trainyard.manifest("m.yaml", job("shown", script, replicas=2))
-    code, screen = _on_terminal(trainyard, "run", "-f", file)
+    code, screen = on_terminal(trainyard, "run", "-f", file)
     assert code == 0
     text = _ESCAPES.sub("", screen)
     assert "REPLICA" in text
@@ -68,6 +39,6 @@ def test_the_table_shows_each_replica_while_it_runs(trainyard: CommandLine) -> N
 def test_markup_and_colours_in_logs_are_left_alone(trainyard: CommandLine) -> None:
     script = shell(r"echo '[bold]not markup[/bold]'; printf '\033[31mred\033[0m\n'")
     file = trainyard.manifest("m.yaml", job("colours", script))
-    _, screen = _on_terminal(trainyard, "run", "-f", file)
+    _, screen = on_terminal(trainyard, "run", "-f", file)
     assert "[bold]not markup[/bold]" in _ESCAPES.sub("", screen)
     assert "\x1b[31mred" in screen

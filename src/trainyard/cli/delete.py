@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 
 import click
@@ -14,6 +15,9 @@ from trainyard.client.changes import Named, delete, find_all, names_in, until_go
 from trainyard.client.job import Job
 from trainyard.client.jobs import list_jobs, together
 from trainyard.client.target import CommandError, Target, Where
+
+_NAMED = 10
+"""Jobs that the question names."""
 
 
 @job_command
@@ -28,7 +32,9 @@ from trainyard.client.target import CommandError, Target, Where
     help="With --wait: give up after so long, with exit code 1.",
 )
 @click.option("--ignore-not-found", is_flag=True, help="A job that does not exist is no error.")
-@click.option("--all", "every", is_flag=True, help="All jobs of the namespace.")
+@click.option("--all", "every", is_flag=True, help="All jobs of the namespace; asks first.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="With --all or -l: of all namespaces.")
+@click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Jobs with these labels.")
 @files_option("The jobs of a manifest.", required=False)
 @click.argument("jobs", nargs=-1, metavar="JOB...", shell_complete=complete_jobs)
@@ -40,6 +46,8 @@ def command(
     timeout: float,
     ignore_not_found: bool,
     every: bool,
+    all_namespaces: bool,
+    yes: bool,
     selector: str,
 ) -> None:
     """Delete jobs; their pods, Services and so on go with them."""
@@ -49,8 +57,13 @@ def command(
     if (every or selector) and named:
         raise CommandError("choose jobs either by name or manifest, or by --all or -l")
     if every or selector:
-        where.run(lambda target: _delete_selected(target, selector, seconds))
+        found = where.run(lambda target: _select(target, selector, everywhere=all_namespaces))
+        if every and found and not yes:
+            _confirm(found)
+        where.run(lambda target: _delete(target, found, seconds))
         return
+    if all_namespaces:
+        raise CommandError("--all-namespaces goes with --all or -l, not with names")
     if not named:
         raise CommandError("which jobs? name some, or a manifest with -f FILE, or --all")
     where.run(lambda target: delete_jobs(target, named, seconds, lenient=ignore_not_found))
@@ -66,11 +79,24 @@ async def delete_jobs(
     await _delete(target, await find_all(target, jobs, lenient=lenient), seconds)
 
 
-async def _delete_selected(target: Target, selector: str, seconds: float | None) -> None:
-    found = await list_jobs(target, target.namespace, selector=selector)
+async def _select(target: Target, selector: str, *, everywhere: bool) -> list[Job]:
+    found = await list_jobs(target, None if everywhere else target.namespace, selector=selector)
     if not found:
-        click.echo(f"There are no such jobs in namespace {target.namespace}.", err=True)
-    await _delete(target, found, seconds)
+        place = "any namespace" if everywhere else f"namespace {target.namespace}"
+        click.echo(f"There are no such jobs in {place}.", err=True)
+    return found
+
+
+def _confirm(jobs: Sequence[Job]) -> None:
+    """Ask whether these are to go; CommandError where the answer is no, or nobody is there."""
+    count = f"{len(jobs)} job{'s' if len(jobs) > 1 else ''}"
+    listed = ", ".join(f"{job.namespace}/{job.name}" for job in jobs[:_NAMED])
+    more = f" and {len(jobs) - _NAMED} more" if len(jobs) > _NAMED else ""
+    if not sys.stdin.isatty():
+        raise CommandError(f"--all would delete {count}: {listed}{more}; add --yes to do so")
+    click.echo(f"{listed}{more}", err=True)
+    if not click.confirm(f"Delete {count}?", err=True):
+        raise CommandError("nothing was deleted")
 
 
 async def _delete(target: Target, found: Sequence[Job], seconds: float | None) -> None:
