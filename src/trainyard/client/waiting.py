@@ -7,7 +7,6 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
 from typing import NamedTuple
 
 from trainyard.client.job import Job
@@ -57,7 +56,10 @@ def parse_goal(text: str) -> Goal:
             name, _, status = rest.partition("=")
             name = _one_of(name, [str(kind) for kind in ConditionType], "condition")
             status = _one_of(status or "True", ["True", "False", "Unknown"], "status")
-            return Goal(f"for condition {name}={status}", partial(_holds, name, status))
+            return Goal(
+                f"for condition {name}={status}",
+                lambda job: job.condition(name).get("status") == status,
+            )
     raise CommandError(
         f"cannot wait for {text!r}; write end, delete, phase=Running or condition=Completed"
     )
@@ -68,10 +70,6 @@ def _one_of(text: str, known: list[str], what: str) -> str:
         if name.lower() == text.lower():
             return name
     raise CommandError(f"there is no {what} {text!r}; it is one of {', '.join(known)}")
-
-
-def _holds(name: str, status: str, job: Job) -> bool:
-    return bool(job.condition(name).get("status") == status)
 
 
 async def wait_for(target: Target, name: str, goal: Goal, seconds: float | None = None) -> Outcome:

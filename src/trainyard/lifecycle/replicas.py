@@ -111,7 +111,8 @@ def _judge(
     if end is not None and not end.free:
         return State.SUCCEEDED, end
     if end is not None or pod.deleting is not None:
-        return State.TAKEN, Exit(reason=_taker(pod), at=_taken_at(pod, end), free=True)
+        taker = pod.disruption or pod.reason or "Deleted"
+        return State.TAKEN, Exit(reason=taker, at=_taken_at(pod, end), free=True)
     # Decision 33. Kubernetes sets the phase Unknown no more (PodUnknown in k8s.io/api/core/v1), and
     # tells of a dead node by its condition Ready.
     if pod.phase == "Unknown" or pod.node in lost:
@@ -144,10 +145,6 @@ def _as_told(entry: Entry, end: Exit | None) -> tuple[State, Exit | None]:
 def _taken_at(pod: Pod, end: Exit | None) -> datetime | None:
     requested = deletion_requested(pod)
     return end.at if requested is None and end is not None else requested
-
-
-def _taker(pod: Pod) -> str:
-    return pod.disruption or pod.reason or "Deleted"
 
 
 def _remember(entry: Entry | None) -> tuple[State, Exit | None]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,9 +19,9 @@ from ruamel.yaml.comments import CommentedMap, CommentedSeq
 from trainyard.kinds.shared import legacy
 from trainyard.kinds.table import KINDS
 from trainyard.manifest import yaml_text
-from trainyard.manifest.reader import read
+from trainyard.manifest.reader import read, told
 from trainyard.schema.errors import InvalidManifest
-from trainyard.schema.problems import Problem, error
+from trainyard.schema.problems import Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,7 @@ def convert(text: str, file: str = "") -> Converted:
     Raises InvalidManifest when the text is no YAML.
     """
     broken = [
-        replace(error((), mistake.message), file=file, line=mistake.line, column=mistake.column)
-        for parsed in yaml_text.parse(text)
-        for mistake in parsed.mistakes
+        told(mistake, file) for parsed in yaml_text.parse(text) for mistake in parsed.mistakes
     ]
     if broken:
         raise InvalidManifest(broken)

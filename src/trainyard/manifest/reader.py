@@ -118,7 +118,7 @@ def read(text: str, file: str = "") -> ReadResult:
     problems: list[Problem] = []
     jobs: dict[str, int] = {}
     for parsed in yaml_text.parse(text):
-        found = [_mistake(mistake, file) for mistake in parsed.mistakes]
+        found = [told(mistake, file) for mistake in parsed.mistakes]
         for raw, prefix in _objects(parsed, found, file):
             document = _document(raw, prefix, parsed, file, jobs)
             documents.append(document)
@@ -130,7 +130,8 @@ def read(text: str, file: str = "") -> ReadResult:
     return ReadResult(tuple(documents), tuple(problems))
 
 
-def _mistake(mistake: yaml_text.Mistake, file: str) -> Problem:
+def told(mistake: yaml_text.Mistake, file: str) -> Problem:
+    """A mistake in the YAML itself as a problem of the file."""
     found = error((), mistake.message)
     return replace(found, file=file, line=mistake.line, column=mistake.column)
 

@@ -121,7 +121,7 @@ class Description(ABC):
         return ()
 
     def revision(self, key: ReplicaKey) -> str:
-        """See `workload.RevisionOf`."""
+        """See `Workload.revision`."""
         return ""
 
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:

@@ -93,17 +93,13 @@ RENAMES = (
 ELASTIC = Rename(("spec", "elastic"), "enable", "enabled")
 
 
-def _nothing(result: Normalised) -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class Legacy:
     """The old spellings of one kind."""
 
     renames: tuple[Rename, ...] = RENAMES
     dropped: tuple[Dropped, ...] = ()
-    note: Callable[[Normalised], None] = _nothing
+    note: Callable[[Normalised], None] = lambda result: None
     """Warns about old spellings that have no current one and stay as they are."""
     layout: Layout | None = None
 

@@ -129,17 +129,6 @@ class PodBuilder(Protocol):
         owner reference and `trainyard.dev/attempt`."""
 
 
-class RevisionOf(Protocol):
-    """Tells which pods must be replaced, at no cost, because what they were built from changed."""
-
-    def __call__(self, key: ReplicaKey) -> str:
-        """Must equal the pod's annotation `trainyard.dev/revision` ("" where absent)."""
-
-
-def _never_revised(key: ReplicaKey) -> str:
-    return ""
-
-
 @dataclass(frozen=True)
 class Workload:
     """What `lifecycle.plan` needs to know of a job."""
@@ -184,7 +173,9 @@ class Workload:
     warnings: tuple[str, ...] = ()
     """What the spec asks for and does not get; told once, in events."""
     spec_hash: str = ""
-    revision: RevisionOf = _never_revised
+    revision: Callable[[ReplicaKey], str] = lambda key: ""
+    """Must equal the annotation `trainyard.dev/revision` of a replica's pod ("" where absent): a
+    pod that was built from something else is replaced, at no cost."""
 
     @cached_property
     def keys(self) -> tuple[ReplicaKey, ...]:
