@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
@@ -13,7 +14,12 @@ from trainyard.client.pods import PodView, in_order
 from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.errors import KubeError, NotFound, StreamError
+from trainyard.shim.logs import MISSING
 
+LONGEST_LINE = 1 << 20
+"""Bytes; where longer lines are cut."""
+_TIME = re.compile(rb"\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)")
+_TIME_BYTES = 40
 _RETRY_SECONDS = 0.2
 _TRIES = 10
 _DRAIN_SECONDS = 5.0
@@ -26,27 +32,96 @@ class LogRequest(LogOptions):
     replica: str = ""
     container: str = ""
 
-    @property
-    def is_resumable(self) -> bool:
-        """Whether a stream that broke off can be taken up: it begins at the same place again."""
-        return not self.previous and self.tail is None and self.since_seconds is None
-
 
 class Lines:
-    """Cuts bytes into whole lines, so that those of several replicas never mix."""
+    """Cuts bytes into whole lines, so that those of several replicas never mix.
+
+    A line of more than `LONGEST_LINE` bytes is cut there, since one may have no end at all.
+    """
 
     def __init__(self) -> None:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> bytes:
         """The lines that are whole by now, with their ends."""
-        whole, newline, self._rest = (self._rest + chunk).rpartition(b"\n")
+        data = self._rest + chunk
+        if len(data) > LONGEST_LINE:
+            data = b"\n".join(piece for line in data.split(b"\n") for piece in _pieces(line))
+        whole, newline, self._rest = data.rpartition(b"\n")
         return whole + newline
 
     def end(self) -> bytes:
         """The log is over; an unfinished last line is finished."""
         rest, self._rest = self._rest, b""
         return rest + b"\n" if rest else b""
+
+
+def _pieces(line: bytes) -> list[bytes]:
+    starts = range(0, len(line), LONGEST_LINE)
+    return [line[start : start + LONGEST_LINE] for start in starts] or [line]
+
+
+class Stamped:
+    """Follows a log with times through several streams: each line once, told without its time.
+
+    A later stream is asked to begin at `since`. What it repeats of the lines of that time, or of
+    earlier ones (servers round it down), is left out; if it repeats none of them, the log was
+    rotated in between, and a line says so.
+    """
+
+    def __init__(self, *, keeps_times: bool) -> None:
+        self._keeps_times = keeps_times
+        self.since = ""
+        """The time of the last line that was told; empty before the first."""
+        self.told = 0
+        """How many lines were told."""
+        self._count = 0
+        self._lines = Lines()
+        self._stamp = b""
+        self._is_catching_up = False
+        self._repeated = 0
+
+    def begin_again(self) -> None:
+        """Another stream begins; what the last one left unfinished comes again."""
+        self._lines = Lines()
+        self._is_catching_up = bool(self.since)
+        self._repeated = 0
+
+    def feed(self, chunk: bytes) -> bytes:
+        """The lines that are whole by now and new."""
+        lines = self._lines.feed(chunk).split(b"\n")[:-1]
+        return b"".join(text + b"\n" for line in lines for text in self._new(line))
+
+    def end(self) -> bytes:
+        """There is no further stream; an unfinished last line is finished."""
+        lines = self._lines.end().split(b"\n")[:-1]
+        began = [line for line in lines if b" " in line or len(line) > _TIME_BYTES]
+        return b"".join(text + b"\n" for line in began for text in self._new(line))
+
+    def _new(self, line: bytes) -> list[bytes]:
+        """What to tell of a line, or of a piece of a long one."""
+        stamp, _, text = line.partition(b" ")
+        if _TIME.fullmatch(stamp):
+            self._stamp = stamp
+            text = line if self._keeps_times else text
+        else:  # a further piece
+            stamp, text = self._stamp, line
+        told = [text]
+        if self._is_catching_up:
+            last = self.since.encode()
+            if stamp < last:
+                return []
+            if stamp == last and self._repeated < self._count:
+                self._repeated += 1
+                return []
+            self._is_catching_up = False
+            if not self._repeated:
+                told = [MISSING.encode(), text]
+        if not text.endswith(MISSING.encode()):  # which is in no log, and not repeated
+            is_same = stamp == self.since.encode()
+            self.told += 1
+            self.since, self._count = stamp.decode(), self._count + 1 if is_same else 1
+        return told
 
 
 async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
@@ -119,28 +194,38 @@ class LogFollower:
             stream.cancel()
 
     async def _stream(self, pod: PodView, container: str) -> None:
-        lines, seen = Lines(), 0
-        for tries_left in reversed(range(_TRIES)):
-            skip = seen
+        log, failures = Stamped(keeps_times=self._request.timestamps), 0
+        wanted = replace(self._request, timestamps=True)
+        while True:
+            told = log.told
             try:
-                chunks = self._client.logs(pod.name, pod.namespace, container, self._request)
-                async with contextlib.aclosing(chunks) as stream:
-                    async for chunk in stream:
-                        fresh, skip = chunk[skip:], max(skip - len(chunk), 0)
-                        seen += len(fresh)
-                        if whole := lines.feed(fresh):
-                            self._tell(pod, container, whole)
+                await self._read(pod, container, wanted, log)
                 break
             except NotFound:
                 break  # the pod was deleted
             except KubeError as error:
-                if not (tries_left and self._request.is_resumable):
+                failures = 1 if log.told > told else failures + 1
+                if failures == _TRIES:
                     if not isinstance(error, StreamError):
                         self._fail(error)
                     break
+                if log.since:
+                    wanted = replace(wanted, tail=None, since_seconds=None, since_time=log.since)
                 await asyncio.sleep(_RETRY_SECONDS)
-        if rest := lines.end():
-            self._tell(pod, container, rest)
+        if lines := log.end():
+            self._tell(pod, container, lines)
+
+    async def _read(self, pod: PodView, container: str, wanted: LogRequest, log: Stamped) -> None:
+        """One stream to its end."""
+        chunks = self._client.logs(pod.name, pod.namespace, container, wanted)
+        async with contextlib.aclosing(chunks) as stream:
+            is_begun = False
+            async for chunk in stream:
+                if not is_begun:  # until then what the last stream left is all there is
+                    log.begin_again()
+                    is_begun = True
+                if lines := log.feed(chunk):
+                    self._tell(pod, container, lines)
 
 
 async def follow_logs(

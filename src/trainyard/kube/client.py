@@ -70,6 +70,8 @@ class LogOptions:
     tail: int | None = None
     timestamps: bool = False
     since_seconds: int | None = None
+    since_time: str = ""
+    """An RFC 3339 time; servers may round it down to whole seconds."""
 
 
 class Client:
@@ -274,6 +276,7 @@ class Client:
             "previous": options.previous or None,
             "tailLines": options.tail,
             "sinceSeconds": options.since_seconds,
+            "sinceTime": options.since_time or None,
             "timestamps": options.timestamps or None,
         }
         url = _url(PODS.path(namespace, name, "log"), params)

@@ -3,37 +3,66 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.unit.client.objects import pod
-from trainyard.client.logs import LogFollower, LogRequest
+from trainyard.client.logs import LONGEST_LINE, LogFollower, LogRequest
 from trainyard.client.pods import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
+from trainyard.shim.logs import MISSING
 
-LOG = b"".join(b"line %d\n" % number for number in range(6))
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
 GONE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 BROKEN = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
+LOG = [
+    ("2026-08-02T12:00:00.000000001Z", b"line 0"),
+    ("2026-08-02T12:00:00.100000000Z", b"line 1"),  # these three were written together
+    ("2026-08-02T12:00:00.100000000Z", b"line 2"),
+    ("2026-08-02T12:00:00.100000000Z", b"line 3"),
+    ("2026-08-02T12:00:00.200000000Z", b""),
+    ("2026-08-02T12:00:01.000000000Z", b"line 5"),
+]
+TEXT = b"".join(line + b"\n" for _, line in LOG)
+SIZE = sum(len(stamp) + 1 + len(line) + 1 for stamp, line in LOG)
 
-def answer(text: bytes, *, is_whole: bool) -> bytes:
-    """The log from its beginning, as far as the connection lives."""
-    end = b"0\r\n\r\n" if is_whole else b""
-    return HEAD + b"%x\r\n%s\r\n" % (len(text), text) + end
+
+class Part(NamedTuple):
+    """A stream of the log that breaks off after so many bytes; None: that is whole."""
+
+    size: int | None = None
+    first: int = 0
+    """The first line that is kept by then."""
+
+
+def answer(part: Part, asked: dict[str, list[str]]) -> bytes:
+    """As a kubelet does: the time from which on is rounded down to whole seconds."""
+    since = asked.get("sinceTime", [""])[0].partition(".")[0]
+    lines = [(stamp, line) for stamp, line in LOG[part.first :] if stamp >= since]
+    if "tailLines" in asked:
+        lines = lines[-int(asked["tailLines"][0]) :]
+    text = b"".join(stamp.encode() + b" " + line + b"\n" for stamp, line in lines)[: part.size]
+    end = b"0\r\n\r\n" if part.size is None else b""
+    return HEAD + (b"%x\r\n%s\r\n" % (len(text), text) if text else b"") + end
 
 
 @asynccontextmanager
-async def serving(folder: Path, answers: list[bytes]) -> AsyncIterator[Client]:
+async def serving(folder: Path, answers: Sequence[Part | bytes]) -> AsyncIterator[Client]:
     """A server that gives one answer to each request, the last one again and again."""
+    left = list(answers)
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        writer.write(answers.pop(0) if len(answers) > 1 else answers[0])
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked = parse_qs(urlsplit(head.split(b" ")[1].decode()).query)
+        chosen = left.pop(0) if len(left) > 1 else left[0]
+        writer.write(chosen if isinstance(chosen, bytes) else answer(chosen, asked))
         await writer.drain()
         writer.close()
 
@@ -44,11 +73,12 @@ async def serving(folder: Path, answers: list[bytes]) -> AsyncIterator[Client]:
 
 
 async def followed(
-    folder: Path, answers: list[bytes], request: LogRequest
+    folder: Path, answers: Sequence[Part | bytes], request: LogRequest | None = None
 ) -> tuple[bytes, list[KubeError]]:
     """What a follower tells of the log of one container, and of its errors."""
     told: list[bytes] = []
     errors: list[KubeError] = []
+    request = request or LogRequest(follow=True)
     async with serving(folder, answers) as client:
         logs = LogFollower(client, request, lambda _, __, lines: told.append(lines), errors.append)
         async with asyncio.TaskGroup() as group:
@@ -58,28 +88,54 @@ async def followed(
     return b"".join(told), errors
 
 
-@pytest.mark.parametrize("cut", [1, 9, 10, 14, len(LOG) - 1])
+@pytest.mark.parametrize("cut", [1, 30, 38, 40, 80, 110, 120, 160, 190, SIZE - 1, SIZE])
 async def test_a_stream_that_breaks_off_is_taken_up_where_it_was(tmp_path: Path, cut: int) -> None:
-    answers = [answer(LOG[:cut], is_whole=False), answer(LOG, is_whole=True)]
-    assert await followed(tmp_path, answers, LogRequest(follow=True)) == (LOG, [])
+    assert await followed(tmp_path, [Part(cut), Part()]) == (TEXT, [])
 
 
 async def test_it_may_break_off_again_and_again_and_a_server_may_fail_between(
     tmp_path: Path,
 ) -> None:
-    parts = [answer(LOG[:cut], is_whole=False) for cut in (10, 5, 20)]
-    answers = [parts[0], BROKEN, *parts[1:], answer(LOG, is_whole=True)]
-    assert await followed(tmp_path, answers, LogRequest(follow=True)) == (LOG, [])
+    answers = [Part(100), BROKEN, Part(0), Part(5), Part(170), Part()]
+    assert await followed(tmp_path, answers) == (TEXT, [])
+
+
+async def test_times_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
+    text, _ = await followed(tmp_path, [Part(100), Part()], LogRequest(True, timestamps=True))
+    assert text.splitlines() == [stamp.encode() + b" " + line for stamp, line in LOG]
+
+
+@pytest.mark.parametrize("kept", [2, 3, 4, 5])
+async def test_what_was_rotated_away_meanwhile_is_told_to_be_missing(
+    tmp_path: Path, kept: int
+) -> None:
+    """The first stream ends after line 1. What is left of the lines of its time is known."""
+    text, _ = await followed(tmp_path, [Part(80), Part(first=kept)])
+    lines = [line for _, line in LOG]
+    if kept < 4:  # lines of the same time: which of them they are cannot be told
+        assert set(text.splitlines()) <= set(lines)
+    else:
+        assert text.splitlines() == [*lines[:2], MISSING.encode(), *lines[kept:]]
 
 
 async def test_of_a_pod_that_is_deleted_meanwhile_all_is_told_that_was_read(tmp_path: Path) -> None:
-    answers = [answer(LOG[:10], is_whole=False), GONE]
-    assert await followed(tmp_path, answers, LogRequest(follow=True)) == (LOG[:10] + b"\n", [])
+    assert await followed(tmp_path, [Part(69), GONE]) == (b"line 0\n\n", [])
+    assert await followed(tmp_path, [Part(72), GONE]) == (b"line 0\nlin\n", [])
+    assert await followed(tmp_path, [Part(50), GONE]) == (b"line 0\n", [])
 
 
-async def test_the_end_of_a_log_cannot_be_taken_up(tmp_path: Path) -> None:
-    """It begins elsewhere each time."""
-    answers = [answer(LOG[:14], is_whole=False), answer(LOG, is_whole=True)]
-    text, [error] = await followed(tmp_path, answers, LogRequest(follow=True, tail=2))
-    assert text == LOG[:14]
-    assert "broke off" in str(error)
+async def test_the_end_of_a_log_is_taken_up_too(tmp_path: Path) -> None:
+    request = LogRequest(follow=True, tail=5)
+    text, errors = await followed(tmp_path, [Part(80), Part()], request)
+    assert (text, errors) == (TEXT.partition(b"\n")[2], [])
+
+
+async def test_a_line_without_an_end_is_cut_and_taken_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = b"x" * (3 * LONGEST_LINE)
+    monkeypatch.setattr("tests.unit.client.test_log_follower.LOG", [(LOG[0][0], long)])
+    text, _ = await followed(tmp_path, [Part(LONGEST_LINE + 100), Part()])
+    lines = text.splitlines()
+    assert b"".join(lines) == long
+    assert max(map(len, lines)) <= LONGEST_LINE

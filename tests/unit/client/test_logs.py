@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.client.objects import found, job, pod, pod_name, task, views
 from trainyard.client.keptlogs import find_kept, kept_logs, read_kept
-from trainyard.client.logs import Lines, LogRequest, shown_container, texts
+from trainyard.client.logs import LONGEST_LINE, Lines, LogRequest, shown_container, texts
 from trainyard.client.pods import PodView
 from trainyard.client.replicas import check_container
 from trainyard.client.target import CommandError
@@ -23,6 +23,15 @@ def test_bytes_are_cut_into_whole_lines_and_the_last_one_is_finished() -> None:
         b"two\n",
     ]
     assert [lines.end(), lines.end()] == [b"thr\n", b""]
+
+
+def test_a_line_that_is_too_long_is_cut_wherever_its_chunks_end() -> None:
+    text = b"short\n" + b"x" * (2 * LONGEST_LINE + 10) + b"\nend\n"
+    expected = [b"short", b"x" * LONGEST_LINE, b"x" * LONGEST_LINE, b"x" * 10, b"end"]
+    for size in (len(text), LONGEST_LINE + 7, 70_001):
+        lines = Lines()
+        cut = [lines.feed(text[start : start + size]) for start in range(0, len(text), size)]
+        assert b"".join(cut).splitlines() == expected
 
 
 @pytest.mark.parametrize(
