@@ -167,7 +167,7 @@ def test_the_fields_of_a_pod() -> None:
         ("f:spec", "f:tolerations"),
     }
     assert fieldpaths.decode(fieldpaths.encode(paths)) == paths
-    assert fieldpaths.lookup(POD, (*item, "f:image")) == "i"
+    assert fieldpaths.Values(POD).at((*item, "f:image")) == "i"
 
 
 def test_lists_of_custom_kinds_are_owned_as_a_whole() -> None:
@@ -177,5 +177,5 @@ def test_lists_of_custom_kinds_are_owned_as_a_whole() -> None:
 
 def test_removing_an_item_removes_the_list_that_is_empty_without_it() -> None:
     obj = {"spec": {"containers": [{"name": "c"}]}, "data": {"a": 1}}
-    fieldpaths.remove(obj, ("f:spec", "f:containers", 'k:{"name":"c"}'))
+    fieldpaths.remove(obj, [("f:spec", "f:containers", 'k:{"name":"c"}')])
     assert obj == {"data": {"a": 1}}

@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from trainyard.local.apiserver.bounds import MAX_CAUSES, shortened
 from trainyard.local.apiserver.messages import Request
 from trainyard.local.failures import Cause, bad_request, invalid
 from trainyard.local.metadata import spec_differs
@@ -34,7 +35,9 @@ class FieldValidation:
         """As the request asks; Warn is the default, as in Kubernetes."""
         mode = request.query.get("fieldValidation") or "Warn"
         if mode not in _MODES:
-            raise bad_request(f"invalid fieldValidation {mode!r}: one of {', '.join(_MODES)}")
+            raise bad_request(
+                f"invalid fieldValidation {shortened(mode)!r}: one of {', '.join(_MODES)}"
+            )
         return cls(mode, tuple(duplicates))
 
     def settle(self, unknown: Sequence[str]) -> list[str]:
@@ -42,7 +45,7 @@ class FieldValidation:
         notes = [f'duplicate field "{path}"' for path in self.duplicates]
         notes += [f"unknown field {text}" for text in unknown]
         if notes and self.mode == "Strict":
-            raise bad_request(f"strict decoding error: {', '.join(notes)}")
+            raise bad_request(f"strict decoding error: {', '.join(notes[:MAX_CAUSES])}")
         return notes if self.mode == "Warn" else []
 
 
@@ -82,7 +85,10 @@ def _refuse(served: Served, obj: Object, causes: Sequence[Cause]) -> None:
     if causes:
         metadata = obj["metadata"] if isinstance(obj.get("metadata"), dict) else {}
         name = metadata.get("name") or metadata.get("generateName") or ""
-        raise invalid(served.kind, served.resource.group, str(name), causes)
+        shown = causes[:MAX_CAUSES]
+        if len(causes) > MAX_CAUSES:
+            shown = [*shown, Cause("", f"and {len(causes) - MAX_CAUSES} more problems")]
+        raise invalid(served.kind, served.resource.group, shortened(str(name)), shown)
 
 
 def _metadata_problems(obj: Object) -> list[Cause]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import discovery, formats
+from trainyard.local.apiserver import bounds, discovery, formats
 from trainyard.local.apiserver.messages import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
@@ -51,11 +51,13 @@ class Api:
             return formats.error_response(error)
         except TrainyardError as error:
             return formats.error_response(internal(str(error)))
-        except (TypeError, AttributeError, KeyError, ValueError) as error:
-            # Mostly an object of a shape that no schema has checked.
+        except Exception as error:
+            # A fault of ours, mostly with an object of a shape that no schema has checked.
             _log.exception("%s %s failed", request.method, request.path)
-            what = f"{request.method} {request.path}: {type(error).__name__}: {error}"
-            return formats.error_response(internal(f"cannot do {what}"))
+            what = f"{request.method} {bounds.shortened(request.path)}"
+            return formats.error_response(
+                internal(f"cannot do {what}: {type(error).__name__}: {error}")
+            )
 
     async def _route(self, request: Request) -> Answer:
         parts = [part for part in request.path.split("/") if part]

@@ -59,8 +59,7 @@ class Apply:
             configuration = self.wanted
         merged: Object = fieldpaths.merge(live, configuration, "", self.served.custom)
         owned_by_others = set().union(*owners.values())
-        for path in sorted(mine - wanted - owned_by_others, key=len):
-            fieldpaths.remove(merged, path)
+        fieldpaths.remove(merged, sorted(mine - wanted - owned_by_others, key=len))
         owners[self._me] = wanted
         return _record(merged, owners, self.served.resource.api_version)
 
@@ -84,12 +83,12 @@ class Apply:
 
     def _settle_conflicts(self, live: Object, owners: Owners, wanted: set[Path]) -> None:
         conflicts: list[Cause] = []
+        here, there = fieldpaths.Values(live), fieldpaths.Values(self.wanted)
         for manager, paths in owners.items():
             taken = {
                 path
                 for path in paths & wanted
-                if fieldpaths.lookup(live, path) != fieldpaths.lookup(self.wanted, path)
-                and not path[-1].startswith("k:")
+                if here.at(path) != there.at(path) and not path[-1].startswith("k:")
             }
             if self.force:
                 paths -= taken
@@ -112,19 +111,18 @@ def record_update(new: Object, old: Object, manager: str, subresource: str, cust
 
     Does nothing for objects without recorded ownership, and when the write itself is about it.
     """
-    before = old["metadata"].get("managedFields")
-    if not before:
+    known = old["metadata"].get("managedFields")
+    if not known:
         return new
     found = new["metadata"].get("managedFields")
-    if found is not None and found != before:
+    if found is not None and found != known:
         return new
     owners = recorded(old)
     old_paths = fieldpaths.field_paths(old, custom=custom)
     new_paths = fieldpaths.field_paths(new, custom=custom)
+    now, before = fieldpaths.Values(new), fieldpaths.Values(old)
     changed = {
-        path
-        for path in new_paths
-        if path not in old_paths or fieldpaths.lookup(new, path) != fieldpaths.lookup(old, path)
+        path for path in new_paths if path not in old_paths or now.at(path) != before.at(path)
     }
     for paths in owners.values():
         paths -= changed
@@ -143,10 +141,16 @@ def recorded(obj: Object) -> Owners:
 
 
 def _entries(obj: Object) -> dict[Manager, Object]:
-    return {
-        Manager(entry["manager"], entry["operation"], entry.get("subresource", "")): entry
-        for entry in obj["metadata"].get("managedFields") or ()
-    }
+    listed = obj["metadata"].get("managedFields")
+    found: dict[Manager, Object] = {}
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get("fieldsV1") or {}, dict):
+            manager = Manager(
+                entry.get("manager", ""), entry.get("operation", ""), entry.get("subresource") or ""
+            )
+            if all(isinstance(word, str) for word in manager):
+                found[manager] = entry
+    return found
 
 
 def _record(obj: Object, owners: Owners, api_version: str) -> Object:

@@ -69,30 +69,73 @@ def _compact(value: Any) -> str:
     return json.dumps(value, separators=(",", ":"), sort_keys=True)
 
 
-def lookup(obj: Any, path: Path) -> Any:
-    """The value at a path, or None."""
-    for number, name in enumerate(path):
-        if name.startswith("f:"):
-            obj = obj.get(name[2:]) if isinstance(obj, dict) else None
+class Values:
+    """The values of an object by their paths; the object may not change meanwhile."""
+
+    def __init__(self, obj: Object) -> None:
+        self._object = obj
+        self._items: dict[tuple[int, str], dict[str, Any]] = {}
+        """Of each list that was looked into, its items by their names."""
+
+    def at(self, path: Path) -> Any:
+        """The value at a path, or None."""
+        obj: Any = self._object
+        for number, name in enumerate(path):
+            if name.startswith("f:"):
+                obj = obj.get(name[2:]) if isinstance(obj, dict) else None
+            elif number and isinstance(obj, list):
+                obj = self._named(obj, path[number - 1][2:]).get(name)
+            else:
+                return None
+        return obj
+
+    def _named(self, items: list[Any], field: str) -> dict[str, Any]:
+        found = self._items.get((id(items), field))
+        if found is None:
+            found = {element(field, item): item for item in reversed(items)}
+            self._items[id(items), field] = found
+        return found
+
+
+def remove(obj: Object, paths: Iterable[Path]) -> None:
+    """Take the values at `paths` out of `obj`, and the maps and lists that are empty without."""
+    root: dict[str, Any] = {}
+    for path in paths:
+        node = root
+        for name in path[:-1]:
+            node = node.setdefault(name, {})
+            if node is _ALL:
+                break
         else:
-            field = path[number - 1][2:]
-            items = obj if isinstance(obj, list) else []
-            obj = next((item for item in items if element(field, item) == name), None)
-    return obj
+            node[path[-1]] = _ALL
+    _take(obj, root, "")
 
 
-def remove(obj: Object, path: Path) -> None:
-    """Take the value at a path out of `obj`, and the maps and lists that are empty without it."""
-    parents = [lookup(obj, path[:depth]) for depth in range(len(path))]
-    for depth in range(len(path) - 1, -1, -1):
-        parent, name = parents[depth], path[depth]
-        if isinstance(parent, dict):
-            parent.pop(name[2:], None)
-        elif isinstance(parent, list):
-            field = path[depth - 1][2:]
-            parent[:] = [item for item in parent if element(field, item) != name]
-        if parent or depth == 0:
-            return
+_ALL: dict[str, Any] = {}
+"""Stands for a whole value."""
+
+
+def _take(value: Any, names: dict[str, Any], field: str) -> None:
+    if isinstance(value, dict):
+        for name, below in names.items():
+            key = name[2:]
+            if below is _ALL or (key in value and _is_taken(value[key], below, key)):
+                value.pop(key, None)
+    elif isinstance(value, list):
+        value[:] = [item for item in value if not _item_is_taken(item, names, field)]
+
+
+def _item_is_taken(item: Any, names: dict[str, Any], field: str) -> bool:
+    below = names.get(element(field, item))
+    return below is not None and (below is _ALL or _is_taken(item, below, field))
+
+
+def _is_taken(value: Any, names: dict[str, Any], field: str) -> bool:
+    """Take what is named out of a value; whether nothing of it is left."""
+    if not isinstance(value, dict | list) or not value:
+        return False
+    _take(value, names, field)
+    return not value
 
 
 def merge(target: Any, wanted: Any, field: str, atomic_lists: bool) -> Any:
@@ -136,4 +179,6 @@ def _decode(fields: Object, path: Path, found: set[Path]) -> None:
     if path and ("." in fields or not children):
         found.add(path)
     for key, value in children.items():
+        if key[:2] not in ("f:", "k:", "v:") or (key[:1] != "f" and not path):
+            continue
         _decode(value if isinstance(value, dict) else {}, (*path, key), found)

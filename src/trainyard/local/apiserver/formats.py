@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any
 
 import orjson
 
 from trainyard.kube.errors import ApiError
+from trainyard.local.apiserver import bounds
 from trainyard.local.apiserver.messages import Request, Response, media_types
-from trainyard.local.failures import bad_request, expired, status_of, unsupported_media_type
+from trainyard.local.failures import (
+    bad_request,
+    expired,
+    status_of,
+    too_large,
+    unsupported_media_type,
+)
 from trainyard.local.resources.columns import Column
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.storage.journal import Entry
@@ -71,8 +80,15 @@ def json_response(
     status: int, value: Any, warnings: Sequence[str] = (), content_type: str = JSON
 ) -> Response:
     """An answer whose body is `value`, with warnings as kubectl prints them (RFC 7234, 299)."""
-    clean = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
-    headers = [("Warning", f'299 - "{" ".join(text.split())}"') for text in clean]
+    headers: list[tuple[str, str]] = []
+    left = bounds.MAX_WARNING_CHARACTERS
+    for text in warnings:
+        clean = "".join(each if each.isprintable() else " " for each in text[:left])
+        left -= len(clean)
+        if left <= 0:
+            break  # as kube-apiserver: whoever makes so many mistakes has been told of some
+        clean = clean.replace("\\", "\\\\").replace('"', '\\"')
+        headers.append(("Warning", f'299 - "{" ".join(clean.split())}"'))
     return Response(status, orjson.dumps(value), content_type, headers)
 
 
@@ -133,6 +149,9 @@ def body_object(request: Request, served: Served | None = None) -> tuple[Object,
     """
     content_type = media_type(request)
     duplicates: list[str] = []
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise unsupported_media_type(f"{content_type} in {bounds.shortened(encoding)}", _BODY_TYPES)
     if content_type == PROTOBUF or request.body[:4] == b"k8s\0":
         from trainyard.local.apiserver.protobuf import decode
 
@@ -153,21 +172,35 @@ def body_object(request: Request, served: Served | None = None) -> tuple[Object,
 def parse_json(body: bytes) -> Any:
     """JSON, or a refusal that says where it breaks off."""
     try:
-        return orjson.loads(body)
+        value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         raise bad_request(f"the body of the request is not JSON: {error}") from error
+    bounds.check_text(body, value)
+    return value
 
 
 def parse_yaml(body: bytes) -> Any:
-    """YAML, of which JSON is a part."""
+    """YAML as kubectl reads it, of which JSON is a part."""
     if body[:1] == b"{":
-        return parse_json(body)
-    import yaml
+        with suppress(orjson.JSONDecodeError):
+            value = orjson.loads(body)
+            bounds.check_text(body, value)
+            return value
+    if len(body) > bounds.MAX_YAML_BYTES:
+        raise too_large(f"YAML has at most {bounds.MAX_YAML_BYTES >> 10} KiB; send JSON")
+    from trainyard.manifest import yaml_text
 
     try:
-        return yaml.load(body, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except yaml.YAMLError as error:
-        raise bad_request(f"the body of the request is not YAML: {error}") from error
+        documents = list(islice(yaml_text.parse(body.decode("utf-8-sig")), 2))
+    except UnicodeDecodeError as error:
+        raise bad_request("the body of the request is not UTF-8 text") from error
+    if len(documents) != 1:
+        raise bad_request("the body of the request is not one YAML document")
+    for mistake in documents[0].mistakes:
+        where = f"line {mistake.line}, column {mistake.column}"
+        raise bad_request(f"the body of the request is not YAML: {where}: {mistake.message}")
+    bounds.check_shape(documents[0].data)
+    return documents[0].data
 
 
 def duplicate_keys(body: bytes) -> list[str]:
@@ -184,18 +217,17 @@ def duplicate_keys(body: bytes) -> list[str]:
             result[key] = value
         return result
 
-    json.loads(body, object_pairs_hook=check)
+    with suppress(ValueError):  # what only orjson takes has no duplicates to tell of
+        json.loads(body, object_pairs_hook=check)
     return found
 
 
 # https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 def list_revision(request: Request, revision: int) -> int:
     """The version that a list is of, or Gone when the client asks for another exact one."""
-    asked, match = (request.query.get(f"resourceVersion{part}", "") for part in ("", "Match"))
-    if asked and not asked.isdigit():
-        raise bad_request(f"invalid resource version {asked!r}")
-    if match == "Exact" and int(asked or 0) != revision:
-        raise expired(int(asked or 0), revision)
+    asked = bounds.whole_number(request, "resourceVersion") or 0
+    if request.query.get("resourceVersionMatch") == "Exact" and asked != revision:
+        raise expired(asked, revision)
     return revision
 
 
@@ -205,14 +237,14 @@ def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequen
     Later pages are of the present, but carry the first page's resourceVersion: a watch from
     there replays what changed in between, so that nothing is missed.
     """
-    limit, token = request.query.get("limit", ""), request.query.get("continue", "")
+    limit, token = bounds.whole_number(request, "limit"), request.query.get("continue", "")
     if token:
         after, revision = _decode_continue(token)
         metadata["resourceVersion"] = str(revision)
         entries = [entry for entry in entries if _sort_key(entry) > after]
-    if not limit.isdigit() or limit == "0" or len(entries) <= int(limit):
+    if not limit or len(entries) <= limit:
         return entries
-    shown = entries[: int(limit)]
+    shown = entries[:limit]
     last = orjson.dumps([*_sort_key(shown[-1]), int(metadata["resourceVersion"])])
     metadata["continue"] = base64.urlsafe_b64encode(last).decode()
     if not request.query.get("labelSelector") and not request.query.get("fieldSelector"):
@@ -229,5 +261,5 @@ def _decode_continue(token: str) -> tuple[tuple[str, str], int]:
     try:
         namespace, name, revision = orjson.loads(base64.urlsafe_b64decode(token))
         return (str(namespace), str(name)), int(revision)
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, OverflowError) as error:
         raise bad_request("the continue token is not one of this server's") from error

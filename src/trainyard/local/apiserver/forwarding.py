@@ -86,8 +86,8 @@ async def _forward(data: SpdyStream, error: SpdyStream, pod: Object, runtime: Po
     target = await _connect(pod, runtime, port)
     if isinstance(target, str):
         await error.write(target.encode())
-        await error.finish()
-        await data.finish()
+        await error.close()
+        await data.close()
         return
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -97,8 +97,8 @@ async def _forward(data: SpdyStream, error: SpdyStream, pod: Object, runtime: Po
         await error.write(f"lost the connection to port {port}: {broken.exceptions[0]}".encode())
     finally:
         await target.close()
-        await error.finish()
-        await data.finish()
+        await error.close()
+        await data.close()
 
 
 async def _upstream(data: SpdyStream, target: Connection) -> None:

@@ -142,7 +142,7 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         assert self._identity is not None  # on_headers_complete would have refused
-        path, _, query = self._url.decode("latin-1").partition("?")
+        path, _, query = _origin_form(self._url.decode("latin-1")).partition("?")
         queries = parse_qsl(query, keep_blank_values=True) if query else []
         request = Request(
             self._parser.get_method().decode("latin-1"),
@@ -259,6 +259,14 @@ def _head(
     text += "".join(f"{name}: {value}\r\n" for name, value in headers)
     text += "\r\n" if keep_alive else "Connection: close\r\n\r\n"
     return text.encode("latin-1", "replace")
+
+
+def _origin_form(target: str) -> str:
+    """A request's target without scheme and authority (RFC 9112, section 3.2.2)."""
+    if target.startswith("/") or "://" not in target:
+        return target
+    _, slash, rest = target.partition("://")[2].partition("/")
+    return slash + rest
 
 
 def _peer(transport: asyncio.BaseTransport) -> Peer | None:

@@ -7,11 +7,13 @@ Formats: RFC 6902, RFC 7386, and Kubernetes' "strategic merge patch" with its di
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from typing import Any
 
+import orjson
+
 from trainyard.kube.errors import ApiError
-from trainyard.local.failures import bad_request
+from trainyard.local.apiserver import bounds
+from trainyard.local.failures import bad_request, too_large
 
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -55,41 +57,77 @@ def json_patch(target: Any, operations: Any) -> Any:
     """RFC 6902; a failed operation refuses the whole patch."""
     if not isinstance(operations, list):
         raise bad_request("a JSON patch is a list of operations")
+    if len(operations) > bounds.MAX_PATCH_OPERATIONS:
+        raise too_large(f"a JSON patch has at most {bounds.MAX_PATCH_OPERATIONS} operations")
+    effort = _Effort()
     for operation in operations:
         try:
-            target = _operate(target, operation)
-        except (KeyError, IndexError, ValueError, TypeError) as error:
+            target = _operate(target, operation, effort)
+        except (
+            KeyError,
+            IndexError,
+            ValueError,
+            TypeError,
+            AttributeError,
+            RecursionError,
+        ) as error:
+            told = bounds.shortened(repr(operation))
             raise ApiError(
                 f"the server rejected our request due to an error in our request: "
-                f"the JSON patch operation {operation!r} fails: {error}",
+                f"the JSON patch operation {told} fails: {bounds.shortened(str(error))}",
                 code=422,
                 reason="Invalid",
             ) from error
+    bounds.check_shape(target)
     return target
 
 
-def _operate(target: Any, operation: Mapping[str, Any]) -> Any:
+class _Effort:
+    """What the operations of one patch have cost; a patch that costs too much is refused."""
+
+    def __init__(self) -> None:
+        self._copied = self._moved = 0
+
+    def copied(self, value: Any) -> Any:
+        """A copy of a part of the object."""
+        bounds.check_shape(value)
+        text = orjson.dumps(value)
+        self._copied += len(text)
+        if self._copied > bounds.MAX_COPIED_BYTES:
+            raise too_large(f"a JSON patch copies at most {bounds.MAX_COPIED_BYTES >> 20} MiB")
+        return orjson.loads(text)
+
+    def moved(self, items: Sequence[Any]) -> None:
+        """A list of which one item has come or gone."""
+        self._moved += len(items)
+        if self._moved > bounds.MAX_MOVED_ITEMS:
+            raise too_large("a JSON patch changes long lists too often; replace them")
+
+
+def _operate(target: Any, operation: Mapping[str, Any], effort: _Effort) -> Any:
     name, path = operation["op"], _pointer(operation["path"])
     if name == "test":
         found = _lookup(target, path)
         if found != operation.get("value"):
-            raise ValueError(f"the value there is {found!r}")
+            raise ValueError(f"the value there is {bounds.shortened(repr(found))}")
         return target
     if name == "remove":
-        return _remove(target, path)[0]
+        return _remove(target, path, effort)[0]
     if name == "replace":
         if not path:
             return operation["value"]
         _lookup(target, path)
-        return _add(_remove(target, path)[0], path, operation["value"])
+        return _add(_remove(target, path, effort)[0], path, operation["value"], effort)
     if name == "add":
-        return _add(target, path, operation["value"])
+        return _add(target, path, operation["value"], effort)
     source = _pointer(operation["from"])
     if name == "copy":
-        return _add(target, path, deepcopy(_lookup(target, source)))
+        return _add(target, path, effort.copied(_lookup(target, source)), effort)
     if name == "move":
-        rest, value = _remove(target, source)
-        return _add(rest, path, value)
+        if path[: len(source)] == source and path != source:
+            raise ValueError("a value cannot be moved into itself")
+        rest, value = _remove(target, source, effort)
+        return _add(rest, path, value, effort)
     raise ValueError(f"unknown operation {name!r}")
 
 
@@ -110,7 +148,9 @@ def _lookup(target: Any, path: Sequence[str]) -> Any:
 def _index(part: str, items: Sequence[Any], *, end: bool = False) -> int:
     if part == "-" and end:
         return len(items)
-    if not part.isdigit() or (len(part) > 1 and part[0] == "0"):
+    if not (part.isascii() and part.isdigit() and len(part) < 10) or (
+        len(part) > 1 and part[0] == "0"
+    ):
         raise ValueError(f"{part!r} is not an index")
     index = int(part)
     if index > len(items) - (0 if end else 1):
@@ -118,11 +158,12 @@ def _index(part: str, items: Sequence[Any], *, end: bool = False) -> int:
     return index
 
 
-def _add(target: Any, path: Sequence[str], value: Any) -> Any:
+def _add(target: Any, path: Sequence[str], value: Any, effort: _Effort) -> Any:
     if not path:
         return value
     parent = _lookup(target, path[:-1])
     if isinstance(parent, list):
+        effort.moved(parent)
         parent.insert(_index(path[-1], parent, end=True), value)
     elif isinstance(parent, dict):
         parent[path[-1]] = value
@@ -131,12 +172,14 @@ def _add(target: Any, path: Sequence[str], value: Any) -> Any:
     return target
 
 
-def _remove(target: Any, path: Sequence[str]) -> tuple[Any, Any]:
+def _remove(target: Any, path: Sequence[str], effort: _Effort) -> tuple[Any, Any]:
     if not path:
         return None, target
     parent = _lookup(target, path[:-1])
-    key = _index(path[-1], parent) if isinstance(parent, list) else path[-1]
-    return target, parent.pop(key)
+    if isinstance(parent, list):
+        effort.moved(parent)
+        return target, parent.pop(_index(path[-1], parent))
+    return target, parent.pop(path[-1])
 
 
 def strategic_merge_patch(target: Any, patch: Any) -> Any:
@@ -159,7 +202,10 @@ def _merge_objects(target: Any, patch: Any) -> Any:
     for key, value in patch.items():
         if key.startswith(_PRIMITIVES):
             field = key[len(_PRIMITIVES) :]
-            result[field] = [each for each in result.get(field) or [] if each not in value]
+            gone = {_identity(each) for each in value}
+            result[field] = [
+                each for each in result.get(field) or [] if _identity(each) not in gone
+            ]
         elif not key.startswith("$"):
             _merge_field(result, key, value)
     for key, order in patch.items():
@@ -190,24 +236,40 @@ def _merge_lists(field: str, target: Any, patch: list[Any]) -> list[Any]:
     present = list(target) if isinstance(target, list) else []
     if not all(isinstance(item, dict) for item in patch):
         if field in PRIMITIVE_SETS:
-            return present + [item for item in patch if item not in present]
+            known = {_identity(item) for item in present}
+            return present + [item for item in patch if _identity(item) not in known]
         return patch
     if any(item.get(_DIRECTIVE) == "replace" for item in patch):
         return [item for item in patch if item.get(_DIRECTIVE) != "replace"]
     key = _merge_key(field, [*patch, *present])
     if key is None:
         return [_merge_objects({}, item) for item in patch]
+    return _merge_by_key(field, key, present, patch)
+
+
+def _merge_by_key(field: str, key: str, present: list[Any], patch: list[Any]) -> list[Any]:
+    places: dict[Any, list[int]] = {}
+    for place, old in enumerate(present):
+        places.setdefault(_identity(old.get(key)), []).append(place)
+    gone: set[int] = set()
     for item in patch:
         if key not in item:
             raise bad_request(f"the patch's {field} has an item without its merge key {key}")
-        matches = [i for i, old in enumerate(present) if old.get(key) == item[key]]
+        identity = _identity(item[key])
+        found = places.get(identity, [])
         if item.get(_DIRECTIVE) == "delete":
-            present = [old for old in present if old.get(key) != item[key]]
-        elif matches:
-            present[matches[0]] = _merge_objects(present[matches[0]], item)
+            gone.update(places.pop(identity, ()))
+        elif found:
+            present[found[0]] = _merge_objects(present[found[0]], item)
         else:
+            places[identity] = [len(present)]
             present.append(_merge_objects({}, item))
-    return present
+    return [item for place, item in enumerate(present) if place not in gone]
+
+
+def _identity(value: Any) -> Any:
+    """Something to compare a value by, for those too that cannot be the key of a mapping."""
+    return orjson.dumps(value) if isinstance(value, dict | list) else value
 
 
 def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
@@ -215,7 +277,7 @@ def _ordered(field: str, items: list[Any], order: list[Any]) -> list[Any]:
     key = _merge_key(field, [item for item in items if isinstance(item, dict)])
 
     def identity(item: Any) -> Any:
-        return item.get(key) if isinstance(item, dict) and key else item
+        return _identity(item.get(key) if isinstance(item, dict) and key else item)
 
     ranks = {identity(item): rank for rank, item in enumerate(order)}
     placed, last = [], -1.0

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainyard.local.apiserver import formats
+from trainyard.local.apiserver import deletion, formats
+from trainyard.local.apiserver.bounds import shortened, whole_number
 from trainyard.local.apiserver.messages import Answer, Request, Stream
 from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import bad_request
-from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.resources.pods import chosen_container
 from trainyard.local.runtime import PodRuntime
@@ -55,10 +55,10 @@ class PodAccess:
         _check_started(pod, container, request)
         options = LogOptions(
             follow=request.flag("follow"),
-            tail=_count(request, "tailLines"),
+            tail=whole_number(request, "tailLines"),
             since=_since(request),
             timestamps=request.flag("timestamps"),
-            limit=_count(request, "limitBytes"),
+            limit=whole_number(request, "limitBytes"),
         )
         chunks = self.runtime.logs(pod, container, options, previous=request.flag("previous"))
         first = asyncio.ensure_future(_first(chunks))
@@ -72,8 +72,9 @@ class PodAccess:
     async def bind(self, request: Request, target: Target) -> Answer:
         """Assign a pod to a node (POST binding)."""
         binding, _ = formats.body_object(request)
-        node = (binding.get("target") or {}).get("name")
-        if not node:
+        target_node = binding.get("target")
+        node = target_node.get("name") if isinstance(target_node, dict) else None
+        if not node or not isinstance(node, str):
             raise bad_request("a Binding names a node in target.name")
 
         def change(copy: Object) -> Object:
@@ -86,9 +87,7 @@ class PodAccess:
     async def evict(self, request: Request, target: Target) -> Answer:
         """Delete a pod, as kubectl drain does (there are no disruption budgets here)."""
         eviction, _ = formats.body_object(request)
-        options = eviction.get("deleteOptions") or {}
-        preconditions = options.get("preconditions") or {}
-        how = Deletion(options.get("gracePeriodSeconds"), preconditions.get("uid"))
+        how = deletion.read(eviction.get("deleteOptions") or {}, {})
         await self.registry.delete(*target.place, how)
         return formats.json_response(201, formats.SUCCESS)
 
@@ -131,21 +130,18 @@ async def _joined(
         first.cancel()
 
 
-def _count(request: Request, name: str) -> int | None:
-    text = request.query.get(name, "")
-    if not text:
-        return None
-    if not text.isdigit():
-        raise bad_request(f"{name} must be a number from 0, not {text!r}")
-    return int(text)
-
-
 def _since(request: Request) -> datetime | None:
     text = request.query.get("sinceTime", "")
     if text:
         try:
             return times.parse(text)
         except ValueError as error:
-            raise bad_request(f"sinceTime must be an RFC 3339 time, not {text!r}") from error
-    seconds = _count(request, "sinceSeconds")
-    return None if seconds is None else datetime.now(UTC) - timedelta(seconds=seconds)
+            told = f"sinceTime must be an RFC 3339 time, not {shortened(text)!r}"
+            raise bad_request(told) from error
+    seconds = whole_number(request, "sinceSeconds")
+    if seconds is None:
+        return None
+    try:
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)  # before all there is

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+from trainyard.local.apiserver.bounds import MAX_VALUES, check_shape
 from trainyard.local.failures import bad_request, unsupported_media_type
 from trainyard.local.resources.resource import META, Messages, Object, Served
 from trainyard.schema.times import from_unix
@@ -73,15 +74,19 @@ def decode(body: bytes, served: Served | None = None) -> Object:
         kind = envelope.get("type", {}).get("kind", "")
         if kind not in _KINDS and (served is None or kind not in served.messages):
             raise unsupported_media_type(f"protobuf of a {kind or 'nameless kind'}", ["JSON"])
-        return {**envelope["type"], **_message(kind, envelope.get("raw", b""), messages)}
-    except (IndexError, UnicodeDecodeError, KeyError, ValueError) as error:
+        value = {**envelope["type"], **_message(kind, envelope.get("raw", b""), messages)}
+    except (IndexError, UnicodeDecodeError, KeyError, ValueError, OverflowError) as error:
         raise bad_request(f"the body of the request is not protobuf: {error}") from error
+    check_shape(value)
+    return value
 
 
 def _message(name: str, data: bytes, messages: Messages) -> Object:
     fields = _fields(messages[name])
     result: Object = {}
-    for number, raw in _wire_fields(data):
+    for count, (number, raw) in enumerate(_wire_fields(data)):
+        if count > MAX_VALUES:
+            raise ValueError(f"a message of more than {MAX_VALUES} fields")
         if number not in fields:
             continue
         key, type_ = fields[number]

@@ -6,17 +6,25 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
+from trainyard.local.apiserver.bounds import (
+    MAX_REQUIREMENTS,
+    MAX_SELECTOR_CHARACTERS,
+    shortened,
+)
 from trainyard.local.failures import bad_request
 from trainyard.local.resources.resource import Object, Served
 
 Predicate = Callable[[Object], bool]
 
 _SET = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
-_EQUAL = re.compile(r"^(?P<key>[^=!]+?)\s*(?P<operator>==|=|!=)\s*(?P<value>[^=!]*)$")
-_COMPARE = re.compile(r"^(?P<key>\S+?)\s*(?P<operator>[<>])\s*(?P<value>-?\d+)$")
+# No two neighbouring parts match the same letters: what does not match costs one pass.
+_EQUAL = re.compile(r"^(?P<key>[^=!]+)(?P<operator>==|=|!=)(?P<value>[^=!]*)$")
+_COMPARE = re.compile(r"^(?P<key>[^<>]+)(?P<operator>[<>])\s*(?P<value>-?[0-9]{1,18})$")
 _KEY = re.compile(r"^([A-Za-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 _VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")
 
+_REMEMBERED = 500
+"""Characters of a selector that is kept as read, since watches and lists come again."""
 _EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
 
 
@@ -49,7 +57,7 @@ def selected_name(text: str) -> str | None:
     for part in _split(text):
         found = _EQUAL.match(part)
         if found and found["key"] == "metadata.name" and found["operator"] != "!=":
-            return found["value"]
+            return found["value"].strip()
     return None
 
 
@@ -60,9 +68,15 @@ def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
     return lambda obj: first(obj) and second(obj)
 
 
-@lru_cache(maxsize=256)
 def _requirements(text: str) -> tuple[Callable[[Mapping[str, str]], bool], ...]:
+    return (_known_requirements if len(text) < _REMEMBERED else _read_requirements)(text)
+
+
+def _read_requirements(text: str) -> tuple[Callable[[Mapping[str, str]], bool], ...]:
     return tuple(_requirement(part) for part in _split(text))
+
+
+_known_requirements = lru_cache(maxsize=256)(_read_requirements)
 
 
 def _requirement(part: str) -> Callable[[Mapping[str, str]], bool]:
@@ -73,12 +87,12 @@ def _requirement(part: str) -> Callable[[Mapping[str, str]], bool]:
             return lambda labels: labels.get(key) in values
         return lambda labels: key not in labels or labels[key] not in values
     if found := _EQUAL.match(part):
-        key, value = _key(found["key"].strip()), _value(found["value"])
+        key, value = _key(found["key"].strip()), _value(found["value"].strip())
         if found["operator"] == "!=":
             return lambda labels: labels.get(key) != value
         return lambda labels: labels.get(key) == value
     if found := _COMPARE.match(part):
-        key, bound, more = _key(found["key"]), int(found["value"]), found["operator"] == ">"
+        key, bound, more = _key(found["key"].strip()), int(found["value"]), found["operator"] == ">"
         return lambda labels: _compares(labels.get(key), bound, more)
     if part.startswith("!"):
         key = _key(part[1:].strip())
@@ -90,25 +104,27 @@ def _requirement(part: str) -> Callable[[Mapping[str, str]], bool]:
 def _compares(text: str | None, bound: int, more: bool) -> bool:
     try:
         number = int(text or "")
-    except ValueError:
+    except ValueError:  # also from more digits than Python reads
         return False
     return number > bound if more else number < bound
 
 
 def _key(text: str) -> str:
     if not _KEY.match(text):
-        raise bad_request(f"unable to parse requirement: {text!r} is not a label key")
+        raise bad_request(f"unable to parse requirement: {shortened(text)!r} is not a label key")
     return text
 
 
 def _value(text: str) -> str:
     if not _VALUE.match(text) or len(text) > 63:
-        raise bad_request(f"unable to parse requirement: {text!r} is not a label value")
+        raise bad_request(f"unable to parse requirement: {shortened(text)!r} is not a label value")
     return text
 
 
 def _split(text: str) -> list[str]:
     """Split at commas outside parentheses."""
+    if len(text) > MAX_SELECTOR_CHARACTERS:
+        raise bad_request(f"a selector has at most {MAX_SELECTOR_CHARACTERS} characters")
     parts, depth, start = [], 0, 0
     for position, letter in enumerate(text):
         if letter == "(":
@@ -119,20 +135,24 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:position])
             start = position + 1
     parts.append(text[start:])
-    return [part.strip() for part in parts if part.strip()]
+    found = [part.strip() for part in parts if part.strip()]
+    if len(found) > MAX_REQUIREMENTS:
+        raise bad_request(f"a selector has at most {MAX_REQUIREMENTS} requirements")
+    return found
 
 
 def _field_term(part: str, served: Served) -> tuple[tuple[str, ...], bool, str]:
     found = _EQUAL.match(part)
     if not found:
-        raise bad_request(f"invalid field selector {part!r}: expected path=value or path!=value")
+        told = f"invalid field selector {shortened(part)!r}: expected path=value or path!=value"
+        raise bad_request(told)
     path = found["key"].strip()
     if path not in _EVERYWHERE and path not in served.selectable:
         raise bad_request(
-            f'Unable to find "{served.name}" that match field selector "{part}": '
-            f"field label not supported: {path}"
+            f'Unable to find "{served.name}" that match field selector "{shortened(part)}": '
+            f"field label not supported: {shortened(path)}"
         )
-    return tuple(path.split(".")), found["operator"] != "!=", found["value"]
+    return tuple(path.split(".")), found["operator"] != "!=", found["value"].strip()
 
 
 def _field(obj: Object, path: tuple[str, ...], served: Served) -> str:

@@ -41,6 +41,10 @@ _SYN_STREAM, _SYN_REPLY, _RST_STREAM, _PING, _GOAWAY = 1, 2, 3, 6, 7
 _FIN = 1
 _CANCEL = 5
 _MAX_FRAME_BYTES = 1 << 20
+_MAX_HEADER_BYTES = 64 << 10
+"""Of one stream, inflated: a block of a frame's size can stand for a thousand times as much."""
+_MAX_STREAMS = 1000
+"""Open at once on one connection."""
 _CHUNK = 32 << 10
 _QUEUED_CHUNKS = 64
 """Chunks that wait for a stream's reader before the connection is read no further."""
@@ -81,6 +85,13 @@ class SpdyStream:
         if not self._finished and not self._reset:
             self._finished = True
             await self._connection.send_data(self._number, _FIN, b"")
+
+    async def close(self) -> None:
+        """Half-close, and expect nothing more from the client."""
+        try:
+            await self.finish()
+        finally:
+            self._connection.forget(self._number)
 
     async def deliver(self, data: bytes) -> None:
         """Bytes from the client; empty means its half-close (the connection's business)."""
@@ -131,6 +142,10 @@ class SpdyConnection:
             for stream in self._streams.values():
                 stream.abort()
 
+    def forget(self, number: int) -> None:
+        """A stream is over (the streams' business)."""
+        self._streams.pop(number, None)
+
     async def send_data(self, number: int, flags: int, data: bytes) -> None:
         """One data frame (the streams' business)."""
         head = struct.pack(">II", number, flags << 24 | len(data))
@@ -143,6 +158,8 @@ class SpdyConnection:
 
     async def _open(self, flags: int, body: bytes) -> SpdyStream:
         (number,) = struct.unpack_from(">I", body)
+        if len(self._streams) >= _MAX_STREAMS or number in self._streams:
+            raise ConnectionError("the client opens too many streams, or one twice")
         stream = SpdyStream(self, number, self._headers(body[10:]))
         self._streams[number] = stream
         block = self._deflater.compress(struct.pack(">I", 0))
@@ -171,12 +188,16 @@ class SpdyConnection:
                 stream.abort()
 
     def _headers(self, block: bytes) -> dict[str, str]:
-        data = self._inflater.decompress(block)
+        data = self._inflater.decompress(block, _MAX_HEADER_BYTES)
+        if self._inflater.unconsumed_tail:
+            raise ConnectionError("the headers of a stream are too large")
         (count,) = struct.unpack_from(">I", data)
         position = 4
         texts: list[str] = []
         for _ in range(2 * count):
             (size,) = struct.unpack_from(">I", data, position)
-            texts.append(data[position + 4 : position + 4 + size].decode("latin-1"))
             position += 4 + size
+            if position > len(data):
+                raise ConnectionError("the headers of a stream end in the middle")
+            texts.append(data[position - size : position].decode("latin-1"))
         return dict(zip(texts[::2], texts[1::2], strict=True))

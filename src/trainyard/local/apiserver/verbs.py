@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import NotFound
-from trainyard.local.apiserver import admission, formats, patches, selectors
+from trainyard.local.apiserver import admission, deletion, formats, patches, selectors
 from trainyard.local.apiserver.admission import FieldValidation
 from trainyard.local.apiserver.messages import Request, Response, Stream
 from trainyard.local.apiserver.target import Target
@@ -22,6 +22,7 @@ from trainyard.local.storage.journal import Entry, Object
 APPLY_PATCH = "application/apply-patch+yaml"
 Change = Callable[[Object], Object]
 
+_MAX_MANAGER = 128
 _MERGE: Mapping[str, Callable[[Any, Any], Any]] = {
     patches.JSON_PATCH: patches.json_patch,
     patches.MERGE_PATCH: patches.merge_patch,
@@ -88,7 +89,10 @@ class Verbs:
         validation = FieldValidation.of(request, duplicates)
 
         def change(copy: Object) -> Object:
-            changed = merge(copy, patch)
+            try:
+                changed = merge(copy, patch)
+            except (TypeError, AttributeError, KeyError, ValueError) as error:
+                raise bad_request(f"the patch does not fit the object: {error}") from error
             if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
                 raise bad_request("the patch does not leave an object with metadata")
             return changed
@@ -137,7 +141,10 @@ class Verbs:
             raise unsupported_media_type(content_type, list(_MERGE))
 
         def change(copy: Object) -> Object:
-            return served.from_scale(copy, merge(served.to_scale(copy), body))
+            try:
+                return served.from_scale(copy, merge(served.to_scale(copy), body))
+            except (TypeError, AttributeError, KeyError, ValueError) as error:
+                raise bad_request(f"that is no Scale: {error}") from error
 
         plain = Target(served, target.namespace, target.name, "")
         obj, warnings = await self._change(request, plain, change, FieldValidation.of(request, []))
@@ -146,9 +153,13 @@ class Verbs:
     async def finalize(self, request: Request, target: Target) -> Response:
         """Write the finalizers of a namespace."""
         body, _ = formats.body_object(request, target.served)
+        spec = body.get("spec") or {}
+        finalizers = spec.get("finalizers") or [] if isinstance(spec, dict) else None
+        if not isinstance(finalizers, list) or not all(isinstance(f, str) for f in finalizers):
+            raise bad_request("spec.finalizers is not a list of texts")
 
         def change(copy: Object) -> Object:
-            copy["spec"] = {"finalizers": (body.get("spec") or {}).get("finalizers") or []}
+            copy["spec"] = {"finalizers": finalizers}
             return copy
 
         obj = await self.registry.update(*target.place, change, subresource="finalize")
@@ -195,11 +206,15 @@ class Verbs:
         manager = request.query.get("fieldManager", "")
         if not manager:
             raise bad_request("fieldManager is required for apply patch")
+        if len(manager) > _MAX_MANAGER or not manager.isprintable():
+            raise bad_request(f"fieldManager has at most {_MAX_MANAGER} printable characters")
         wanted = formats.parse_yaml(request.body)
         if not isinstance(wanted, dict):
             raise bad_request("the body of the request is not an object")
         _check_kind(target, wanted)
         _place(target, wanted)
+        if wanted["metadata"].get("managedFields"):
+            raise bad_request("metadata.managedFields must be nil")
         applied = fieldmanagers.Apply(
             wanted, manager, target.served, request.flag("force"), target.subresource
         )
@@ -223,7 +238,7 @@ class Verbs:
         agent = request.headers.get("user-agent", "unknown").partition("/")[0]
         manager = request.query.get("fieldManager") or agent
         return fieldmanagers.record_update(
-            obj, old, manager, target.subresource, target.served.custom
+            obj, old, manager[:_MAX_MANAGER], target.subresource, target.served.custom
         )
 
     def _predicate(self, request: Request, target: Target) -> selectors.Predicate | None:
@@ -290,31 +305,9 @@ def _check_name(target: Target, obj: Object) -> None:
         )
 
 
-def _is_dry_run(request: Request) -> bool:
-    """Whether nothing is to be stored."""
-    value = request.query.get("dryRun", "")
-    if value not in ("", "All"):
-        raise bad_request(f"invalid dryRun {value!r}: only All is supported")
-    return value == "All"
-
-
 def _deletion(request: Request) -> Deletion:
-    """How an object is to be deleted: as the body says (DeleteOptions), else the query."""
-    body = formats.body_object(request)[0] if request.body else {}
-    query = request.query
-    grace = body.get("gracePeriodSeconds")
-    if grace is None and query.get("gracePeriodSeconds", "").isdigit():
-        grace = int(query["gracePeriodSeconds"])
-    propagation = body.get("propagationPolicy") or query.get("propagationPolicy")
-    if propagation is None and (body.get("orphanDependents") or request.flag("orphanDependents")):
-        propagation = "Orphan"
-    if propagation not in (None, "Background", "Foreground", "Orphan"):
-        raise bad_request(f"invalid propagationPolicy {propagation!r}")
-    wanted = body.get("preconditions") or {}
-    return Deletion(
-        grace,
-        wanted.get("uid"),
-        wanted.get("resourceVersion"),
-        propagation,
-        bool(body.get("dryRun")) or _is_dry_run(request),
-    )
+    return deletion.read(formats.body_object(request)[0] if request.body else {}, request.query)
+
+
+def _is_dry_run(request: Request) -> bool:
+    return deletion.is_dry_run({}, request.query)

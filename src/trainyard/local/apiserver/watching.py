@@ -10,11 +10,12 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import ApiError
+from trainyard.local.apiserver import bounds
 from trainyard.local.apiserver.formats import rows_include, table
 from trainyard.local.apiserver.messages import Request, Stream
 from trainyard.local.apiserver.selectors import Predicate
 from trainyard.local.apiserver.target import Target
-from trainyard.local.failures import Cause, bad_request, expired, invalid, status_of
+from trainyard.local.failures import Cause, expired, invalid, status_of
 from trainyard.local.registry import Registry
 from trainyard.local.storage.journal import Event, Subscription
 
@@ -39,11 +40,8 @@ class Watch:
 
     def response(self) -> Stream:
         """Open the stream that the request asks for."""
-        text = self._request.query.get("timeoutSeconds", "0") or "0"
-        if not text.isdigit():
-            raise bad_request(f"timeoutSeconds must be a number of seconds, not {text!r}")
-        seconds = random.uniform(*_MAX_SECONDS) if text == "0" else float(text)
-        return Stream(self._stream(seconds))
+        asked = bounds.whole_number(self._request, "timeoutSeconds")
+        return Stream(self._stream(float(asked or random.uniform(*_MAX_SECONDS))))
 
     async def _stream(self, seconds: float) -> AsyncGenerator[bytes]:
         loop = asyncio.get_running_loop()
@@ -82,14 +80,12 @@ class Watch:
 
     def _open(self) -> Subscription:
         query = self._request.query
-        text = query.get("resourceVersion", "")
-        if text and not text.isdigit():
-            raise bad_request(f"invalid resource version {text!r}")
+        asked = bounds.whole_number(self._request, "resourceVersion") or 0
         if "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":
             why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
             cause = Cause("resourceVersionMatch", f"Forbidden: {why}")
             raise invalid("ListOptions", "meta.k8s.io", "", [cause])
-        since = 0 if self._request.flag("sendInitialEvents") else int(text or 0)
+        since = 0 if self._request.flag("sendInitialEvents") else asked
         if since > self._registry.revision:
             # A version from before the state folder was wiped: the client must list again.
             raise expired(since, self._registry.revision)

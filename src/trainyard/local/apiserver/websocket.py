@@ -7,6 +7,7 @@ import base64
 import hashlib
 import struct
 from collections.abc import Sequence
+from contextlib import suppress
 
 from trainyard.local.apiserver.messages import Request
 from trainyard.local.apiserver.spdy import Duplex
@@ -14,8 +15,12 @@ from trainyard.local.failures import bad_request
 
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG = 0, 1, 2, 8, 9, 10
-_FINAL, _MASKED = 0x80, 0x80
+_OPCODES = (_CONTINUATION, _TEXT, _BINARY, _CLOSE, _PING, _PONG)
+_FINAL, _MASKED, _RESERVED, _CONTROL = 0x80, 0x80, 0x70, 0x08
 _MAX_MESSAGE_BYTES = 4 << 20
+_MAX_FRAGMENTS = 10_000
+"""Of one message: empty ones do not count by their bytes."""
+_MAX_CONTROL_BYTES = 125
 
 
 def negotiate(
@@ -43,6 +48,14 @@ def negotiate(
     ]
 
 
+class _BrokenError(Exception):
+    """The client does not keep to RFC 6455; `code` says how (section 7.4.1)."""
+
+    def __init__(self, message: str, code: int = 1002) -> None:
+        super().__init__(message)
+        self.code = code
+
+
 class WebSocket:
     """Messages over an upgraded connection."""
 
@@ -63,13 +76,19 @@ class WebSocket:
                     await self._send(_CLOSE, data[:2])
                     return None
                 elif opcode in (_TEXT, _BINARY, _CONTINUATION):
+                    if bool(parts) is not (opcode == _CONTINUATION):
+                        raise _BrokenError("a message begins in the middle of another")
                     parts.append(data)
                     size += len(data)
-                    if size > _MAX_MESSAGE_BYTES:
-                        return None
+                    if size > _MAX_MESSAGE_BYTES or len(parts) > _MAX_FRAGMENTS:
+                        raise _BrokenError("the message is too large", 1009)
                     if final:
                         return b"".join(parts)
         except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        except _BrokenError as error:
+            with suppress(ConnectionError):
+                await self._send(_CLOSE, struct.pack(">H", error.code) + str(error).encode())
             return None
 
     async def send(self, data: bytes) -> None:
@@ -92,20 +111,26 @@ class WebSocket:
 
     async def _frame(self) -> tuple[bool, int, bytes]:
         first, second = await self._wire.read(2)
-        size = second & 0x7F
+        size, opcode = second & 0x7F, first & 0x0F
+        if first & _RESERVED or opcode not in _OPCODES:
+            raise _BrokenError("the frame has reserved bits or an unknown opcode")
+        if not second & _MASKED:
+            raise _BrokenError("a client masks its frames")
+        if opcode & _CONTROL and (size > _MAX_CONTROL_BYTES or not first & _FINAL):
+            raise _BrokenError("a control frame is short and whole")
         if size == 126:
             (size,) = struct.unpack(">H", await self._wire.read(2))
         elif size == 127:
             (size,) = struct.unpack(">Q", await self._wire.read(8))
         if size > _MAX_MESSAGE_BYTES:
-            raise ConnectionError("the message is too large")
-        mask = await self._wire.read(4) if second & _MASKED else b""
+            raise _BrokenError("the message is too large", 1009)
+        mask = await self._wire.read(4)
         data = await self._wire.read(size) if size else b""
-        if mask and data:
+        if data:
             repeated = (mask * (size // 4 + 1))[:size]
             number = int.from_bytes(data, "big") ^ int.from_bytes(repeated, "big")
             data = number.to_bytes(size, "big")
-        return bool(first & _FINAL), first & 0x0F, data
+        return bool(first & _FINAL), opcode, data
 
 
 class WebSocketDuplex:
