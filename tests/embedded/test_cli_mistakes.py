@@ -89,7 +89,15 @@ def test_a_full_state_folder_is_named(trainyard: CommandLine) -> None:
     if os.geteuid():
         missing("mounting a small disk needs root")
     trainyard.state.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=4k,nr_inodes=8,mode=700", "tmpfs", str(trainyard.state)]
+    mount = [
+        "mount",
+        "-t",
+        "tmpfs",
+        "-o",
+        "size=4k,nr_inodes=8,mode=700",
+        "tmpfs",
+        str(trainyard.state),
+    ]
     if subprocess.run(mount, capture_output=True, check=False).returncode:
         missing("a tmpfs cannot be mounted here")
     try:

@@ -70,10 +70,6 @@ PACKAGE = {
 
         class Sweep(Description):
             @property
-            def spec(self):
-                return self.job.spec
-
-            @property
             def types(self):
                 policy, limit = RestartPolicy.ON_FAILURE, self.spec.run_policy.backoff_limit
                 main = self.container("trial")

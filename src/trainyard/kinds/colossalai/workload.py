@@ -68,13 +68,7 @@ def shell_warning(script: tuple[str, ...]) -> str:
     )
 
 
-class _Description(OverSsh):
-    job: ColossalAIJob
-
-    @property
-    def spec(self) -> ColossalAIJobSpec:
-        return self.job.spec
-
+class _Description(OverSsh[ColossalAIJobSpec]):
     @cached_property
     def worker(self) -> ColossalReplicaSpec:
         return self.spec.replica(WORKER) or ColossalReplicaSpec(type=WORKER)

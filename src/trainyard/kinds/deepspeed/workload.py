@@ -35,13 +35,7 @@ def describe(job: DeepSpeedJob, settings: Settings) -> Workload:
     return _Description(job, settings).workload()
 
 
-class _Description(OverSsh):
-    job: DeepSpeedJob
-
-    @property
-    def spec(self) -> DeepSpeedJobSpec:
-        return self.job.spec
-
+class _Description(OverSsh[DeepSpeedJobSpec]):
     @cached_property
     def config(self) -> DeepSpeedConfig:
         return self.spec.config or DeepSpeedConfig()

@@ -39,13 +39,7 @@ def describe(job: GenericJob, settings: Settings) -> Workload:
     return _Description(job, settings).workload()
 
 
-class _Description(Description):
-    job: GenericJob
-
-    @property
-    def spec(self) -> GenericJobSpec:
-        return self.job.spec
-
+class _Description(Description[GenericJobSpec]):
     @cached_property
     def types(self) -> tuple[ReplicaType, ...]:
         return tuple(

@@ -39,13 +39,7 @@ def describe(job: PyTorchTrainingJob, settings: Settings) -> Workload:
     return _Description(job, settings).workload()
 
 
-class _Description(Description):
-    job: PyTorchTrainingJob
-
-    @property
-    def spec(self) -> PyTorchTrainingJobSpec:
-        return self.job.spec
-
+class _Description(Description[PyTorchTrainingJobSpec]):
     @cached_property
     def specs(self) -> Mapping[str, PyTorchReplicaSpec]:
         """By rank."""

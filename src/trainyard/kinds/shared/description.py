@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.shared import modes, names, pod_rules, pods, services
@@ -72,17 +72,20 @@ class Start(NamedTuple):
     resume: ResumeSpec | None
 
 
-class Description(ABC):
-    """One job of one kind, under an operator's settings."""
+Spec = TypeVar("Spec", bound=JobSpec)
+
+
+class Description(ABC, Generic[Spec]):
+    """One job of one kind, under an operator's settings; `Spec` is the kind's own."""
 
     def __init__(self, job: Job, settings: Settings) -> None:
         self.job = job
         self.settings = settings
 
     @property
-    @abstractmethod
-    def spec(self) -> JobSpec:
+    def spec(self) -> Spec:
         """The spec, as the kind's own model."""
+        return cast("Spec", self.job.spec)
 
     @property
     @abstractmethod

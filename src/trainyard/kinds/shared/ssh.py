@@ -17,7 +17,7 @@ from functools import cached_property
 from typing import Any
 
 from trainyard.kinds.shared import modes, names, pod_rules, pods
-from trainyard.kinds.shared.description import Description, Start
+from trainyard.kinds.shared.description import Description, Spec, Start
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, WORKER, ResumeSpec
 from trainyard.kinds.shared.workload import Dependent, Generated, Manifest, ReplicaKey
@@ -112,7 +112,7 @@ class Node:
     debug: Sequence[str] | None = None
 
 
-class OverSsh(Description):
+class OverSsh(Description[Spec]):
     """A job whose workers serve ssh, and one of whose pods launches the training over them."""
 
     @property
