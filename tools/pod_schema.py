@@ -1,8 +1,10 @@
-"""Write or verify ``src/trainyard/schema/data/*.json``, the official schemas that manifests are
-checked against.
+"""Write or verify ``src/trainyard/schema/data/*.json``, the official schemas that manifests and
+the objects of the embedded API server are checked against.
 
 They are cut from the newest schema of the ``kubernetes-validate`` package to what is reachable
-from the kinds that a manifest may hold, without descriptions, so that loading them costs little.
+from the kinds that a manifest may hold (`pod_template`, `core`), and what the API server is sent
+beside these (`served`, which leaves out what the other two have), without descriptions, so that
+loading them costs little.
 
 Usage: ``python tools/pod_schema.py [--check]``
 """
@@ -17,10 +19,27 @@ from pathlib import Path
 from typing import Any
 
 DATA = Path(__file__).parent.parent / "src/trainyard/schema/data"
-CORE = "io.k8s.api.core.v1."
+API = "io.k8s.api."
 ROOTS = {
-    "pod_template.json": ("PodTemplateSpec",),
-    "core.json": ("ConfigMap", "Namespace", "PersistentVolumeClaim", "Secret", "Service"),
+    "pod_template.json": ("core.v1.PodTemplateSpec",),
+    "core.json": (
+        "core.v1.ConfigMap",
+        "core.v1.Namespace",
+        "core.v1.PersistentVolumeClaim",
+        "core.v1.Secret",
+        "core.v1.Service",
+    ),
+    "served.json": (
+        "core.v1.Binding",
+        "core.v1.Endpoints",
+        "core.v1.Event",
+        "core.v1.Node",
+        "core.v1.Pod",
+        "core.v1.ServiceAccount",
+        "autoscaling.v1.Scale",
+        "coordination.v1.Lease",
+        "policy.v1.Eviction",
+    ),
 }
 # Allowed values that the official schema states in prose only.
 ENUMS = {
@@ -31,11 +50,18 @@ ENUMS = {
     ("PodSpec", "preemptionPolicy"): ["Never", "PreemptLowerPriority"],
     # ExitCode is no value of Kubernetes; templates carry it because the job's policy has it.
     ("PodSpec", "restartPolicy"): ["Always", "OnFailure", "Never", "ExitCode"],
+    ("ServicePort", "protocol"): ["TCP", "UDP", "SCTP"],
+    ("ServiceSpec", "sessionAffinity"): ["None", "ClientIP"],
+    ("ServiceSpec", "type"): ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"],
     ("Toleration", "effect"): ["NoSchedule", "PreferNoSchedule", "NoExecute"],
     ("Toleration", "operator"): ["Exists", "Equal", "Lt", "Gt"],
     ("VolumeMount", "mountPropagation"): ["None", "HostToContainer", "Bidirectional"],
 }
-INT32 = {"minimum": -(2**31), "maximum": 2**31 - 1}
+FORMATS: dict[str, dict[str, Any]] = {
+    "byte": {"format": "byte"},
+    "date-time": {"format": "date-time"},
+    "int32": {"minimum": -(2**31), "maximum": 2**31 - 1},
+}
 
 
 def newest_schema() -> tuple[str, dict[str, Any]]:
@@ -75,8 +101,7 @@ def compact(node: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
     types = [node["type"]] if isinstance(node.get("type"), str) else list(node.get("type", []))
     if kept := [kind for kind in types if kind != "null"]:
         (out["type"],) = kept
-    if node.get("format") == "int32":
-        out |= INT32
+    out |= FORMATS.get(node.get("format", ""), {})
     if "properties" in node:
         required = set(node.get("required", ()))
         out["properties"] = {
@@ -109,16 +134,25 @@ def definition(name: str, schema: dict[str, Any]) -> dict[str, Any]:
     return out
 
 
-def build(roots: tuple[str, ...]) -> str:
-    """One data file: every definition that the roots reach, by its short name."""
-    version, definitions = newest_schema()
-    pending = [CORE + root for root in roots]
+def reachable(roots: tuple[str, ...], definitions: dict[str, Any]) -> set[str]:
+    """The full names of all that the roots refer to, themselves included."""
+    pending = [API + root for root in roots]
     reached: set[str] = set()
     while pending:
         name = pending.pop()
         if name not in reached:
             reached.add(name)
             pending.extend(references(definitions[name]))
+    return reached
+
+
+def build(file: str) -> str:
+    """One data file: every definition that its roots reach, by its short name."""
+    version, definitions = newest_schema()
+    reached = reachable(ROOTS[file], definitions)
+    if file == "served.json":
+        for other in ROOTS.keys() - {file}:
+            reached -= reachable(ROOTS[other], definitions)
     kept = sorted(n for n in reached if not n.endswith((".Quantity", ".IntOrString")))
     if len({short(name) for name in kept}) != len(kept):
         raise SystemExit("two definitions share their last name part")
@@ -130,8 +164,8 @@ def build(roots: tuple[str, ...]) -> str:
 def main() -> int:
     """Write the files, or with ``--check`` say which of them are stale."""
     stale = 0
-    for name, roots in ROOTS.items():
-        text, path = build(roots), DATA / name
+    for name in ROOTS:
+        text, path = build(name), DATA / name
         if "--check" not in sys.argv[1:]:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:

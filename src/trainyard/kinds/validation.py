@@ -159,9 +159,9 @@ class _Walker(Walker):
         self.add(path, message + _other_shape(path, value), hint)
         self.visit(value, _NO_NULLS, path)
 
-    def required(self, value: dict[str, Any], path: Path) -> None:
+    def required(self, value: dict[str, Any], path: Path, schema: Schema) -> None:
         if path[-1] not in value:
-            super().required(value, path)
+            super().required(value, path, schema)
 
     def number(self, value: int | float) -> str:
         return describe(value)

@@ -6,7 +6,7 @@ on the registry in process and code which comes in over HTTP handle the same exc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from trainyard.kube.errors import (
@@ -18,6 +18,8 @@ from trainyard.kube.errors import (
     Invalid,
     NotFound,
 )
+from trainyard.kube.resources import Resource
+from trainyard.schema.problems import REQUIRED, Problem
 
 E = TypeVar("E", bound=ApiError)
 
@@ -64,6 +66,42 @@ def conflict(resource: str, name: str, why: str = "") -> Conflict:
 def forbidden(resource: str, name: str, why: str) -> Forbidden:
     """The object is well-formed and still refused."""
     return _about(Forbidden, 403, resource, name, f'{resource} "{name}" is forbidden: {why}')
+
+
+def causes(problems: Sequence[Problem]) -> list[Cause]:
+    """The problems of an object as a Status tells them."""
+    found = []
+    for problem in problems:
+        detail = problem.detail.removeprefix(problem.where + ": ")
+        if problem.message == REQUIRED:
+            found.append(Cause(problem.where, "Required value", "FieldValueRequired"))
+        else:
+            found.append(Cause(problem.where, f"Invalid value: {detail}"))
+    return found
+
+
+def malformed(
+    resource: Resource,
+    obj: Mapping[str, Any],
+    problems: Sequence[Problem],
+    *,
+    is_patch: bool = False,
+) -> Invalid:
+    """The object is not of the types that its kind has.
+
+    Kubernetes answers 400, and 422 where a patch makes it so; both name the fields here.
+    """
+    if is_patch:
+        metadata = obj.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        return invalid(resource.kind, resource.group, str(name), causes(problems))
+    refusal = bad_request(
+        f'{resource.kind} in version "{resource.api_version}" cannot be handled as a '
+        f"{resource.kind}: " + ", ".join(problem.detail for problem in problems)
+    )
+    told = [Cause(p.where, p.message, "FieldValueTypeInvalid")._asdict() for p in problems]
+    refusal.details = {"group": resource.group, "kind": resource.kind, "causes": told}
+    return refusal
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Invalid:

@@ -9,6 +9,8 @@ import uuid
 from trainyard.local.clock import now_text
 from trainyard.local.failures import bad_request, conflict, forbidden
 from trainyard.local.objects import Deletion
+from trainyard.local.resources.metadata_rules import generated
+from trainyard.local.resources.pod_rules import MOST_SECONDS
 from trainyard.local.resources.resource import Served
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Object
@@ -35,7 +37,7 @@ def complete(served: Served, obj: Object) -> Key:
         if not prefix:
             raise bad_request("resource name may not be empty: set metadata.name")
         suffix = "".join(random.choices(_NAME_ALPHABET, k=5))
-        name = metadata["name"] = prefix[:58] + suffix
+        name = metadata["name"] = generated(prefix, suffix)
     if metadata.get("resourceVersion"):
         raise bad_request("resourceVersion should not be set on objects to be created")
     for field in (*_RETAINED, "resourceVersion", "generation", "selfLink"):
@@ -85,7 +87,7 @@ def retain(served: Served, new: Object, old: Object) -> None:
 def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
     """Mark `obj` as being deleted, with its grace period and the finalizer of its propagation."""
     metadata = obj["metadata"]
-    seconds = served.grace_seconds(obj, how.grace_seconds)
+    seconds = min(served.grace_seconds(obj, how.grace_seconds), MOST_SECONDS)
     if "deletionTimestamp" in metadata:
         seconds = min(seconds, metadata.get("deletionGracePeriodSeconds", 0))
     elif served.generation:

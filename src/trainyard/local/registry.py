@@ -17,6 +17,7 @@ from trainyard.kube.resources import NAMESPACES
 from trainyard.local import metadata
 from trainyard.local.failures import (
     already_exists,
+    bad_request,
     forbidden,
     method_not_allowed,
     no_such_path,
@@ -259,10 +260,13 @@ class Registry:
         )
 
     async def _write(self, key: Key, type_: str, obj: Object, old: Object | None) -> Object:
-        self._committer.revision += 1
-        revision = self._committer.revision
+        revision = self._committer.revision + 1
         obj["metadata"]["resourceVersion"] = str(revision)
-        final = Entry(obj, orjson.dumps(obj), revision)
+        try:
+            final = Entry(obj, orjson.dumps(obj), revision)
+        except orjson.JSONEncodeError as error:
+            raise bad_request(f"{key.resource} {key.name} cannot be stored: {error}") from error
+        self._committer.revision = revision
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = None if type_ == "DELETED" else final
         self._committer.stage(Change(key, type_, entry, final, old, done))

@@ -1,4 +1,5 @@
-"""The official Kubernetes schemas of pod templates and of the core kinds in manifests.
+"""The official Kubernetes schemas of pod templates, of the core kinds in manifests, and of all
+that the embedded API server serves.
 
 The data files are cut from the ``kubernetes-validate`` package by ``tools/pod_schema.py``.
 """
@@ -20,9 +21,11 @@ CORE_KINDS = ("ConfigMap", "Namespace", "PersistentVolumeClaim", "Secret", "Serv
 
 @cache
 def definitions(name: str) -> Mapping[str, structural.Schema]:
-    """The definitions of ``data/<name>.json`` by their short names."""
+    """The definitions of ``data/<name>.json`` by their short names; "served" has all of them."""
     text = (files("trainyard.schema") / "data" / f"{name}.json").read_bytes()
     found: dict[str, structural.Schema] = json.loads(text)
+    if name == "served":
+        return {**definitions("pod_template"), **definitions("core"), **found}
     return found
 
 

@@ -14,6 +14,9 @@ from functools import lru_cache
 
 Path = tuple[str | int, ...]
 
+REQUIRED = "is required"
+"""The message about a field that is not there, and should be."""
+
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*\Z")
 
 

@@ -8,6 +8,7 @@ https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resou
 
 from __future__ import annotations
 
+import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from typing import Any
 
 from trainyard.schema import quantity, times
 from trainyard.schema.errors import InvalidQuantity
-from trainyard.schema.problems import Path, Problem, error, suggest
+from trainyard.schema.problems import REQUIRED, Path, Problem, error, suggest
 
 Schema = Mapping[str, Any]
 
@@ -67,8 +68,10 @@ def describe(value: Any) -> str:
             return f"the string '{value[:40]}'" if value else "an empty string"
         case dict():
             return "a mapping"
-        case _:
+        case list() | tuple():
             return "a list"
+        case _:  # YAML has times
+            return f"the {type(value).__name__} {value}"
 
 
 def wrong_type(value: Any, wanted: str) -> str:
@@ -139,7 +142,7 @@ class Walker:
                 self.unknown(child, schema, (*path, key))
         for key in schema.get("required", ()):
             if value.get(key) is None:
-                self.required(value, (*path, key))
+                self.required(value, (*path, key), properties.get(key, _ANYTHING))
         if len(value) > schema.get("maxProperties", INT64):
             self.add(path, f"has {len(value)} entries, at most {schema['maxProperties']}")
 
@@ -169,8 +172,11 @@ class Walker:
         pattern = schema.get("pattern")
         if pattern is not None and not re.search(pattern, value):
             self.add(path, f"'{value[:60]}' does not match {pattern}")
-        if schema.get("format") == "date-time" and not times.is_time(value):
-            self.add(path, f"'{value[:60]}' is not a time such as 2006-01-02T15:04:05Z")
+        match schema.get("format"):
+            case "date-time" if not times.is_time(value):
+                self.add(path, f"'{value[:60]}' is not a time such as 2006-01-02T15:04:05Z")
+            case "byte" if not _is_base64(value):
+                self.add(path, "is not base64")
 
     def _bounds(self, value: int | float, schema: Schema, path: Path) -> None:
         low, high = schema.get("minimum", -INT64), schema.get("maximum", INT64 - 1)
@@ -192,9 +198,9 @@ class Walker:
         choices = ", ".join(str(choice) for choice in allowed)
         self.add(path, f"must be one of {choices}, not '{value}'", suggest(str(value), allowed))
 
-    def required(self, value: dict[str, Any], path: Path) -> None:
-        """Note a field that is absent, or null."""
-        self.add(path, "is required")
+    def required(self, value: dict[str, Any], path: Path, schema: Schema) -> None:
+        """Note a field that is absent, or null; ``schema`` is the field's."""
+        self.add(path, REQUIRED)
 
     def number(self, value: int | float) -> str:
         """A number that is out of bounds."""
@@ -239,6 +245,14 @@ def _is_quantity(value: str | int | float) -> bool:
     try:
         quantity.parse(value)
     except InvalidQuantity:
+        return False
+    return True
+
+
+def _is_base64(value: str) -> bool:
+    try:
+        binascii.a2b_base64(value.replace("\n", "").replace("\r", ""), strict_mode=True)
+    except ValueError:
         return False
     return True
 

@@ -6,20 +6,19 @@ with a warning, Ignore drops them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainyard.local.apiserver.bounds import MAX_CAUSES, shortened
 from trainyard.local.apiserver.messages import Request
-from trainyard.local.failures import Cause, bad_request, invalid
+from trainyard.local.failures import Cause, bad_request, causes, invalid, malformed
 from trainyard.local.metadata import spec_differs
+from trainyard.local.resources.metadata_rules import metadata_problems
 from trainyard.local.resources.resource import Object, Served
+from trainyard.local.resources.shape import shape
 from trainyard.schema.problems import Problem
 
-_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LABEL_KEY = re.compile(r"([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
-_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_WITH_STATUS = ("apiVersion", "kind", "metadata", "status")
 _MODES = ("Strict", "Warn", "Ignore")
 
 
@@ -29,6 +28,7 @@ class FieldValidation:
 
     mode: str
     duplicates: tuple[str, ...] = ()
+    is_patch: bool = False
 
     @classmethod
     def of(cls, request: Request, duplicates: list[str]) -> FieldValidation:
@@ -38,7 +38,7 @@ class FieldValidation:
             raise bad_request(
                 f"invalid fieldValidation {shortened(mode)!r}: one of {', '.join(_MODES)}"
             )
-        return cls(mode, tuple(duplicates))
+        return cls(mode, tuple(duplicates), request.method == "PATCH")
 
     def settle(self, unknown: Sequence[str]) -> list[str]:
         """Refuse the request, or return the warnings about unknown and duplicate fields."""
@@ -53,13 +53,11 @@ def create(
     served: Served, obj: Object, validation: FieldValidation, old: Object | None = None
 ) -> tuple[Object, list[str]]:
     """The object as it will be stored, and warnings; raises Invalid with every problem."""
-    causes = _metadata_problems(obj)
     verdict = served.judge(obj, old)
-    for problem in verdict.errors:
-        detail = problem.detail.removeprefix(problem.where + ": ")
-        causes.append(Cause(problem.where, f"Invalid value: {detail}"))
+    if verdict.malformed:
+        raise malformed(served.resource, obj, verdict.malformed, is_patch=validation.is_patch)
     notes = validation.settle([_quoted(problem) for problem in verdict.unknown])
-    _refuse(served, obj, causes)
+    _refuse(served, obj, [*metadata_problems(served, obj), *verdict.errors])
     return verdict.obj, [*notes, *verdict.warnings]
 
 
@@ -70,10 +68,36 @@ def update(
 
     What was stored although it is invalid can still get a status and lose a finalizer.
     """
-    if status_only or not spec_differs(obj, old):
-        _refuse(served, obj, _metadata_problems(obj))
-        return obj, validation.settle([])
-    return create(served, obj, validation, old)
+    if not status_only and spec_differs(obj, old):
+        return create(served, obj, validation, old)
+    # Of what else a client sends along with a status nothing is kept.
+    found = served.decoded({k: obj[k] for k in _WITH_STATUS if k in obj} if status_only else obj)
+    if found.malformed:
+        raise malformed(served.resource, obj, found.malformed, is_patch=validation.is_patch)
+    problems = metadata_problems(served, obj)
+    if status_only:
+        problems += [problem for problem in found.errors if problem.path[0] == "status"]
+    _refuse(served, obj, problems)
+    return found.obj, validation.settle([_quoted(problem) for problem in found.unknown])
+
+
+def applied(served: Served, obj: Object) -> Object:
+    """A configuration to apply, which need not be whole; raises BadRequest."""
+    found = served.decoded(served.stored(obj))
+    if found.malformed:
+        raise malformed(served.resource, obj, found.malformed)
+    return obj
+
+
+def checked(value: object, definition: str) -> Object:
+    """What a subresource is sent, by one of the official definitions; raises BadRequest."""
+    if not isinstance(value, dict):
+        raise bad_request(f"the {definition} is not an object")
+    found = shape(value, definition)
+    if problems := [*found.malformed, *found.errors]:
+        listed = ", ".join(problem.detail for problem in problems)
+        raise bad_request(f"it cannot be handled as a {definition}: {listed}")
+    return found.obj
 
 
 def _quoted(problem: Problem) -> str:
@@ -81,45 +105,11 @@ def _quoted(problem: Problem) -> str:
     return f'"{problem.where}"{hint}'
 
 
-def _refuse(served: Served, obj: Object, causes: Sequence[Cause]) -> None:
-    if causes:
+def _refuse(served: Served, obj: Object, problems: Sequence[Problem]) -> None:
+    if problems:
         metadata = obj["metadata"] if isinstance(obj.get("metadata"), dict) else {}
         name = metadata.get("name") or metadata.get("generateName") or ""
-        shown = causes[:MAX_CAUSES]
-        if len(causes) > MAX_CAUSES:
-            shown = [*shown, Cause("", f"and {len(causes) - MAX_CAUSES} more problems")]
-        raise invalid(served.kind, served.resource.group, shortened(str(name)), shown)
-
-
-def _metadata_problems(obj: Object) -> list[Cause]:
-    metadata = obj.get("metadata")
-    if not isinstance(metadata, dict):
-        return [Cause("metadata", "Required value: an object has metadata")]
-    problems: list[Cause] = []
-    name = metadata.get("name")
-    if name is not None and (
-        not isinstance(name, str) or len(name) > 253 or not _SUBDOMAIN.fullmatch(name)
-    ):
-        problems.append(
-            Cause(
-                "metadata.name",
-                f"Invalid value: {name!r}: lower case letters, digits, '-' and '.' only, "
-                "beginning and ending with a letter or digit",
-            )
-        )
-    for field, rule in (("labels", _LABEL_VALUE), ("annotations", None)):
-        pairs = metadata.get(field) or {}
-        if not isinstance(pairs, dict):
-            problems.append(Cause(f"metadata.{field}", "Invalid value: must be a mapping"))
-            continue
-        for key, value in pairs.items():
-            path = f"metadata.{field}"
-            if not _LABEL_KEY.fullmatch(key):
-                problems.append(Cause(path, f"Invalid value: {key!r} is not a qualified name"))
-            if not isinstance(value, str):
-                problems.append(
-                    Cause(f"{path}.{key}", f"Invalid value: {value!r}: must be a string")
-                )
-            elif rule is not None and not rule.fullmatch(value):
-                problems.append(Cause(path, f"Invalid value: {value!r} is not a label value"))
-    return problems
+        found = causes(problems[:MAX_CAUSES])
+        if len(problems) > MAX_CAUSES:
+            found.append(Cause("", f"and {len(problems) - MAX_CAUSES} more problems"))
+        raise invalid(served.kind, served.resource.group, shortened(str(name)), found)

@@ -86,6 +86,8 @@ class Api:
         verbs, method = self._verbs, request.method
         if target.served.is_read_only and not self._registry.entries(target.storage):
             self._registry.show(target.storage, target.served.initial())
+        if target.subresource == "status" and not target.served.status:
+            raise no_such_path()
         if target.subresource not in ("", "status"):
             return await self._subresource(request, target)
         if method in ("GET", "HEAD"):

@@ -67,7 +67,7 @@ def table(
 
 
 def _row(obj: Object, shown: Sequence[Column], include: str) -> Object:
-    row: Object = {"cells": [column.cell(obj) for column in shown]}
+    row: Object = {"cells": [column.show(obj) for column in shown]}
     if include == "Object":
         row["object"] = obj
     elif include != "None":

@@ -55,7 +55,8 @@ def _path(row: Served) -> str:
 def _document(path: str, resources: Resources) -> bytes:
     import orjson
 
-    components: Object = _official() if path == "api/v1" else {}
+    is_official = any(row.definition for row in resources if _path(row) == path)
+    components: Object = _official() if is_official else {}
     paths: Object = {}
     for row in resources:
         if _path(row) != path:
@@ -83,13 +84,12 @@ def _identity(row: Served) -> Object:
 
 
 def _official() -> Object:
-    """The official schemas that those of pods and the core kinds refer to."""
+    """The official schemas that those of the kinds refer to."""
     from trainyard.schema import core
 
-    known = {**core.definitions("core"), **core.definitions("pod_template")}
     return {
         name: openapi(schema)
-        for name, schema in known.items()
+        for name, schema in core.definitions("served").items()
         if not isinstance(schema, str) and name not in core.CORE_KINDS
     }
 

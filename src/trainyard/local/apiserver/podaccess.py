@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainyard.local.apiserver import deletion, formats
+from trainyard.local.apiserver import admission, deletion, formats
 from trainyard.local.apiserver.bounds import shortened, whole_number
 from trainyard.local.apiserver.messages import Answer, Request, Stream
 from trainyard.local.apiserver.target import Target
@@ -71,10 +71,9 @@ class PodAccess:
 
     async def bind(self, request: Request, target: Target) -> Answer:
         """Assign a pod to a node (POST binding)."""
-        binding, _ = formats.body_object(request)
-        target_node = binding.get("target")
-        node = target_node.get("name") if isinstance(target_node, dict) else None
-        if not node or not isinstance(node, str):
+        binding = admission.checked(formats.body_object(request)[0], "Binding")
+        node = (binding.get("target") or {}).get("name")
+        if not node:
             raise bad_request("a Binding names a node in target.name")
 
         def change(copy: Object) -> Object:

@@ -141,10 +141,8 @@ class Verbs:
             raise unsupported_media_type(content_type, list(_MERGE))
 
         def change(copy: Object) -> Object:
-            try:
-                return served.from_scale(copy, merge(served.to_scale(copy), body))
-            except (TypeError, AttributeError, KeyError, ValueError) as error:
-                raise bad_request(f"that is no Scale: {error}") from error
+            scale = admission.checked(merge(served.to_scale(copy), body), "Scale")
+            return served.from_scale(copy, scale)
 
         plain = Target(served, target.namespace, target.name, "")
         obj, warnings = await self._change(request, plain, change, FieldValidation.of(request, []))
@@ -153,13 +151,10 @@ class Verbs:
     async def finalize(self, request: Request, target: Target) -> Response:
         """Write the finalizers of a namespace."""
         body, _ = formats.body_object(request, target.served)
-        spec = body.get("spec") or {}
-        finalizers = spec.get("finalizers") or [] if isinstance(spec, dict) else None
-        if not isinstance(finalizers, list) or not all(isinstance(f, str) for f in finalizers):
-            raise bad_request("spec.finalizers is not a list of texts")
+        spec = admission.checked(body, "Namespace").get("spec") or {}
 
         def change(copy: Object) -> Object:
-            copy["spec"] = {"finalizers": finalizers}
+            copy["spec"] = {"finalizers": spec.get("finalizers") or []}
             return copy
 
         obj = await self.registry.update(*target.place, change, subresource="finalize")
@@ -213,8 +208,9 @@ class Verbs:
             raise bad_request("the body of the request is not an object")
         _check_kind(target, wanted)
         _place(target, wanted)
-        if wanted["metadata"].get("managedFields"):
+        if wanted["metadata"].get("managedFields") is not None:
             raise bad_request("metadata.managedFields must be nil")
+        wanted = admission.applied(target.served, wanted)
         applied = fieldmanagers.Apply(
             wanted, manager, target.served, request.flag("force"), target.subresource
         )

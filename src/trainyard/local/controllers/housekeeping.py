@@ -97,7 +97,7 @@ class Housekeeping:
             return copy
 
         with suppress(NotFound, Conflict):
-            await self._registry.update(_NAMESPACES, "", namespace, release)
+            await self._registry.update(_NAMESPACES, "", namespace, release, subresource="finalize")
 
     async def _delete(self, resource: str, obj: Object) -> None:
         metadata = obj["metadata"]

@@ -9,6 +9,7 @@ from typing import Any
 from trainyard.local.clock import age
 
 Cell = Callable[[dict[str, Any]], Any]
+UNKNOWN = "<unknown>"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,13 @@ class Column:
     priority: int = 0
     format: str = ""
     description: str = ""
+
+    def show(self, obj: dict[str, Any]) -> Any:
+        """What the column says of an object; no object hides the others from who lists them."""
+        try:
+            return self.cell(obj)
+        except Exception:  # of a shape that nothing here makes (decision 81)
+            return UNKNOWN
 
 
 def at(path: str, default: Any = "<none>") -> Cell:

@@ -7,8 +7,9 @@ the controller use.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.table import KINDS
@@ -25,6 +26,9 @@ from trainyard.local.resources.resource import (
     Verdict,
 )
 
+if TYPE_CHECKING:
+    from trainyard.local.resources.shape import Shape
+
 _SCALE = Subresource("Scale", WRITE_STATUS, ("autoscaling", "v1"))
 _ORDER = 10_000
 _QUEUES = KINDS["Queue"].full_name
@@ -40,12 +44,23 @@ class _Custom(Served):
         from trainyard.kinds import admission
         from trainyard.schema import structural
 
+        if malformed := super().decoded(obj).malformed:
+            return Verdict(obj, malformed)
         obj.setdefault("kind", self.kind)
         obj.setdefault("apiVersion", self.resource.api_version)
         pruned = structural.prune(obj, self.schema())
         admitted = admission.admit(pruned.obj, old)
         warnings = [problem.detail for problem in admitted.warnings]
-        return Verdict(admitted.obj, admitted.errors, pruned.unknown, warnings)
+        return Verdict(admitted.obj, (), admitted.errors, pruned.unknown, warnings)
+
+    def decoded(self, obj: Object) -> Shape:
+        """By the definition's own schema no status may be stored of which it does not hold."""
+        from trainyard.schema import structural
+
+        found, schema = super().decoded(obj), self.schema()["properties"].get("status")
+        if found.malformed or schema is None or "status" not in obj:
+            return found
+        return replace(found, errors=structural.check(obj["status"], schema, ("status",)))
 
     def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
         """A job's queue has to be there once any was made by hand."""

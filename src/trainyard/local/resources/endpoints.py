@@ -20,6 +20,7 @@ def _endpoints(obj: Object) -> str:
 SERVED = Served(
     Resource("", "v1", "endpoints", "Endpoints"),
     order=50,
+    definition="Endpoints",
     short_names=("ep",),
     printed=(NAME, Column("Endpoints", _endpoints), AGE),
 )

@@ -28,6 +28,11 @@ class _Events(Served):
 
 
 class _NewEvents(Served):
+    def schema(self) -> Object:
+        described = f"{self.kind} of {self.resource.api_version}"
+        open_ = {"x-kubernetes-preserve-unknown-fields": True}
+        return {"type": "object", "description": described, **open_}
+
     def shown(self, obj: Object) -> Object:
         return _move(obj, dict(_MOVED), self.resource.api_version)
 
@@ -78,6 +83,7 @@ SERVED = (
     _Events(
         EVENTS,
         order=80,
+        definition="Event",
         short_names=("ev",),
         printed=_COLUMNS,
         selectable=frozenset(
@@ -88,6 +94,7 @@ SERVED = (
     _NewEvents(
         Resource("events.k8s.io", "v1", "events", "Event"),
         order=110,
+        definition="Event",
         short_names=("ev",),
         printed=_COLUMNS,
         selectable=frozenset(

@@ -9,5 +9,6 @@ from trainyard.local.resources.resource import Served
 SERVED = Served(
     LEASES,
     order=120,
+    definition="Lease",
     printed=(NAME, Column("Holder", at("spec.holderIdentity", "")), AGE),
 )

@@ -8,11 +8,15 @@ from trainyard.kube.resources import NAMESPACES
 from trainyard.local.failures import forbidden
 from trainyard.local.resources.columns import AGE, NAME, Column, at
 from trainyard.local.resources.resource import META, Object, Present, Served, Subresource
+from trainyard.schema.names import is_plain_label
 
 SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 class _Namespaces(Served):
+    def is_name(self, name: str) -> bool:
+        return is_plain_label(name)
+
     def initial(self) -> Sequence[Object]:
         return [{"metadata": {"name": name}} for name in SYSTEM]
 
@@ -21,6 +25,10 @@ class _Namespaces(Served):
         obj["status"] = {"phase": "Active"}
         labels = obj["metadata"].setdefault("labels", {})
         labels["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+
+    def prepare_update(self, new: Object, old: Object, present: Present) -> None:
+        """Its finalizers have a subresource of their own."""
+        new["spec"] = old.get("spec") or {}
 
     def check_delete(self, name: str) -> None:
         if name in SYSTEM:
@@ -45,5 +53,5 @@ SERVED = _Namespaces(
         "Namespace": META + "2 spec NamespaceSpec",
         "NamespaceSpec": "1 finalizers str[]",
     },
-    official=True,
+    definition="Namespace",
 )

@@ -44,6 +44,7 @@ def _address(node: Object) -> str:
 SERVED = _Nodes(
     NODES,
     order=20,
+    definition="Node",
     short_names=("no",),
     status=True,
     printed=(

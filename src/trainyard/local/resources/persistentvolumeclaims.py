@@ -14,9 +14,12 @@ class _Claims(Served):
         obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
         obj["status"] = {"phase": "Pending"}
 
+    def prepare_update(self, new: Object, old: Object, present: Present) -> None:
+        new["spec"] = {**(old.get("spec") or {}), **(new.get("spec") or {})}
+
 
 def _modes(claim: Object) -> str:
-    modes = claim.get("status", {}).get("accessModes") or claim["spec"].get("accessModes") or ()
+    modes = (claim.get("status") or {}).get("accessModes") or claim["spec"].get("accessModes") or ()
     return ",".join(_SHORT.get(mode, mode) for mode in modes)
 
 
@@ -35,5 +38,5 @@ SERVED = _Claims(
         AGE,
         Column("VolumeMode", at("spec.volumeMode", ""), priority=1),
     ),
-    official=True,
+    definition="PersistentVolumeClaim",
 )

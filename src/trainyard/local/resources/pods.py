@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from trainyard.kube.resources import PODS
 from trainyard.local.failures import Cause, bad_request
 from trainyard.local.resources.columns import AGE, NAME, Column, at
-from trainyard.local.resources.resource import Object, Present, Served, Subresource, reference
+from trainyard.local.resources.resource import Object, Present, Served, Subresource
 from trainyard.schema.problems import Problem
 
 _GRACE_SECONDS = 30
+_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
+_PROBE_DEFAULTS = {
+    "timeoutSeconds": 1,
+    "periodSeconds": 10,
+    "successThreshold": 1,
+    "failureThreshold": 3,
+}
 _MUTABLE = (
     "activeDeadlineSeconds",
     "terminationGracePeriodSeconds",
@@ -22,11 +29,10 @@ _MUTABLE = (
 
 
 class _Pods(Served):
-    def problems(self, obj: Object) -> Sequence[Problem]:
-        from trainyard.schema import core, structural
+    def rules(self, obj: Object) -> Iterable[Problem]:
+        from trainyard.local.resources import pod_rules
 
-        known = core.definitions("pod_template")
-        return structural.check(obj.get("spec"), known["PodSpec"], ("spec",), known)
+        return pod_rules.problems(obj)
 
     def prepare_create(self, obj: Object, present: Present) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": _qos_class(obj)}
@@ -43,6 +49,8 @@ class _Pods(Served):
             container.setdefault("resources", {})
             for port in container.get("ports") or ():
                 port.setdefault("protocol", "TCP")
+            for name in _PROBES:
+                _complete_probe(container.get(name) or {})
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         """Of a pod's spec only images, deadline and grace may change; a node is chosen once."""
@@ -68,13 +76,6 @@ class _Pods(Served):
             return max(asked, 0)
         return int(spec.get("terminationGracePeriodSeconds", _GRACE_SECONDS))
 
-    def schema(self) -> Object:
-        return {
-            "type": "object",
-            "description": f"{self.kind} of {self.resource.api_version}",
-            "properties": {"metadata": reference("ObjectMeta"), "spec": reference("PodSpec")},
-        }
-
 
 def chosen_container(pod: Object, asked: str) -> str:
     """The container asked for, or the pod's only one; raises BadRequest as kube-apiserver does."""
@@ -92,6 +93,12 @@ def chosen_container(pod: Object, asked: str) -> str:
             f"a container name must be specified for pod {name}, choose one of: {ordinary}"
         )
     return str(ordinary[0])
+
+
+def _complete_probe(probe: Object) -> None:
+    """A number that is absent or 0 has its default, as `SetDefaults_Probe` of Kubernetes has it."""
+    for field, default in _PROBE_DEFAULTS.items():
+        probe[field] = probe.get(field) or default
 
 
 def _qos_class(pod: Object) -> str:
@@ -172,6 +179,7 @@ SERVED = _Pods(
     order=30,
     short_names=("po",),
     categories=("all",),
+    definition="Pod",
     status=True,
     generation=True,
     subresources={

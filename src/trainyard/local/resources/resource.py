@@ -11,12 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from trainyard.kube.resources import Resource
 from trainyard.local.failures import Cause, invalid, no_such_path
 from trainyard.local.resources.columns import AGE, NAME, Column
-from trainyard.schema.problems import Problem
+from trainyard.schema.names import is_dns_subdomain
+from trainyard.schema.problems import REQUIRED, Problem
+
+if TYPE_CHECKING:
+    from trainyard.local.resources.shape import Shape
 
 Object = dict[str, Any]
 Present = Callable[[], Iterable[Object]]
@@ -51,6 +55,8 @@ class Verdict(NamedTuple):
     """What is to be said of an object that someone wants stored."""
 
     obj: Object
+    malformed: Sequence[Problem] = ()
+    """What its types cannot hold."""
     errors: Sequence[Problem] = ()
     unknown: Sequence[Problem] = ()
     """Fields that nobody knows; they are no longer in `obj`."""
@@ -78,8 +84,8 @@ class Served:
     """Fields for `--field-selector`, besides name and namespace."""
     messages: Messages = field(default_factory=dict)
     """How its objects look in protobuf; kubectl's typed clients send a few kinds so."""
-    official: bool = False
-    """Its objects are checked by, and shown with, the schema of Kubernetes."""
+    definition: str = ""
+    """Its objects are decoded by, and shown with, this one of Kubernetes' own schemas."""
     custom: bool = False
     """Defined by a CustomResourceDefinition, whose lists have no keys to merge by."""
     view_of: str = ""
@@ -109,23 +115,28 @@ class Served:
 
     # Writing.
 
+    def decoded(self, obj: Object) -> Shape:
+        """An object (taken over) as its types hold it."""
+        from trainyard.local.resources.shape import shape
+
+        return shape(obj, self.definition)
+
     def judge(self, obj: Object, old: Object | None) -> Verdict:
         """What is wrong with an object (taken over) that is new, or takes the place of `old`."""
-        if not (problems := self.problems(obj)):
-            return Verdict(obj)
-        from trainyard.schema import structural
+        found = self.decoded(obj)
+        errors = [*found.errors]
+        if not found.malformed and all(each.message != REQUIRED for each in errors):
+            errors += self.rules(found.obj)
+        return Verdict(found.obj, found.malformed, errors, found.unknown)
 
-        pruned = structural.leave_out(obj, problems)
-        errors = [problem for problem in problems if problem not in pruned.unknown]
-        return Verdict(pruned.obj, errors, pruned.unknown)
+    def rules(self, obj: Object) -> Iterable[Problem]:
+        """What may not be in an object that has what its schema asks for: what the loops here
+        rely on."""
+        return ()
 
-    def problems(self, obj: Object) -> Sequence[Problem]:
-        """Every problem of an object, unknown fields among them."""
-        if not self.official:
-            return ()
-        from trainyard.schema import core
-
-        return core.check_core({"kind": self.kind, **obj})
+    def is_name(self, name: str) -> bool:
+        """Whether an object may be called so."""
+        return is_dns_subdomain(name)
 
     def check_references(self, obj: Object, old: Object | None, listed: Listed) -> None:
         """Refuse an object that names what has to be there and is not; `old`: what it replaces."""
@@ -176,11 +187,11 @@ class Served:
     def schema(self) -> Object:
         """The OpenAPI schema that clients are shown."""
         described = {"type": "object", "description": f"{self.kind} of {self.resource.api_version}"}
-        if not self.official:
+        if not self.definition:
             return {**described, "x-kubernetes-preserve-unknown-fields": True}
         from trainyard.schema import core
 
-        return {**openapi(core.definitions("core")[self.kind]), **described}
+        return {**openapi(core.definitions("served")[self.definition]), **described}
 
     def shown(self, obj: Object) -> Object:
         """A stored object in the shape of a view; only of a resource with `view_of`."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from trainyard.kube.resources import SECRETS
 from trainyard.local.failures import Cause
 from trainyard.local.resources.columns import AGE, NAME, Column, at
+from trainyard.local.resources.configmaps import key_rules
 from trainyard.local.resources.resource import META, Object, Present, Served
+from trainyard.schema.problems import Problem
 
 _OPAQUE = "Opaque"
 
 
 class _Secrets(Served):
+    def rules(self, obj: Object) -> Iterable[Problem]:
+        return key_rules(obj, "data", "stringData")
+
     def prepare_create(self, obj: Object, present: Present) -> None:
         obj.setdefault("type", _OPAQUE)
         _fold_string_data(obj)
@@ -44,5 +51,5 @@ SERVED = _Secrets(
     ),
     selectable=frozenset({"type"}),
     messages={"Secret": META + "2 data bytes{}, 3 type str, 4 stringData str{}, 5 immutable bool?"},
-    official=True,
+    definition="Secret",
 )

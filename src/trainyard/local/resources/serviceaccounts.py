@@ -11,6 +11,7 @@ SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 SERVED = Served(
     SERVICE_ACCOUNTS,
     order=100,
+    definition="ServiceAccount",
     short_names=("sa",),
     printed=(
         NAME,

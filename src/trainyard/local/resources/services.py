@@ -5,13 +5,16 @@ from __future__ import annotations
 import ipaddress
 import random
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from trainyard.kube.resources import SERVICES
 from trainyard.local.failures import Cause, forbidden
 from trainyard.local.resources.columns import AGE, NAME, Column, at
+from trainyard.local.resources.pod_rules import MOST_PORT, bounds
 from trainyard.local.resources.resource import META, Object, Present, Served
+from trainyard.schema.names import is_dns_label, is_plain_label
+from trainyard.schema.problems import REQUIRED, Path, Problem, error
 
 NODE_PORT_HOST = "127.0.0.1"
 """Where node ports listen: they are the one way into the pods' network from outside."""
@@ -23,14 +26,40 @@ _TRIES = 200
 
 
 class _Services(Served):
+    def is_name(self, name: str) -> bool:
+        return is_dns_label(name)
+
+    def rules(self, obj: Object) -> Iterable[Problem]:
+        spec = obj.get("spec") or {}
+        yield from _address_rules(spec)
+        ports = spec.get("ports") or ()
+        if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
+            yield error(("spec", "ports"), REQUIRED)
+        numbers: set[tuple[int, str]] = set()
+        names: set[str] = set()
+        for index, port in enumerate(ports):
+            path: Path = ("spec", "ports", index)
+            yield from bounds(port, path, "port", 1, MOST_PORT)
+            yield from _port_rules(port, path)
+            number, name = (port["port"], port.get("protocol") or "TCP"), port.get("name", "")
+            if number in numbers:
+                yield error(path, f"a second port {number[0]} for {number[1]}")
+            if name in names:
+                yield error((*path, "name"), f"a second port named '{name}'")
+            elif not name and len(ports) > 1:
+                yield error((*path, "name"), REQUIRED)
+            numbers.add(number)
+            names.add(name)
+
     def prepare_create(self, obj: Object, present: Present) -> None:
         spec = obj.setdefault("spec", {})
-        spec.setdefault("type", "ClusterIP")
-        spec.setdefault("sessionAffinity", "None")
+        spec["type"] = spec.get("type") or "ClusterIP"
+        spec["sessionAffinity"] = spec.get("sessionAffinity") or "None"
         obj["status"] = {"loadBalancer": {}}
         for port in spec.get("ports") or ():
-            port.setdefault("protocol", "TCP")
-            port.setdefault("targetPort", port.get("port"))
+            port["protocol"] = port.get("protocol") or "TCP"
+            port["targetPort"] = port.get("targetPort") or port["port"]
+        self._refuse_taken(obj, present)
         self._assign_address(spec, present)
         self._assign_node_ports(spec, present)
 
@@ -42,7 +71,27 @@ class _Services(Served):
             raise self.refused(new, cause)
         if after.get("type") == before.get("type") != "ClusterIP":
             _keep_node_ports(after, before)
+        self._refuse_taken(new, present)
+        if not address:
+            after.setdefault("type", "ClusterIP")
+            self._assign_address(after, present)
         self._assign_node_ports(after, present)
+
+    def _refuse_taken(self, obj: Object, present: Present) -> None:
+        """What the object asks for must not be another's."""
+        others = [each for each in present() if each["metadata"]["uid"] != obj["metadata"]["uid"]]
+        address = obj["spec"].get("clusterIP") or "None"
+        if address != "None" and any(e["spec"].get("clusterIP") == address for e in others):
+            text = f"Invalid value: {address!r}: provided IP is already allocated"
+            raise self.refused(obj, Cause("spec.clusterIP", text))
+        taken = {port.get("nodePort") for e in others for port in e["spec"].get("ports") or ()}
+        own: set[int] = set()
+        for index, port in enumerate(obj["spec"].get("ports") or ()):
+            number = port.get("nodePort")
+            if number and (number in taken or number in own):
+                text = f"Invalid value: {number}: provided port is already allocated"
+                raise self.refused(obj, Cause(f"spec.ports[{index}].nodePort", text))
+            own.add(number)
 
     def _assign_address(self, spec: Object, present: Present) -> None:
         if spec["type"] == "ExternalName":
@@ -76,6 +125,40 @@ class _Services(Served):
             if not port["nodePort"]:
                 raise forbidden(self.name, "", "no port of this machine is free for it")
             taken.add(port["nodePort"])
+
+
+def _address_rules(spec: Object) -> Iterator[Problem]:
+    address = spec.get("clusterIP") or "None"
+    if address != "None" and not _is_in_network(address):
+        yield error(
+            ("spec", "clusterIP"),
+            f"'{address[:60]}' is not an address of the service network {_NETWORK}; "
+            "leave it out, and one is chosen",
+        )
+    for index, other in enumerate(spec.get("clusterIPs") or ()):
+        if index or other != address:
+            here = ("spec", "clusterIPs", index)
+            yield error(here, "there is one address, which spec.clusterIP has as well")
+
+
+def _is_in_network(text: str) -> bool:
+    try:
+        return ipaddress.IPv4Address(text) in _NETWORK
+    except ValueError:
+        return False
+
+
+def _port_rules(port: Object, path: Path) -> Iterator[Problem]:
+    target, number = port.get("targetPort") or 1, port.get("nodePort") or _NODE_PORTS[0]
+    if isinstance(target, int) and not 1 <= target <= MOST_PORT:
+        yield error((*path, "targetPort"), f"must be between 1 and {MOST_PORT}, is {target}")
+    elif isinstance(target, str) and not is_plain_label(target):
+        yield error((*path, "targetPort"), f"'{target[:60]}' is not the name of a port")
+    if not _NODE_PORTS[0] <= number < _NODE_PORTS[1]:
+        text = f"must be between {_NODE_PORTS[0]} and {_NODE_PORTS[1] - 1}, is {number}"
+        yield error((*path, "nodePort"), text)
+    if port.get("name") and not is_plain_label(port["name"]):
+        yield error((*path, "name"), f"'{port['name'][:60]}' is not the name of a port")
 
 
 def _keep_node_ports(after: Object, before: Object) -> None:
@@ -139,5 +222,5 @@ SERVED = _Services(
             "1 name str, 2 protocol str, 3 port int, 4 targetPort IntOrString, 5 nodePort int"
         ),
     },
-    official=True,
+    definition="Service",
 )

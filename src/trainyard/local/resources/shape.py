@@ -1,0 +1,104 @@
+"""What an object must be before anything here reads it: JSON that Kubernetes' own types can hold.
+
+Decoding does what Go's JSON decoder and encoder do together: a null is an absent field, and a
+status has its required words, numbers and flags, empty where a client left them out. So whoever
+reads a stored object need not look at the type of anything that a schema names (decision 80).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard.schema import core, structural
+from trainyard.schema.problems import Path, Problem, error
+from trainyard.schema.structural import Schema, Walker
+
+Object = dict[str, Any]
+
+_MOST_DEEP = 200
+"""Levels of one object: orjson writes 254."""
+_EMPTY: Mapping[str, Any] = {"string": "", "integer": 0, "boolean": False}
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """An object as the types of its schema hold it."""
+
+    obj: Object
+    """Without nulls and unknown fields."""
+    malformed: Sequence[Problem] = ()
+    """What the types cannot hold. Nothing may be read of an object where there is any."""
+    errors: Sequence[Problem] = ()
+    """What is missing, and choices that do not exist."""
+    unknown: Sequence[Problem] = ()
+    """Fields that nobody knows."""
+
+
+def shape(obj: Object, definition: str) -> Shape:
+    """`obj` (taken over) by one of the official definitions; "": by that of its metadata."""
+    if malformed := tidy(obj) if definition else tidied(obj):
+        return Shape(obj, malformed)
+    known = core.definitions("served")
+    decoder = _Decoder(known)
+    if definition:
+        decoder.visit(obj, known[definition], ())
+    else:
+        decoder.visit(obj.get("metadata", {}), known["ObjectMeta"], ("metadata",))
+        for field in ("spec", "status"):
+            if not isinstance(value := obj.get(field), dict | None):
+                text = structural.wrong_type(value, "object")
+                decoder.errors.append(error((field,), text))
+    pruned = structural.leave_out(obj, decoder.problems)
+    malformed = [each for each in decoder.problems if each not in pruned.unknown]
+    return Shape(pruned.obj, malformed, decoder.errors, pruned.unknown)
+
+
+class _Decoder(Walker):
+    """The walker, which tells what the types cannot hold from what may not be."""
+
+    def __init__(self, definitions: Mapping[str, Schema]) -> None:
+        super().__init__(definitions)
+        self.errors: list[Problem] = []
+
+    def choice(self, value: Any, allowed: Sequence[str], path: Path) -> None:
+        if value != "":  # to Go as good as absent
+            super().choice(value, allowed, path)
+            self.errors.append(self.problems.pop())
+
+    def required(self, value: dict[str, Any], path: Path, schema: Schema) -> None:
+        empty = _EMPTY.get(schema.get("type", ""))
+        if path[0] == "status" and empty is not None:
+            value[str(path[-1])] = empty
+        else:
+            super().required(value, path, schema)
+            self.errors.append(self.problems.pop())
+
+
+def tidied(obj: Object) -> list[Problem]:
+    """As `tidy`, of an object where a null may mean something, outside its metadata."""
+    return tidy(obj, nulls=True) or tidy(obj.get("metadata"), ("metadata",))
+
+
+def tidy(value: Any, path: Path = (), *, nulls: bool = False) -> list[Problem]:
+    """Take nulls out of all mappings, unless they are to stay; what no JSON of ours can be."""
+    problems: list[Problem] = []
+    pending: list[tuple[Any, Path]] = [(value, path)]
+    while pending:
+        found, place = pending.pop()
+        if len(place) > _MOST_DEEP:
+            return [error(place[:8], f"is nested more than {_MOST_DEEP} levels deep")]
+        if isinstance(found, dict):
+            if absent := [key for key, child in found.items() if child is None and not nulls]:
+                for key in absent:
+                    del found[key]
+            odd = [key for key in found if type(key) is not str]
+            problems += [error(place, f"the key {key!r} is not a string") for key in odd]
+            pending += [(e, (*place, key)) for key, e in found.items() if type(e) in _NESTED]
+        elif isinstance(found, list):
+            pending += [(e, (*place, i)) for i, e in enumerate(found) if type(e) in _NESTED]
+    return problems
+
+
+_NESTED = (dict, list)
