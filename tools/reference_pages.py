@@ -95,10 +95,8 @@ def page(kind: Kind) -> str:
         "- `metadata` is that of every Kubernetes object.",
         "",
     ]
-    (version,) = kind.crd["spec"]["versions"]
-    properties = version["schema"]["openAPIV3Schema"]["properties"]
     for group in groups(kind):
-        lines += _section(group, _schema_at(properties, group.path))
+        lines += _section(group, _schema_at(kind.schema["properties"], group.path))
     lines += _legacy_section(kind)
     return "\n".join(lines).rstrip() + "\n"
 

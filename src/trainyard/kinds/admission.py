@@ -12,6 +12,7 @@ from typing import Any
 
 from trainyard.kinds.shared import legacy
 from trainyard.kinds.shared.job import MUTABLE
+from trainyard.kinds.shared.legacy import value_at
 from trainyard.kinds.table import KINDS, Kind
 from trainyard.kinds.validation import validate
 from trainyard.schema import core
@@ -120,10 +121,7 @@ def _covered(path: Path, known: set[Path]) -> bool:
 
 
 def _moved(problem: Problem, normalised: legacy.Normalised) -> Problem:
-    written = normalised.written(problem.path)
-    if written == problem.path:
-        return problem
-    return Problem(problem.severity, written, problem.message, problem.suggestion)
+    return replace(problem, path=normalised.written(problem.path))
 
 
 def _type_problems(obj: dict[str, Any]) -> list[Problem]:
@@ -161,28 +159,23 @@ def _types(obj: dict[str, Any]) -> dict[str, Any]:
 
 def _fill_elastic(obj: dict[str, Any], model: Model | None) -> dict[str, Any]:
     """Bounds that the user left open are fixed when the job is created (decision 8)."""
-    bounds = _bounds(model) if model is not None else None
+    bounds = getattr(getattr(model, "spec", None), "elastic_range", None)
     if bounds is None:
         return obj
     elastic = dict(obj["spec"]["elastic"])
-    elastic.setdefault("expectedReplicas", bounds[0])
-    elastic.setdefault("maxReplicas", bounds[1])
+    elastic.setdefault("expectedReplicas", bounds.expected)
+    elastic.setdefault("maxReplicas", bounds.maximum)
     return {**obj, "spec": {**obj["spec"], "elastic": elastic}}
 
 
 def _keep_elastic(obj: dict[str, Any], old: dict[str, Any], kind: Kind) -> dict[str, Any]:
     """Bounds that an update leaves open stay as they were fixed at creation (decision 8)."""
-    elastic = _value(obj, ("spec", "elastic"))
-    before = _value(legacy.normalise(old, kind.legacy).obj, ("spec", "elastic"))
+    elastic = value_at(obj, ("spec", "elastic"))
+    before = value_at(legacy.normalise(old, kind.legacy).obj, ("spec", "elastic"))
     if not isinstance(elastic, dict) or not isinstance(before, dict) or not elastic.get("enabled"):
         return obj
     kept = {key: before[key] for key in _KEPT_FROM_OLD if key in before}
     return {**obj, "spec": {**obj["spec"], "elastic": kept | elastic}}
-
-
-def _bounds(model: Model) -> tuple[int, int] | None:
-    bounds = getattr(getattr(model, "spec", None), "elastic_range", None)
-    return (bounds.expected, bounds.maximum) if bounds else None
 
 
 def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
@@ -193,8 +186,8 @@ def _changes(new: Model, old: dict[str, Any], kind: Kind) -> Iterator[Problem]:
         if path not in MUTABLE:
             yield error(path, _IMMUTABLE)
     count = ("spec", "elastic", "expectedReplicas")
-    is_elastic = _value(after, ("spec", "elastic", "enabled"))
-    if not is_elastic and _value(before, count) != _value(after, count):
+    is_elastic = value_at(after, ("spec", "elastic", "enabled"))
+    if not is_elastic and value_at(before, count) != value_at(after, count):
         yield error(count, "cannot be used: the job is not elastic")
 
 
@@ -207,12 +200,6 @@ def _stored(obj: dict[str, Any], kind: Kind) -> dict[str, Any]:
     except ValueError:  # an invalid stored object; compare it as it is
         return {"spec": spec if isinstance(spec, dict) else {}}
     return {"spec": model.dump_full()["spec"]}
-
-
-def _value(obj: Any, path: Path) -> Any:
-    for part in path:
-        obj = obj.get(part) if isinstance(obj, dict) else None
-    return obj
 
 
 def _differences(old: Any, new: Any, path: Path) -> Iterator[Path]:
