@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import socket
 from typing import Literal, NamedTuple
 
@@ -17,7 +18,7 @@ from trainyard.shim.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
 Kind = Literal["root", "rootless", "plain"]
 
 _POD_PREFIX, _POD_BITS = "10.244", 16
-_SPARES = 4
+_SPARES = 8
 # The shim's own, to come back to after making a pod's; without root it can return to no other.
 _CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 _NAMESPACES = {sys.CLONE_NEWNET: "net", sys.CLONE_NEWUTS: "uts", sys.CLONE_NEWIPC: "ipc"}
@@ -29,10 +30,15 @@ _NO_IPV6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
 
 
 class Sandbox(NamedTuple):
-    """A pod's address and namespaces, kinds to descriptors; none of them in plain mode."""
+    """A pod's address and namespaces, kinds to descriptors; none of them in plain mode.
+
+    ``user`` is the user namespace that owns them, -1 where the kernel allows none: its programs
+    enter it last.
+    """
 
     address: str
     namespaces: dict[int, int]
+    user: int = -1
 
 
 # Decision 41.
@@ -62,8 +68,9 @@ class Network:
 
     def remove_pod(self, sandbox: Sandbox) -> None:
         self._used.discard(sandbox.address)
-        for fd in sandbox.namespaces.values():
-            os.close(fd)
+        for fd in (*sandbox.namespaces.values(), sandbox.user):
+            if fd >= 0:
+                os.close(fd)
 
     def open_socket(self, sandbox: Sandbox) -> int:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach()
@@ -91,6 +98,8 @@ class NamespaceNetwork(Network):
         self._spares: list[Sandbox] = []
         self._spares_wanted = _SPARES
         self._own = _open_namespaces()
+        self._maps = _identity()
+        self._try_user_namespace()
         _write_setting(_NO_IPV6, "1")
         self._netlink = Netlink()
         self._netlink.set_up(LOOPBACK_INDEX)
@@ -121,20 +130,34 @@ class NamespaceNetwork(Network):
         address = self._allocate()
         self._count += 1
         opened: dict[int, int] = {}
+        user = -1
         try:
-            sys.unshare(sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC)
-            opened = _open_namespaces()
+            if self._maps:
+                user, opened = _owned_namespaces(self._maps)
+                sys.setns(opened[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
+            else:
+                sys.unshare(sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC)
+                opened = _open_namespaces()
             _write_setting(_NO_IPV6, "1")
             _write_setting(_UNPRIVILEGED_PORTS, "0")
             self._netlink.add_pod_link(self._count, self._bridge, opened[sys.CLONE_NEWNET])
             self._set_up_inside(address)
         except OSError:
-            self.remove_pod(Sandbox(address, opened))
+            self.remove_pod(Sandbox(address, opened, user))
             raise
         finally:
             for flag, fd in self._own.items():
                 sys.setns(fd, flag)
-        return Sandbox(address, opened)
+        return Sandbox(address, opened, user)
+
+    def _try_user_namespace(self) -> None:
+        try:
+            user, opened = _owned_namespaces(self._maps)
+        except OSError as error:
+            self._maps = {}  # pods go without
+            self.reason = f"pods share a user namespace with the host: {error.strerror or error}"
+        else:
+            self.remove_pod(Sandbox("", opened, user))
 
     def _set_up_inside(self, address: str) -> None:
         inside = Netlink()
@@ -159,9 +182,48 @@ def _write_setting(path: str, value: str) -> None:
         file.write(value)
 
 
-def _open_namespaces() -> dict[int, int]:
-    flags = os.O_RDONLY | os.O_CLOEXEC
-    return {kind: os.open(f"/proc/self/ns/{name}", flags) for kind, name in _NAMESPACES.items()}
+def _open_namespaces(process: int | str = "self") -> dict[int, int]:
+    return {kind: _open_namespace(process, name) for kind, name in _NAMESPACES.items()}
+
+
+def _open_namespace(process: int | str, name: str) -> int:
+    return os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _identity() -> dict[str, bytes]:
+    """What to write so that every id means itself inside: files belong to whom they did."""
+    maps = {}
+    for name in ("gid_map", "uid_map"):
+        with open(f"/proc/self/{name}") as file:
+            extents = [line.split() for line in file]
+        text = "".join(f"{inside} {inside} {count}\n" for inside, _, count in extents)
+        maps[name] = text.encode()
+    return maps
+
+
+# Decision 73.
+def _owned_namespaces(maps: dict[str, bytes]) -> tuple[int, dict[int, int]]:
+    """A new user namespace, and namespaces of a pod that belong to it.
+
+    A child makes them and is gone once they are held open: who enters a user namespace cannot
+    come back. ``maps`` are those of :func:`_identity`.
+    """
+    pid = sys.clone(sys.CLONE_NEWUSER | sum(_NAMESPACES))
+    if not pid:
+        sys.die_with_parent()
+        while True:
+            signal.pause()
+    try:
+        for name, text in maps.items():
+            fd = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(fd, text)
+            finally:
+                os.close(fd)
+        return _open_namespace(pid, "user"), _open_namespaces(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
 
 
 def prepare(mode: str) -> Network:

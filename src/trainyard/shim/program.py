@@ -19,13 +19,10 @@ import socket
 import termios
 from typing import NamedTuple, NoReturn
 
+from trainyard.shim import confinement
 from trainyard.shim import syscalls as sys
 from trainyard.shim.protocol import Program, Progress, to_raw
 
-# What container runtimes grant by default (without MKNOD), and IPC_LOCK, which RDMA needs:
-# CHOWN DAC_OVERRIDE FOWNER FSETID KILL SETGID SETUID SETPCAP NET_BIND_SERVICE NET_RAW IPC_LOCK
-# SYS_CHROOT AUDIT_WRITE SETFCAP.
-DEFAULT_CAPABILITIES = sum(1 << n for n in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 18, 29, 31))
 _RESET_SIGNALS = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
@@ -46,6 +43,11 @@ class Surroundings(NamedTuple):
     namespaces: dict[int, int]
     last_capability: int
     open_files: tuple[int, int]
+    user_namespace: int = -1
+
+    def confine(self, program: Program) -> None:
+        """Bind this process, and what it starts, to what ``program`` may do."""
+        confinement.confine(program, self.kind, self.user_namespace, self.last_capability)
 
 
 class StartError(Exception):
@@ -65,14 +67,14 @@ def execute(program: Program, around: Surroundings, output: int) -> NoReturn:
 def become(
     program: Program, around: Surroundings, stdio: tuple[int, int, int], terminal: bool = False
 ) -> NoReturn:
-    """Take up session, standard streams, user and program, in this order."""
+    """Take up session, standard streams, user and program, in this order; confined before."""
     os.setsid()
     if terminal:
         fcntl.ioctl(stdio[0], termios.TIOCSCTTY, 0)
     for target, source in enumerate(stdio):
         os.dup2(source, target)
     _reset_process(around)
-    _become_user(program, around)
+    _become_user(program)
     _execute(program)
 
 
@@ -102,7 +104,7 @@ def changes_user(program: Program) -> bool:
 def prepare(program: Program, around: Surroundings) -> None:
     """Set what a program inherits and :func:`spawn_program` cannot set for it alone."""
     _set_limits(around)
-    _bound_privileges(program, around)
+    around.confine(program)
     _enter_folder(program.cwd)
 
 
@@ -155,17 +157,8 @@ def _reset_process(around: Surroundings) -> None:
     _set_limits(around)
 
 
-def _bound_privileges(program: Program, around: Surroundings) -> None:
-    if program.no_new_privileges:
-        sys.prctl(sys.PR_SET_NO_NEW_PRIVS, 1)
-    if around.kind == "root" and not program.privileged:
-        keep = (DEFAULT_CAPABILITIES & ~program.dropped) | program.capabilities
-        sys.bound_capabilities(keep, around.last_capability)
-
-
-def _become_user(program: Program, around: Surroundings) -> None:
+def _become_user(program: Program) -> None:
     user, group = program.user, program.group
-    _bound_privileges(program, around)
     if group is not None or program.groups:
         os.setgroups(program.groups)
     if group is not None:
@@ -201,7 +194,7 @@ def spawn_command(
         sys.die_with_parent()
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        sys.close_others(set(attached))
+        sys.close_others({*attached, around.user_namespace})
         sys.join_cgroups(command.cgroups)
         if around.kind != "plain":
             _join(init)
@@ -233,6 +226,7 @@ def _run_command(
     if not pid:
         try:
             sys.die_with_parent()
+            around.confine(command)
             become(command, around, stdio, terminal)
         except BaseException as error:
             os.write(2, f"{error}\n".encode())

@@ -60,6 +60,10 @@ class Program(NamedTuple):
     privileged: bool = False
     cgroups: tuple[str, ...] = ()
     gpus: tuple[int, ...] = ()
+    processes: int = 0
+    """How many it may have where no control group counts them; 0: no limit."""
+    unconfined: bool = False
+    """Without a filter of system calls."""
 
 
 class Forward(NamedTuple):

@@ -43,7 +43,7 @@ def enter(root: Root, base: str, *, rootless: bool) -> int:
 
 
 def leave(old: int) -> None:
-    """Unmount the old root. This waits for the kernel: not to be done before the program runs."""
+    """Unmount the old root, before any program runs: it is mounted on the new one's ``..``."""
     os.fchdir(old)
     sys.umount(".")
     os.chdir("/")

@@ -274,8 +274,9 @@ class Shim:
         self._register(reader, lambda _: self._output(box))
 
     def _surroundings(self, pod: Pod) -> Surroundings:
-        kind, namespaces = self._network.kind, pod.sandbox.namespaces
-        return Surroundings(self._base, kind, namespaces, self._last_capability, self._open_files)
+        kind, (_, namespaces, user) = self._network.kind, pod.sandbox
+        limits = self._last_capability, self._open_files
+        return Surroundings(self._base, kind, namespaces, *limits, user)
 
     def _exec(self, wanted: protocol.Exec, attached: list[int]) -> None:
         box = self._pods[wanted.pod].containers[wanted.name]

@@ -32,7 +32,7 @@ def spawn(start: Start, around: program.Surroundings, status: int, output: int) 
     pid = sys.clone(0 if plain else sys.CLONE_NEWPID)
     if pid:
         return pid
-    code, old_root = program.CANNOT_START, -1
+    code = program.CANNOT_START
     try:
         signal.set_wakeup_fd(-1)
         if plain:
@@ -41,40 +41,39 @@ def spawn(start: Start, around: program.Surroundings, status: int, output: int) 
             os.setsid()
         else:
             sys.die_with_parent()
-            old_root = _isolate(start, around)
-        code = _supervise(start.program, around, status, output, old_root)
+            _isolate(start, around)
+        code = _supervise(start.program, around, status, output)
     except BaseException as error:
         program.report(status, error)
     finally:
         os._exit(code)
 
 
-def _isolate(start: Start, around: program.Surroundings) -> int:
+def _isolate(start: Start, around: program.Surroundings) -> None:
     sys.join_cgroups(start.program.cgroups)
     for flag, fd in around.namespaces.items():
         sys.setns(fd, flag)
     sys.unshare(sys.CLONE_NEWNS)
     assert start.root is not None
-    return rootfs.enter(start.root, around.base, rootless=around.kind == "rootless")
+    old_root = rootfs.enter(start.root, around.base, rootless=around.kind == "rootless")
+    # The kernel may take a moment, but as long as the old root is there `/..` leads to it.
+    rootfs.leave(old_root)
 
 
-def _supervise(
-    wanted: Program, around: program.Surroundings, status: int, output: int, old_root: int
-) -> int:
+def _supervise(wanted: Program, around: program.Surroundings, status: int, output: int) -> int:
     """Run the program ``wanted`` to its end; returns the exit code for this process.
 
-    ``old_root`` is what ``rootfs.enter`` returned, or -1 where the root is still the host's.
+    In namespaces this process is confined as the program is; without, only the program.
     """
     watched = {signal.SIGCHLD, END_ALL, *_PASSED_ON}
     signal.pthread_sigmask(signal.SIG_BLOCK, watched)
     sys.set_process_name("pod-init")
+    if around.kind != "plain":
+        program.prepare(wanted, around)
     if around.kind == "plain" or program.changes_user(wanted):
         pid = _fork_program(wanted, around, output)
     else:
-        program.prepare(wanted, around)
         pid = program.spawn_program(wanted, output)
-    if old_root >= 0:
-        rootfs.leave(old_root)
     sys.close_others({status})
     if around.kind == "root" and not wanted.privileged:
         sys.limit_capabilities(_CAP_KILL)
@@ -94,6 +93,8 @@ def _fork_program(wanted: Program, around: program.Surroundings, output: int) ->
     if not pid:
         try:
             sys.die_with_parent()
+            if around.kind == "plain":
+                around.confine(wanted)
             program.execute(wanted, around, output)
         except BaseException as error:
             program.report(failure_writer, error)

@@ -33,6 +33,7 @@ MNT_DETACH = 2
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
 PR_SET_NAME = 15
+PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
@@ -42,6 +43,9 @@ _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
 _CAPABILITY_VERSION_3 = 0x20080522
 _SYS_MOUNT_SETATTR = 442
+_SECCOMP_MODE_FILTER = 2
+_KEYCTL_JOIN_SESSION_KEYRING = 1
+_KEYCTL_NUMBERS = {"x86_64": 250, "aarch64": 219, "ppc64le": 271, "riscv64": 219, "s390x": 280}
 _CLONE_NUMBERS = {"x86_64": 56, "aarch64": 220, "ppc64le": 120, "riscv64": 220, "s390x": 120}
 _PIVOT_NUMBERS = {"x86_64": 155, "aarch64": 41, "ppc64le": 203, "riscv64": 41, "s390x": 217}
 
@@ -51,6 +55,7 @@ _syscall.restype = ctypes.c_long
 _machine = platform.machine()
 _SYS_CLONE = _CLONE_NUMBERS.get(_machine, -1)
 _SYS_PIVOT_ROOT = _PIVOT_NUMBERS.get(_machine, -1)
+_SYS_KEYCTL = _KEYCTL_NUMBERS.get(_machine, -1)
 
 
 def _check(result: int, what: str) -> int:
@@ -155,6 +160,28 @@ def limit_capabilities(keep: int) -> None:
         data[3 * index + 1] &= word
         data[3 * index + 2] = 0
     _check(_libc.capset(ctypes.byref(header), data), "capset")
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
+
+
+def filter_calls(instructions: bytes) -> None:
+    """Have the kernel ask this filter about every system call, of children too, for good.
+
+    Needs CAP_SYS_ADMIN in the own user namespace, or to have given up new privileges.
+    """
+    program = _FilterProgram(len(instructions) // 8, instructions)
+    zeros = [ctypes.c_ulong(0)] * 2
+    mode = ctypes.c_ulong(_SECCOMP_MODE_FILTER)
+    result = _libc.prctl(ctypes.c_int(PR_SET_SECCOMP), mode, ctypes.byref(program), *zeros)
+    _check(result, "seccomp")
+
+
+def join_new_keyring() -> None:
+    """Leave the session keyring, with what was put into it, for an empty one."""
+    join = [ctypes.c_long(_KEYCTL_JOIN_SESSION_KEYRING), *[ctypes.c_long(0)] * 4]
+    _check(int(_syscall(ctypes.c_long(_SYS_KEYCTL), *join)), "keyctl")
 
 
 def close_others(kept: set[int]) -> None:

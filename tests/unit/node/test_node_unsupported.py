@@ -32,7 +32,7 @@ def told(spec: dict[str, Any], container: dict[str, Any], isolation: str = "root
         ({"topologySpreadConstraints": [{"maxSkew": 1}]}, "topologySpreadConstraints"),
         ({"resourceClaims": [{"name": "gpu"}]}, "resourceClaims"),
         ({"securityContext": {"sysctls": [{"name": "a"}]}}, "securityContext.sysctls"),
-        ({"securityContext": {"seccompProfile": {"type": "RuntimeDefault"}}}, "seccompProfile"),
+        ({"securityContext": {"seccompProfile": {"type": "Localhost"}}}, "seccompProfile"),
         ({"volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Gi"}}]}, "volume v: emptyDir"),
     ],
 )

@@ -198,7 +198,9 @@ def _with_identity(
     if isolation == "plain" and own.get("readOnlyRootFilesystem"):
         context.warn("SecurityContextIgnored", "readOnlyRootFilesystem needs namespaces")
     capabilities = own.get("capabilities", {})
+    profile = own.get("seccompProfile", shared.get("seccompProfile", {}))
     return program._replace(
+        unconfined=profile.get("type") == "Unconfined",
         privileged=bool(own.get("privileged")),
         capabilities=_mask(capabilities.get("add", ())),
         dropped=_mask(capabilities.get("drop", ())),

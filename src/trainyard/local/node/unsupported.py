@@ -22,7 +22,7 @@ _ABSENT = {
     "resourceClaims": "devices are had by resources.limits only",
     "securityContext.sysctls": "kernel settings are left as they are",
 }
-_KERNEL_POLICIES = ("seccompProfile", "appArmorProfile", "seLinuxOptions")
+_KERNEL_POLICIES = ("appArmorProfile", "seLinuxOptions")
 
 
 # Decision 66.
@@ -104,6 +104,11 @@ def _security(
     for policy in _KERNEL_POLICIES:
         if policy in context and context[policy].get("type") != "Unconfined":
             yield f"{policy}{where}: no such policy is applied on this machine"
+    profile = context.get("seccompProfile", {}).get("type")
+    if profile == "Localhost":
+        yield f"seccompProfile{where}: profiles of one's own are not read, the default one applies"
+    if profile == "RuntimeDefault" and isolation == "plain":
+        yield f"seccompProfile{where}: needs namespaces"
     user = context.get("runAsUser", os.geteuid()) if isolation == "root" else os.geteuid()
     if context.get("runAsNonRoot") and user == 0:
         yield f"runAsNonRoot{where}: it runs as root; name another user with runAsUser"

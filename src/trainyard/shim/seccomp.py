@@ -1,0 +1,195 @@
+"""Which system calls a pod's programs may make: a filter for the kernel, assembled here.
+
+A list of what is denied, in the spirit of the default profile of the common container runtimes
+(decision 74): what changes the machine rather than the process, what reaches around namespaces,
+and what few programs need and many attacks begin with. A call is denied as if the privilege for
+it were missing (EPERM); what programs ask for in order to fall back is said not to exist (ENOSYS).
+Calls that no rule names cost nothing: the kernel remembers which are always allowed.
+
+The machine is that of ``linux/filter.h``: instructions of eight bytes (code, jump if true, jump if
+false, operand) over ``struct seccomp_data`` (number, architecture, instruction pointer, arguments).
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import platform
+import struct
+from collections.abc import Sequence
+from typing import NamedTuple
+
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_X32 = 0x40000000
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+# One of ours takes another's place only with both numbers: (x86_64, aarch64), -1 where there is
+# none. From asm/unistd_64.h and asm-generic/unistd.h.
+_COLUMN = {"x86_64": 0, "aarch64": 1}
+
+# By their numbers in linux/capability.h: who has been given one may make the calls beneath it.
+_DAC_READ_SEARCH, _SYS_MODULE, _SYS_RAWIO, _SYS_PACCT, _SYS_ADMIN = 2, 16, 17, 20, 21
+_SYS_BOOT, _SYS_TIME, _SYS_TTY_CONFIG, _SYSLOG, _PERFMON, _BPF = 22, 25, 26, 34, 38, 39
+_NOBODY = -1
+
+_DENIED: dict[int, dict[str, tuple[int, int]]] = {
+    _SYS_ADMIN: {
+        "fanotify_init": (300, 262),
+        "fsconfig": (431, 431),
+        "fsmount": (432, 432),
+        "fsopen": (430, 430),
+        "fspick": (433, 433),
+        "lookup_dcookie": (212, 18),
+        "mount": (165, 40),
+        "mount_setattr": (442, 442),
+        "move_mount": (429, 429),
+        "open_tree": (428, 428),
+        "open_tree_attr": (467, 467),
+        "pivot_root": (155, 41),
+        "quotactl": (179, 60),
+        "quotactl_fd": (443, 443),
+        "setdomainname": (171, 162),
+        "sethostname": (170, 161),
+        "setns": (308, 268),
+        "swapoff": (168, 225),
+        "swapon": (167, 224),
+        "umount2": (166, 39),
+    },
+    _SYS_MODULE: {
+        "create_module": (174, -1),
+        "delete_module": (176, 106),
+        "finit_module": (313, 273),
+        "init_module": (175, 105),
+    },
+    _SYS_RAWIO: {"ioperm": (173, -1), "iopl": (172, -1)},
+    _SYS_PACCT: {"acct": (163, 89)},
+    _SYS_BOOT: {"kexec_file_load": (320, 294), "kexec_load": (246, 104), "reboot": (169, 142)},
+    _SYS_TIME: {
+        "clock_adjtime": (305, 266),
+        "clock_settime": (227, 112),
+        "settimeofday": (164, 170),
+    },
+    _SYS_TTY_CONFIG: {"vhangup": (153, 58)},
+    _SYSLOG: {"syslog": (103, 116)},
+    _PERFMON: {"perf_event_open": (298, 241)},
+    _BPF: {"bpf": (321, 280)},
+    _DAC_READ_SEARCH: {"open_by_handle_at": (304, 265)},
+    # Keys are not in any namespace but that of users; the rest has a history, and stand-ins.
+    _NOBODY: {
+        "_sysctl": (156, -1),
+        "add_key": (248, 217),
+        "get_kernel_syms": (177, -1),
+        "io_uring_enter": (426, 426),
+        "io_uring_register": (427, 427),
+        "io_uring_setup": (425, 425),
+        "keyctl": (250, 219),
+        "nfsservctl": (180, 42),
+        "query_module": (178, -1),
+        "request_key": (249, 218),
+        "sysfs": (139, -1),
+        "uselib": (134, -1),
+        "userfaultfd": (323, 282),
+        "ustat": (136, -1),
+    },
+}
+# Its flags are in memory, which no filter can read; the C library then takes clone.
+_CLONE3 = (435, 435)
+
+_NEW_NAMESPACES = 0x7E020000
+_NEW_TIME_NAMESPACE = 0x80  # of unshare alone; in clone these bits are the signal
+_PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
+_AF_VSOCK = 40  # reaches the hypervisor, past the network namespace
+_TIOCSTI, _TIOCLINUX = 0x5412, 0x541C  # put words into the mouth of who sits at the terminal
+
+
+class _Condition(NamedTuple):
+    """A call whose ``argument`` decides: it is denied if ``test`` holds for one of ``values``."""
+
+    numbers: tuple[int, int]
+    argument: int
+    test: int
+    values: tuple[int, ...]
+    is_allowed: bool = False
+    """The other way round: denied unless it holds."""
+
+
+_NAMESPACES_MADE = (
+    _Condition((56, 220), 0, _ANY_BIT, (_NEW_NAMESPACES,)),  # clone
+    _Condition((272, 97), 0, _ANY_BIT, (_NEW_NAMESPACES | _NEW_TIME_NAMESPACE,)),  # unshare
+)
+_CONDITIONS = (
+    _Condition((135, 92), 0, _EQUAL, _PERSONALITIES, is_allowed=True),  # personality
+    _Condition((41, 198), 0, _EQUAL, (_AF_VSOCK,)),  # socket
+    _Condition((16, 29), 1, _EQUAL, (_TIOCSTI, _TIOCLINUX)),  # ioctl
+)
+
+
+def _instruction(code: int, operand: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, operand)
+
+
+_PASS = _instruction(_RETURN, _ALLOW)
+_DENY = _instruction(_RETURN, _ERRNO | errno.EPERM)
+_ABSENT = _instruction(_RETURN, _ERRNO | errno.ENOSYS)
+
+
+@functools.cache
+def profile(capabilities: int = 0, machine: str = platform.machine()) -> bytes:
+    """The filter for a program to which ``capabilities`` (a bit mask) were given by name.
+
+    Instructions of eight bytes each; empty where the numbers of ``machine`` are not known.
+    """
+    if machine not in _ARCHITECTURES:
+        return b""
+    column = _COLUMN[machine]
+
+    def granted(capability: int) -> bool:
+        return capability >= 0 and bool(capabilities >> capability & 1)
+
+    makes_namespaces = granted(_SYS_ADMIN)
+    denied = sorted(
+        numbers[column]
+        for capability, calls in _DENIED.items()
+        if not granted(capability) and not (granted(_SYS_ADMIN) and capability in (_PERFMON, _BPF))
+        for numbers in calls.values()
+        if numbers[column] >= 0
+    )
+    conditions = _CONDITIONS if makes_namespaces else (*_CONDITIONS, *_NAMESPACES_MADE)
+    absent = [] if makes_namespaces else [_CLONE3[column]]
+    head = [
+        _instruction(_LOAD, _ARCHITECTURE),
+        _instruction(_EQUAL, _ARCHITECTURES[machine], 1),
+        _ABSENT,
+        _instruction(_LOAD, _NUMBER),
+    ]
+    if machine == "x86_64":
+        head += [_instruction(_AT_LEAST, _X32, 0, 1), _ABSENT]
+    for condition in conditions:
+        head += _conditional(condition, column)
+    return b"".join([*head, *_listed(denied, _DENY), *_listed(absent, _ABSENT), _PASS])
+
+
+def _conditional(condition: _Condition, column: int) -> list[bytes]:
+    """Passed over where the number is another; otherwise it returns."""
+    found, otherwise = (_PASS, _DENY) if condition.is_allowed else (_DENY, _PASS)
+    values = condition.values
+    body = [_instruction(_LOAD, _FIRST_ARGUMENT + 8 * condition.argument)]
+    body += [
+        _instruction(condition.test, value, len(values) - place)
+        for place, value in enumerate(values)
+    ]
+    body += [otherwise, found]
+    return [_instruction(_EQUAL, condition.numbers[column], 0, len(body)), *body]
+
+
+def _listed(numbers: Sequence[int], answer: bytes) -> list[bytes]:
+    """Returns ``answer`` for each of ``numbers``, and is passed over for any other."""
+    if not numbers:
+        return []
+    # Past the rest of the list and the jump over the answer.
+    tests = [
+        _instruction(_EQUAL, number, len(numbers) - place) for place, number in enumerate(numbers)
+    ]
+    return [*tests, _instruction(0x05, 1), answer]
