@@ -17,7 +17,7 @@ from trainyard.kinds.colossalai.spec import (
     ColossalAIJobSpec,
     ColossalReplicaSpec,
 )
-from trainyard.kinds.shared import modes, names, pod_rules
+from trainyard.kinds.shared import names, pod_rules, pods
 from trainyard.kinds.shared.description import Start
 from trainyard.kinds.shared.run import WORKER, ResumeSpec
 from trainyard.kinds.shared.settings import Settings
@@ -144,7 +144,7 @@ class _Description(OverSsh[ColossalAIJobSpec]):
             launch=self._launch(start.resume) if leads and not debug else None,
             hostfile=self.hostfile if leads else None,
             report_sessions=True,
-            debug=(debug.command or modes.IDLE) if debug else None,
+            debug=(debug.command or pods.IDLE) if debug else None,
         )
 
     def _launch(self, resume: ResumeSpec | None) -> LaunchLine:

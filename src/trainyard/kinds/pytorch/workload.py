@@ -18,7 +18,7 @@ from trainyard.kinds.pytorch.spec import (
     PyTorchTrainingJob,
     PyTorchTrainingJobSpec,
 )
-from trainyard.kinds.shared import labels, modes, pods
+from trainyard.kinds.shared import labels, pods
 from trainyard.kinds.shared.description import Description, Endpoint, Start
 from trainyard.kinds.shared.pod_rules import gpu_count
 from trainyard.kinds.shared.settings import Settings
@@ -136,7 +136,7 @@ class _Description(Description[PyTorchTrainingJobSpec]):
             return
         resume, name = start.resume, self.container(key.type)
         if resume and resume.skip_init_container:
-            modes.skip_init(pod)
+            pods.skip_init(pod)
         if resume and resume.command is not None:
             change = {"command": list(resume.command), "args": list(resume.args or ())}
         else:

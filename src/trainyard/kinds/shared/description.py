@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
-from trainyard.kinds.shared import modes, names, pod_rules, pods, services
+from trainyard.kinds.shared import labels, names, pod_rules, pods, services
 from trainyard.kinds.shared.gang import Gang, Membership, gang_of
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.job import Job, spec_hash
@@ -131,9 +131,9 @@ class Description(ABC, Generic[Spec]):
         """Change an assembled pod so that it does its part of the job."""
         container = self.container(key.type)
         if start.debug:
-            modes.idle(pod, container, start.debug)
+            pods.idle(pod, container, start.debug)
         elif start.resume:
-            modes.resume(pod, container, start.resume)
+            pods.resume(pod, container, start.resume)
 
     def workload(self) -> Workload:
         """The workload; a kind replaces the fields in which it differs."""
@@ -252,20 +252,58 @@ class Description(ABC, Generic[Spec]):
     def build_pod(
         self, key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool
     ) -> Manifest:
-        """The pod of one replica; see `workload.PodBuilder`."""
-        pod = pods.Replica(
-            identity=self.identity,
-            key=key,
-            name=self.pod_name(key),
-            template=self.template(key.type),
-            settings=self.settings,
-            attempt=attempt,
-            membership=self.gang.membership(key.type, pod_group) if self.gang else Membership(),
-            labels=self.marks(key),
-            revision=self.revision(key),
-        ).assemble()
+        """The pod of one replica; see `workload.PodBuilder`.
+
+        The host name is the pod's name. With the job's headless Service as subdomain and the
+        Service's domain among the search suffixes, peers find each other by bare pod names
+        (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/).
+        """
+        member = self.gang.membership(key.type, pod_group) if self.gang else Membership()
+        metadata, spec = self._metadata(key, attempt, member), self._pod_spec(key, member)
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         self.launch(pod, key, self._start(key, resumed=resumed))
         return pod
+
+    def _metadata(self, key: ReplicaKey, attempt: int, member: Membership) -> dict[str, Any]:
+        given = self.template(key.type).get("metadata") or {}
+        metadata = self.identity.metadata(self.pod_name(key))
+        metadata["labels"] = {
+            **(given.get("labels") or {}),
+            **metadata["labels"],
+            labels.REPLICA_TYPE: key.type,
+            labels.REPLICA_INDEX: str(key.ordinal),
+            **member.labels,
+            **self.marks(key),
+        }
+        revision = self.revision(key)
+        metadata["annotations"] = {
+            **(given.get("annotations") or {}),
+            **member.annotations,
+            labels.ATTEMPT: str(attempt),
+            **self.identity.annotations(),
+            **({labels.REVISION: revision} if revision else {}),
+        }
+        if finalizers := given.get("finalizers"):
+            metadata["finalizers"] = finalizers
+        return metadata
+
+    def _pod_spec(self, key: ReplicaKey, member: Membership) -> dict[str, Any]:
+        base = self.identity.base
+        spec = dict(self.template(key.type).get("spec") or {})
+        # Decision 3.
+        spec["restartPolicy"] = "Never"
+        spec["hostname"] = self.pod_name(key)
+        spec["subdomain"] = base
+        dns = dict(spec.get("dnsConfig") or {})
+        suffix = f"{base}.{self.identity.namespace}.svc.{self.settings.cluster_domain}"
+        dns["searches"] = [*(dns.get("searches") or ()), suffix]
+        spec["dnsConfig"] = dns
+        if member.scheduler_name:
+            spec["schedulerName"] = member.scheduler_name
+        for field in ("initContainers", "containers"):
+            if field in spec:
+                spec[field] = [pods.with_last_words(container) for container in spec[field]]
+        return spec
 
     def _start(self, key: ReplicaKey, *, resumed: bool) -> Start:
         debug, resume = self.spec.run_mode.debug, self.spec.run_mode.pause.resume_specs

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from trainyard.kinds.shared import modes, names, pod_rules, pods
+from trainyard.kinds.shared import names, pod_rules, pods
 from trainyard.kinds.shared.description import Description, Spec, Start
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, WORKER, ResumeSpec
@@ -134,9 +134,9 @@ class OverSsh(Description[Spec]):
 
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         if start.resume and start.resume.skip_init_container:
-            modes.skip_init(pod)
+            pods.skip_init(pod)
         if start.debug:
-            modes.idle(pod, self.container(key.type), start.debug)
+            pods.idle(pod, self.container(key.type), start.debug)
         equip(pod, self.node(key, start))
 
     def command(self, resume: ResumeSpec | None) -> list[str] | None:
