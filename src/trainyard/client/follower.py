@@ -111,7 +111,7 @@ class Follower:
         """A pod's newest version."""
         uid = (obj["metadata"].get("labels") or {}).get(labels.JOB_UID, "")
         job = self.jobs.get(uid)
-        if job is None:
+        if job is None or obj["metadata"]["namespace"] != job.namespace:  # decision 93
             return
         pod = PodView(obj)
         if is_gone:

@@ -42,15 +42,16 @@ def version_of(resource_version: str) -> int:
 class Store(Generic[T]):
     """The objects of one resource.
 
-    `owner_of` gives the UID of the job that an object belongs to. `changed` is called with an
-    object whenever something other than the controller's own write changed it.
+    `owner_of` gives the UID of the job that an object says it belongs to; it does only in the job's
+    own namespace (decision 93). `changed` is called with an object whenever something other than
+    the controller's own write changed it.
     """
 
     def __init__(self, owner_of: Callable[[T], str], changed: Callable[[T], None]) -> None:
         self._owner_of = owner_of
         self._changed = changed
         self._items: dict[ObjectKey, T] = {}
-        self._by_owner: dict[str, dict[ObjectKey, T]] = {}
+        self._by_owner: dict[tuple[str, str], dict[ObjectKey, T]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
         self._reached = 0
 
@@ -64,9 +65,9 @@ class Store(Generic[T]):
         """The object of that name, if it is known."""
         return self._items.get((namespace, name))
 
-    def owned_by(self, uid: str) -> Collection[T]:
-        """Every object of the job with this UID."""
-        return self._by_owner.get(uid, {}).values()
+    def owned_by(self, namespace: str, uid: str) -> Collection[T]:
+        """Every object of the job with this UID, which is in that namespace."""
+        return self._by_owner.get((namespace, uid), {}).values()
 
     # What a reflector reports.
     def replace(self, items: Sequence[T], resource_version: str) -> None:
@@ -126,11 +127,12 @@ class Store(Generic[T]):
         if known is not None:
             self._drop(key)
         self._items[key] = item
-        self._by_owner.setdefault(self._owner_of(item), {})[key] = item
+        self._by_owner.setdefault((item.namespace, self._owner_of(item)), {})[key] = item
         return True
 
     def _drop(self, key: ObjectKey) -> None:
-        owner = self._owner_of(self._items.pop(key))
+        item = self._items.pop(key)
+        owner = (item.namespace, self._owner_of(item))
         owned = self._by_owner[owner]
         del owned[key]
         if not owned:

@@ -160,7 +160,7 @@ class Controller:
 
     def _child_changed(self, child: Pod | Owned) -> None:
         key = self._keys.get(child.owner_uid)
-        if key is not None:
+        if key is not None and key.namespace == child.namespace:
             self.queue.add(key)
 
     def _node_changed(self, node: Node) -> None:
@@ -261,9 +261,9 @@ class Controller:
             child
             for resource, children in self.children.items()
             if resource != PODS
-            for child in children.store.owned_by(job.uid)
+            for child in children.store.owned_by(job.namespace, job.uid)
         )
-        pods: tuple[Pod, ...] = tuple(self.children[PODS].store.owned_by(job.uid))
+        pods: tuple[Pod, ...] = tuple(self.children[PODS].store.owned_by(job.namespace, job.uid))
         return Observed(
             pods=pods,
             owned=tuple(owned),

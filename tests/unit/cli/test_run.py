@@ -140,6 +140,16 @@ def test_a_warning_that_comes_before_its_pod_is_told_once_the_pod_is_seen() -> N
     assert screen.warnings == ["train-0: mind this"]
 
 
+def test_a_pod_elsewhere_that_names_a_job_is_none_of_its_pods() -> None:
+    follower = Follower(Client.unix("/nowhere"), [view("Running")], Told())
+    marks = {"trainyard.dev/job-uid": "u"}
+    for namespace in ("elsewhere", "default"):
+        metadata = {"uid": namespace, "namespace": namespace, "name": "train-0", "labels": marks}
+        follower.pod_seen({"metadata": metadata})
+    [job] = follower.jobs.values()
+    assert list(job.pods) == ["default"]
+
+
 def test_a_tensorboard_is_told_when_it_can_be_opened_and_when_it_cannot_each_once() -> None:
     screen = Told()
     follower = Follower(Client.unix("/nowhere"), [view("Pending")], screen)

@@ -156,3 +156,49 @@ async def test_old_events_are_forgotten(registry: Registry) -> None:
         await registry.create("events", {"metadata": {"name": name}, "lastTimestamp": stamp})
     await Housekeeping(registry).forget_events(time.time() - EVENT_SECONDS)
     assert [each["metadata"]["name"] for each in registry.list("events")] == ["new"]
+
+
+async def test_an_owner_in_another_namespace_is_none_and_that_is_told(registry: Registry) -> None:
+    await registry.create("namespaces", {"metadata": {"name": "team"}})
+    job = await registry.create(JOBS, {"metadata": {"name": "j"}, "spec": {}})
+    await registry.create("configmaps", owned("forged", reference(job), namespace="team"))
+    await eventually(registry, lambda: not registry.list("configmaps"))
+    [event] = registry.list("events", "team")
+    assert event["reason"] == "OwnerRefInvalidNamespace"
+    assert 'does not exist in namespace "team"' in event["message"]
+    assert event["involvedObject"]["name"] == "forged"
+
+
+async def test_what_is_elsewhere_does_not_hold_up_a_foreground_deletion(
+    registry: Registry,
+) -> None:
+    """It cannot be deleted itself, for its finalizer."""
+    await registry.create("namespaces", {"metadata": {"name": "team"}})
+    job = await registry.create(JOBS, {"metadata": {"name": "j"}, "spec": {}})
+    forged = reference(job, blockOwnerDeletion=True)
+    held = owned("forged", forged, namespace="team", finalizers=["test/hold"])
+    await registry.create("configmaps", held)
+    await registry.delete(JOBS, "default", "j", Deletion(propagation="Foreground"))
+    await eventually(registry, lambda: not registry.list(JOBS))
+
+
+async def test_orphaning_leaves_alone_what_is_elsewhere(registry: Registry) -> None:
+    await registry.create("namespaces", {"metadata": {"name": "team"}})
+    job = await registry.create(JOBS, {"metadata": {"name": "j"}, "spec": {}})
+    held = owned("forged", reference(job), namespace="team", finalizers=["test/hold"])
+    await registry.create("configmaps", held)
+    await registry.delete(JOBS, "default", "j", Deletion(propagation="Orphan"))
+    await eventually(registry, lambda: not registry.list(JOBS))
+    await settled(registry)
+    found = registry.get("configmaps", "team", "forged")["metadata"]
+    assert "deletionTimestamp" in found
+    assert found["ownerReferences"]
+
+
+async def test_what_is_in_no_namespace_is_not_deleted_for_an_owner_in_one(
+    registry: Registry,
+) -> None:
+    owner = {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "gone"}
+    await registry.create("namespaces", owned("team", owner))
+    await settled(registry)
+    assert "deletionTimestamp" not in registry.get("namespaces", "", "team")["metadata"]

@@ -31,7 +31,9 @@ def store(changed: list[str]) -> Store[Item]:
 
 
 def names(store: Store[Item]) -> list[str]:
-    return sorted(f"{item.name}@{item.resource_version}" for item in store.owned_by("job"))
+    return sorted(
+        f"{item.name}@{item.resource_version}" for item in store.owned_by("default", "job")
+    )
 
 
 def test_objects_are_found_by_name_and_by_owner(store: Store[Item]) -> None:
@@ -105,4 +107,14 @@ def test_an_object_that_changed_owner_is_found_under_the_new_one(store: Store[It
     store.upsert(Item("a", "1", "5"))
     store.upsert(Item("a", "1", "6", owner="other"))
     assert names(store) == []
-    assert [item.name for item in store.owned_by("other")] == ["a"]
+    assert [item.name for item in store.owned_by("default", "other")] == ["a"]
+
+
+def test_an_object_belongs_to_an_owner_of_its_own_namespace_only(store: Store[Item]) -> None:
+    """Whoever may create objects elsewhere can write any UID into them."""
+    store.upsert(Item("a", "1", "5"))
+    store.upsert(Item("a", "2", "6", namespace="elsewhere"))
+    assert [item.uid for item in store.owned_by("default", "job")] == ["1"]
+    assert [item.uid for item in store.owned_by("elsewhere", "job")] == ["2"]
+    store.remove(Item("a", "2", "7", namespace="elsewhere"))
+    assert [item.uid for item in store.owned_by("default", "job")] == ["1"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
@@ -72,6 +72,11 @@ class Bench:
     def pod_names(self) -> list[str]:
         return sorted(pod["metadata"]["name"] for pod in self.server.all("pods"))
 
+    @property
+    def owned_pods(self) -> Collection[Pod]:
+        """Those of the job in the cache."""
+        return self.pods.owned_by(self.job.namespace, self.job.uid)
+
 
 def on_bench(body: Callable[[Bench], Coroutine[Any, Any, None]]) -> None:
     async def main() -> None:
@@ -126,7 +131,7 @@ def test_a_creation_whose_answer_was_lost_is_found_again() -> None:
         bench.fault = lambda call: Fault.NONE
         assert await bench.execute(actions=(bench.create("a"),)) is Outcome.DONE
         assert bench.pod_names == ["a"]
-        assert [pod.name for pod in bench.pods.owned_by(bench.job.uid)] == ["a"]
+        assert [pod.name for pod in bench.owned_pods] == ["a"]
 
     on_bench(body)
 
@@ -198,7 +203,7 @@ def test_a_thousand_pods_are_created_a_few_at_a_time() -> None:
 def test_only_the_pod_that_was_meant_is_deleted() -> None:
     async def body(bench: Bench) -> None:
         await bench.execute(actions=(bench.create("a"),))
-        stale = next(iter(bench.pods.owned_by(bench.job.uid)))
+        stale = next(iter(bench.owned_pods))
         key = Key("pods", "default", "a")
         bench.server.delete(key)
         bench.server.create("pods", "default", bench.pod("a"))
@@ -212,7 +217,7 @@ def test_only_the_pod_that_was_meant_is_deleted() -> None:
 def test_a_patch_of_a_pod_that_is_gone_is_not_repeated() -> None:
     async def body(bench: Bench) -> None:
         await bench.execute(actions=(bench.create("a"),))
-        stale = next(iter(bench.pods.owned_by(bench.job.uid)))
+        stale = next(iter(bench.owned_pods))
         bench.server.delete(Key("pods", "default", "a"))
         patch = Patch(PODS, "a", stale.uid, {"spec": {"activeDeadlineSeconds": 1}})
         assert await bench.execute(actions=(patch,)) is Outcome.DONE
@@ -226,7 +231,7 @@ def test_pods_are_stopped_before_any_of_them_is_deleted() -> None:
 
     async def body(bench: Bench) -> None:
         await bench.execute(actions=(bench.create("a"), bench.create("b")))
-        pods = sorted(bench.pods.owned_by(bench.job.uid), key=lambda pod: pod.name)
+        pods = sorted(bench.owned_pods, key=lambda pod: pod.name)
         bench.writes.clear()
         stop = {"spec": {"activeDeadlineSeconds": 1}}
         stops = (Patch(PODS, pod.name, pod.uid, stop) for pod in pods)
@@ -240,7 +245,7 @@ def test_pods_are_stopped_before_any_of_them_is_deleted() -> None:
 def test_a_deleted_pod_is_gone_from_the_cache_at_once() -> None:
     async def body(bench: Bench) -> None:
         await bench.execute(actions=(bench.create("a"),))
-        pod = next(iter(bench.pods.owned_by(bench.job.uid)))
+        pod = next(iter(bench.owned_pods))
         await bench.execute(actions=(Delete(PODS, "a", pod.uid),))
         assert bench.pod_names == []
         assert len(bench.pods) == 0

@@ -451,3 +451,62 @@ def test_a_pass_that_fails_midway_is_made_up_for(fault: Fault, nth: int) -> None
         assert attempts == {"2"}
 
     in_yard(body)
+
+
+def forged(yard: Yard, pod: Obj, namespace: str, name: str) -> Key:
+    """A pod like one of a job's, with its labels and its owner, made by somebody else."""
+    metadata = {**pod["metadata"], "name": name}
+    phase = {"phase": "Failed", "containerStatuses": [{"name": "main", "state": ENDED}]}
+    yard.server.create("pods", namespace, {**pod, "metadata": metadata})
+    key = Key("pods", namespace, name)
+    yard.server.set(key, status=phase)
+    return key
+
+
+ENDED: Obj = {"terminated": {"exitCode": 1, "reason": "Error"}}
+
+
+def test_a_pod_in_another_namespace_that_names_a_job_as_its_owner_is_passed_over() -> None:
+    """By the name of a replica and by another; the job goes on, and its passes do not multiply."""
+
+    async def body(yard: Yard) -> None:
+        key = yard.submit(pytorch(replicas=2))
+        await asyncio.sleep(5)
+        yard.let_run()
+        await asyncio.sleep(5)
+        own = yard.pods()
+        passes = yard.passes.total()
+        names = [own[0]["metadata"]["name"], "other"]
+        keys = [forged(yard, own[0], "elsewhere", name) for name in names]
+        for number in range(20):
+            yard.server.set(keys[0], spec={"number": number})
+        await asyncio.sleep(60)
+        assert yard.status(key)["phase"] == "Running"
+        assert yard.passes.total() <= passes + 2
+        assert [pod["metadata"]["name"] for pod in yard.pods()] == [
+            *(pod["metadata"]["name"] for pod in own),
+            *names,
+        ]
+        yard.server.delete(key)
+        await asyncio.sleep(5)
+        assert all(each in yard.server.objects for each in keys)
+
+    in_yard(body)
+
+
+def test_a_pod_beside_a_job_that_names_it_as_its_owner_is_surplus() -> None:
+    async def body(yard: Yard) -> None:
+        key = yard.submit(pytorch(replicas=2))
+        await asyncio.sleep(5)
+        yard.let_run()
+        await asyncio.sleep(5)
+        own = yard.pods()
+        stray = forged(yard, own[0], "default", "other")
+        await asyncio.sleep(5)
+        yard.finish_deletions()
+        await asyncio.sleep(5)
+        assert stray not in yard.server.objects
+        assert yard.status(key)["phase"] == "Running"
+        assert len(yard.pods()) == 2
+
+    in_yard(body)

@@ -3,6 +3,10 @@
 An object whose owners are all gone (by UID) is deleted. An owner deleted in the foreground stays
 until its blocking dependents are gone; one deleted with Orphan first lets go of its dependents.
 Works on the registry directly, so that what it decides on is never stale.
+
+An owner with a namespace owns only what is in that namespace (decision 93; https://kubernetes.io/
+docs/concepts/overview/working-with-objects/owners-dependents/): for an object elsewhere it is as if
+it were gone, and a warning says so; an object without a namespace is never deleted for it.
 """
 
 from __future__ import annotations
@@ -12,13 +16,16 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from trainyard.kube.errors import Conflict, Forbidden, NotFound
+from trainyard.kube.errors import ApiError, Conflict, Forbidden, NotFound
+from trainyard.kube.resources import EVENTS
+from trainyard.local.clock import now_text
 from trainyard.local.metadata import FOREGROUND, ORPHAN
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Event, Object
 
+_COMPONENT = "garbage-collector-controller"
 _PARALLEL = 64
 """Deletions under way at once; they share commits."""
 
@@ -29,6 +36,8 @@ class GarbageCollector:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._dependents: dict[str, set[Key]] = {}
+        self._namespaces: dict[str, str] = {}
+        """By UID, of every object."""
 
     async def handle(self, events: Iterable[Event]) -> None:
         """Take up changes, in commit order, and act on all of them."""
@@ -51,6 +60,10 @@ class GarbageCollector:
             await asyncio.gather(*(self._settle(key) for key in keys[start : start + _PARALLEL]))
 
     def _index(self, event: Event, key: Key) -> None:
+        if event.type == "DELETED":
+            self._namespaces.pop(event.object["metadata"]["uid"], None)
+        elif event.type == "ADDED":
+            self._namespaces[event.object["metadata"]["uid"]] = key.namespace
         before = _owner_uids(event.old) if event.old is not None else set()
         after = _owner_uids(event.object) if event.type != "DELETED" else set()
         for uid in before - after:
@@ -82,15 +95,52 @@ class GarbageCollector:
         gone = [ref for ref in references if not self._owner_exists(ref, key.namespace)]
         if not gone:
             return
+        for reference in gone:
+            if self._namespaces.get(reference.get("uid"), key.namespace) != key.namespace:
+                await self._warn_of_namespace(obj, reference)
         if len(gone) == len(references):
             await self._registry.delete(*key, Deletion(uid=obj["metadata"]["uid"]))
             return
         uids = {reference["uid"] for reference in gone}
         await self._registry.update(*key, lambda copy: _without_owners(copy, uids))
 
+    async def _warn_of_namespace(self, obj: Object, reference: Object) -> None:
+        metadata, now = obj["metadata"], now_text()
+        about = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")}
+        about |= {name: metadata[name] for name in ("name", "namespace", "uid")}
+        message = (
+            f"ownerRef [{reference.get('apiVersion')}/{reference.get('kind')}, "
+            f"namespace: {metadata['namespace']}, name: {reference.get('name')}, "
+            f"uid: {reference.get('uid')}] does not exist in namespace "
+            f'"{metadata["namespace"]}"'
+        )
+        event = {
+            "metadata": {
+                "name": f"{metadata['name']}.{reference.get('uid')}",
+                "namespace": metadata["namespace"],
+            },
+            "involvedObject": about,
+            "type": "Warning",
+            "reason": "OwnerRefInvalidNamespace",
+            "message": message,
+            "source": {"component": _COMPONENT},
+            "reportingComponent": _COMPONENT,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        with suppress(ApiError):  # told already, or there is no room: not worth more
+            await self._registry.create(EVENTS.full_name, event)
+
+    def _dependents_of(self, owner: Object) -> list[Key]:
+        metadata = owner["metadata"]
+        namespace = metadata.get("namespace", "")
+        found = self._dependents.get(metadata["uid"], ())
+        return [key for key in found if not namespace or key.namespace == namespace]
+
     async def _orphan_dependents(self, key: Key, owner: Object) -> None:
         uid = owner["metadata"]["uid"]
-        for dependent in tuple(self._dependents.get(uid, ())):
+        for dependent in self._dependents_of(owner):
             with suppress(NotFound):
                 await self._registry.update(*dependent, lambda copy: _without_owners(copy, {uid}))
         await self._release(key, ORPHAN)
@@ -98,7 +148,7 @@ class GarbageCollector:
     async def _delete_dependents(self, key: Key, owner: Object) -> None:
         uid = owner["metadata"]["uid"]
         blocked = False
-        for dependent in tuple(self._dependents.get(uid, ())):
+        for dependent in self._dependents_of(owner):
             try:
                 obj = self._registry.peek(*dependent)
             except NotFound:
@@ -130,7 +180,7 @@ class GarbageCollector:
     def _owner_exists(self, reference: Object, namespace: str) -> bool:
         owner = self._owner_key(reference, namespace)
         if owner is None:
-            return True  # a kind that is not served: not ours to judge
+            return True  # not ours to judge
         try:
             found: Any = self._registry.peek(*owner)["metadata"]["uid"]
         except NotFound:
@@ -138,9 +188,10 @@ class GarbageCollector:
         return bool(found == reference.get("uid"))
 
     def _owner_key(self, reference: Object, namespace: str) -> Key | None:
+        """None for a kind that is not served, or that cannot own an object in no namespace."""
         api_version, kind = reference.get("apiVersion", ""), reference.get("kind", "")
         served = self._registry.resources.of_kind(api_version, kind)
-        if served is None:
+        if served is None or (served.resource.namespaced and not namespace):
             return None
         place = namespace if served.resource.namespaced else ""
         return Key(served.name, place, reference.get("name", ""))
