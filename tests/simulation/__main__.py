@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tests.simulation.invariants import Violation
+from tests.simulation.replay import Difference, replay
 from tests.simulation.run import Report, simulate
 from tests.simulation.seeds import fresh
 from tests.simulation.shrink import shrink
 from tests.simulation.tally import Tally
-from trainyard.operator.diary import Difference, replay
 
 
 class Trace:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.simulation.__main__ import main
+from tests.simulation.replay import Difference, replay
 from tests.simulation.run import simulate
 from tests.simulation.scenario import draw
 from tests.simulation.shrink import invariant, shrink, violated
@@ -23,7 +24,6 @@ from trainyard.lifecycle.actions import Delete, Plan
 from trainyard.lifecycle.observed import Observed
 from trainyard.operator import planners
 from trainyard.operator.cache import Store
-from trainyard.operator.diary import Difference, replay
 from trainyard.operator.executor import Executor, Outcome
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.records import JobRecord

@@ -3,7 +3,7 @@
 A pass begins with a line that says what was seen and decided; then comes a line for each request
 that carries it out, and one for how the pass ended, all with its number. What happened in between
 stands where it happened. A record (`trainyard operator --record`) also keeps the whole input of
-`plan()`, so that `replay` can compute the decision anew.
+`plan()`, so that the decision can be computed anew (``python -m tests.simulation --replay``).
 
 A record holds jobs as they are stored, their commands and environment among it; observed objects
 only as far as decisions need them, so never the data of a Secret or a ConfigMap. Manifests of what
@@ -15,8 +15,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from functools import cache, partial
 from io import FileIO
@@ -25,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import orjson
 
-from trainyard.kinds.table import KINDS
 from trainyard.lifecycle.actions import Action, Create, Delete, Plan
 from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.operator.records import JobKey, JobRecord
@@ -36,7 +34,6 @@ from trainyard.schema.times import render
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-    from trainyard.operator.planners import Planner
 
 log = logging.getLogger(__name__)
 
@@ -287,57 +284,3 @@ def _type(of: type[T]) -> TypeAdapter[T]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(of)
-
-
-# Computing it anew.
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The first pass for which `plan()` answers otherwise today."""
-
-    number: int
-    job: str
-    parts: Mapping[str, tuple[Any, Any]]
-    """By path: what the record says, and what comes of it today."""
-
-    def __str__(self) -> str:
-        told = [f"  {path}: {then!r} → {today!r}" for path, (then, today) in self.parts.items()]
-        return "\n".join([f"pass {self.number} of {self.job} is decided otherwise:", *told])
-
-
-def replay(lines: Iterable[bytes]) -> int | Difference:
-    """Plan every recorded pass again: how many came out the same, or the first that did not."""
-    from trainyard.operator.planners import Planner
-
-    planner = Planner(OperatorSettings())
-    count = 0
-    for text in lines:
-        line = orjson.loads(text)
-        if "settings" in line:
-            settings = _type(OperatorSettings).validate_python(line["settings"])
-            planner = Planner(settings)
-        if "input" not in line:
-            continue
-        today = _decide_again(line["input"], planner)
-        if today != line["decided"]:
-            return Difference(line["pass"], line["job"], _parts(line["decided"], today))
-        count += 1
-    return count
-
-
-def _decide_again(given: Line, planner: Planner) -> Line:
-    job = JobRecord.decode(KINDS[given["kind"]], given["job"])
-    observed = _type(Observed).validate_python(given["observed"])
-    answer: Plan | Exception
-    try:
-        now = datetime.fromisoformat(given["now"])
-        answer = planner.plan(job, observed, now)
-    except Exception as error:  # as it may have been then
-        answer = error
-    return decision(job, answer)
-
-
-def _parts(then: Line, today: Line) -> dict[str, tuple[Any, Any]]:
-    forward, back = dict(changes(then, today)), dict(changes(today, then))
-    return {path: (back.get(path), forward.get(path)) for path in {**back, **forward}}

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.replay import Difference, replay
 from tests.unit.operator.test_controller import client, eventually, job, running
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
@@ -22,12 +23,10 @@ from trainyard.lifecycle.actions import Create, Patch, Plan
 from trainyard.operator.controller import Controller, Host, wall_clock
 from trainyard.operator.diary import (
     Diary,
-    Difference,
     RecordError,
     RecordFile,
     changes,
     decision,
-    replay,
 )
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings

@@ -1,0 +1,71 @@
+"""Decides recorded passes anew: lines of `trainyard operator --record FILE`, or of a run here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import orjson
+from pydantic import TypeAdapter
+
+from trainyard.kinds.table import KINDS
+from trainyard.lifecycle.actions import Plan
+from trainyard.lifecycle.observed import Observed
+from trainyard.operator.diary import Line, changes, decision
+from trainyard.operator.planners import Planner
+from trainyard.operator.records import JobRecord
+from trainyard.operator.settings import OperatorSettings
+
+_OBSERVED = TypeAdapter(Observed)
+_SETTINGS = TypeAdapter(OperatorSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """The first pass for which `plan()` answers otherwise today."""
+
+    number: int
+    job: str
+    parts: Mapping[str, tuple[Any, Any]]
+    """By path: what the record says, and what comes of it today."""
+
+    def __str__(self) -> str:
+        told = [f"  {path}: {then!r} → {today!r}" for path, (then, today) in self.parts.items()]
+        return "\n".join([f"pass {self.number} of {self.job} is decided otherwise:", *told])
+
+
+def replay(lines: Iterable[bytes]) -> int | Difference:
+    """Plan every recorded pass again: how many came out the same, or the first that did not."""
+    planner = Planner(OperatorSettings())
+    count = 0
+    for text in lines:
+        line = orjson.loads(text)
+        if "settings" in line:
+            settings = _SETTINGS.validate_python(line["settings"])
+            planner = Planner(settings)
+        if "input" not in line:
+            continue
+        today = _decide_again(line["input"], planner)
+        if today != line["decided"]:
+            return Difference(line["pass"], line["job"], _parts(line["decided"], today))
+        count += 1
+    return count
+
+
+def _decide_again(given: Line, planner: Planner) -> Line:
+    job = JobRecord.decode(KINDS[given["kind"]], given["job"])
+    observed = _OBSERVED.validate_python(given["observed"])
+    answer: Plan | Exception
+    try:
+        now = datetime.fromisoformat(given["now"])
+        answer = planner.plan(job, observed, now)
+    except Exception as error:  # as it may have been then
+        answer = error
+    return decision(job, answer)
+
+
+def _parts(then: Line, today: Line) -> dict[str, tuple[Any, Any]]:
+    forward, back = dict(changes(then, today)), dict(changes(today, then))
+    return {path: (back.get(path), forward.get(path)) for path in {**back, **forward}}
