@@ -12,6 +12,7 @@ from typing import Any
 
 from trainyard.kube.errors import NotFound
 from trainyard.local.node.agent import NodeAgent
+from trainyard.local.node.cgroups import ClusterGroups, Limits
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import Isolation, ShimHandle, start_shim
@@ -85,6 +86,13 @@ class Cluster:
         assert pod["status"]["phase"] == "Succeeded", (text, pod["status"])
         return text
 
+    async def printed(self, name: str) -> None:
+        """Wait until the pod's log has something."""
+        patience = time.monotonic() + PATIENCE
+        while not await self.log(name):
+            assert time.monotonic() < patience, "nothing was printed"
+            await asyncio.sleep(0.01)
+
     async def exec(self, name: str, script: str) -> tuple[int, str]:
         session = await self.agent.exec(self.pod(name), "main", ["sh", "-c", script])
         text = b"".join([chunk.data async for chunk in session.output()]).decode()
@@ -155,3 +163,11 @@ async def eventually(holds: Callable[[], bool], seconds: float = PATIENCE) -> No
             return
         assert time.monotonic() < patience, "still not so"
         await asyncio.sleep(0.01)
+
+
+def are_limits_enforced() -> bool:
+    """Whether control groups can be written here."""
+    groups = ClusterGroups(f"/probe/{os.getpid()}")
+    made = groups.create("probe", Limits(1 << 30, 0))
+    groups.close()
+    return bool(made)

@@ -14,7 +14,8 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.node_cluster import Cluster, cluster
+from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster
+from trainyard.local.objects import Deletion
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -46,6 +47,23 @@ print(json.dumps({
     "a host setting": attempt(lambda: open("/sys/kernel/mm/ksm/run", "w")),
 }))
 """.replace("SYS_KEYCTL", {"x86_64": "250", "aarch64": "219"}.get(os.uname().machine, "-1"))
+
+LIMIT = 40
+
+# Forks until it is refused, and then keeps trying for a while beside what it has.
+BOMB = """
+import os, time
+made, refused, over = 0, 0, time.monotonic() + 0.5
+while time.monotonic() < over:
+    try:
+        if not os.fork():
+            time.sleep(60)
+            os._exit(0)
+        made += 1
+    except BlockingIOError:
+        refused += 1
+print(made, refused > 0, flush=True)
+"""
 
 NAMESPACE = "readlink /proc/self/ns/user"
 
@@ -104,18 +122,38 @@ async def judge_tracing(node: Cluster) -> None:
     assert await node.log("debug") == "0\nTrue\n"
 
 
+async def judge_processes(node: Cluster) -> None:
+    """A fork bomb ends at its limit; others start beside it, and it is killed as any other."""
+    beside = f"{BOMB}\ntime.sleep(60)"
+    for number in range(2):
+        await node.create(f"bomb-{number}", python(beside))
+        await node.phase(f"bomb-{number}", "Running")
+    await node.shell("beside", "(sleep 0 & sleep 0 & wait)")
+    for number in range(2):
+        name = f"bomb-{number}"
+        await node.printed(name)
+        made, refused = (await node.log(name)).split()
+        assert LIMIT // 2 < int(made) < LIMIT
+        assert refused == "True"
+    for number in range(2):
+        await node.registry.delete("pods", "default", f"bomb-{number}", Deletion(grace_seconds=0))
+        await node.gone(f"bomb-{number}")
+
+
 async def judge(node: Cluster, isolation: str) -> None:
     assert (node.agent.isolation, node.agent.isolation_reason) == (isolation, "")
     await judge_attempts(node)
     await judge_old_root(node)
     await judge_namespaces(node)
     await judge_tracing(node)
+    await judge_processes(node)
 
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Cluster]:
     (tmp_path / "work").mkdir()
-    async with cluster(tmp_path / "state", working_dir=str(tmp_path / "work")) as running:
+    work = str(tmp_path / "work")
+    async with cluster(tmp_path / "state", working_dir=work, pids_limit=LIMIT) as running:
         yield running
 
 
@@ -126,7 +164,7 @@ async def test_what_a_pod_cannot_do_as_root(node: Cluster) -> None:
 async def rootless(folder: Path) -> None:
     work = folder / "work"
     work.mkdir()
-    async with cluster(folder / "state", working_dir=str(work)) as node:
+    async with cluster(folder / "state", working_dir=str(work), pids_limit=LIMIT) as node:
         await judge(node, "rootless")
 
 
@@ -200,6 +238,16 @@ async def test_capabilities_that_are_added_work(node: Cluster) -> None:
     assert await node.log("network") == "down\n"
     add = {"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}
     assert await node.shell("mounts", "mount -t tmpfs x /mnt && echo yes", container=add) == "yes\n"
+
+
+async def test_a_container_at_its_limit_of_processes_is_told(node: Cluster) -> None:
+    if not are_limits_enforced():
+        pytest.skip("control groups cannot be written here")
+    await node.run("bomb", python(BOMB))
+    (text,) = node.events("PidsLimitReached")
+    assert text.startswith(f"container main may have {LIMIT} processes and threads")
+    await node.run("calm", ["true"])
+    assert len(node.events("PidsLimitReached")) == 1
 
 
 async def unseparated(folder: Path) -> None:

@@ -44,6 +44,7 @@ def cluster_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
         images=options.images,
         resources={name: amount(name, text) for name, text in options.resources.items()},
         is_strict=options.is_strict,
+        pids_limit=options.pids_limit,
         log_limits=LogLimits(options.log_max_size or KUBERNETES.size, options.log_max_files),
     )
 

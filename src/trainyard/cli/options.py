@@ -38,6 +38,7 @@ class ClusterOptions:
     """Resource to quantity, as written."""
     is_strict: bool = False
     isolation: Isolation = "auto"
+    pids_limit: int | None = None
     log_max_size: int | None = None
     """Bytes; None: what the command finds right."""
     log_max_files: int = 5
@@ -88,7 +89,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Separate pods by namespaces, or run them as plain processes.",
     )
-    @_log_options
+    @_limit_options
     @functools.wraps(function)
     def command(**given: Any) -> Any:
         chosen = {name: given.pop(name) for name in ClusterOptions.__dataclass_fields__}
@@ -97,7 +98,14 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _log_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def _limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    processes = click.option(
+        "--pids-limit",
+        type=click.IntRange(min=0),
+        metavar="N",
+        help="Processes and threads that a container may have (0: any number); by default half of "
+        "what the kernel has room for, at most 32768.",
+    )
     size = click.option(
         "--log-max-size",
         metavar="SIZE",
@@ -112,7 +120,7 @@ def _log_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="N",
         help="How many files of a container's log are kept.",
     )
-    return size(files(function))
+    return processes(size(files(function)))
 
 
 def _pair(text: str, what: str) -> tuple[str, str]:

@@ -25,6 +25,7 @@ from trainyard.local.clock import now_text
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.controllers.queues import QueueController
 from trainyard.local.node.agent import NodeAgent
+from trainyard.local.node.cgroups import default_processes
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import ShimHandle
@@ -58,6 +59,8 @@ class ClusterSettings:
     is_strict: bool = False
     """Schedule to the letter of the manifest."""
     log_limits: LogLimits = KUBERNETES
+    pids_limit: int | None = None
+    """Processes and threads that a container may have; None: what the machine has room for."""
     """Of each container's log."""
     tls_port: int | None = None
     """Listen for kubectl on this loopback port (0: any); None: only on the Unix socket."""
@@ -139,6 +142,7 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         volumes=settings.volumes,
         working_dir=settings.working_dir,
         log_limits=settings.log_limits,
+        pids_limit=default_processes() if settings.pids_limit is None else settings.pids_limit,
         gpus=found.gpus,
     )
 

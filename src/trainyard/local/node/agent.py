@@ -28,6 +28,7 @@ from trainyard.shim.logs import LogOptions, has_log, read_log
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
 _PODS_BETWEEN_SWEEPS = 50
+_LIMITS_SECONDS = 5.0
 _log = logging.getLogger(__name__)
 
 
@@ -60,7 +61,9 @@ class NodeAgent:
         self._settings = settings
         hosts = HostsFiles(os.path.join(settings.state_dir, "hosts"))
         self._events = EventWriter(api, settings.node_name)
-        self._node = Node(api, runtime, settings, hosts, self._events, gpus.Pool(settings.gpus))
+        self._groups = cgroups.ClusterGroups(settings.state_dir)
+        pool = gpus.Pool(settings.gpus)
+        self._node = Node(api, runtime, settings, hosts, self._events, pool, self._groups)
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._has_services = False
@@ -68,7 +71,6 @@ class NodeAgent:
         self._pods_since_sweep = 0
         self._pods_folder = os.path.join(settings.state_dir, "pods")
         os.makedirs(self._pods_folder, mode=0o700, exist_ok=True)
-        cgroups.remove_stale()
 
     @property
     def isolation(self) -> str:
@@ -89,6 +91,7 @@ class NodeAgent:
                 group.create_task(self._events.run())
                 group.create_task(self._follow_runtime())
                 group.create_task(self._forward_services())
+                group.create_task(self._watch_limits())
                 self._drop_unknown(group, known)
                 self._forget_old_logs()
                 async for event in subscription:
@@ -110,6 +113,7 @@ class NodeAgent:
         except TrainyardError as error:
             _log.debug("shim: %s", error)
         self._runtime.close()
+        self._groups.close()
 
     def _pod(
         self,
@@ -159,6 +163,12 @@ class NodeAgent:
                 break
             await asyncio.sleep(_TELL_SECONDS)
         raise TrainyardError("the node's shim process is gone, and all pods with it")
+
+    async def _watch_limits(self) -> None:
+        while True:
+            await asyncio.sleep(_LIMITS_SECONDS)
+            for worker in self._workers.values():
+                worker.tell_refused_processes()
 
     async def _forward_services(self) -> None:
         """Keep the relay's table current; changes that come together are told once."""

@@ -39,6 +39,7 @@ class Node:
     hosts: HostsFiles
     events: EventWriter
     gpus: gpus.Pool
+    groups: cgroups.ClusterGroups
 
     def folder(self, pod: Mapping[str, Any]) -> str:
         """Where a pod's logs and own volumes are kept."""
@@ -123,13 +124,14 @@ class Allocation:
         )
         program, root = start_request.program_and_root(run.spec, volumes, place)
         cgroups.remove(run.cgroups)
-        limits = cgroups.Limits.of(run.spec)
-        run.cgroups = cgroups.create(f"{self._uid}-{run.name}-{run.attempt}", limits)
-        if limits != cgroups.Limits(0, 0) and not run.cgroups:
-            text = "control groups cannot be written here: CPU and memory limits are not enforced"
-            self._warn("NotHonoured", text)
-        program = program._replace(cgroups=tuple(run.cgroups))
+        limits = cgroups.Limits.of(run.spec, node.settings.pids_limit)
+        run.cgroups = node.groups.create(f"{self._uid}-{run.name}-{run.attempt}", limits)
+        if missing := limits.unenforced(run.cgroups):
+            text = "control groups cannot be written here, these limits are not enforced: "
+            self._warn("NotHonoured", text + ", ".join(missing))
+        program = program._replace(cgroups=tuple(run.cgroups), processes=limits.processes)
         run.phase, run.reason, run.message = "starting", "", ""
+        run.is_told_full = False
         try:
             self._forget_logs(run)
             log, kept = self.log_path(run), node.settings.log_limits

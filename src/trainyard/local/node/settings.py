@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from trainyard.local.node.cgroups import default_processes
 from trainyard.local.node.gpus import detect
 from trainyard.shim.logfile import KUBERNETES, LogLimits
 
@@ -32,5 +33,7 @@ class NodeSettings:
     deadline_grace: float = 0.5
     """How long a pod may go on after its activeDeadlineSeconds, which SIGTERM has announced."""
     log_limits: LogLimits = KUBERNETES
+    pids_limit: int = field(default_factory=default_processes)
+    """Processes and threads that a container may have; 0: no limit."""
     gpus: tuple[int, ...] = field(default_factory=detect)
     """Minor numbers of the GPUs to hand out; pretended devices are none."""

@@ -37,6 +37,8 @@ class Run:
     retry_at: float = 0.0
     delay: float = 0.0
     cgroups: list[str] = field(default_factory=list)
+    is_told_full: bool = False
+    """That it had as many processes as it may."""
 
     @property
     def name(self) -> str:

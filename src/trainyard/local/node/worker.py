@@ -102,7 +102,26 @@ class PodWorker:
         run.signal = event.signal
         run.started_at, run.finished_at = event.started_at, event.finished_at
         run.reason, run.message = self._termination(run, event)
+        if not run.is_told_full:
+            self._tell_full(run)
         self._prober.stop(run.name)
+
+    def tell_refused_processes(self) -> None:
+        """That a container has as many processes as it may, once a run; it goes on all the same."""
+        for run in self.runs:
+            if run.active and not run.is_told_full:
+                self._tell_full(run)
+
+    def _tell_full(self, run: Run) -> None:
+        if cgroups.refused_processes(run.cgroups):
+            run.is_told_full = True
+            limit = self._node.settings.pids_limit
+            self._object.tell(
+                "PidsLimitReached",
+                f"container {run.name} may have {limit} processes and threads and wanted more; "
+                "trainyard up or run --pids-limit N allows another number",
+                "Warning",
+            )
 
     def _termination(self, run: Run, event: ContainerState) -> tuple[str, str]:
         if event.error:
