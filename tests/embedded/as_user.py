@@ -1,13 +1,16 @@
-"""Run a program as an unprivileged user: ``python -m tests.embedded.as_user [options] ARGV``.
+"""Run a program as another user: ``python -m tests.embedded.as_user [options] ARGV``.
 
 Needs root. Works in a mount namespace of its own, in which folders on the way to the interpreter
 that only root may enter are laid over with ones that everybody may. ``--forbid-namespaces`` makes
 any further namespace impossible, by limits that hold inside one user namespace only.
+``--people=FOLDER`` lays the files ``passwd`` and ``group`` of a folder over those of the machine,
+and ``--user=NAME`` chooses one of them; without it, it is an unprivileged user without a name.
 """
 
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 from pathlib import Path
 
@@ -40,18 +43,40 @@ def _forbid_namespaces() -> None:
         Path(f"/proc/{name}").write_text(text)
 
 
+def _become(name: str) -> None:
+    who = pwd.getpwnam(name)
+    os.environ.update(HOME=who.pw_dir, USER=name, LOGNAME=name)
+    os.setgroups(os.getgrouplist(name, who.pw_gid))
+    os.setresgid(who.pw_gid, who.pw_gid, who.pw_gid)
+    os.setresuid(who.pw_uid, who.pw_uid, who.pw_uid)
+
+
 def main(arguments: list[str]) -> None:
-    forbid = "--forbid-namespaces" in arguments
-    arguments = [a for a in arguments if a != "--forbid-namespaces"]
+    options = {"forbid-namespaces": "", "people": "", "user": ""}
+    while arguments and arguments[0].startswith("--"):
+        name, _, value = arguments.pop(0).removeprefix("--").partition("=")
+        options[name] = value or "yes"
     syscalls.unshare(syscalls.CLONE_NEWNS)
     syscalls.mount("", "/", "", syscalls.MS_REC | MS_PRIVATE)
+    for file in ("passwd", "group") if options["people"] else ():
+        syscalls.mount(f"{options['people']}/{file}", f"/etc/{file}", "", syscalls.MS_BIND)
+    if options["user"] == "root":
+        _become("root")
+        os.execvp(arguments[0], arguments)
     syscalls.mount("tmpfs", "/mnt", "tmpfs", 0, "mode=755")
-    for path in {Path(sys.executable).resolve(), Path(sys.prefix) / "bin", Path.cwd() / "src"}:
+    for path in {
+        Path(sys.executable).resolve(),
+        Path(sys.prefix) / "bin",
+        Path(__file__).parents[2] / "src",
+    }:
         _open_way(path, "/mnt")
-    os.setgroups([])
-    os.setresgid(USER, USER, USER)
-    os.setresuid(USER, USER, USER)
-    if forbid:
+    if options["user"]:
+        _become(options["user"])
+    else:
+        os.setgroups([])
+        os.setresgid(USER, USER, USER)
+        os.setresuid(USER, USER, USER)
+    if options["forbid-namespaces"]:
         _forbid_namespaces()
     os.execvp(arguments[0], arguments)
 

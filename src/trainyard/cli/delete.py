@@ -14,6 +14,7 @@ from trainyard.cli.target import complete_jobs, job_command, with_where
 from trainyard.client.changes import Named, delete, find_all, names_in, until_gone
 from trainyard.client.job import Job
 from trainyard.client.jobs import list_jobs, together
+from trainyard.client.owners import own_namespaces
 from trainyard.client.target import CommandError, Target, Where
 
 _NAMED = 10
@@ -33,7 +34,9 @@ _NAMED = 10
 )
 @click.option("--ignore-not-found", is_flag=True, help="A job that does not exist is no error.")
 @click.option("--all", "every", is_flag=True, help="All jobs of the namespace; asks first.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="With --all or -l: of all namespaces.")
+@click.option(
+    "-A", "--all-namespaces", is_flag=True, help="With --all or -l: of all your namespaces."
+)
 @click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Jobs with these labels.")
 @files_option("The jobs of a manifest.", required=False)
@@ -81,8 +84,11 @@ async def delete_jobs(
 
 async def _select(target: Target, selector: str, *, everywhere: bool) -> list[Job]:
     found = await list_jobs(target, None if everywhere else target.namespace, selector=selector)
+    if everywhere and target.is_guest:
+        mine = await own_namespaces(target)
+        found = [job for job in found if job.namespace in mine]
     if not found:
-        place = "any namespace" if everywhere else f"namespace {target.namespace}"
+        place = "any namespace of yours" if everywhere else f"namespace {target.namespace}"
         click.echo(f"There are no such jobs in {place}.", err=True)
     return found
 

@@ -10,6 +10,7 @@ from contextlib import suppress
 import click
 
 from trainyard.kube.embedded import Paths, find_cluster, state_folder
+from trainyard.kube.ownership import check_folder
 from trainyard.local.node.shim_process import start_shim
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.wire import SOCKET_NAME
@@ -22,6 +23,7 @@ def command() -> None:
     """End the embedded cluster and everything that runs in it."""
     paths = Paths(state_folder())
     found = find_cluster(paths.folder)
+    check_folder(paths.folder, owner=True)
     if found is not None:
         _end(found.pid)
     # A cluster that was killed leaves its replicas to the shim.

@@ -23,6 +23,7 @@ from trainyard.cli.options import ClusterOptions
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths
+from trainyard.kube.people import AllowList
 from trainyard.local.cluster import Cluster, ClusterSettings, running
 from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.scheduler.requests import amount
@@ -81,6 +82,7 @@ def serve(
     port: int,
     shim: ShimHandle,
     *,
+    allowed: AllowList,
     tls: Callable[[], TlsFiles | None],
     on_ready: Callable[[], None],
 ) -> None:
@@ -95,6 +97,7 @@ def serve(
     collect_garbage_again()
     settings = replace(
         cluster_settings(options, paths),
+        allowed=allowed,
         tls_port=port,
         preferred_port=_last_port(paths),
         tls=tls(),

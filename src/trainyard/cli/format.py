@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Any
 
 from trainyard.client.job import Job
@@ -57,17 +58,29 @@ def _without_managed_fields(obj: Mapping[str, Any]) -> dict[str, Any]:
     return {**obj, "metadata": metadata}
 
 
-def job_table(jobs: Sequence[Job], now: datetime, *, everywhere: bool, wide: bool) -> str:
-    """One line per job."""
+def job_table(
+    jobs: Sequence[Job],
+    now: datetime,
+    *,
+    everywhere: bool,
+    wide: bool,
+    owners: Mapping[str, str] = MappingProxyType({}),
+) -> str:
+    """One line per job; with `owners`, namespace to user, a column of those."""
     headers = ["NAME", "KIND", "PHASE", "RUNNING", "RESTARTS", "AGE"]
     if everywhere:
         headers.insert(0, "NAMESPACE")
+    if owners:
+        headers.append("OWNER")
     if wide:
         headers += ["DURATION", "QUEUE", "REASON"]
-    return table(headers, [_row(job, now, everywhere=everywhere, wide=wide) for job in jobs])
+    rows = [_row(job, now, owners, everywhere=everywhere, wide=wide) for job in jobs]
+    return table(headers, rows)
 
 
-def _row(job: Job, now: datetime, *, everywhere: bool, wide: bool) -> list[object]:
+def _row(
+    job: Job, now: datetime, owners: Mapping[str, str], *, everywhere: bool, wide: bool
+) -> list[object]:
     row: list[object] = [job.namespace] if everywhere else []
     row += [
         job.name,
@@ -77,6 +90,8 @@ def _row(job: Job, now: datetime, *, everywhere: bool, wide: bool) -> list[objec
         job.restarts,
         age(job.metadata.get("creationTimestamp"), now),
     ]
+    if owners:
+        row.append(owners.get(job.namespace, ""))
     if wide:
         row += [
             span(job.status.get("startTime"), job.status.get("completionTime"), now),

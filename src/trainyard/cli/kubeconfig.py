@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+import os
+from pathlib import Path
+from typing import Any
+
 import click
 
-from trainyard.kube.embedded import Paths, find_cluster, state_folder
+from trainyard.kube.embedded import Paths, RunningCluster, StateError, find_cluster, state_folder
 from trainyard.schema.errors import TrainyardError
+from trainyard.schema.names import fnv1a64
+
+_SECONDS = 30.0
 
 
 @click.command()
-def command() -> None:
-    """Print the path of the embedded cluster's kubeconfig.
+@click.option(
+    "--renew",
+    is_flag=True,
+    help="On a cluster of several people: end the tokens that you have had, and get a new one.",
+)
+@click.option("--user", metavar="NAME", help="With --renew, for the owner: end this user's tokens.")
+def command(renew: bool, user: str | None) -> None:
+    """Print the path of your kubeconfig for the embedded cluster.
 
     For example: export KUBECONFIG=$(trainyard kubeconfig)
     """
@@ -18,4 +33,44 @@ def command() -> None:
     found = find_cluster(paths.folder)
     if found is None or not found.port:
         raise TrainyardError(f"no cluster is up in {paths.folder}; start one with: trainyard up")
-    click.echo(paths.kubeconfig)
+    if user is not None and not renew:
+        raise TrainyardError("--user goes with --renew")
+    asked = {"renew": renew, "user": user or ""}
+    if user is not None:
+        _ask(found, asked)
+        click.echo(f"the tokens of {user} are worth nothing any more", err=True)
+        return
+    if found.is_ours and not renew:
+        click.echo(paths.kubeconfig)
+        return
+    config = _ask(found, asked)
+    path = _own_kubeconfig(paths)
+    from trainyard.local.tls import write_kubeconfig
+
+    write_kubeconfig(path, config)
+    click.echo(path)
+
+
+def _ask(cluster: RunningCluster, asked: dict[str, Any]) -> dict[str, Any]:
+    from trainyard.kube.client import Client
+    from trainyard.kube.transport import Request
+    from trainyard.local.apiserver.kubeconfigs import PATH
+
+    async def ask() -> bytes:
+        async with Client.unix(cluster.socket, timeout_seconds=_SECONDS) as client:
+            request = Request("POST", PATH, json.dumps(asked).encode())
+            return (await client.raw(request, "the kubeconfig")).body
+
+    answer: dict[str, Any] = json.loads(asyncio.run(ask()))
+    return answer
+
+
+def _own_kubeconfig(paths: Paths) -> Path:
+    """Where a user keeps the kubeconfig for a cluster of somebody else: among their own files."""
+    own = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser() / "trainyard"
+    try:
+        own.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        text = f"cannot write your kubeconfig to {own}: {error.strerror}; set XDG_STATE_HOME"
+        raise StateError(text) from error
+    return own / f"kubeconfig-{fnv1a64(os.fsencode(paths.folder)):016x}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -14,6 +15,7 @@ from trainyard.cli.format import document, job_table, phase_text, running_text
 from trainyard.cli.target import with_where
 from trainyard.client.job import Job
 from trainyard.client.jobs import kind_named, list_jobs
+from trainyard.client.owners import owners
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.client.watching import watch
 from trainyard.kinds.table import JOB_KINDS, Kind
@@ -77,28 +79,37 @@ async def _list(target: Target, wish: Wish, output: str) -> None:
         place = "any namespace" if everywhere else f"namespace {target.namespace}"
         click.echo(f"There are no jobs in {place}.", err=True)
     else:
+        owner_of = await _owners(target, wish)
         now = datetime.now(UTC)
-        click.echo(job_table(jobs, now, everywhere=everywhere, wide=wish.wide))
+        click.echo(job_table(jobs, now, everywhere=everywhere, wide=wish.wide, owners=owner_of))
 
 
 async def _watch_jobs(target: Target, wish: Wish) -> None:
     """Print the present jobs, then each that changes, until interrupted."""
     namespace = None if wish.everywhere else target.namespace
     present = await list_jobs(target, namespace, wish.kinds, wish.selector)
-    watch = _Watch(target, wish, namespace)
+    watch = _Watch(target, wish, namespace, await _owners(target, wish))
     watch.begin(present)
     async with asyncio.TaskGroup() as group:
         for kind in wish.kinds or JOB_KINDS.values():
             group.create_task(watch.follow(kind))
 
 
+async def _owners(target: Target, wish: Wish) -> Mapping[str, str]:
+    """Told where jobs of several people may be listed, and where more is wished for."""
+    return await owners(target) if wish.everywhere or wish.wide else {}
+
+
 class _Watch:
     """Tells changes that show in the table, ages aside."""
 
-    def __init__(self, target: Target, wish: Wish, namespace: str | None) -> None:
+    def __init__(
+        self, target: Target, wish: Wish, namespace: str | None, owners: Mapping[str, str]
+    ) -> None:
         self._target = target
         self._wish = wish
         self._namespace = namespace
+        self._owners = owners
         self._shown: dict[str, tuple[Job, tuple[object, ...]]] = {}
         self._lines: deque[Job] = deque(maxlen=_KEPT_LINES)
 
@@ -140,8 +151,9 @@ class _Watch:
         click.echo(self._table(list(self._lines)).splitlines()[-1])
 
     def _table(self, jobs: list[Job]) -> str:
-        wish = self._wish
-        return job_table(jobs, datetime.now(UTC), everywhere=wish.everywhere, wide=wish.wide)
+        wish, now = self._wish, datetime.now(UTC)
+        shown = {"everywhere": wish.everywhere, "wide": wish.wide}
+        return job_table(jobs, now, **shown, owners=self._owners)
 
 
 def _visible(job: Job) -> tuple[object, ...]:

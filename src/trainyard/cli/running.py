@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import sys
 import time
@@ -51,7 +52,9 @@ def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle
 
 def run_on_background(file: str, *, keep: bool) -> int:
     """Run a manifest on the cluster that is up; the exit code."""
-    _log_to(Paths(state_folder()).log)
+    paths = Paths(state_folder())
+    if os.access(paths.log, os.W_OK):  # it is not ours on a cluster of somebody else
+        _log_to(paths.log)
     result = read_to_run(file)
     collect_garbage_again()
     return uvloop.run(_on_background(result, keep=keep))
@@ -84,7 +87,8 @@ async def _on_background(result: ReadResult, *, keep: bool) -> int:
     async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
         watching = group.create_task(_until_down(paths))
         try:
-            run = _Run(_target(client, cluster.socket), result.documents, paths, keeps=keep)
+            target = replace(_target(client, cluster.socket), namespace=cluster.namespace)
+            run = _Run(target, result.documents, paths, keeps=keep)
             return await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
@@ -188,11 +192,13 @@ class _Run:
 
     def _report(self, job: Job, *, is_interrupted: bool) -> None:
         seconds = time.monotonic() - self._started
+        logs = self.paths.pods if os.access(self.paths.pods, os.R_OK) else None
         if is_interrupted:
             self._screen.note(f"{job.kind.kind} {job.name}: interrupted after {seconds:.1f} s")
-            self._screen.note(f"  logs: {self.paths.pods}")
+            if logs is not None:
+                self._screen.note(f"  logs: {logs}")
             return
-        for line in summary(job, self.paths.pods, seconds=seconds):
+        for line in summary(job, logs, seconds=seconds):
             self._screen.note(line)
         if job.viewer:
             self._screen.note(viewer_summary(job, keeps=self.keeps))

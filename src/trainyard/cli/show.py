@@ -14,6 +14,7 @@ from trainyard.client.events import event_order, events_of
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.objects import Object
+from trainyard.client.owners import owners
 from trainyard.client.pods import PodView
 from trainyard.client.target import Target
 from trainyard.schema.times import age, duration, parse, span
@@ -32,7 +33,8 @@ async def command(target: Target, job: Job, output: str | None) -> None:
     pods = await pods_of(target.client, job)
     events = await events_of(target.client, job)
     logs = str(target.folder / "pods" / f"{job.namespace}_{job.base}-*") if target.folder else ""
-    click.echo(describe(job, pods, events, datetime.now(UTC), logs=logs))
+    owner = (await owners(target)).get(job.namespace, "")
+    click.echo(describe(job, pods, events, datetime.now(UTC), logs=logs, owner=owner))
 
 
 def describe(
@@ -42,9 +44,10 @@ def describe(
     now: datetime,
     *,
     logs: str = "",
+    owner: str = "",
 ) -> str:
-    """The whole page; `logs` says where on this machine the logs are."""
-    parts = [_summary(job, now, logs)]
+    """The whole page; `logs` says where on this machine the logs are, `owner` whose job it is."""
+    parts = [_summary(job, now, logs, owner)]
     parts += [
         f"{title}:\n  {indent(text, 2)}"
         for title, text in (
@@ -58,19 +61,20 @@ def describe(
     return "\n\n".join(parts)
 
 
-def _summary(job: Job, now: datetime, logs: str) -> str:
+def _summary(job: Job, now: datetime, logs: str, owner: str) -> str:
     lines = [
         f"{label + ':':<{_WIDTH}}{indent(str(value), _WIDTH)}"
-        for label, value in _facts(job, now, logs)
+        for label, value in _facts(job, now, logs, owner)
         if value not in ("", None)
     ]
     return "\n".join(lines)
 
 
-def _facts(job: Job, now: datetime, logs: str) -> Iterator[tuple[str, Any]]:
+def _facts(job: Job, now: datetime, logs: str, owner: str) -> Iterator[tuple[str, Any]]:
     status = job.status
     yield "Name", job.name
     yield "Namespace", job.namespace
+    yield "Owner", owner
     yield "Kind", job.kind.kind
     yield "Phase", phase_text(job)
     yield "Mode", "pause" if job.is_paused else "debug" if job.is_debugged else ""

@@ -20,6 +20,7 @@ import click
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import ClusterOptions, cluster_options
 from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
+from trainyard.kube.people import NOBODY_ELSE, AllowList, gid_of, uid_of
 from trainyard.local.tls import TlsFiles
 from trainyard.schema.errors import TrainyardError
 
@@ -35,26 +36,71 @@ _OTHER_SECONDS = 5.0
     default=0,
     help="Loopback port for kubectl; by default the one used last, else any that is free.",
 )
+@click.option(
+    "--allow-user",
+    "users",
+    multiple=True,
+    metavar="NAME",
+    help="Let this user of the machine use the cluster too; needs root. Repeatable.",
+)
+@click.option(
+    "--allow-group",
+    "groups",
+    multiple=True,
+    metavar="NAME",
+    help="Let the users of this group do so. Repeatable.",
+)
 @cluster_options
-def command(port: int, options: ClusterOptions) -> None:
-    """Start the embedded cluster in the background and wait until it is ready."""
+def command(
+    port: int, users: tuple[str, ...], groups: tuple[str, ...], options: ClusterOptions
+) -> None:
+    """Start the embedded cluster in the background and wait until it is ready.
+
+    Without --allow-user and --allow-group it is for the user who starts it alone. Others run pods
+    under their own user, each in a namespace of their own.
+    """
+    allowed = _allow_list(users, groups)
     found = find_cluster()
     if found is None:
-        found = ensure_up(options, port=port)
+        found = ensure_up(options, port=port, allowed=allowed)
         click.echo(f"the cluster is up: process {found.pid}, isolation {found.isolation}")
     else:
         click.echo(f"the cluster is already up: process {found.pid}")
-        if not options.is_default or port not in (0, found.port):
+        if not options.is_default or port not in (0, found.port) or any(allowed):
             click.echo("its settings stay as they are; to change them: trainyard down", err=True)
-    click.echo(f"for kubectl: export KUBECONFIG={Paths(state_folder()).kubeconfig}")
+    if found.is_ours:
+        click.echo(f"for kubectl: export KUBECONFIG={Paths(state_folder()).kubeconfig}")
 
 
-def ensure_up(options: ClusterOptions, *, port: int = 0) -> RunningCluster:
+def _allow_list(users: tuple[str, ...], groups: tuple[str, ...]) -> AllowList:
+    """Who else may use the cluster; CommandError where that cannot be."""
+    if not (users or groups):
+        return AllowList()
+    if os.geteuid() != 0:
+        raise TrainyardError(
+            "only root can let others use a cluster, since their pods run under their own users: "
+            "start it as root, with TRAINYARD_STATE_DIR=/var/lib/trainyard"
+        )
+    for what, names, id_of in (("user", users, uid_of), ("group", groups, gid_of)):
+        for name in names:
+            if id_of(name) is None:
+                raise TrainyardError(f"there is no {what} {name} on this machine")
+    return AllowList(
+        frozenset(uid for name in users if (uid := uid_of(name)) is not None),
+        frozenset(gid for name in groups if (gid := gid_of(name)) is not None),
+    )
+
+
+def ensure_up(
+    options: ClusterOptions, *, port: int = 0, allowed: AllowList = NOBODY_ELSE
+) -> RunningCluster:
     """The cluster that is up, started if need be; TrainyardError with the reason if it cannot."""
     if (found := find_cluster()) is not None:
         return found
     paths = Paths(state_folder())
     paths.prepare()
+    if any(allowed):
+        paths.share()
     reader, writer = os.pipe()
     tls_reader, tls_writer = os.pipe()
     sys.stdout.flush()
@@ -62,7 +108,7 @@ def ensure_up(options: ClusterOptions, *, port: int = 0) -> RunningCluster:
     if not os.fork():
         os.close(reader)
         os.close(tls_writer)
-        _become_background(paths, options, port, ready=writer, tls=tls_reader)
+        _become_background(paths, options, port, allowed, ready=writer, tls=tls_reader)
     os.close(writer)
     os.close(tls_reader)
     _send_certificates(paths, tls_writer)
@@ -100,7 +146,7 @@ def _receive_certificates(pipe: int) -> TlsFiles | None:
 
 
 def _become_background(
-    paths: Paths, options: ClusterOptions, port: int, *, ready: int, tls: int
+    paths: Paths, options: ClusterOptions, port: int, allowed: AllowList, *, ready: int, tls: int
 ) -> None:
     """The rest of the background process's life; never returns."""
     code = 1
@@ -123,6 +169,7 @@ def _become_background(
             options,
             port,
             shim,
+            allowed=allowed,
             tls=lambda: _receive_certificates(tls),
             on_ready=lambda: _answer(ready, _READY),
         )

@@ -32,7 +32,9 @@ class Target:
     title: str
     socket: str = ""
     folder: Path | None = None
-    """The embedded cluster's state folder."""
+    """The embedded cluster's state folder; None where it is somebody else's."""
+    is_guest: bool = False
+    """The embedded cluster is somebody else's, who lets this user in."""
     kubeconfig: str | None = None
     context: str | None = None
 
@@ -77,10 +79,11 @@ class Where:
             )
         return Target(
             client=Client.unix(cluster.socket),
-            namespace=self.namespace or "default",
+            namespace=self.namespace or cluster.namespace,
             title="the embedded cluster",
             socket=cluster.socket,
-            folder=folder,
+            folder=folder if cluster.is_ours else None,
+            is_guest=not cluster.is_ours,
         )
 
 

@@ -9,11 +9,13 @@ import json
 import os
 import re
 import socket
+import stat
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from trainyard.kube.ownership import address, check_folder, check_server
+from trainyard.kube.people import person
 from trainyard.schema.errors import TrainyardError
 
 FAILED = " failed: "
@@ -69,6 +71,8 @@ class Paths:
     """For kubectl."""
     token = _File("token")
     """The bearer token in the kubeconfig."""
+    tokens = _File("tokens.json")
+    """The key of the tokens of others who may use the cluster."""
     certificates = _File("certificates")
     """The private authority and the server's certificate."""
     pods = _File("pods")
@@ -94,6 +98,24 @@ class Paths:
                 f"cannot write to the state folder {self.folder}: {error.strerror}; "
                 "make room or make it writable, or set TRAINYARD_STATE_DIR to another folder"
             ) from error
+
+    def share(self) -> None:
+        """Let others come as far as the socket and the record, and see nothing else.
+
+        Raises StateError where they could not reach the folder.
+        """
+        for path in self.folder.resolve().parents:
+            if not path.stat().st_mode & stat.S_IXOTH:
+                raise StateError(
+                    f"others cannot share the cluster in {self.folder}: they may not enter {path}; "
+                    "set TRAINYARD_STATE_DIR to a folder such as /var/lib/trainyard, for them too"
+                )
+        for name in ("certificates", "hosts", "pods", "runs", "volumes"):
+            (self.folder / name).mkdir(exist_ok=True, mode=0o700)
+        for entry in self.folder.iterdir():
+            if entry not in (self.record, self.api_socket) and not entry.is_symlink():
+                entry.chmod(entry.stat().st_mode & 0o700)
+        self.folder.chmod(0o711)
 
 
 def _make_private(folder: Path) -> None:
@@ -122,7 +144,18 @@ class RunningCluster:
         """Tell other processes, all at once."""
         draft = paths.record.with_suffix(".new")
         draft.write_text(json.dumps(asdict(self)))
+        draft.chmod(0o644)
         draft.replace(paths.record)
+
+    @property
+    def is_ours(self) -> bool:
+        """This user runs it; else it is root's, for several people."""
+        return os.stat(self.socket).st_uid == os.geteuid()
+
+    @property
+    def namespace(self) -> str:
+        """Where this user's jobs go that name no namespace."""
+        return "default" if self.is_ours else person(os.geteuid()).namespace
 
 
 def find_cluster(folder: Path | None = None) -> RunningCluster | None:

@@ -20,7 +20,9 @@ from typing import Any
 from trainyard import __version__
 from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
+from trainyard.kube.people import NOBODY_ELSE, AllowList
 from trainyard.kube.resources import NODES
+from trainyard.local.apiserver.identity import People
 from trainyard.local.clock import now_text
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.controllers.queues import QueueController
@@ -36,6 +38,7 @@ from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
 from trainyard.local.storage.store import Store
 from trainyard.local.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
+from trainyard.local.tokens import Tokens
 from trainyard.shim.logfile import KUBERNETES, LogLimits
 
 _MASTER_ADDRESS = "127.0.0.1"
@@ -62,6 +65,8 @@ class ClusterSettings:
     pids_limit: int | None = None
     """Processes and threads that a container may have; None: what the machine has room for."""
     """Of each container's log."""
+    allowed: AllowList = NOBODY_ELSE
+    """Who besides its owner may use it."""
     tls_port: int | None = None
     """Listen for kubectl on this loopback port (0: any); None: only on the Unix socket."""
     preferred_port: int = 0
@@ -102,7 +107,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         cluster = Cluster(settings, registry, agent)
         await registry.ensure_system_objects()
         await _register_node(registry, name, found)
-        server = ApiServer(registry, agent)
+        server = ApiServer(registry, agent, _people(settings, agent.isolation))
         await server.serve_unix(paths.api_socket)
         if settings.tls_port is not None:
             cluster.port = await _serve_tls(server, settings)
@@ -147,6 +152,17 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
     )
 
 
+def _people(settings: ClusterSettings, isolation: str) -> People:
+    if not any(settings.allowed):
+        return People()
+    if isolation != "root":
+        raise ServeError(
+            f"others cannot share a cluster with isolation {isolation}: their pods could not be "
+            "kept apart; leave out --allow-user and --allow-group, or permit namespaces to root"
+        )
+    return People(settings.allowed, Tokens(settings.paths.tokens))
+
+
 async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
     paths = settings.paths
     made = settings.tls
@@ -164,6 +180,7 @@ async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
         chosen = await serve(0)
     config = kubeconfig(port=chosen, authority=made.authority, token=token)
     write_kubeconfig(paths.kubeconfig, config)
+    server.give_kubeconfigs(chosen, made.authority, token)
     return chosen
 
 

@@ -60,12 +60,17 @@ def ensure_token(path: Path) -> str:
 
 
 def kubeconfig(
-    *, port: int, authority: Path, token: str, host: str = "127.0.0.1"
+    *,
+    port: int,
+    authority: Path,
+    token: str,
+    host: str = "127.0.0.1",
+    namespace: str = "default",
 ) -> dict[str, Any]:
     """A kubeconfig with one context that is whole in itself (no paths in it)."""
     encoded = base64.b64encode(authority.read_bytes()).decode()
     server = {"server": f"https://{host}:{port}", "certificate-authority-data": encoded}
-    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": "default"}
+    context = {"cluster": CONTEXT, "user": CONTEXT, "namespace": namespace}
     return {
         "apiVersion": "v1",
         "kind": "Config",

@@ -44,6 +44,11 @@ WORKING_DIR = "trainyard.dev/working-dir"
 IMPLICIT = "trainyard.dev/implicit"
 """On a Queue that the embedded scheduler made because it was named (decision 86)."""
 
+OWNER = "trainyard.dev/owner"
+"""On a namespace of a cluster for several people: the name of the user to whom it belongs."""
+OWNER_UID = "trainyard.dev/owner-uid"
+"""The same user's id, which is what counts (decision 88)."""
+
 COMPONENT_TYPE_USER = "user"
 MASTER_ROLE = "master"
 T9K_SCHEDULER_NAME = "t9k-scheduler"

@@ -7,12 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import bounds, discovery, formats
+from trainyard.local.apiserver import bounds, discovery, formats, reviews
+from trainyard.local.apiserver.authorization import Rights
+from trainyard.local.apiserver.kubeconfigs import PATH, Kubeconfigs
 from trainyard.local.apiserver.messages import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
 from trainyard.local.apiserver.verbs import Verbs
-from trainyard.local.failures import internal, method_not_allowed, no_such_path
+from trainyard.local.failures import bad_request, internal, method_not_allowed, no_such_path
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
 from trainyard.schema.errors import TrainyardError
@@ -31,7 +33,10 @@ class Api:
 
     def __init__(self, registry: Registry, runtime: PodRuntime | None) -> None:
         self._registry = registry
+        self._rights = Rights(registry)
         self._verbs = verbs = Verbs(registry)
+        self.kubeconfigs: Kubeconfigs | None = None
+        """Set once a port is open for those who have one."""
         pods = PodAccess(registry, runtime)
         self._subresources: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
             "scale": verbs.scale,
@@ -46,6 +51,10 @@ class Api:
     async def __call__(self, request: Request) -> Answer:
         """The answer to one request; refusals become Status objects."""
         try:
+            if not request.identity.is_admin:
+                await self._rights.welcome(request.identity)
+            if "impersonate-user" in request.headers:
+                raise bad_request("nobody can act as somebody else here: leave out --as")
             return await self._route(request)
         except ApiError as error:
             return formats.error_response(error)
@@ -67,9 +76,13 @@ class Api:
         if root in ("api", "apis"):
             if len(parts) <= depth:
                 return discovery.respond(request, parts, resources)
-            if root == "apis" and parts[1] in discovery.REVIEW_GROUPS:
-                return discovery.review(request, parts)
-            return await self._resource(request, parse(parts, resources))
+            if root == "apis" and parts[1] in reviews.GROUPS:
+                return reviews.respond(request, parts, self._rights)
+            target = parse(parts, resources)
+            self._rights.check(request, target)
+            return await self._resource(request, target)
+        if request.path == PATH and self.kubeconfigs is not None:
+            return self.kubeconfigs.respond(request)
         if root in _HEALTH:
             return Response(200, b"ok", "text/plain")
         if root == "version":

@@ -1,44 +1,15 @@
-"""Discovery: which groups, versions and resources are served, in the old and aggregated forms.
-
-And the reviews of one's own rights, which are no resources: no objects of theirs are kept.
-"""
+"""Discovery: which groups, versions and resources are served, in the old and aggregated forms."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from trainyard.kube.resources import Resource
-from trainyard.local.apiserver.formats import body_object, json_response
+from trainyard.local.apiserver.formats import json_response
 from trainyard.local.apiserver.messages import Request, Response, media_types
+from trainyard.local.apiserver.reviews import REVIEWS
 from trainyard.local.failures import no_such_path
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.resources.table import Resources
-
-# The embedded cluster has one user, who may do everything.
-_AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
-REVIEW_GROUPS = (_AUTHORIZATION, _AUTHENTICATION)
-
-
-def _review(group: str, kind: str) -> Served:
-    resource = Resource(group, "v1", f"{kind.lower()}s", kind, namespaced=False)
-    return Served(resource, verbs=("create",))
-
-
-_ALLOWED: Object = {"allowed": True, "reason": "one user, who owns the cluster"}
-_RULES: Object = {
-    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-    "incomplete": False,
-}
-_USER = {"username": "trainyard-admin", "groups": ["system:masters", "system:authenticated"]}
-_ANSWERS: tuple[tuple[Served, Object], ...] = (
-    (_review(_AUTHORIZATION, "SelfSubjectAccessReview"), _ALLOWED),
-    (_review(_AUTHORIZATION, "SelfSubjectRulesReview"), _RULES),
-    (_review(_AUTHENTICATION, "SelfSubjectReview"), {"userInfo": _USER}),
-)
-_REVIEWS = tuple(served for served, _ in _ANSWERS)
-"""What discovery tells of them; no objects are kept."""
-_STATUS = {served.resource.plural: status for served, status in _ANSWERS}
 
 
 def _groups(rows: Iterable[Served]) -> dict[str, str]:
@@ -48,7 +19,7 @@ def _groups(rows: Iterable[Served]) -> dict[str, str]:
 
 def respond(request: Request, parts: list[str], resources: Resources) -> Response:
     """The answer for `/api`, `/api/v1`, `/apis`, `/apis/<group>` or `/apis/<group>/<version>`."""
-    rows = (*resources, *_REVIEWS)
+    rows = (*resources, *REVIEWS)
     if len(parts) == 1:
         aggregated = _aggregated_version(request)
         if aggregated is not None:
@@ -157,13 +128,3 @@ def _aggregated_resource(row: Served) -> Object:
 
 def _response_kind(api: tuple[str, str], kind: str) -> Object:
     return {"group": api[0], "version": api[1], "kind": kind}
-
-
-def review(request: Request, parts: list[str]) -> Response:
-    """Answer a POST to one of the reviews of one's own rights."""
-    status = _STATUS.get(parts[-1])
-    if status is None or request.method != "POST":
-        raise no_such_path()
-    body, _ = body_object(request)
-    body.setdefault("metadata", {})
-    return json_response(201, {**body, "status": status})

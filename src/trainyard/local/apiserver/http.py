@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
-import struct
 from collections import deque
 from contextlib import aclosing
 from http import HTTPStatus
@@ -20,8 +19,9 @@ from urllib.parse import parse_qsl, unquote
 import httptools
 
 from trainyard.kube.errors import ApiError
+from trainyard.kube.ownership import Peer, peer_of
 from trainyard.local.apiserver import formats
-from trainyard.local.apiserver.identity import Authenticate, Identity, Peer
+from trainyard.local.apiserver.identity import Authenticate, Identity
 from trainyard.local.apiserver.messages import Handler, Request, Response, Stream, Upgrade
 from trainyard.local.apiserver.wire import Wire
 from trainyard.local.failures import bad_request, too_large
@@ -274,6 +274,4 @@ def _peer(transport: asyncio.BaseTransport) -> Peer | None:
     end = transport.get_extra_info("socket")
     if end is None or end.family != socket.AF_UNIX:
         return None
-    size = struct.calcsize("3i")
-    raw = end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
-    return Peer(*struct.unpack("3i", raw))
+    return peer_of(end)

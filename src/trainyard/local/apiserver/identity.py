@@ -3,28 +3,31 @@
 from __future__ import annotations
 
 import hmac
+import os
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
+from trainyard.kube.errors import ApiError
+from trainyard.kube.ownership import Peer
+from trainyard.kube.people import NOBODY_ELSE, AllowList, Person, person
+from trainyard.local.tokens import Tokens
+
+_KNOWN_SECONDS = 60.0
 _WEBSOCKET_PREFIX = "base64url.bearer.authorization.k8s.io."
-
-
-class Peer(NamedTuple):
-    """The process at the other end of a Unix socket, as it was when it connected."""
-
-    pid: int
-    uid: int
-    gid: int
 
 
 class Identity(NamedTuple):
     """One who may use the API."""
 
     name: str
+    is_admin: bool
+    """May do everything: whoever started the cluster, and root."""
+    person: Person
 
 
-OWNER = Identity("trainyard-admin")
+OWNER = Identity("trainyard-admin", True, Person(os.geteuid(), os.getegid(), "trainyard-admin"))
 """Whoever started the cluster."""
 
 
@@ -39,19 +42,53 @@ class Authenticate(Protocol):
         """
 
 
-def owner_of_socket(headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
-    """For a socket that only the cluster's owner can open."""
-    return OWNER
+class People:
+    """Tells the people who use a cluster apart: by the kernel on its socket, by token on its port.
 
+    What the machine's database says of a user is asked again after a minute.
+    """
 
-def holder_of(token: str) -> Authenticate:
-    """For a port that anybody on this machine can reach: the owner is who holds `token`."""
-    expected = token.encode()
+    def __init__(self, allowed: AllowList = NOBODY_ELSE, tokens: Tokens | None = None) -> None:
+        self._allowed = allowed
+        self.tokens = tokens or Tokens()
+        self._known: dict[int, tuple[float, Identity]] = {}
 
-    def check(headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
-        return OWNER if hmac.compare_digest(bearer_token(headers), expected) else None
+    @property
+    def are_several(self) -> bool:
+        """Others than the owner may use it."""
+        return any(self._allowed)
 
-    return check
+    def of_socket(self, headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
+        """Who is at the other end of the socket; raises ApiError (401) with the way in."""
+        return None if peer is None else self._admitted(peer.uid)
+
+    def of_port(self, owners_token: str) -> Authenticate:
+        """For a port that anybody on this machine can reach: who a request's token belongs to."""
+        expected = owners_token.encode()
+
+        def check(headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
+            token = bearer_token(headers)
+            if hmac.compare_digest(token, expected):
+                return OWNER
+            uid = self.tokens.holder(token)
+            return None if uid is None else self._admitted(uid)
+
+        return check
+
+    def _admitted(self, uid: int) -> Identity:
+        if uid in (0, os.geteuid()):
+            return OWNER
+        now = time.monotonic()
+        since, identity = self._known.get(uid, (now - _KNOWN_SECONDS, OWNER))
+        if now - since >= _KNOWN_SECONDS:
+            who = person(uid)
+            if not self._allowed.admits(who):
+                self._known.pop(uid, None)
+                text = f"user {who.name} may not use this cluster: whoever owns it decides with up"
+                raise ApiError(f"{text} --allow-user {who.name}", code=401, reason="Unauthorized")
+            identity = Identity(who.name, False, who)
+            self._known[uid] = (now, identity)
+        return identity
 
 
 def bearer_token(headers: Mapping[str, str]) -> bytes:

@@ -9,12 +9,22 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import NotFound
-from trainyard.local.apiserver import admission, deletion, formats, patches, selectors
+from trainyard.kube.resources import NAMESPACES
+from trainyard.local import guests
+from trainyard.local.apiserver import (
+    admission,
+    authorization,
+    deletion,
+    formats,
+    patches,
+    selectors,
+)
 from trainyard.local.apiserver.admission import FieldValidation
 from trainyard.local.apiserver.messages import Request, Response, Stream
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch
 from trainyard.local.failures import bad_request, unsupported_media_type
+from trainyard.local.metadata import spec_differs
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.journal import Entry, Object
@@ -63,8 +73,7 @@ class Verbs:
     async def create(self, request: Request, target: Target) -> Response:
         """A new object, admitted."""
         obj, validation = _body(request, target)
-        obj, warnings = admission.create(target.served, obj, validation)
-        target.served.check_references(obj, None, self.registry.list)
+        obj, warnings = self._admitted(request, target, obj, validation)
         made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
         return formats.object_response(
             request, target.served, target.served.shown(made), status=201, warnings=warnings
@@ -182,6 +191,8 @@ class Verbs:
             obj, notes = admission.update(target.served, new, old, validation, status_only)
             if not status_only:
                 target.served.check_references(obj, old, self.registry.list)
+                if spec_differs(obj, old):
+                    self._check_guest(target, obj)
             warnings.extend(notes)
             if old["metadata"].get("managedFields") and not applies:
                 obj = self._record_manager(request, target, obj, old)
@@ -220,13 +231,29 @@ class Verbs:
         except NotFound:
             if target.subresource:
                 raise
-            obj, warnings = admission.create(target.served, applied.created(), validation)
-            target.served.check_references(obj, None, self.registry.list)
+            obj, warnings = self._admitted(request, target, applied.created(), validation)
             made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
             return formats.object_response(
                 request, target.served, made, status=201, warnings=warnings
             )
         return await self._update(request, target, applied.merged, validation)
+
+    def _admitted(
+        self, request: Request, target: Target, obj: Object, validation: FieldValidation
+    ) -> tuple[Object, list[str]]:
+        """A new object as it will be stored, and warnings."""
+        obj, warnings = admission.create(target.served, obj, validation)
+        target.served.check_references(obj, None, self.registry.list)
+        self._check_guest(target, obj)
+        if target.served.name == NAMESPACES.full_name:
+            authorization.mark(request.identity, obj)
+        return obj, warnings
+
+    def _check_guest(self, target: Target, obj: Object) -> None:
+        """Refuse what the one to whom the namespace belongs may not have (decision 89)."""
+        guest = guests.guest_of(self.registry, obj["metadata"].get("namespace") or "")
+        if guest is not None and (causes := guests.problems(obj, guest)):
+            raise target.served.refused(obj, *causes)
 
     def _record_manager(self, request: Request, target: Target, obj: Object, old: Object) -> Object:
         from trainyard.local.apiserver import fieldmanagers

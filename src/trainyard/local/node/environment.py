@@ -11,11 +11,13 @@ import fnmatch
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from typing import Any
 
 from trainyard.kube.errors import NotFound
+from trainyard.kube.people import Person
+from trainyard.local import guests
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
 from trainyard.schema import quantity
@@ -50,6 +52,16 @@ class PodContext:
     @property
     def namespace(self) -> str:
         return str(self.pod["metadata"]["namespace"])
+
+    @property
+    def guest(self) -> Person | None:
+        """As whom the pod runs, where it is not the cluster's owner (decision 89)."""
+        return guests.guest_of(self.objects, self.namespace)
+
+    def hand_over(self, path: str) -> None:
+        """Give what was made for the pod to the one as whom it runs."""
+        if (guest := self.guest) is not None:
+            os.chown(path, guest.uid, guest.gid, follow_symlinks=False)
 
     def container(self, name: str) -> Mapping[str, Any] | None:
         spec = self.pod["spec"]
@@ -164,7 +176,11 @@ def container_environment(context: PodContext, container: Mapping[str, Any]) -> 
         value = _value(entry, context, container)
         if value is not None:
             own[entry["name"]] = expand(value, own) if "value" in entry else value
-    base = image_environment(container.get("image", ""), context.settings)
+    settings = context.settings
+    if (guest := context.guest) is not None:
+        own_start = guests.environment(settings.environment, guest)
+        settings = replace(settings, environment=own_start)
+    base = image_environment(container.get("image", ""), settings)
     return {**base, "HOSTNAME": host_name(context.pod), **own}
 
 

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from trainyard.kinds.shared import labels
+from trainyard.kube.people import Person
+from trainyard.local import guests
 from trainyard.local.node import gpus
 from trainyard.local.node.environment import (
     PodContext,
@@ -57,7 +59,7 @@ def program_and_root(
     """What the runtime is to start, and in which file system; raises NotReady or CannotStart."""
     context = volumes.context
     env = container_environment(context, container)
-    home = _home_folder(context.pod, context.settings)
+    home = _home_folder(context)
     program = _with_identity(
         Program(
             argv=tuple(_argv(container, env)),
@@ -69,6 +71,8 @@ def program_and_root(
         context,
         place.isolation,
     )
+    if (guest := context.guest) is not None:
+        program = _as_guest(program, guest, context, place.isolation)
     binds = volumes.binds(container, env)
     if place.isolation == "plain":
         if context.settings.gpus and "CUDA_VISIBLE_DEVICES" not in env:
@@ -124,9 +128,24 @@ def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
     return [expand(str(word), env) for word in argv]
 
 
-def _home_folder(pod: Mapping[str, Any], settings: NodeSettings) -> str:
-    annotated = pod["metadata"].get("annotations", {}).get(labels.WORKING_DIR, "")
-    return str(annotated or settings.working_dir or "/")
+def _home_folder(context: PodContext) -> str:
+    annotated = context.pod["metadata"].get("annotations", {}).get(labels.WORKING_DIR, "")
+    guest = context.guest
+    default = context.settings.working_dir if guest is None else guest.home
+    return str(annotated or default or "/")
+
+
+# Decision 89.
+def _as_guest(program: Program, guest: Person, context: PodContext, isolation: str) -> Program:
+    """The program of a user who is not the cluster's owner; raises CannotStart."""
+    if os.geteuid() != 0 or isolation != "root":
+        raise CannotStart(
+            f"namespace {context.namespace} belongs to {guest.name}, as whom only a cluster that "
+            "root started, with namespaces, can run pods"
+        )
+    if found := guests.problems(context.pod, guest):
+        raise CannotStart(f"{found[0].field}: {found[0].message}")
+    return guests.restricted(program, guest)
 
 
 def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> list[Bind]:

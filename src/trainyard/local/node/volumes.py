@@ -18,6 +18,7 @@ from trainyard.local.node.environment import (
 )
 from trainyard.schema import quantity
 from trainyard.shim.protocol import Bind
+from trainyard.shim.rights import acting_as
 
 _DEFAULT_MODE = 0o644
 
@@ -140,9 +141,11 @@ class Volumes:
                     f"claim {claim!r} stands for {folder}, which is not a folder: create it, or "
                     f"name another with --volume {claim}=DIR",
                 )
+            self._check_reach(f"claim {claim!r} stands for {folder}, which", folder)
             return Source(os.path.abspath(folder), read_only=read_only)
         path = os.path.join(self.context.settings.state_dir, "volumes", namespace, claim)
         os.makedirs(path, exist_ok=True)
+        self.context.hand_over(path)
         if not os.listdir(path):
             self.context.warn(
                 "EmptyClaim",
@@ -150,6 +153,18 @@ class Volumes:
                 f"To use your data: --volume {claim}=DIR",
             )
         return Source(path, read_only=read_only)
+
+    def _check_reach(self, what: str, folder: str) -> None:
+        """What the one as whom the pod runs could not reach by its path, a mount does not show."""
+        if (guest := self.context.guest) is None:
+            return
+        try:
+            with acting_as(guest.uid, guest.gid, guest.groups):
+                os.close(os.open(folder, os.O_PATH | os.O_CLOEXEC))
+        except OSError as error:
+            raise NotReady(
+                "FailedMount", f"{what} {guest.name} cannot reach: {error.strerror}"
+            ) from error
 
     def _files(self, source: Mapping[str, Any], mode: int = _DEFAULT_MODE) -> list[File] | None:
         """Of a ConfigMap, a Secret or the pod itself; None for a source of another kind."""

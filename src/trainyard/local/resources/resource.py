@@ -165,7 +165,9 @@ class Served:
 
     def refused(self, obj: Object, *causes: Cause) -> Exception:
         """The refusal of an object, to be raised."""
-        return invalid(self.kind, self.resource.group, obj["metadata"]["name"], causes)
+        metadata = obj["metadata"]
+        name = metadata.get("name") or metadata.get("generateName") or ""
+        return invalid(self.kind, self.resource.group, name, causes)
 
     # Reading.
 

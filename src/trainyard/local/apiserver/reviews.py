@@ -1,0 +1,102 @@
+"""Reviews of one's own rights: who am I, and may I? They are no resources: none is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.kube.resources import Resource
+from trainyard.local.apiserver.authorization import Rights, Wish
+from trainyard.local.apiserver.formats import body_object, json_response
+from trainyard.local.apiserver.identity import Identity
+from trainyard.local.apiserver.messages import Request, Response
+from trainyard.local.failures import bad_request, no_such_path
+from trainyard.local.resources.resource import ALL_VERBS, READ_VERBS, Object, Served
+
+_AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
+GROUPS = (_AUTHORIZATION, _AUTHENTICATION)
+
+
+def _review(group: str, kind: str) -> Served:
+    resource = Resource(group, "v1", f"{kind.lower()}s", kind, namespaced=False)
+    return Served(resource, verbs=("create",))
+
+
+_ACCESS = _review(_AUTHORIZATION, "SelfSubjectAccessReview")
+_RULES = _review(_AUTHORIZATION, "SelfSubjectRulesReview")
+_WHO = _review(_AUTHENTICATION, "SelfSubjectReview")
+REVIEWS = (_ACCESS, _RULES, _WHO)
+"""What discovery tells of them."""
+
+
+def respond(request: Request, parts: list[str], rights: Rights) -> Response:
+    """The answer to a POST to one of the reviews."""
+    answers = {_ACCESS.resource.plural: _access, _RULES.resource.plural: _rules}
+    known = {review.resource.plural for review in REVIEWS}
+    if request.method != "POST" or parts[-1] not in known:
+        raise no_such_path()
+    body, _ = body_object(request)
+    body.setdefault("metadata", {})
+    spec = body.get("spec") or {}
+    if not isinstance(spec, dict):
+        raise bad_request("spec is not an object")
+    answer = answers.get(parts[-1], _who)
+    return json_response(201, {**body, "status": answer(request.identity, spec, rights)})
+
+
+def _who(identity: Identity, spec: Mapping[str, Any], rights: Rights) -> Object:
+    groups = ["system:masters"] if identity.is_admin else []
+    user = {"username": identity.name, "groups": [*groups, "system:authenticated"]}
+    if not identity.is_admin:
+        user["uid"] = str(identity.person.uid)
+    return {"userInfo": user}
+
+
+def _access(identity: Identity, spec: Mapping[str, Any], rights: Rights) -> Object:
+    if identity.is_admin:
+        return {"allowed": True, "reason": "the cluster's owner may do everything"}
+    asked = spec.get("resourceAttributes")
+    if not isinstance(asked, dict):
+        verb = (spec.get("nonResourceAttributes") or {}).get("verb")
+        return {"allowed": verb in ("get", "head")}
+    names = ("verb", "group", "resource", "subresource", "namespace", "name")
+    wish = Wish(*(str(asked.get(name) or "") for name in names))
+    served = rights.registry.resources.get(wish.full_name)
+    if served is not None and not served.resource.namespaced:
+        wish = wish._replace(namespace="")  # kubectl names that of its context all the same
+    return {"allowed": rights.may(identity, wish)}
+
+
+def _rules(identity: Identity, spec: Mapping[str, Any], rights: Rights) -> Object:
+    everything: Object = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+    paths: Object = {"verbs": ["*"], "nonResourceURLs": ["*"]}
+    if identity.is_admin:
+        return {"resourceRules": [everything], "nonResourceRules": [paths], "incomplete": False}
+    rows = [row for row in rights.registry.resources if row.resource.namespaced]
+    namespace = str(spec.get("namespace") or "")
+    rules: list[Object] = []
+    for row in rows:
+        what = (row.resource.group, row.resource.plural, "", namespace)
+        verbs = [verb for verb in ALL_VERBS if rights.may(identity, Wish(verb, *what))]
+        if verbs:
+            groups, resources = [row.resource.group], [row.resource.plural]
+            rules.append({"verbs": verbs, "apiGroups": groups, "resources": resources})
+    looking: Object = {"verbs": ["get"], "nonResourceURLs": ["*"]}
+    return {
+        "resourceRules": [*rules, *_of_the_cluster(rights)],
+        "nonResourceRules": [looking],
+        "incomplete": False,
+    }
+
+
+def _of_the_cluster(rights: Rights) -> list[Object]:
+    """What everybody may look at that is in no namespace."""
+    return [
+        {
+            "verbs": list(READ_VERBS),
+            "apiGroups": [row.resource.group],
+            "resources": [row.resource.plural],
+        }
+        for row in rights.registry.resources
+        if not row.resource.namespaced
+    ]

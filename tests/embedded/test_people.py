@@ -1,0 +1,268 @@
+"""Two users of a machine on one background cluster, and a third who may not use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.command_line import CommandLine, job, shell, until
+from tests.embedded.people import ALICE, BOB, VISION, Machine
+from tests.tools import kubectl_path, oldest_and_newest_kubectl
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become other users")
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    """A cluster for Alice, by her name, and for Bob, by a group."""
+    made = Machine()
+    made.root.environment["ROOTS_TOKEN"] = "not for them"
+    try:
+        made.root.run("up", "--allow-user", "alice", "--allow-group", "vision")
+        yield made
+    finally:
+        made.close()
+
+
+def _submit(line: CommandLine, name: str, script: str, **more: object) -> None:
+    line.run("submit", "-f", line.manifest(f"{name}.yaml", job(name, shell(script), **more)))
+
+
+def test_everybodys_jobs_go_into_a_namespace_of_their_own(machine: Machine) -> None:
+    for line in (machine.root, machine.alice, machine.bob):
+        _submit(line, "same", "true")
+        line.run("wait", "same", "--timeout", "60")
+    for line, namespace in ((machine.root, "default"), (machine.alice, "alice")):
+        assert re.search(rf"Namespace: +{namespace}\n", line.run("show", "same"))
+    header, *rows = [line.split() for line in machine.bob.run("list", "-A").splitlines()]
+    assert header[-1] == "OWNER"
+    seen = {(row[0], row[-1]) for row in rows}
+    assert seen == {("alice", "alice"), ("bob", "bob"), ("default", "root")}
+    assert "OWNER" not in machine.bob.run("list")
+    assert re.search(r"Owner: +alice\n", machine.bob.run("show", "same", "-n", "alice"))
+
+
+def test_a_user_who_was_not_allowed_sees_nothing(machine: Machine) -> None:
+    for command in (["list"], ["list", "-A"], ["status"], ["kubeconfig"]):
+        said = machine.carol.run(*command, code=None)
+        assert "user carol may not use this cluster" in said, command
+        assert "--allow-user carol" in said
+    assert "cannot" in machine.carol.run("down", code=1)
+    state = machine.folder / "cluster"
+    look = [
+        "sh",
+        "-c",
+        f"ls {state}; cat {state}/token {state}/state.db {state}/tokens.json; ls {state}/pods",
+    ]
+    done = subprocess.run(
+        [*machine.carol.wrapper, *look], capture_output=True, text=True, check=False
+    )
+    assert done.stdout == ""
+    assert done.stderr.count("Permission denied") == 5
+
+
+def test_jobs_of_others_can_be_seen_and_nothing_more(machine: Machine) -> None:
+    _submit(machine.alice, "hers", "echo a word of hers; sleep 3600")
+    machine.alice.run("wait", "hers", "--for", "phase=Running", "--timeout", "60")
+    until(lambda: "of hers" in machine.alice.run("logs", "hers"), "Alice reads her log")
+    assert "Running" in machine.bob.run("list", "-n", "alice")
+    assert "Running" in machine.bob.run("show", "hers", "-n", "alice")
+    assert "hers" in machine.bob.run("explain", "hers", "-n", "alice", code=None)
+    for command in (
+        ["logs", "hers"],
+        ["exec", "hers", "--", "true"],
+        ["delete", "hers"],
+        ["pause", "hers"],
+    ):
+        said = machine.bob.run(*command[:2], "-n", "alice", *command[2:], code=1)
+        assert re.search(r'User "bob" cannot \w+ resource ".*" in the namespace "alice"', said), (
+            said
+        )
+        assert "word of hers" not in said
+    manifest = machine.bob.manifest("foreign.yaml", job("foreign", shell("true")))
+    assert 'User "bob" cannot create' in machine.bob.run(
+        "submit", "-n", "alice", "-f", manifest, code=1
+    )
+    assert "cannot create" in machine.bob.run("submit", "-n", "default", "-f", manifest, code=1)
+    assert "Running" in machine.alice.run("list")
+    machine.root.run("delete", "hers", "-n", "alice", "--wait")
+
+
+def test_queues_are_the_owners(machine: Machine) -> None:
+    assert "default" in machine.bob.run("queue", "list")
+    assert 'User "bob" cannot create' in machine.bob.run("queue", "create", "mine", code=1)
+    assert 'User "bob" cannot patch' in machine.bob.run("queue", "close", "default", code=1)
+
+
+def test_all_is_all_of_ones_own(machine: Machine) -> None:
+    for line in (machine.alice, machine.bob):
+        _submit(line, "left", "true")
+    refused = machine.bob.run("delete", "--all", code=1)
+    assert "bob/left" in refused
+    assert "alice/" not in refused
+    machine.bob.run("delete", "--all", "-A", "--yes", "--wait")
+    assert "There are no jobs" in machine.bob.run("list")
+    assert "left" in machine.alice.run("list")
+
+
+def test_only_its_owner_ends_the_cluster(machine: Machine) -> None:
+    assert "belongs to root" in machine.alice.run("down", code=1)
+    assert "the cluster is already up" in machine.alice.run("up")
+
+
+@pytest.mark.parametrize("version", oldest_and_newest_kubectl())
+def test_kubectl_is_everybody_with_a_kubeconfig_of_their_own(
+    machine: Machine, version: str
+) -> None:
+    configs = {line: line.run("kubeconfig").strip() for line in (machine.alice, machine.bob)}
+    assert Path(configs[machine.bob]).stat().st_uid == BOB.uid
+    assert Path(configs[machine.bob]).stat().st_mode & 0o777 == 0o600
+
+    def kubectl(line: CommandLine, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [*line.wrapper, kubectl_path(version), "--kubeconfig", configs[line], *arguments],
+            env={**line.environment, "HOME": str(line.folder)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+
+    manifest = machine.alice.manifest("kept.yaml", job("kept", shell("echo mine; sleep 3600")))
+    assert kubectl(machine.alice, "apply", "-f", manifest).returncode == 0
+    secret = kubectl(machine.alice, "create", "secret", "generic", "key", "--from-literal=a=b")
+    assert secret.returncode == 0, secret.stderr
+    assert "kept" in kubectl(machine.bob, "get", "pj", "-A").stdout
+    for refused in (
+        ["delete", "pj", "kept"],
+        ["get", "secret", "key"],
+        ["get", "secrets"],
+        ["annotate", "pj", "kept", "a=b"],
+        ["create", "configmap", "new"],
+    ):
+        said = kubectl(machine.bob, "-n", "alice", *refused)
+        assert said.returncode == 1
+        assert re.search(r'is forbidden: User "bob" cannot \w+ resource ".*"', said.stderr), said
+    assert "Forbidden" in kubectl(machine.bob, "get", "secrets", "-A").stderr
+    if version != "1.27":  # whoami came with 1.28
+        assert "bob" in kubectl(machine.bob, "auth", "whoami").stdout
+    for question, answer in (
+        ("create pods", "yes"),
+        ("delete pj -n alice", "no"),
+        ("list pj -A", "yes"),
+        ("get secrets -A", "no"),
+        ("get pods --subresource=log -n alice", "no"),
+        ("create queues.scheduler.tensorstack.dev", "no"),
+        ("create namespaces", "yes"),
+    ):
+        assert kubectl(machine.bob, "auth", "can-i", *question.split()).stdout.strip() == answer, (
+            question
+        )
+    assert "not possible" not in kubectl(machine.bob, "auth", "can-i", "--list").stderr
+    assert kubectl(machine.alice, "delete", "pj/kept", "secret/key").returncode == 0
+
+
+def test_namespaces_are_ones_own_by_their_name(machine: Machine) -> None:
+    one = job("one", shell("true"))
+    one["metadata"]["namespace"] = "bob-papers"
+    machine.bob.run("submit", "-f", machine.bob.manifest("n.yaml", one))
+    assert "one" in machine.bob.run("list", "-n", "bob-papers")
+    for name in ("papers", "alice", "alice-papers"):
+        one["metadata"]["namespace"] = name
+        said = machine.bob.run("submit", "-f", machine.bob.manifest("n.yaml", one), code=1)
+        assert "is forbidden" in said
+
+
+def test_a_token_that_was_renewed_opens_nothing(machine: Machine) -> None:
+    before = json.loads(Path(machine.bob.run("kubeconfig").strip()).read_text())
+    assert json.loads(Path(machine.bob.run("kubeconfig").strip()).read_text()) == before
+    after = json.loads(Path(machine.bob.run("kubeconfig", "--renew").strip()).read_text())
+    assert after != before
+    assert "only the cluster's owner" in machine.bob.run(
+        "kubeconfig", "--renew", "--user", "alice", code=1
+    )
+    assert "worth nothing" in machine.root.run("kubeconfig", "--renew", "--user", "bob")
+    again = json.loads(Path(machine.bob.run("kubeconfig").strip()).read_text())
+    tokens = {config["users"][0]["user"]["token"] for config in (before, after, again)}
+    assert len(tokens) == 3
+
+
+def test_only_root_can_let_others_in(machine: Machine) -> None:
+    machine.alice.environment["TRAINYARD_STATE_DIR"] = str(machine.alice.folder / "state")
+    try:
+        assert "only root" in machine.alice.run("up", "--allow-user", "bob", code=1)
+    finally:
+        machine.alice.environment["TRAINYARD_STATE_DIR"] = str(machine.folder / "cluster")
+    assert "no user nobody-here" in machine.root.run("up", "--allow-user", "nobody-here", code=1)
+
+
+def test_pods_run_as_who_submitted_them_and_have_nothing_of_roots(machine: Machine) -> None:
+    script = (
+        "id; echo HOME=$HOME USER=$USER PWD=$PWD TOKEN=$ROOTS_TOKEN; touch mine; "
+        "grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status; cat /etc/shadow; ls /root; true"
+    )
+    _submit(machine.bob, "who", script)
+    machine.bob.run("wait", "who", "--timeout", "60")
+    log = machine.bob.run("logs", "who")
+    assert f"uid={BOB.uid}(bob) gid={BOB.gid}(bob) groups={BOB.gid}(bob),{VISION}(vision)" in log
+    assert f"HOME={machine.bob.folder} USER=bob PWD={machine.bob.folder} TOKEN=\n" in log
+    assert "NoNewPrivs:\t1" in log
+    assert re.findall(r"Cap(?:Eff|Bnd):\s+(\w+)", log) == ["0" * 16] * 2
+    assert log.count("Permission denied") == 2, log
+    assert (machine.bob.folder / "mine").stat().st_uid == BOB.uid
+
+
+def test_a_command_in_a_replica_runs_as_its_user_too(machine: Machine) -> None:
+    _submit(machine.alice, "shell", "sleep 3600")
+    machine.alice.run("wait", "shell", "--for", "phase=Running", "--timeout", "60")
+    assert f"uid={ALICE.uid}(alice)" in machine.alice.run("exec", "shell", "--", "id")
+    machine.alice.run("delete", "shell", "--wait")
+
+
+REFUSED = {
+    "another user": ({"securityContext": {"runAsUser": 0}}, {}, "runAsUser"),
+    "another user for all": ({}, {"securityContext": {"runAsUser": 61001}}, "runAsUser"),
+    "a group of others": ({}, {"securityContext": {"fsGroup": 61001}}, "in the groups"),
+    "privileges": ({"securityContext": {"privileged": True}}, {}, "privileged"),
+    "capabilities": ({"securityContext": {"capabilities": {"add": ["SYS_ADMIN"]}}}, {}, "add"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_nobody_becomes_somebody_else_by_a_manifest(machine: Machine, case: str) -> None:
+    container, pod, reason = REFUSED[case]
+    manifest = job("climber", shell("id"), container=container, pod=pod)
+    said = machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", manifest), code=1)
+    assert reason in said
+    assert "spec.replicaSpecs[0].template.spec" in said
+
+
+def test_working_folders_and_claims_are_reached_with_ones_own_rights(machine: Machine) -> None:
+    """Whatever a manifest says of where it works: the folders of others stay theirs."""
+    (machine.alice.folder / "private").write_text("of Alice")
+    climber = job(
+        "climber", shell(f"ls {machine.alice.folder}; cat {machine.alice.folder}/private")
+    )
+    climber["metadata"]["annotations"] = {"trainyard.dev/working-dir": str(machine.alice.folder)}
+    machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", climber))
+    machine.bob.run("wait", "climber", "--for", "phase=Failed", "--timeout", "60")
+    assert "of Alice" not in machine.bob.run("logs", "climber", code=None)
+    machine.bob.run("delete", "climber", "--wait")
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
+    claim["spec"] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+    mount = {"volumeMounts": [{"name": "v", "mountPath": "/data"}]}
+    writer = job("writer", shell("id > /data/who"), pod={"volumes": volumes}, container=mount)
+    machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", claim, writer))
+    machine.bob.run("wait", "writer", "--timeout", "60")
+    kept = machine.folder / "cluster/volumes/bob/data/who"
+    assert kept.stat().st_uid == BOB.uid
