@@ -114,6 +114,8 @@ async def _serve(settings: ClusterSettings, shim: ShimHandle, on_ready: Callable
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)
         _log.info("ready: %s, port %d, %s", cluster.socket, cluster.port, cluster.agent.isolation)
+        if reason := cluster.agent.isolation_reason:
+            _log.info("why pods are not better separated: %s", reason)
         on_ready()
         await ended.wait()
         _log.info("ending")
