@@ -6,6 +6,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,16 +56,12 @@ def test_a_user_who_was_not_allowed_sees_nothing(machine: Machine) -> None:
         assert "--allow-user carol" in said
     assert "cannot" in machine.carol.run("down", code=1)
     state = machine.folder / "cluster"
-    look = [
-        "sh",
-        "-c",
-        f"ls {state}; cat {state}/token {state}/state.db {state}/tokens.json; ls {state}/pods",
-    ]
-    done = subprocess.run(
-        [*machine.carol.wrapper, *look], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == ""
-    assert done.stderr.count("Permission denied") == 5
+    everything = [str(state), *map(str, state.rglob("*"))]
+    assert len(everything) > 20
+    readable = "import os, sys; print(*(p for p in sys.argv[1:] if os.access(p, os.R_OK)))"
+    look = [*machine.carol.wrapper, sys.executable, "-c", readable, *everything]
+    seen = subprocess.run(look, capture_output=True, text=True, check=True).stdout.split()
+    assert sorted(seen) == [f"{state}/api.sock", f"{state}/cluster.json"]
 
 
 def test_jobs_of_others_can_be_seen_and_nothing_more(machine: Machine) -> None:
@@ -266,3 +263,14 @@ def test_working_folders_and_claims_are_reached_with_ones_own_rights(machine: Ma
     machine.bob.run("wait", "writer", "--timeout", "60")
     kept = machine.folder / "cluster/volumes/bob/data/who"
     assert kept.stat().st_uid == BOB.uid
+
+
+def test_a_run_on_the_cluster_of_root_leaves_nothing(machine: Machine) -> None:
+    script = shell("id -un; sh -c 'echo from $$' >&2")
+    manifest = machine.bob.manifest("r.yaml", job("ran", script))
+    said = machine.bob.run("run", "-f", manifest)
+    assert "bob" in said
+    assert "PyTorchTrainingJob ran: Succeeded" in said
+    assert "logs:" not in said  # they are in root's folder
+    assert "ran" not in machine.bob.run("list")
+    assert "yours is made by trainyard kubeconfig" in machine.bob.run("status")

@@ -55,7 +55,7 @@ async def _describe(found: RunningCluster, paths: Paths) -> list[str]:
             f"isolation {found.isolation}"
         ),
         f"state: {paths.folder}",
-        f"kubeconfig: {paths.kubeconfig} (port {found.port})",
+        f"kubeconfig: {_kubeconfig(found, paths)} (port {found.port})",
         f"jobs: {shown}",
         f"pods: {len(pods)}, {running} running",
     ]
@@ -64,6 +64,10 @@ async def _describe(found: RunningCluster, paths: Paths) -> list[str]:
         shown = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
         lines.append(f"node {node['metadata']['name']}: {shown}")
     return lines
+
+
+def _kubeconfig(found: RunningCluster, paths: Paths) -> str:
+    return str(paths.kubeconfig) if found.is_ours else "yours is made by trainyard kubeconfig"
 
 
 def _duration(seconds: float) -> str:

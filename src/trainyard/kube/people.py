@@ -67,7 +67,7 @@ def uid_of(name: str) -> int | None:
     import pwd
 
     try:
-        return int(name) if name.isdigit() else pwd.getpwnam(name).pw_uid
+        return int(name) if name.isascii() and name.isdigit() else pwd.getpwnam(name).pw_uid
     except KeyError:
         return None
 
@@ -77,6 +77,6 @@ def gid_of(name: str) -> int | None:
     import grp
 
     try:
-        return int(name) if name.isdigit() else grp.getgrnam(name).gr_gid
+        return int(name) if name.isascii() and name.isdigit() else grp.getgrnam(name).gr_gid
     except KeyError:
         return None

@@ -6,6 +6,7 @@ user can: whatever would give it the cluster's own rights is refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from trainyard.shim.protocol import Program
 
 Object = Mapping[str, Any]
 _CONTAINERS = ("initContainers", "containers")
+_UID = re.compile(r"[0-9]{1,9}")
 _ALL_CAPABILITIES = (1 << 64) - 1
 # What a guest's containers have of the environment of who started the cluster.
 _SHARED_VARIABLES = ("PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV")
@@ -27,7 +29,7 @@ _SHARED_VARIABLES = ("PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV")
 def uid_of_owner(namespace: Object) -> int | None:
     """The id of the user to whom a namespace belongs; None: the cluster's owner."""
     text = (namespace["metadata"].get("annotations") or {}).get(labels.OWNER_UID, "")
-    return int(text) if text.isdigit() else None
+    return int(text) if _UID.fullmatch(text) else None
 
 
 def guest_of(objects: Objects, namespace: str) -> Person | None:

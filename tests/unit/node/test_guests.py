@@ -1,0 +1,88 @@
+"""Pods of somebody else than the cluster's owner: what they may ask for, and as whom they run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from trainyard.kube.people import Person
+from trainyard.local import guests
+from trainyard.shim.protocol import Program
+from trainyard.shim.rights import acting_as
+
+BOB = Person(61002, 61002, "bob", "/home/bob", (61002, 61100))
+
+
+@pytest.mark.parametrize(
+    ("spec", "paths"),
+    [
+        ({}, []),
+        ({"securityContext": {"runAsUser": 61002, "fsGroup": 61100}}, []),
+        ({"securityContext": {"runAsUser": 0}}, ["spec.securityContext.runAsUser"]),
+        ({"securityContext": {"supplementalGroups": [61100, 0]}}, ["spec.securityContext"]),
+        ({"container": {"runAsGroup": 0}}, ["spec.containers[0].securityContext"]),
+        ({"container": {"privileged": True}}, ["spec.containers[0].securityContext.privileged"]),
+        (
+            {"container": {"capabilities": {"add": ["CHOWN"], "drop": ["ALL"]}}},
+            ["spec.containers[0].securityContext.capabilities.add"],
+        ),
+    ],
+)
+def test_what_a_pod_may_not_ask_for_is_named_by_its_path(
+    spec: dict[str, Any], paths: list[str]
+) -> None:
+    context = spec.pop("container", {})
+    spec["containers"] = [{"name": "main", "securityContext": context}]
+    found = guests.problems({"metadata": {"containers": []}, "spec": spec}, BOB)
+    assert [cause.field for cause in found] == paths
+
+
+def test_templates_of_jobs_are_looked_into() -> None:
+    template = {"spec": {"initContainers": [], "containers": [], "securityContext": {}}}
+    template["spec"]["initContainers"] = [{"securityContext": {"runAsUser": 1}}]
+    job = {"spec": {"replicaSpecs": [{"type": "worker", "template": template}]}}
+    (cause,) = guests.problems(job, BOB)
+    where = "spec.replicaSpecs[0].template.spec.initContainers[0].securityContext.runAsUser"
+    assert cause.field == where
+    assert "pods here run as bob (61002)" in cause.message
+
+
+def test_a_guests_program_has_their_user_and_no_privileges() -> None:
+    wanted = Program(("id",), {}, "/", user=0, privileged=True, capabilities=1, unconfined=True)
+    made = guests.restricted(wanted, BOB)
+    assert (made.user, made.group, made.groups) == (61002, 61002, (61002, 61100))
+    assert (made.privileged, made.unconfined, made.capabilities) == (False, False, 0)
+    assert made.no_new_privileges
+
+
+def test_a_guests_environment_has_nothing_of_the_owners() -> None:
+    inherited = {"PATH": "/bin", "LC_ALL": "C", "HOME": "/root", "AWS_SECRET": "x", "SSH_AUTH": "y"}
+    expected = {"PATH": "/bin", "LC_ALL": "C", "HOME": "/home/bob", "USER": "bob", "LOGNAME": "bob"}
+    assert guests.environment(inherited, BOB) == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")
+def test_files_are_reached_with_a_users_rights_and_afterwards_with_ones_own(
+    tmp_path: Path,
+) -> None:
+    tmp_path.chmod(0o711)
+    for folder in tmp_path.parents[:2]:
+        folder.chmod(0o711)
+    (tmp_path / "closed").mkdir(mode=0o700)
+    (tmp_path / "closed" / "inner").mkdir()
+    (tmp_path / "groups").mkdir(mode=0o730)
+    (tmp_path / "groups").chmod(0o730)
+    os.chown(tmp_path / "groups", 0, 61100)
+    with acting_as(BOB.uid, BOB.gid, BOB.groups):
+        with pytest.raises(PermissionError):
+            os.open(tmp_path / "closed" / "inner", os.O_PATH)
+        (tmp_path / "groups" / "made").mkdir()
+    with acting_as(BOB.uid, BOB.gid, ()), pytest.raises(PermissionError):
+        os.stat(tmp_path / "groups" / "made")
+    made = (tmp_path / "groups" / "made").stat()
+    assert (made.st_uid, made.st_gid) == (61002, 61002)
+    (tmp_path / "closed" / "inner" / "again").touch()
+    assert os.geteuid() == 0
