@@ -155,6 +155,11 @@ def internal(message: str) -> ApiError:
     return ApiError(message, code=500, reason="InternalError")
 
 
+def insufficient_storage(message: str) -> ApiError:
+    """There is no room for it."""
+    return ApiError(message, code=507, reason="InsufficientStorage")
+
+
 def status_of(error: ApiError) -> dict[str, Any]:
     """The Kubernetes Status object for `error`."""
     status: dict[str, Any] = {

@@ -31,6 +31,8 @@ from trainyard.local.storage.journal import Entry, Event, Journal, Object, Subsc
 from trainyard.local.storage.store import Store
 
 _NAMESPACES = NAMESPACES.full_name
+_GROWTH_BYTES = 16 << 10
+"""What an update may add to an object while the disk is full (decision 92): statuses do not."""
 
 
 class Registry:
@@ -266,6 +268,10 @@ class Registry:
             final = Entry(obj, orjson.dumps(obj), revision)
         except orjson.JSONEncodeError as error:
             raise bad_request(f"{key.resource} {key.name} cannot be stored: {error}") from error
+        before = self._current(key)
+        known = len(before.raw) if before is not None else -_GROWTH_BYTES
+        if type_ != "DELETED" and len(final.raw) > known + _GROWTH_BYTES:
+            self._committer.check_room()
         self._committer.revision = revision
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         entry = None if type_ == "DELETED" else final

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_disk import on_small_disk
 from trainyard.local.registry import Registry
 from trainyard.local.storage.store import StorageError, Store
 
@@ -126,3 +127,81 @@ def test_only_its_owner_can_read_the_file_wherever_it_lies(tmp_path: Path) -> No
     tmp_path.chmod(0o755)
     Store(tmp_path / "state.db").close()
     assert (tmp_path / "state.db").stat().st_mode & 0o777 == 0o600
+
+
+CROWDED = """
+import asyncio, os, sys
+from pathlib import Path
+from trainyard.local.registry import Registry
+from trainyard.local.storage.store import DiskFull, Store
+
+ballast = open(sys.argv[1] + "/ballast", "wb", buffering=0)
+
+def fill():
+    '''What others do who write to the same disk: take every byte that is free.'''
+    for size in (1 << 16, 1):
+        try:
+            while True:
+                ballast.write(bytes(size))
+        except OSError:
+            pass
+
+def marked(copy):
+    copy["metadata"]["annotations"] = {"seen": "x" * 200}
+    return copy
+
+async def main():
+    registry = Registry(Store(Path(sys.argv[1]) / "state" / "state.db"))
+    await registry.ensure_system_objects()
+    for number in range(1500):
+        obj = {"metadata": {"name": f"c{number}"}, "data": {"x": "y" * 2000}}
+        await registry.create("configmaps", obj)
+    made = 1500
+    try:
+        while True:
+            fill()
+            obj = {"metadata": {"name": f"c{made}"}, "data": {"x": "y" * 2000}}
+            await registry.create("configmaps", obj)
+            made += 1
+    except DiskFull as error:
+        print(error)
+    for number in range(made):
+        fill()
+        await registry.update("configmaps", "default", f"c{number}", marked)
+    for number in range(made):
+        fill()
+        await registry.delete("configmaps", "default", f"c{number}")
+        if number % 100 == 0:
+            try:
+                await registry.create("secrets", {"metadata": {"name": f"s{number}"}})
+            except DiskFull:
+                print("refused")
+    os.ftruncate(ballast.fileno(), 0)
+    await registry.create("secrets", {"metadata": {"name": "after"}})
+    await registry.close()
+    again = Registry(Store(Path(sys.argv[1]) / "state" / "state.db"))
+    print(len(again.list("configmaps")), [s["metadata"]["name"] for s in again.list("secrets")])
+    await again.close()
+
+asyncio.run(main())
+"""
+
+
+def test_on_a_full_disk_all_can_be_deleted_and_with_room_all_goes_on() -> None:
+    """Although somebody else takes all room at once that is given up."""
+    with on_small_disk(CROWDED, "size=48m") as (_, done):
+        assert done.returncode == 0, done.stderr
+    [full, *refused, rest] = done.stdout.splitlines()
+    assert "the disk of the state folder" in full
+    assert "no space left on device" in full
+    assert refused
+    assert set(refused) == {"refused"}
+    assert rest == "0 ['after']"
+
+
+def test_what_is_set_aside_is_given_back_when_the_store_is_closed(tmp_path: Path) -> None:
+    store = Store(tmp_path / "state.db")
+    store.commit([], 1)
+    assert sum(each.stat().st_size for each in tmp_path.iterdir()) > 16 << 20
+    store.close()
+    assert sum(each.stat().st_size for each in tmp_path.iterdir()) < 1 << 20

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.node.small_disk import on_small_disk
+from tests.small_disk import on_small_disk
 from trainyard.shim import logs
 from trainyard.shim.logfile import LogFile, LogLimits
 from trainyard.shim.logs import MISSING, LogOptions, last_lines, read_log

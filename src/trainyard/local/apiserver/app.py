@@ -14,9 +14,16 @@ from trainyard.local.apiserver.messages import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
 from trainyard.local.apiserver.verbs import Verbs
-from trainyard.local.failures import bad_request, internal, method_not_allowed, no_such_path
+from trainyard.local.failures import (
+    bad_request,
+    insufficient_storage,
+    internal,
+    method_not_allowed,
+    no_such_path,
+)
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
+from trainyard.local.storage.store import DiskFull
 from trainyard.schema.errors import TrainyardError
 
 _log = logging.getLogger(__name__)
@@ -58,6 +65,8 @@ class Api:
             return await self._route(request)
         except ApiError as error:
             return formats.error_response(error)
+        except DiskFull as error:
+            return formats.error_response(insufficient_storage(str(error)))
         except TrainyardError as error:
             return formats.error_response(internal(str(error)))
         except Exception as error:

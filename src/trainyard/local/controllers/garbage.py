@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from typing import Any
 
-from trainyard.kube.errors import ApiError, Conflict, Forbidden, NotFound
+from trainyard.kube.errors import Conflict, Forbidden, NotFound
 from trainyard.kube.resources import EVENTS
 from trainyard.local.clock import now_text
 from trainyard.local.metadata import FOREGROUND, ORPHAN
@@ -24,6 +24,7 @@ from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Event, Object
+from trainyard.schema.errors import TrainyardError
 
 _COMPONENT = "garbage-collector-controller"
 _PARALLEL = 64
@@ -129,7 +130,7 @@ class GarbageCollector:
             "lastTimestamp": now,
             "count": 1,
         }
-        with suppress(ApiError):  # told already, or there is no room: not worth more
+        with suppress(TrainyardError):  # told already, or there is no room: not worth more
             await self._registry.create(EVENTS.full_name, event)
 
     def _dependents_of(self, owner: Object) -> list[Key]:

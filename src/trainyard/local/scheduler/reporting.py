@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Mapping
 from typing import Any
@@ -9,7 +10,9 @@ from typing import Any
 from trainyard.kube.resources import EVENTS
 from trainyard.local.clock import now_text
 from trainyard.local.objects import Objects
+from trainyard.schema.errors import TrainyardError
 
+_log = logging.getLogger(__name__)
 _REMEMBERED = 10_000
 _COMPONENT = "trainyard-scheduler"
 
@@ -32,8 +35,7 @@ class Reporter:
         now = now_text()
         name = f"{reference['name']}.{uuid.uuid4().hex[:16]}"
         namespace = reference.get("namespace") or "default"
-        await self._objects.create(
-            EVENTS.full_name,
+        await self._write(
             {
                 "metadata": {"name": name, "namespace": namespace},
                 "involvedObject": dict(reference),
@@ -46,8 +48,14 @@ class Reporter:
                 "firstTimestamp": now,
                 "lastTimestamp": now,
                 "count": 1,
-            },
+            }
         )
+
+    async def _write(self, event: Mapping[str, Any]) -> None:
+        try:
+            await self._objects.create(EVENTS.full_name, dict(event))
+        except TrainyardError as error:  # a full disk, a namespace that goes: not worth more
+            _log.debug("event not written: %s", error)
 
 
 def reference(obj: Mapping[str, Any]) -> dict[str, Any]:

@@ -62,6 +62,11 @@ class Committer:
         """The newest write of every object that has not been committed yet."""
         return tuple(self._staged.values())
 
+    def check_room(self) -> None:
+        """Raise DiskFull where there is no room for a write that adds something."""
+        if self._store is not None:
+            self._store.check_room(may_look=self._in_flight is None)
+
     def stage(self, change: Change) -> None:
         """Take a change up into the next commit."""
         self._batch.append(change)
@@ -129,5 +134,5 @@ class Committer:
         self._staged.clear()
         for change in lost:
             if not change.done.done():
-                change.done.set_exception(StorageError(str(error)))
+                change.done.set_exception(type(error)(str(error)))
                 change.done.exception()  # the writer may have been cancelled meanwhile

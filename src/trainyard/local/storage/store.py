@@ -7,12 +7,14 @@ who groups them is the registry's business. The store knows bytes, not objects.
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from trainyard.local.storage.reserve import RESERVED_BYTES, Reserve
 from trainyard.schema.errors import TrainyardError
 
 _FORMAT = 1
@@ -31,8 +33,15 @@ INSERT OR IGNORE INTO counter VALUES (0, 0);
 """
 
 
+_log = logging.getLogger(__name__)
+
+
 class StorageError(TrainyardError):
     """The state folder cannot be read or written; nothing of the failed commit was kept."""
+
+
+class DiskFull(StorageError):
+    """There is no room: deletions still succeed, and changes that add next to nothing."""
 
 
 class Write(NamedTuple):
@@ -53,7 +62,15 @@ class Store:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # Secrets are in it
-            self._db = self._open(path)
+            self._reserve = Reserve(path)
+            self._is_short = False
+            try:
+                self._db = self._open(path)
+            except BaseException:
+                self._reserve.close()
+                raise
+            self._page_bytes = int(self._db.execute("PRAGMA page_size").fetchone()[0])
+            self._keep_reserve()
         except OSError as error:
             raise StorageError(
                 f"cannot create the state folder {path.parent}: {error.strerror}; "
@@ -81,6 +98,31 @@ class Store:
             db.close()
             raise
         return db
+
+    def _keep_reserve(self) -> None:
+        pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
+        is_whole = self._reserve.lengthen(pages * self._page_bytes)
+        if is_whole and self._is_short:
+            _log.warning("there is room again on the disk of the state folder")
+        elif not is_whole and not self._is_short:
+            _log.warning("%s. Objects can be deleted, but none created", self._full())
+        self._is_short = not is_whole
+
+    def _full(self) -> DiskFull:
+        return DiskFull(
+            f"the disk of the state folder {self.path.parent} is full: no space left on device; "
+            f"make room there, {RESERVED_BYTES >> 20} MiB at least: all goes on by itself then"
+        )
+
+    def check_room(self, *, may_look: bool) -> None:
+        """Raise DiskFull unless there is room for more than deletions.
+
+        `may_look`: no commit is under way, so that it can be seen how it is now.
+        """
+        if may_look and not self._reserve.is_whole:
+            self._keep_reserve()
+        if not self._reserve.is_whole:
+            raise self._full()
 
     def revision(self) -> int:
         """The highest resourceVersion ever committed; 0 for a new store."""
@@ -110,11 +152,16 @@ class Store:
         except sqlite3.Error as error:
             if self._db.in_transaction:
                 self._db.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+                raise self._full() from error
             raise StorageError(_explain(self.path, "write to", error)) from error
+        if not self._reserve.is_as_left:
+            self._keep_reserve()
 
     def close(self) -> None:
         """Fold the log into the file and let go of it."""
         self._db.close()
+        self._reserve.close()
 
 
 def _explain(path: Path, verb: str, error: sqlite3.Error) -> str:

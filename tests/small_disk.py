@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests.tools import missing
 
 
 @contextmanager
@@ -24,7 +24,7 @@ def on_small_disk(
     there is a copy. Skips where nothing may be mounted.
     """
     if os.getuid() or shutil.which("unshare") is None:
-        pytest.skip("mounting a small disk takes root and unshare")
+        missing("mounting a small disk takes root and unshare")
     with tempfile.TemporaryDirectory() as name:
         disk, copy = Path(name, "disk"), Path(name, "copy")
         disk.mkdir()
@@ -37,5 +37,5 @@ def on_small_disk(
             ["unshare", "-m", *words], capture_output=True, text=True, timeout=120, check=False
         )
         if done.returncode == 77:
-            pytest.skip(f"cannot mount a tmpfs: {done.stderr}")
+            missing(f"cannot mount a tmpfs: {done.stderr}")
         yield copy, done
