@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -206,6 +207,17 @@ async def test_root_in_a_pod_is_still_root_there(node: Cluster, tmp_path: Path) 
     assert (status.st_uid, status.st_gid) == (1234, 4321)
 
 
+async def test_programs_that_gain_their_owners_rights_do_so(node: Cluster) -> None:
+    """As sudo does; unless new privileges are given up."""
+    script = (
+        "cp $(readlink -f $(command -v id)) /opt/id && chmod 4755 /opt/id && "
+        "exec setpriv --reuid 4242 --regid 4242 --clear-groups /opt/id"
+    ).replace("$", "$$")
+    assert "euid=0" in await node.shell("job-0", script)
+    context = {"securityContext": {"allowPrivilegeEscalation": False}}
+    assert "euid=0" not in await node.shell("job-1", script, container=context)
+
+
 @pytest.mark.parametrize(
     ("context", "own_namespace", "filtered"),
     [
@@ -260,6 +272,8 @@ async def unseparated(folder: Path) -> None:
 
 def test_without_user_namespaces_pods_share_the_hosts_and_it_is_told(tmp_path: Path) -> None:
     """In one of the test's own, in which the number of further ones is limited."""
+    if shutil.which("unshare") is None:
+        pytest.skip("needs unshare")
     limit = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
     argv = [sys.executable, "-m", __name__, "unseparated", str(tmp_path)]
     result = subprocess.run(

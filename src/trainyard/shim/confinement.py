@@ -76,7 +76,7 @@ def _filter_calls(program: Program, kind: str) -> None:
             raise
 
 
-# Decision 74.
+# Decision 75.
 def _limit_processes(number: int) -> None:
     """Of this user in this user namespace, which is the pod's; root's are not counted so."""
     if number and _counts_by_namespace():
