@@ -274,3 +274,14 @@ def test_a_run_on_the_cluster_of_root_leaves_nothing(machine: Machine) -> None:
     assert "logs:" not in said  # they are in root's folder
     assert "ran" not in machine.bob.run("list")
     assert "yours is made by trainyard kubeconfig" in machine.bob.run("status")
+
+
+def test_ones_own_logs_outlive_their_pods_and_those_of_others_stay_closed(machine: Machine) -> None:
+    script = "test -e again && { echo second; exit; }; touch again; echo first; exit 1"
+    for line in (machine.bob, machine.alice):
+        manifest = job("twice", shell(script), policy="OnFailure", runPolicy={"backoffLimit": 2})
+        line.run("submit", "-f", line.manifest("t.yaml", manifest))
+        line.run("wait", "twice", "--timeout", "60")
+    assert "first" in machine.bob.run("logs", "twice", "--previous")
+    refused = machine.bob.run("logs", "twice", "--previous", "-n", "alice", code=1)
+    assert "there is no earlier log" in refused

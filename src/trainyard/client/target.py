@@ -32,7 +32,7 @@ class Target:
     title: str
     socket: str = ""
     folder: Path | None = None
-    """The embedded cluster's state folder; None where it is somebody else's."""
+    """The embedded cluster's state folder."""
     is_guest: bool = False
     """The embedded cluster is somebody else's, who lets this user in."""
     kubeconfig: str | None = None
@@ -82,7 +82,7 @@ class Where:
             namespace=self.namespace or cluster.namespace,
             title="the embedded cluster",
             socket=cluster.socket,
-            folder=folder if cluster.is_ours else None,
+            folder=folder,
             is_guest=not cluster.is_ours,
         )
 

@@ -10,6 +10,7 @@ import pytest
 
 from trainyard.kube.people import Person
 from trainyard.local import guests
+from trainyard.local.node.access import let_look
 from trainyard.shim.protocol import Program
 from trainyard.shim.rights import acting_as
 
@@ -86,3 +87,23 @@ def test_files_are_reached_with_a_users_rights_and_afterwards_with_ones_own(
     assert (made.st_uid, made.st_gid) == (61002, 61002)
     (tmp_path / "closed" / "inner" / "again").touch()
     assert os.geteuid() == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
+def test_a_folder_is_opened_to_those_who_are_named(tmp_path: Path) -> None:
+    for folder in (*tmp_path.parents[:2], tmp_path):
+        folder.chmod(0o711)
+    opened = tmp_path / "opened"
+    opened.mkdir(mode=0o755)
+    (opened / "log").touch()
+    let_look(str(opened), BOB.uid)
+    let_look(str(opened), 61001)
+    opened.chmod(0o700)  # as the next start does
+    let_look(str(opened), BOB.uid)
+    for uid in (BOB.uid, 61001):
+        with acting_as(uid, uid, ()):
+            assert os.listdir(opened) == ["log"]
+            with pytest.raises(PermissionError):
+                (opened / "more").touch()
+    with acting_as(61003, 61003, ()), pytest.raises(PermissionError):
+        os.stat(opened / "log")

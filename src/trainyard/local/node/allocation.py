@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.kinds.shared import names
-from trainyard.local.node import cgroups, gpus, start_request, unsupported
+from trainyard.local import guests
+from trainyard.local.node import access, cgroups, gpus, start_request, unsupported
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.environment import NotReady, PodContext, Warn, host_name
 from trainyard.local.node.hosts import Host, HostsFiles
@@ -87,6 +88,10 @@ class Allocation:
     async def take(self) -> None:
         """Give the pod its network, address and name."""
         os.makedirs(self.folder, exist_ok=True)
+        guest = guests.guest_of(self._node.api, self._pod["metadata"]["namespace"])
+        if guest is not None:  # their logs, which outlive their pods
+            for folder in (os.path.dirname(self.folder), self.folder):
+                access.let_look(folder, guest.uid)
         wanted = ""
         isolation = self._node.runtime.hello.isolation
         if isolation == "plain":
