@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,6 +20,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from trainyard.cli.log import log_to
 from trainyard.cli.options import ClusterOptions
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
@@ -90,9 +92,7 @@ def serve(
 
     `tls` waits for the certificates that the command makes meanwhile; None if it does not.
     """
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    log_to(sys.stderr)
     shim.ready()
     collect_garbage_again()
     settings = replace(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import signal
 import sys
@@ -17,6 +16,7 @@ from typing import Self
 import uvloop
 
 from trainyard.cli.embedded import cluster_settings, collect_garbage_again, embedded
+from trainyard.cli.log import log_to
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.reading import read_to_run
 from trainyard.cli.screens import PlainScreen, summary, viewer_summary
@@ -44,7 +44,7 @@ _LOG_BYTES = 100 << 20
 def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle) -> int:
     """Run a manifest on a cluster of its own; the exit code."""
     result = read_to_run(file)
-    _log_to(paths.log)
+    log_to(paths.log.open("a+"))
     shim.ready()
     collect_garbage_again()
     return uvloop.run(_alone(result, options, paths, shim))
@@ -54,16 +54,10 @@ def run_on_background(file: str, *, keep: bool) -> int:
     """Run a manifest on the cluster that is up; the exit code."""
     paths = Paths(state_folder())
     if os.access(paths.log, os.W_OK):  # it is not ours on a cluster of somebody else
-        _log_to(paths.log)
+        log_to(paths.log.open("a+"))
     result = read_to_run(file)
     collect_garbage_again()
     return uvloop.run(_on_background(result, keep=keep))
-
-
-def _log_to(path: Path) -> None:
-    logging.basicConfig(
-        filename=path, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
 
 
 async def _alone(

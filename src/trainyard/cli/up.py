@@ -191,7 +191,7 @@ def _become_background(
 
 def _redirect(paths: Paths) -> None:
     nothing = os.open(os.devnull, os.O_RDWR)
-    log = os.open(paths.log, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
+    log = os.open(paths.log, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import time
 from collections import deque
 from typing import NamedTuple
@@ -55,6 +56,19 @@ def numbers(path: str) -> list[int]:
 def numbered(path: str, number: int) -> str:
     """The file of a log that was renamed."""
     return f"{path}.{number}"
+
+
+def keep_end(fd: int, limit: int) -> None:
+    """Cut a file that is open for reading and appending to its last lines, once it is too long.
+
+    Of more than ``limit`` bytes half as many are kept. What is no file, or cannot be cut, stays.
+    """
+    with contextlib.suppress(OSError):
+        found = os.fstat(fd)
+        if found.st_size > limit and stat.S_ISREG(found.st_mode):
+            end = os.pread(fd, limit // 2, found.st_size - limit // 2)
+            os.ftruncate(fd, 0)
+            os.write(fd, end.partition(b"\n")[2] or end)
 
 
 class LogFile:

@@ -120,7 +120,7 @@ def _become_daemon(folder: str, kept: set[int]) -> None:
     os.setsid()
     syscalls.close_others(kept)
     nothing = os.open("/dev/null", os.O_RDWR)
-    flags = os.O_CREAT | os.O_WRONLY | os.O_APPEND
+    flags = os.O_CREAT | os.O_RDWR | os.O_APPEND
     log = os.open(os.path.join(folder, "shim.log"), flags, 0o600)
     for source, target in ((nothing, 0), (nothing, 1), (log, 2)):
         os.dup2(source, target)

@@ -1,0 +1,24 @@
+"""What a cluster says of itself: a file that does not grow without end."""
+
+from __future__ import annotations
+
+import logging
+from typing import TextIO
+
+from trainyard.shim.logfile import keep_end
+
+_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_LOG_BYTES = 10 << 20
+
+
+class _Bounded(logging.StreamHandler[TextIO]):
+    """Writes to a file that is open for appending, perhaps by others too."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        super().emit(record)
+        keep_end(self.stream.fileno(), _LOG_BYTES)
+
+
+def log_to(file: TextIO) -> None:
+    """Log there from now on; of a file only the last megabytes are kept."""
+    logging.basicConfig(handlers=[_Bounded(file)], level=logging.INFO, format=_FORMAT)
