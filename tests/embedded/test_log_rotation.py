@@ -1,0 +1,193 @@
+"""Logs that rotate under their readers, and readers that do not read: nothing grows without end."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.command_line import CommandLine, job, until
+from tests.tools import soak
+from trainyard.client.logs import LONGEST_LINE
+from trainyard.shim.logs import MISSING
+
+MIB = 1 << 20
+LINES, LINE_BYTES = 1_500_000, 80
+WRITE_LINES = f"""
+import os, sys, time
+print("ready", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+for start in range(0, {LINES}, 500):
+    sys.stdout.write("".join("%07d %s\\n" % (n, "x" * 71) for n in range(start, start + 500)))
+"""
+WRITE_ONE = """
+import os, sys, time
+print("ready", flush=True)
+while not os.path.exists("go"):
+    time.sleep(0.01)
+for _ in range({mib}):
+    os.write(1, b"x" * (1 << 20))
+"""
+WRITE_JUNK = """
+import os, random
+left = memoryview(random.Random(7).randbytes(4 << 20))
+while left:
+    left = left[os.write(1, left):]
+"""
+
+
+@pytest.fixture
+def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    line.run("up")
+    yield line
+    line.run("down", code=None)
+    line.kill_everything()
+
+
+def submit(trainyard: CommandLine, name: str, script: str) -> None:
+    command = [sys.executable, "-c", script]
+    trainyard.run("submit", "-f", trainyard.manifest(f"{name}.yaml", job(name, command)))
+
+
+def log_bytes(trainyard: CommandLine) -> int:
+    """What the pods' logs take."""
+    total = 0
+    for path in (trainyard.state / "pods").glob("*/*/*.log*"):
+        try:
+            total += path.stat().st_size
+        except FileNotFoundError:  # rotated away just now
+            continue
+    return total
+
+
+def name_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/comm").read_text().strip()
+
+
+def most_memory(pid: int) -> int:
+    """The most that a process ever had resident, in bytes."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    [line] = [line for line in status.splitlines() if line.startswith("VmHWM")]
+    return int(line.split()[1]) << 10
+
+
+class Following:
+    """`trainyard logs -f JOB`, with its output in a file."""
+
+    def __init__(self, trainyard: CommandLine, name: str, number: int) -> None:
+        self.path = trainyard.folder / f"{name}-{number}.out"
+        command = [sys.executable, "-m", "trainyard.cli.main", "logs", "-f", name]
+        with self.path.open("wb") as out:
+            self._process = subprocess.Popen(
+                command, stdout=out, env=trainyard.environment, cwd=trainyard.folder
+            )
+        until(lambda: self.path.read_bytes().startswith(b"ready\n"), "it follows")
+
+    def end(self) -> int:
+        """Wait for its end; the most memory that it had, in bytes."""
+        _, status, used = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        assert self._process.returncode == 0
+        return used.ru_maxrss << 10
+
+
+def stuck(trainyard: CommandLine, name: str) -> socket.socket:
+    """A client that follows a log and reads nothing of it."""
+    [pod] = (trainyard.state / "pods").glob(f"default_{name}-*")
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(str(trainyard.state / "api.sock"))
+    path = f"/api/v1/namespaces/default/pods/{pod.name.split('_')[1]}/log?follow=true"
+    connection.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+    return connection
+
+
+def cluster_pid(trainyard: CommandLine) -> int:
+    return int(json.loads((trainyard.state / "cluster.json").read_text())["pid"])
+
+
+def test_a_fast_writer_takes_no_more_disk_than_is_kept_and_no_line_comes_twice(
+    trainyard: CommandLine,
+) -> None:
+    """Two followers have every line once; what they were too slow for is told to be missing."""
+    submit(trainyard, "fast", WRITE_LINES)
+    until(lambda: log_bytes(trainyard) > 0, "it runs")
+    followers = [Following(trainyard, "fast", number) for number in range(2)]
+    before = most_memory(cluster_pid(trainyard))
+    sizes, is_over = [0], threading.Event()
+
+    def measure() -> None:
+        while not is_over.wait(0.05):
+            sizes.append(log_bytes(trainyard))
+
+    measuring = threading.Thread(target=measure)
+    measuring.start()
+    with stuck(trainyard, "fast"):
+        (trainyard.folder / "go").touch()
+        trainyard.run("wait", "fast")
+        for follower in followers:
+            follower.end()
+    is_over.set()
+    measuring.join()
+    assert 40 * MIB < max(sizes) <= 52 * MIB
+    assert most_memory(cluster_pid(trainyard)) - before < 50 * MIB
+    for follower in followers:
+        check(follower.path.read_bytes().splitlines()[1:])
+    kept = trainyard.run("logs", "fast").splitlines()
+    numbers = [int(line.split(" ")[0]) for line in kept]
+    assert numbers == list(range(numbers[0], LINES))
+    assert len(kept) * LINE_BYTES > 20 * MIB
+    assert trainyard.run("logs", "fast", "--tail", "3").splitlines() == kept[-3:]
+
+
+def check(lines: list[bytes]) -> None:
+    """Numbered lines, up to the last, without a gap that is not told."""
+    expected: int | None = 0
+    for line in lines:
+        if line == MISSING.encode():
+            expected = None
+            continue
+        number = int(line.split(b" ")[0])
+        assert len(line) == LINE_BYTES - 1
+        assert number == expected if expected is not None else number > 0
+        expected = number + 1
+    assert expected == LINES
+
+
+def test_a_line_without_an_end_takes_no_memory(trainyard: CommandLine) -> None:
+    mib = soak(200, 1024)
+    submit(trainyard, "endless", WRITE_ONE.format(mib=mib))
+    until(lambda: log_bytes(trainyard) > 0, "it runs")
+    follower = Following(trainyard, "endless", 0)
+    shims = [pid for pid in trainyard.processes() if name_of(pid) == "trainyard-shim"]
+    pids = [cluster_pid(trainyard), *shims]
+    assert len(pids) >= 2
+    before = [most_memory(pid) for pid in pids]
+    (trainyard.folder / "go").touch()
+    trainyard.run("wait", "endless")
+    assert follower.end() < 200 * MIB
+    after = [most_memory(pid) for pid in pids]
+    assert max(b - a for a, b in zip(before, after, strict=True)) < 50 * MIB
+    assert log_bytes(trainyard) <= 52 * MIB
+    lines = follower.path.read_bytes().splitlines()
+    assert {line[:1] for line in lines[1:]} <= {b"x", b"["}
+    assert max(map(len, lines)) <= LONGEST_LINE
+
+
+def test_bytes_that_are_no_text_are_kept_as_they_are(trainyard: CommandLine) -> None:
+    submit(trainyard, "junk", WRITE_JUNK)
+    trainyard.run("wait", "junk")
+    command = [sys.executable, "-m", "trainyard.cli.main", "logs", "junk"]
+    out = subprocess.run(
+        command, env=trainyard.environment, cwd=trainyard.folder, capture_output=True, check=True
+    ).stdout
+    assert out.removesuffix(b"\n") == random.Random(7).randbytes(4 << 20).removesuffix(b"\n")
