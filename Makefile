@@ -57,8 +57,8 @@ demo: $(STAMP)
 	@echo "TensorBoard events:"; find .cache/demo -name 'events.*' | sort | tail -n 1
 
 test: $(LAUNCHERS)
-	$(BIN)/pytest -n auto tests/unit tests/simulation
-	$(BIN)/pytest tests --ignore tests/unit --ignore tests/simulation
+	$(BIN)/pytest -n auto tests/unit tests/simulation tests/fuzz
+	$(BIN)/pytest tests --ignore tests/unit --ignore tests/simulation --ignore tests/fuzz
 
 simulate: $(STAMP)
 	mkdir -p .cache

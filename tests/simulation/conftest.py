@@ -13,10 +13,6 @@ NEW = pytest.StashKey[int]()
 """The first of the new seeds."""
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--seed", type=int, default=None, help="replay one simulated run")
-
-
 def pytest_configure(config: pytest.Config) -> None:
     given: dict[str, Any] | None = getattr(config, "workerinput", None)
     config.stash[NEW] = given["first_new_seed"] if given else fresh(FRESH)[0]

@@ -40,6 +40,11 @@ class Sandbox(NamedTuple):
     namespaces: dict[int, int]
     user: int = -1
 
+    @property
+    def all_namespaces(self) -> dict[int, int]:
+        own = {sys.CLONE_NEWUSER: self.user} if self.user >= 0 else {}
+        return self.namespaces | own
+
 
 # Decision 41.
 class Network:

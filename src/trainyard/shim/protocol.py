@@ -233,15 +233,6 @@ class SessionEnded(NamedTuple):
 Event: TypeAlias = Hello | Failed | ContainerState | SessionEnded
 
 
-class Progress(NamedTuple):
-    """From a container's own first process to the shim, one line each through a pipe."""
-
-    started: bool = False
-    error: str = ""
-    code: int | None = None
-    signal: int = 0
-
-
 _REQUESTS: dict[str, type[Request]] = {
     "pod": AddPod,
     "tmpfs": AddTmpfs,

@@ -18,52 +18,46 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import NoReturn
 
 from trainyard.shim import syscalls as sys
+from trainyard.shim.channel import receive_descriptors, tell_anyway
 from trainyard.shim.netlink import LOOPBACK_INDEX, Netlink
+from trainyard.shim.orders import Progress
 from trainyard.shim.protocol import Forward, SetForwards, from_raw
 
 _CONNECT_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
 _SPLICE_BYTES = 1 << 20
 _STACK_BYTES = 256 * 1024
+_FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.ECONNABORTED)
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
 Endpoint = tuple[str, int]
 
 
-def spawn(own_addresses: bool) -> tuple[int, int]:
-    """Start the relay; returns its process id and a descriptor that takes its configuration.
+def run(configuration: int, own_addresses: bool, channel: int) -> NoReturn:
+    """Be the relay until the shim is gone.
 
-    Each configuration is one line of JSON, a ``SetForwards``, and replaces the one before.
-    ``own_addresses``: the addresses have to be put on the loopback interface first.
+    Each message of the socket ``configuration`` brings a file with a ``SetForwards``, which
+    replaces the one before. ``own_addresses``: the addresses have to be put on the loopback
+    interface first. What goes wrong is told through ``channel``.
     """
-    reader, writer = os.pipe2(os.O_CLOEXEC)
-    pid = sys.clone(0)
-    if pid:
-        os.close(reader)
-        return pid, writer
-    try:
-        sys.die_with_parent()
-        sys.set_process_name("trainyard-relay")
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
-        sys.close_others({reader})
-        _serve(reader, own_addresses)
-    finally:
-        os._exit(0)
-
-
-def _serve(reader: int, own_addresses: bool) -> NoReturn:
+    sys.set_process_name("trainyard-relay")
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     threading.stack_size(_STACK_BYTES)
-    relay = _Relay(own_addresses)
-    with os.fdopen(reader) as lines:
-        for line in lines:
-            relay.configure(from_raw(SetForwards, json.loads(line)).forwards)
-    os._exit(0)
+    relay = _Relay(own_addresses, lambda text: tell_anyway(channel, Progress(error=text)))
+    with socket.socket(fileno=configuration) as messages:
+        while True:
+            data, descriptors = receive_descriptors(messages, 1)
+            if not data:
+                os._exit(0)
+            for fd in descriptors:
+                with open(fd, "rb") as file:
+                    relay.configure(from_raw(SetForwards, json.loads(file.read())).forwards)
 
 
 class _Listener:
@@ -74,22 +68,32 @@ class _Listener:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
-        with contextlib.suppress(OSError):
-            while True:
+        while True:
+            try:
                 client, _ = self.socket.accept()
+            except OSError as error:
+                if error.errno not in _FULL:
+                    return  # the socket was shut down
+                time.sleep(_RETRY_SECONDS)
+                continue
+            try:
                 threading.Thread(target=self._forward, args=(client,), daemon=True).start()
+            except RuntimeError:  # no more threads are permitted
+                _reset(client)
 
     def _forward(self, client: socket.socket) -> None:
         server = self._connect()
         if server is None:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
-            client.close()
+            _reset(client)
             return
         with client, server:
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             back = threading.Thread(target=_move, args=(server, client), daemon=True)
-            back.start()
+            try:
+                back.start()
+            except RuntimeError:
+                return
             _move(client, server)
             back.join()
 
@@ -106,7 +110,8 @@ class _Listener:
 
 
 class _Relay:
-    def __init__(self, own_addresses: bool) -> None:
+    def __init__(self, own_addresses: bool, complain: Callable[[str], None]) -> None:
+        self._complain = complain
         self._netlink = Netlink() if own_addresses else None
         self._listeners: dict[Endpoint, _Listener] = {}
         self._addresses: set[str] = set()
@@ -118,29 +123,51 @@ class _Relay:
             with contextlib.suppress(OSError):
                 listener.socket.shutdown(socket.SHUT_RDWR)  # ends the accepting thread
             listener.socket.close()
-        self._set_addresses({forward.address for forward in forwards})
+        for address in self._addresses - {forward.address for forward in forwards}:
+            self._attempt(partial(self._remove_address, address))
         for key, forward in wanted.items():
             if key in self._listeners:
                 self._listeners[key].endpoints = forward.endpoints
             else:
-                with contextlib.suppress(OSError):
-                    self._listeners[key] = _Listener(forward)
+                self._attempt(partial(self._listen, forward))
 
-    def _set_addresses(self, wanted: set[str]) -> None:
-        if self._netlink is None:
-            return
-        for address in self._addresses - wanted:
+    def _attempt(self, do: Callable[[], None]) -> None:
+        """What cannot be forwarded must not keep the rest from it."""
+        try:
+            do()
+        except (OSError, ValueError, OverflowError, RuntimeError) as error:
+            self._complain(f"{type(error).__name__}: {error}")
+
+    def _listen(self, forward: Forward) -> None:
+        self._add_address(forward.address)
+        self._listeners[(forward.address, forward.port)] = _Listener(forward)
+
+    def _add_address(self, address: str) -> None:
+        if self._netlink is not None and address not in self._addresses:
+            with contextlib.suppress(FileExistsError):  # of a relay before this one
+                self._netlink.add_address(address, 32, LOOPBACK_INDEX)
+            self._addresses.add(address)
+
+    def _remove_address(self, address: str) -> None:
+        if self._netlink is not None:
+            self._addresses.discard(address)
             self._netlink.remove_address(address, 32, LOOPBACK_INDEX)
-        for address in wanted - self._addresses:
-            self._netlink.add_address(address, 32, LOOPBACK_INDEX)
-        self._addresses = wanted
+
+
+def _reset(connection: socket.socket) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
+    connection.close()
 
 
 def _move(source: socket.socket, target: socket.socket) -> None:
     """All bytes from ``source`` to ``target``, then the end of the stream."""
     source.settimeout(None)
     target.settimeout(None)
-    reader, writer = os.pipe2(os.O_CLOEXEC)
+    try:
+        reader, writer = os.pipe2(os.O_CLOEXEC)
+    except OSError:  # too many open files
+        _shut_down(source, target)
+        return
     try:
         while moved := os.splice(source.fileno(), writer, _SPLICE_BYTES):
             while moved:
@@ -148,9 +175,13 @@ def _move(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
     except OSError as error:
         if error.errno not in (errno.ENOTCONN, errno.EBADF):
-            for end in (source, target):
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
+            _shut_down(source, target)
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def _shut_down(*ends: socket.socket) -> None:
+    for end in ends:
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)

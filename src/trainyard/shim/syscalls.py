@@ -13,6 +13,7 @@ import platform
 import signal
 from collections.abc import Iterable
 
+CLONE_PARENT = 0x00008000
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -37,6 +38,7 @@ PR_SET_SECCOMP = 22
 PR_CAPBSET_DROP = 24
 PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
+_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 47, 2
 
 _AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
@@ -123,13 +125,29 @@ def set_hostname(name: str) -> None:
     _check(_libc.sethostname(encoded, ctypes.c_size_t(len(encoded))), "sethostname")
 
 
-def prctl(option: int, argument: int) -> None:
-    zeros = [ctypes.c_ulong(0)] * 3
-    result = _libc.prctl(ctypes.c_int(option), ctypes.c_ulong(argument), *zeros)
+def prctl(option: int, argument: int, second: int = 0) -> None:
+    arguments = [ctypes.c_ulong(value) for value in (argument, second, 0, 0)]
+    result = _libc.prctl(ctypes.c_int(option), *arguments)
     _check(result, f"prctl {option}")
 
 
+_arguments: tuple[int, int] | None = None
+
+
+def find_arguments() -> None:
+    """From now on ``set_process_name`` replaces this process's arguments as well."""
+    global _arguments
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    start, end = int(fields[45]), int(fields[46])  # arg_start and arg_end, proc(5)
+    _arguments = (start, end) if 0 < start < end else None
+
+
 def set_process_name(name: str) -> None:
+    if _arguments is not None:
+        start, end = _arguments
+        ctypes.memset(start, 0, end - start)
+        ctypes.memmove(start, name.encode(), min(len(name), end - start - 1))
     buffer = ctypes.create_string_buffer(name.encode()[:15])
     _libc.prctl(ctypes.c_int(PR_SET_NAME), buffer, *[ctypes.c_ulong(0)] * 3)
 
@@ -150,15 +168,39 @@ def bound_capabilities(keep: int, last: int) -> None:
 
 
 def limit_capabilities(keep: int) -> None:
-    """Give up this process's own capabilities but the bits of ``keep``."""
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    data = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: the low bits, then the high
-    _check(_libc.capget(ctypes.byref(header), data), "capget")
+    """Give up this process's own capabilities but the bits of ``keep``; inherit none."""
+    data = _capabilities()
     for index in range(2):
         word = keep >> (32 * index) & 0xFFFFFFFF
         data[3 * index] &= word
         data[3 * index + 1] &= word
         data[3 * index + 2] = 0
+    _set_capabilities(data)
+
+
+def keep_capabilities() -> None:
+    """Let an ``exec`` keep what this process may do, as root's does of itself (Linux 4.3)."""
+    if os.geteuid() == 0:
+        return
+    data = _capabilities()
+    permitted = data[1] | data[4] << 32
+    data[2], data[5] = data[1], data[4]
+    _set_capabilities(data)
+    for number in range(permitted.bit_length()):
+        if permitted >> number & 1:
+            prctl(_PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE, number)
+
+
+def _capabilities() -> ctypes.Array[ctypes.c_uint32]:
+    """Effective, permitted and inheritable ones: the low words, then the high."""
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    data = (ctypes.c_uint32 * 6)()
+    _check(_libc.capget(ctypes.byref(header), data), "capget")
+    return data
+
+
+def _set_capabilities(data: ctypes.Array[ctypes.c_uint32]) -> None:
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     _check(_libc.capset(ctypes.byref(header), data), "capset")
 
 

@@ -15,9 +15,11 @@ import os
 import select
 import socket
 import struct
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
-from trainyard.shim import protocol
+from trainyard.shim import limits, protocol
+from trainyard.shim.loop import Loop, log
 from trainyard.shim.protocol import ProtocolError, Raw
 
 SOCKET_NAME = "shim.sock"
@@ -25,7 +27,9 @@ Serve = Callable[[protocol.Request, list[int]], tuple[protocol.Answer, list[int]
 _HEADER = struct.Struct("=I")
 _MAX_DESCRIPTORS = 8
 _CHUNK = 1 << 16
-_MAX_FRAME = 1 << 28
+_MAX_ATTACHED = 16
+MAX_FRAME = 1 << 26
+"""Longer messages are not sent, nor read: environment and arguments of a program are far below."""
 
 
 class FrameError(OSError):
@@ -49,18 +53,21 @@ def parse(frame: bytes) -> Raw:
 
 
 class Decoder:
-    """Cuts a byte stream into frames; descriptors are handed out in the order they came."""
+    """Cuts a byte stream into frames; descriptors are handed out in the order they came.
+
+    Those of one message come together, or (with too many open files) in part.
+    """
 
     def __init__(self) -> None:
         self._buffer = bytearray()
-        self.descriptors: list[int] = []
+        self._attached: deque[list[int]] = deque()
 
     def feed(self, data: bytes) -> list[bytes]:
         self._buffer += data
         frames = []
         while len(self._buffer) >= _HEADER.size:
             (length,) = _HEADER.unpack_from(self._buffer)
-            if length > _MAX_FRAME:
+            if length > MAX_FRAME:
                 raise FrameError(f"a frame of {length} bytes")
             end = _HEADER.size + length
             if len(self._buffer) < end:
@@ -82,49 +89,78 @@ class Decoder:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 fds = array.array("i")
                 fds.frombytes(payload[: len(payload) - len(payload) % fds.itemsize])
-                self.descriptors.extend(fds)
+                self._attached.append(list(fds))
+        if len(self._attached) > _MAX_ATTACHED:
+            raise FrameError("descriptors that no message speaks of")
         return self.feed(data) if data else None
 
     def take_descriptors(self, count: int) -> list[int]:
-        taken, self.descriptors = self.descriptors[:count], self.descriptors[count:]
-        return taken
+        """Those of the next message that has any, which says how many; ProtocolError otherwise."""
+        if not count:
+            return []
+        found = self._attached.popleft() if self._attached else []
+        if len(found) != count:
+            for fd in found:
+                os.close(fd)
+            raise ProtocolError(
+                f"{len(found)} of {count} descriptors arrived; the limit of open files may be "
+                "reached (ulimit -n)"
+            )
+        return found
+
+    def close(self) -> None:
+        """Close the descriptors that nobody has taken."""
+        while self._attached:
+            for fd in self._attached.popleft():
+                os.close(fd)
 
 
 class AgentConnection:
     """One agent: answers its requests with ``serve``, and tells it events."""
 
-    def __init__(self, connection: socket.socket, poll: select.epoll, serve: Serve) -> None:
-        """``serve(request, attached)`` gives an answer and the descriptors to send with it."""
+    def __init__(
+        self,
+        connection: socket.socket,
+        loop: Loop,
+        serve: Serve,
+        gone: Callable[[AgentConnection], None],
+    ) -> None:
+        """``serve(request, attached)`` gives an answer and the descriptors to send with it.
+
+        ``gone`` is called when the agent has left or makes no sense, and has to close this.
+        """
         connection.setblocking(False)
         self._socket = connection
-        self._poll = poll
+        self._loop = loop
         self._serve = serve
+        self._gone = gone
         self._decoder = Decoder()
         self._outgoing = bytearray()
-
-    def fileno(self) -> int:
-        return self._socket.fileno()
+        loop.register(connection.fileno(), self._ready, lambda _: gone(self))
 
     def close(self) -> None:
+        self._loop.unregister(self._socket.fileno())
         self._socket.close()
+        self._decoder.close()
 
     def tell(self, event: protocol.Event) -> None:
         self._send(protocol.event(event), [])
 
-    def ready(self, events: int) -> bool:
-        """Write and read what is possible; False when the agent is gone."""
+    def _ready(self, events: int) -> None:
+        """Write and read what is possible."""
         if events & select.EPOLLOUT:
             self._flush([])
         if not events & ~select.EPOLLOUT:
-            return True
+            return
         try:
             frames = self._decoder.receive(self._socket)
         except FrameError as error:
-            _log(f"the agent's connection is broken: {error}")
-            return False
+            log(f"the agent's connection is broken: {error}")
+            frames = None
         for frame in frames or ():
             self._answer(frame)
-        return frames is not None
+        if frames is None:
+            self._gone(self)
 
     def _answer(self, frame: bytes) -> None:
         """No message ends the shim: what cannot be read or done is refused with its reason."""
@@ -137,8 +173,8 @@ class AgentConnection:
             attached = self._decoder.take_descriptors(protocol.number_of(raw, "descriptors"))
             answer, descriptors = self._serve(protocol.read_request(raw), attached)
         except Exception as error:
-            answer = protocol.Answer(error=f"{type(error).__name__}: {error}")
-            _log(f"request {number}: {answer.error}")
+            answer = protocol.Answer(error=f"{type(error).__name__}: {limits.explain(error)}")
+            log(f"request {number}: {answer.error}")
         finally:
             for fd in attached:
                 os.close(fd)
@@ -164,14 +200,8 @@ class AgentConnection:
         except OSError:
             self._outgoing.clear()
             return
-        wanted = select.EPOLLIN | (select.EPOLLOUT if self._outgoing else 0)
-        self._poll.modify(self._socket.fileno(), wanted)
-
-
-def _log(text: str) -> None:
-    """Into shim.log; not through ``sys.stderr``, which may be an object of the forking process."""
-    with contextlib.suppress(OSError):
-        os.write(2, f"{text}\n".encode())
+        if self._socket.fileno() >= 0:
+            self._loop.watch_writing(self._socket.fileno(), bool(self._outgoing))
 
 
 def find(folder: str) -> socket.socket | None:

@@ -41,6 +41,11 @@ STRICT: dict[str, Row] = {
         "spec.config.slotPerWorker",
         "did you mean 'slotsPerWorker'?",
     ),
+    "more replicas than can be counted through": (
+        m.changed(m.pytorch(), "spec.replicaSpecs.0.replicas", 10_001),
+        "spec",
+        "at most 10000",
+    ),
     "misspelt kind": (
         {**m.deepspeed(), "kind": "DeepspeedJob"},
         "kind",

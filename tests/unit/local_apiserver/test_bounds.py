@@ -264,3 +264,9 @@ async def test_every_odd_path_gets_an_answer(client: Client) -> None:
 def test_the_alias_bomb_is_one() -> None:
     assert len(BOMB) < 2_000
     assert json.dumps(BOMB).count("*") > 100
+
+
+async def test_an_object_keeps_its_kind(client: Client) -> None:
+    for change in ({"kind": False}, {"kind": "Secret"}, {"apiVersion": "v2"}):
+        code, status = await request(client, "PATCH", MAPS + "/m", change, MERGE)
+        assert (code, "cannot be changed" in status["message"]) == (400, True)

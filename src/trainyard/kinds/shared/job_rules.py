@@ -9,6 +9,7 @@ from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.names import MAX_LABEL, is_dns_label
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
+MAX_REPLICAS = 10_000
 _HASH = 6  # "-" and five hex digits
 _GENERATED = 5  # what a server appends to generateName
 
@@ -18,6 +19,7 @@ def check_name(metadata: ObjectMeta, replicas: Sequence[tuple[str, int]]) -> Ite
 
     ``replicas`` are pairs of replica type and the highest number that there may be.
     """
+    yield from _check_size(replicas)
     if metadata.name:
         path, name, length = ("metadata", "name"), metadata.name, len(metadata.name)
         valid = is_dns_label(name)
@@ -45,6 +47,13 @@ def check_name(metadata: ObjectMeta, replicas: Sequence[tuple[str, int]]) -> Ite
                 f"{MAX_LABEL} characters; shorten it by {excess}",
             )
             return
+
+
+def _check_size(replicas: Sequence[tuple[str, int]]) -> Iterator[Problem]:
+    """A job is not larger than the controller can count through (decision 85)."""
+    total = sum(count for _, count in replicas)
+    if total > MAX_REPLICAS:
+        yield error(("spec",), f"asks for {total} replicas; a job has at most {MAX_REPLICAS}")
 
 
 def check_types(types: Sequence[str], path: Path) -> Iterator[Problem]:

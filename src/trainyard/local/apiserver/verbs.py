@@ -188,6 +188,9 @@ class Verbs:
             old: Object = self.registry.peek(*target.place)
             new = change(copy)
             _check_name(target, new)
+            for key in ("apiVersion", "kind"):
+                if new.get(key, old[key]) != old[key]:
+                    raise bad_request(f"{key} of an object cannot be changed")
             obj, notes = admission.update(target.served, new, old, validation, status_only)
             if not status_only:
                 target.served.check_references(obj, old, self.registry.list)

@@ -79,9 +79,11 @@ class Session:
             async with asyncio.timeout(_TERMINAL_SECONDS):
                 await _until(self._loop.add_reader, self._loop.remove_reader, ours.fileno())
             decoder.receive(ours)
-        if not decoder.descriptors:
-            raise RuntimeRefused(f"cannot open a terminal in container {self._wanted.name}")
-        self._stdin = decoder.descriptors[0]
+        try:
+            (self._stdin,) = decoder.take_descriptors(1)
+        except protocol.ProtocolError:
+            text = f"cannot open a terminal in container {self._wanted.name}"
+            raise RuntimeRefused(text) from None
         self._outputs = {self._stdin: 1}
 
     def _readable(self, fd: int) -> None:

@@ -1,0 +1,267 @@
+"""What the shim has of pods: their containers, the commands in them, and what those write."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from trainyard.shim import limits
+from trainyard.shim.isolation import Sandbox
+from trainyard.shim.logfile import LogFile, LogLimits
+from trainyard.shim.loop import Loop, guarded, log
+from trainyard.shim.nursery import Child
+from trainyard.shim.orders import CANNOT_START, NOT_EXECUTABLE, Order, Progress
+from trainyard.shim.protocol import (
+    ContainerState,
+    Event,
+    PodState,
+    SessionEnded,
+    Start,
+    to_raw,
+)
+
+_READ_BYTES = 1 << 16
+# Output can be held open by a process outside the container (an ``exec`` session); the end of
+# the container is reported without it after this long.
+_DRAIN_SECONDS = 1.0
+
+
+class Container(Child):
+    """One run of a container: its processes, its output, how it ended."""
+
+    def __init__(
+        self, start: Start, order: Order, flags: int, lent: Iterable[int], pump: Pump
+    ) -> None:
+        """``lent``: the pod's namespaces."""
+        super().__init__(order, flags, (), lent)
+        self.program = start.program
+        self.namespaces: dict[int, int] = {}
+        """Its own, for commands that are to enter them."""
+        self.state = ContainerState(
+            start.pod,
+            start.name,
+            start.attempt,
+            0,
+            "starting",
+            started_at=time.time_ns(),
+            gpus=start.program.gpus,
+            cgroups=start.program.cgroups,
+        )
+        self.has_ended = False
+        """Whether it has been reaped; its state is ``exited`` when its output is all read too."""
+        self._pump = pump
+        self._output = -1
+        self._log: LogFile | None = None
+        self._log_path, self._limits = start.log, LogLimits(start.log_bytes, start.log_files)
+        self._drain_until = 0.0
+
+    def open(self) -> None:
+        """Make its log and its output's pipe; raises OSError."""
+        self._log = LogFile(self._log_path, self._limits)
+        self._output, writer = os.pipe2(os.O_CLOEXEC)
+        self.given.append(writer)
+        self._pump.loop.register(self._output, lambda _: self._read(), self.junk)
+
+    def end(self) -> None:
+        """Kill it with all that is in it."""
+        if not self.has_ended:
+            super().end()
+
+    def forget(self) -> None:
+        """End it, and read nothing of it any more."""
+        self.end()
+        self._close_output()
+        self._close_namespaces()
+
+    # -- how it goes on -------------------------------------------------------------------------
+
+    def told(self, progress: Progress, descriptors: list[int]) -> None:
+        if progress.namespaces and not self.namespaces and self.state.state == "starting":
+            self.namespaces = dict(zip(progress.namespaces, descriptors, strict=True))
+        else:
+            super().told(progress, descriptors)
+        before = self.state.state
+        self._note(progress)
+        if self.state.state != before:
+            self._pump.tell(self.state)
+
+    def _note(self, told: Progress) -> None:
+        self.state = self.state._replace(
+            pid=self.pid,
+            state="running" if told.started else self.state.state,
+            error=told.error or self.state.error,
+            signal=told.signal or self.state.signal,
+            code=self.state.code if told.code is None else told.code,
+        )
+
+    def junk(self, error: Exception) -> None:
+        text = f"it was ended, since what came from it cannot be: {limits.explain(error)}"
+        self._note(Progress(error=text, code=CANNOT_START))
+        self._close_output()
+        self.end()
+        if self.has_ended:
+            self._report_exit()
+
+    def refused(self, reason: str) -> None:
+        self._note(Progress(error=reason, code=CANNOT_START))
+        self._finish()
+        self._report_exit()
+
+    def ended(self, status: int) -> None:
+        if self.state.code is None:
+            code = os.waitstatus_to_exitcode(status)
+            told = code if code >= 0 else 128 - code
+            self.state = self.state._replace(signal=max(0, -code), code=told)
+        self._finish()
+        self._close_namespaces()
+        if self.order.around.kind == "plain":  # else they have died with it
+            for session in self._pump.sessions:
+                if session.box is self:
+                    session.end()
+        if self._output < 0:
+            self._report_exit()
+        else:
+            self._drain_until = time.monotonic() + _DRAIN_SECONDS
+            self._pump.due.add(self)
+
+    def _finish(self) -> None:
+        self.has_ended = True
+        self.state = self.state._replace(finished_at=time.time_ns())
+
+    def _report_exit(self) -> None:
+        """Leave the outcome in a file beside the log, which outlives the shim."""
+        if self.state.state == "exited":
+            return
+        self.state = self.state._replace(state="exited")
+        self._close_output()
+        if self._log is not None:
+            self._log.close()
+        path = os.path.splitext(self._log_path)[0] + ".exit"
+        with contextlib.suppress(OSError):
+            with open(path + ".new", "w") as file:
+                json.dump(to_raw(self.state), file)
+            os.replace(path + ".new", path)
+        self._pump.tell(self.state)
+
+    def _close_namespaces(self) -> None:
+        for fd in self.namespaces.values():
+            os.close(fd)
+        self.namespaces.clear()
+
+    # -- what it writes ---------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        assert self._log is not None
+        data = os.read(self._output, _READ_BYTES)
+        if not data:
+            self._close_output()
+            if self.has_ended:
+                self._report_exit()
+            return
+        self._log.write(data)
+        if self.due_at is not None:
+            self._pump.due.add(self)
+
+    @property
+    def due_at(self) -> float | None:
+        """When to look at it again without new output (monotonic seconds), if ever."""
+        if self.has_ended:
+            return None if self.state.state == "exited" else self._drain_until
+        return None if self._log is None else self._log.flush_at
+
+    def look(self) -> None:
+        """Write out a line that stays unfinished; give up on output that never ends."""
+        if self.has_ended:
+            self._report_exit()
+        elif self._log is not None:
+            self._log.flush()
+
+    def _close_output(self) -> None:
+        if self._output >= 0:
+            self._pump.loop.unregister(self._output)
+            os.close(self._output)
+            self._output = -1
+
+
+class Pump:
+    """What all containers share: the loop, whom to tell, which of them is due, the commands."""
+
+    def __init__(self, loop: Loop, tell: Callable[[Event], None]) -> None:
+        self.loop = loop
+        self.tell = tell
+        self.due: set[Container] = set()
+        self.sessions: set[Session] = set()
+
+    def wait_seconds(self) -> float | None:
+        """Until the next is due; None if none is."""
+        due = [moment for box in self.due if (moment := box.due_at) is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def look(self) -> None:
+        """See to those that are due."""
+        now = time.monotonic()
+        for box in list(self.due):
+            if box.due_at is None:
+                self.due.discard(box)
+            elif box.due_at <= now:
+                self.due.discard(box)
+                guarded(box.look, box.junk)
+
+
+class Session(Child):
+    """A command in a container. In plain isolation it lasts until what it left behind has ended."""
+
+    def __init__(
+        self,
+        name: str,
+        box: Container,
+        order: Order,
+        lent: Iterable[int],
+        pump: Pump,
+    ) -> None:
+        """``lent``: the namespaces. To be given: standard streams, or the terminal's socket."""
+        super().__init__(order, 0, (), lent)
+        self.name = name
+        self.box = box
+        self._pump = pump
+        self._is_told = False
+
+    def told(self, progress: Progress, descriptors: list[int]) -> None:
+        super().told(progress, descriptors)
+        if progress.code is not None:
+            self._tell(progress.code)
+
+    def junk(self, error: Exception) -> None:
+        self.end()
+
+    def refused(self, reason: str) -> None:
+        log(f"session {self.name}: {reason}")
+        self._pump.sessions.discard(self)
+        self._tell(NOT_EXECUTABLE)
+
+    def ended(self, status: int) -> None:
+        self._pump.sessions.discard(self)
+        code = os.waitstatus_to_exitcode(status)
+        self._tell(code if code >= 0 else 128 - code)
+
+    def _tell(self, code: int) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._pump.tell(SessionEnded(self.name, code))
+
+
+class Pod:
+    """A pod's sandbox and the newest run of each of its containers."""
+
+    def __init__(self, uid: str, sandbox: Sandbox) -> None:
+        self.uid = uid
+        self.sandbox = sandbox
+        self.containers: dict[str, Container] = {}
+        self.mounts: list[str] = []
+
+    def state(self) -> PodState:
+        boxes = tuple(box.state for box in self.containers.values())
+        return PodState(self.uid, self.sandbox.address, boxes)

@@ -1,0 +1,358 @@
+"""The shim's side of the zygote: children from their order to their reaping (decision 70).
+
+A child is known by its channel until its first message tells its process id. A channel that ends
+before any message means that there is no such child: the order is given again, to a new zygote if
+the old one has died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys as python
+import time
+from collections import deque
+from collections.abc import Iterable
+from functools import partial
+
+from trainyard.shim import descendants, limits, loop
+from trainyard.shim import syscalls as sys
+from trainyard.shim.channel import Channel, Message
+from trainyard.shim.orders import END_ALL, FLAGS, Order, Progress
+from trainyard.shim.protocol import Raw, to_raw
+
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from trainyard.shim import zygote; zygote.main()"
+# The caller's environment, folder and site packages have no say, nor a place in its memory.
+_SWITCHES = ("-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
+_AT_ONCE = 8
+_ATTEMPTS = 3
+_LIFE_SIGN_SECONDS = 30.0
+_DELAY_SECONDS = 1.0
+_LAST_MESSAGES = 16
+
+
+class Child:
+    """A process that the zygote forks for us; what it becomes is told by its subclasses."""
+
+    def __init__(
+        self, order: Order, flags: int, given: Iterable[int], lent: Iterable[int] = ()
+    ) -> None:
+        """``given`` descriptors are closed when it has them, ``lent`` ones (behind) are not."""
+        self.order, self.flags = order, flags
+        self.given, self.lent = list(given), list(lent)
+        self.channel: Channel | None = None
+        self.pid = 0
+        """0 until it has told."""
+        self.attempts = 0
+        self.wanted_signal = 0
+        self.deadline = 0.0
+
+    def kill(self, number: int) -> None:
+        """Send it a signal, if only once it is there."""
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+        else:
+            self.wanted_signal = number
+
+    def end(self) -> None:
+        """Kill it, and in plain isolation everything beneath it."""
+        self.kill(END_ALL if self.order.around.kind == "plain" else signal.SIGKILL)
+
+    def close_given(self) -> None:
+        for fd in self.given:
+            os.close(fd)
+        self.given.clear()
+
+    def told(self, progress: Progress, descriptors: list[int]) -> None:
+        """It says how it goes on; ``descriptors`` are ours to close."""
+        for fd in descriptors:
+            os.close(fd)
+
+    def junk(self, error: Exception) -> None:
+        """Something that cannot be came through its channel, which is closed now."""
+
+    def refused(self, reason: str) -> None:
+        """It could not be forked, or did not live to say a word."""
+
+    def ended(self, status: int) -> None:
+        """It has been reaped with this wait status, all that it told has been read."""
+
+
+class Nursery:
+    """Has children forked, and follows them.
+
+    ``ends_strangers``: whatever becomes our child in another way was left behind, and is killed.
+    """
+
+    def __init__(self, around: loop.Loop, *, ends_strangers: bool) -> None:
+        self._loop = around
+        self._ends_strangers = ends_strangers
+        self._queue: deque[Child] = deque()
+        self._unborn: list[Child] = []
+        self._by_pid: dict[int, Child] = {}
+        self._zygote = 0
+        self._control: socket.socket | None = None
+        self._spawned_at = 0.0
+        self._failures = 0
+        self._closed = False
+        self._spawn()
+
+    # -- the zygote -------------------------------------------------------------------------
+
+    def _spawn(self) -> None:
+        self._spawned_at = time.monotonic()
+        try:
+            self._zygote, self._control = _spawn()
+        except OSError as error:
+            self._zygote, self._control = 0, None
+            self._fail(limits.explain(error))
+            return
+        self._loop.register(self._control.fileno(), lambda _: self._lost(), self._broken)
+
+    def _broken(self, _: Exception) -> None:
+        self._lost()
+
+    def _lost(self) -> None:
+        """The zygote has died (it never says anything); a new one takes its place."""
+        if self._control is None:
+            return
+        self._loop.unregister(self._control.fileno())
+        self._control.close()
+        self._control = None
+        if self._zygote:
+            os.kill(self._zygote, signal.SIGKILL)
+        if not self._closed:
+            loop.log("the zygote has died")
+            self._fail("the process that starts containers dies again and again: see shim.log")
+
+    def _fail(self, reason: str) -> None:
+        if time.monotonic() - self._spawned_at > _LIFE_SIGN_SECONDS:
+            self._failures = 0
+        self._failures += 1
+        if self._failures >= _ATTEMPTS:
+            waiting, self._queue = self._queue, deque()
+            for child in waiting:
+                self._refuse(child, reason)
+
+    # -- from the order to the first message --------------------------------------------------
+
+    def start(self, child: Child) -> None:
+        """Have it forked; nothing raises, it is told when it is there and when it cannot be."""
+        self._queue.append(child)
+        self._pump()
+
+    def _pump(self) -> None:
+        if self._control is None and time.monotonic() >= self._spawned_at + _DELAY_SECONDS:
+            self._spawn()
+        while self._queue and self._control is not None and len(self._unborn) < _AT_ONCE:
+            child = self._queue.popleft()
+            loop.guarded(partial(self._send, child), partial(self._not_sent, child))
+
+    def _send(self, child: Child) -> None:
+        if child.wanted_signal:
+            self._refuse(child, "it was ended before it was there")
+            return
+        assert self._control is not None
+        child.attempts += 1
+        child.deadline = time.monotonic() + _LIFE_SIGN_SECONDS
+        channel = child.channel = Channel()
+        order = in_memory(to_raw(child.order))
+        try:
+            descriptors = [channel.theirs, order, *child.given, *child.lent]
+            socket.send_fds(self._control, [FLAGS.pack(child.flags)], descriptors)
+        except (BrokenPipeError, ConnectionResetError):
+            pass  # its death is told in a moment; the channel's end has the order given anew
+        finally:
+            os.close(order)
+            channel.close_theirs()
+        self._unborn.append(child)
+        self._loop.register(
+            channel.fileno(), lambda _: self._read(child), partial(self._junk, child)
+        )
+
+    def _not_sent(self, child: Child, error: Exception) -> None:
+        self._refuse(child, limits.explain(error))
+
+    def _refuse(self, child: Child, reason: str) -> None:
+        self._forget_channel(child)
+        child.close_given()
+        child.refused(reason)
+
+    # -- its channel ----------------------------------------------------------------------------
+
+    def _read(self, child: Child) -> None:
+        """Take one message, if there is one."""
+        if child.channel is None:
+            return
+        try:
+            message = child.channel.receive()
+        except BlockingIOError:
+            return
+        if message is not None:
+            self._take(child, message)
+            return
+        self._forget_channel(child)
+        if not child.pid:
+            self._stillborn(child)
+
+    def _read_all(self, child: Child) -> None:
+        """Take what is there, within reason."""
+        for _ in range(_LAST_MESSAGES):
+            loop.guarded(partial(self._read, child), partial(self._junk, child))
+
+    def _take(self, child: Child, message: Message) -> None:
+        sender, progress, descriptors = message
+        if not child.pid and progress.error:  # it is the zygote that tells
+            self._unborn.remove(child)
+            self._refuse(child, progress.error)
+        elif not child.pid:
+            self._born(child, sender)
+        elif sender != child.pid:
+            for fd in descriptors:
+                os.close(fd)
+            raise PermissionError(f"process {sender} writes into the channel of {child.pid}")
+        if child.pid and progress != Progress():
+            child.told(progress, descriptors)
+
+    def _born(self, child: Child, pid: int) -> None:
+        self._unborn.remove(child)
+        self._failures = 0
+        child.pid = pid
+        self._by_pid[pid] = child
+        child.close_given()
+        if child.wanted_signal:
+            child.kill(child.wanted_signal)
+        self._pump()
+
+    def _stillborn(self, child: Child) -> None:
+        self._unborn.remove(child)
+        if child.attempts >= _ATTEMPTS:
+            self._refuse(child, "its first process died before it could say a word, three times")
+        else:
+            self._queue.appendleft(child)
+        self._pump()
+
+    def _junk(self, child: Child, error: Exception) -> None:
+        self._forget_channel(child)
+        if child in self._unborn:
+            self._unborn.remove(child)
+            self._refuse(child, f"{error}")
+        else:
+            child.junk(error)
+
+    def _forget_channel(self, child: Child) -> None:
+        if child.channel is not None:
+            self._loop.unregister(child.channel.fileno())
+            child.channel.close()
+            child.channel = None
+
+    # -- the end ----------------------------------------------------------------------------------
+
+    def reap(self) -> None:
+        """Collect all children that have ended."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                break
+            if not pid:
+                break
+            if pid == self._zygote:
+                self._zygote = 0
+                self._lost()
+                continue
+            if pid not in self._by_pid:  # perhaps its first message has not been read yet
+                for child in list(self._unborn):
+                    self._read_all(child)
+            if (ended := self._by_pid.pop(pid, None)) is not None:
+                self._read_all(ended)
+                self._forget_channel(ended)
+                loop.guarded(partial(ended.ended, status), ended.junk)
+        if self._ends_strangers:
+            self._end_strangers()
+
+    def tick(self) -> None:
+        """Repair what has to be; to be called now and then."""
+        now = time.monotonic()
+        if late := [child for child in self._unborn if child.deadline <= now]:
+            loop.log("the zygote does not answer")
+            self._lost()
+            for child in late:
+                self._forget_channel(child)
+                self._stillborn(child)
+        if not self._closed:
+            self._pump()
+        if self._ends_strangers:
+            self._end_strangers()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there are no children and none are to come."""
+        return not (self._queue or self._unborn or self._by_pid)
+
+    def close(self) -> None:
+        """Start nothing more, and end all that there is."""
+        self._closed = True
+        waiting, self._queue = self._queue, deque()
+        for child in waiting:
+            self._refuse(child, "the node ends")
+        for child in (*self._unborn, *self._by_pid.values()):
+            child.end()
+
+    def end_zygote(self) -> None:
+        """Leave no process behind; nothing can be started any more."""
+        self._closed = True
+        if self._zygote:
+            os.kill(self._zygote, signal.SIGKILL)
+            os.waitpid(self._zygote, 0)
+            self._zygote = 0
+
+    def _end_strangers(self) -> None:
+        """Kill orphans of a child that was killed itself; theirs come next."""
+        if self._unborn:  # one of them might be taken for an orphan
+            return
+        for pid in descendants.children():
+            if pid != self._zygote and pid not in self._by_pid:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+
+
+def _spawn() -> tuple[int, socket.socket]:
+    """Start a zygote; returns its process id and the socket that takes requests.
+
+    It is a child of this process, and dies with it.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    folder = os.path.abspath(__file__)
+    for _ in ("nursery.py", "shim", "trainyard"):
+        folder = os.path.dirname(folder)
+    argv = [python.executable, *_SWITCHES, folder, str(theirs.fileno())]
+    with theirs:
+        pid = sys.clone(0)
+        if pid:
+            return pid, ours
+        try:
+            sys.die_with_parent()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            sys.close_others({theirs.fileno()})
+            theirs.set_inheritable(True)
+            sys.keep_capabilities()
+            os.execve(python.executable, argv, {})
+        except BaseException as error:
+            loop.log(f"cannot run {python.executable}: {error}")
+        finally:
+            os._exit(1)
+
+
+def in_memory(message: Raw) -> int:
+    """A memory file with the message, to be read from its beginning."""
+    fd = os.memfd_create("message", os.MFD_CLOEXEC)
+    with open(fd, "wb", closefd=False) as file:
+        file.write(json.dumps(message, separators=(",", ":")).encode())
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

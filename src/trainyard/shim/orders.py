@@ -1,0 +1,85 @@
+"""What the shim orders from the zygote's children, and what they tell it (see ``zygote``).
+
+An order travels in a memory file, which the zygote passes on unread. What is told comes through
+the child's own channel, one message each.
+"""
+
+from __future__ import annotations
+
+import signal
+import struct
+from typing import NamedTuple
+
+from trainyard.shim.protocol import Program, Start
+
+NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
+END_ALL = signal.SIGUSR1
+"""Has a child in plain isolation end everything beneath it; in namespaces SIGKILL does."""
+PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
+"""What a first process hands on to the program."""
+FLAGS = struct.Struct("=I")
+"""A request to the zygote: the namespaces to make. Attached: channel, order, all it needs."""
+
+
+class Surroundings(NamedTuple):
+    """What every container of a cluster has in common.
+
+    ``kind`` is the isolation, ``owner`` the shim's process id where children see it (in plain
+    isolation), else 0, ``open_files`` the limits of programs.
+    """
+
+    base: str
+    kind: str
+    owner: int
+    last_capability: int
+    open_files: tuple[int, int]
+    user_namespace: int = -1
+    """The pod's, a descriptor that the child sets; -1 where it has none."""
+
+
+class Command(NamedTuple):
+    """A program to run beside a container's; ``tty``: the one descriptor gets a terminal."""
+
+    program: Program
+    tty: bool
+
+
+class Relay(NamedTuple):
+    """``own_addresses``: Services' addresses have to be put on the loopback interface first."""
+
+    own_addresses: bool
+
+
+class Order(NamedTuple):
+    """One of ``start``, ``command`` and ``relay``.
+
+    Attached are the descriptors that it needs, and behind them the namespaces to enter, of the
+    kinds ``namespaces`` (CLONE_NEW… flags).
+    """
+
+    around: Surroundings
+    start: Start | None = None
+    command: Command | None = None
+    relay: Relay | None = None
+    namespaces: tuple[int, ...] = ()
+
+
+class Progress(NamedTuple):
+    """How a child goes on; the first message, an empty one, only tells that it lives.
+
+    ``namespaces``: the kinds of those that are attached, for commands that are to enter them.
+    """
+
+    started: bool = False
+    error: str = ""
+    code: int | None = None
+    signal: int = 0
+    namespaces: tuple[int, ...] = ()
+
+
+class StartError(Exception):
+    """The container cannot be started; ``code`` is what it is recorded to have exited with."""
+
+    def __init__(self, message: str, code: int = CANNOT_START) -> None:
+        super().__init__(message)
+        self.code = code

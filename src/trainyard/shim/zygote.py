@@ -1,0 +1,96 @@
+"""The zygote: a small process from which everything that touches a pod is forked (decision 70).
+
+A fresh interpreter with an empty environment, which never holds anything of a pod or of the
+cluster. The shim sends it descriptors, whose content it passes on unread, and it forks: with
+CLONE_PARENT, so that the child is the shim's. The child says who it is through its channel, reads
+its order and becomes a container's first process, a command in one, or the relay.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import sys as python
+from typing import NoReturn
+
+from trainyard.shim import limits, relay, session, supervisor
+from trainyard.shim import syscalls as sys
+from trainyard.shim.channel import receive_descriptors, tell, tell_anyway
+from trainyard.shim.orders import CANNOT_START, FLAGS, Order, Progress, StartError
+from trainyard.shim.protocol import from_raw
+
+
+def main() -> NoReturn:
+    """``control``, the descriptor to serve, is the last argument."""
+    control = socket.socket(fileno=int(python.argv[2]))
+    control.set_inheritable(False)
+    sys.find_arguments()
+    sys.set_process_name("pod-zygote")
+    sys.limit_capabilities(~0)  # of those that ``keep_capabilities`` made programs inherit
+    # Closes memory, descriptors and environment of this and all its children to the pods' root.
+    sys.prctl(sys.PR_SET_DUMPABLE, 0)
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for target in (0, 1):
+        os.dup2(nothing, target)
+    os.close(nothing)
+    os.chdir("/")
+    gc.collect()
+    gc.freeze()
+    while True:
+        data, descriptors = receive_descriptors(control, FLAGS.size)
+        if not data:
+            os._exit(0)
+        _fork(control, FLAGS.unpack(data)[0], descriptors)
+
+
+def _fork(control: socket.socket, flags: int, descriptors: list[int]) -> None:
+    try:
+        pid = sys.clone(flags | sys.CLONE_PARENT)
+    except OSError as error:
+        if descriptors:
+            tell_anyway(descriptors[0], Progress(error=limits.explain(error), code=CANNOT_START))
+        pid = -1
+    if not pid:
+        _become_child(control, descriptors)
+    for fd in descriptors:
+        os.close(fd)
+
+
+def _become_child(control: socket.socket, descriptors: list[int]) -> NoReturn:
+    code = CANNOT_START
+    try:
+        signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.WATCHED)
+        sys.die_with_parent()
+        control.close()
+        os.dup2(0, 2)  # the shim's log
+        channel, order_file, *attached = descriptors
+        tell(channel, Progress())  # fails if the shim has died meanwhile
+        with open(order_file, "rb") as file:
+            order = from_raw(Order, json.loads(file.read()))
+        code = _carry_out(order, channel, attached)
+    except BaseException as error:
+        code = error.code if isinstance(error, StartError) else CANNOT_START
+        tell_anyway(channel, Progress(error=limits.explain(error), code=code))
+    finally:
+        os._exit(code)
+
+
+def _carry_out(order: Order, channel: int, attached: list[int]) -> int:
+    """Do what is ordered; returns the exit code for this process."""
+    count = len(attached) - len(order.namespaces)
+    needed, opened = attached[:count], attached[count:]
+    namespaces = dict(zip(order.namespaces, opened, strict=True))
+    # Entered last of all, by ``confinement``.
+    around = order.around._replace(user_namespace=namespaces.pop(sys.CLONE_NEWUSER, -1))
+    if order.start is not None:
+        (output,) = needed
+        return supervisor.run(order.start, around, namespaces, channel, output)
+    if order.command is not None:
+        return session.run(order.command, around, namespaces, channel, needed)
+    if order.relay is not None:
+        (configuration,) = needed
+        relay.run(configuration, order.relay.own_addresses, channel)
+    raise StartError("nothing is ordered")

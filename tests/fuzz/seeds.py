@@ -1,0 +1,35 @@
+"""How much is tried: the same seeds each time, and some that nobody has tried yet."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+
+IS_SOAK = os.environ.get("TRAINYARD_SOAK") == "1"
+_SHARE = 1 if IS_SOAK else 10
+BATCH = 200
+"""Requests, or manifests, of one seed."""
+CHUNK = 20
+"""Seeds of one test."""
+API_REQUESTS = 200_000 // _SHARE
+LIVE_REQUESTS = 20_000 // _SHARE
+MANIFESTS = 100_000 // _SHARE
+FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
+
+
+def chosen(inputs: int, first_new: int) -> list[Sequence[int]]:
+    """The seeds for that many inputs, in portions: four of five are the same each time."""
+    count = inputs // BATCH
+    new = count // 5
+    fixed, fresh = range(count - new), range(first_new, first_new + new)
+    return [
+        seeds[start : start + CHUNK]
+        for seeds in (fixed, fresh)
+        for start in range(0, len(seeds), CHUNK)
+    ]
+
+
+def first_fresh() -> int:
+    """The first of the new seeds of this run."""
+    return FIRST_FRESH + secrets.randbelow(LAST_FRESH - FIRST_FRESH)
