@@ -136,12 +136,20 @@ def test_kubectl_is_everybody_with_a_kubeconfig_of_their_own(
     secret = kubectl(machine.alice, "create", "secret", "generic", "key", "--from-literal=a=b")
     assert secret.returncode == 0, secret.stderr
     assert "kept" in kubectl(machine.bob, "get", "pj", "-A").stdout
+    running = "--for=jsonpath={.status.phase}=Running"
+    kubectl(machine.alice, "wait", "pj/kept", running, "--timeout=60s")
+    pod = kubectl(machine.alice, "get", "pods", "-o", "name").stdout.splitlines()[-1]
+    assert kubectl(machine.alice, "exec", pod, "--", "id", "-un").stdout == "alice\n"
+    until(lambda: kubectl(machine.alice, "logs", pod).stdout == "mine\n", "Alice reads her log")
     for refused in (
         ["delete", "pj", "kept"],
         ["get", "secret", "key"],
         ["get", "secrets"],
         ["annotate", "pj", "kept", "a=b"],
         ["create", "configmap", "new"],
+        ["logs", pod],
+        ["exec", pod, "--", "id"],
+        ["port-forward", pod, "1:1"],
     ):
         said = kubectl(machine.bob, "-n", "alice", *refused)
         assert said.returncode == 1

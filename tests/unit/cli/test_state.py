@@ -17,6 +17,7 @@ from trainyard.kube.embedded import (
     node_name,
     state_folder,
 )
+from trainyard.kube.ownership import address
 
 
 def test_the_folder_is_the_one_the_user_names(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,18 +31,20 @@ def test_the_folder_is_the_one_the_user_names(monkeypatch: pytest.MonkeyPatch) -
     assert state_folder() == Path("/home/me/.local/state/trainyard")
 
 
-def test_a_cluster_is_found_only_while_it_answers(tmp_path: Path) -> None:
-    paths = Paths(tmp_path)
+@pytest.mark.parametrize("folder", ["state", "deep/" * 50])
+def test_a_cluster_is_found_only_while_it_answers(tmp_path: Path, folder: str) -> None:
+    paths = Paths(tmp_path / folder)
+    paths.prepare()
     record = RunningCluster(
         pid=1, socket=str(paths.api_socket), port=0, started=0.0, isolation="root"
     )
     record.write(paths)
-    assert find_cluster(tmp_path) is None
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(str(paths.api_socket))
+    assert find_cluster(paths.folder) is None
+    with socket.socket(socket.AF_UNIX) as listener, address(record.socket) as short:
+        listener.bind(short)
         listener.listen()
-        assert find_cluster(tmp_path) == record
-    assert find_cluster(tmp_path) is None
+        assert find_cluster(paths.folder) == record
+    assert find_cluster(paths.folder) is None
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"pid": 1}', '{"unknown": 1}'])
