@@ -138,7 +138,8 @@ def test_kubectl_is_everybody_with_a_kubeconfig_of_their_own(
     assert "kept" in kubectl(machine.bob, "get", "pj", "-A").stdout
     running = "--for=jsonpath={.status.phase}=Running"
     kubectl(machine.alice, "wait", "pj/kept", running, "--timeout=60s")
-    pod = kubectl(machine.alice, "get", "pods", "-o", "name").stdout.splitlines()[-1]
+    pods = kubectl(machine.alice, "get", "pods", "-o", "name").stdout.splitlines()
+    pod = next(name for name in pods if name.startswith("pod/kept-"))
     assert kubectl(machine.alice, "exec", pod, "--", "id", "-un").stdout == "alice\n"
     until(lambda: kubectl(machine.alice, "logs", pod).stdout == "mine\n", "Alice reads her log")
     for refused in (
