@@ -139,7 +139,7 @@ def _volumes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
             path.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise click.BadParameter(f"cannot use {path}: {error.strerror}") from error
-        volumes[claim] = str(path)
+        volumes[claim] = str(path.resolve())
     return volumes
 
 

@@ -79,7 +79,7 @@ def _prepared(document: Document, resource: Resource, namespace: str) -> dict[st
         metadata.setdefault("namespace", namespace)
     if document.kind in JOB_KINDS:
         folder = Path.cwd() if document.file in ("", STANDARD_INPUT, "<stdin>") else None
-        folder = folder or Path(document.file).absolute().parent
+        folder = folder or Path(document.file).absolute().parent.resolve()
         annotations = metadata.get("annotations") or {}
         metadata["annotations"] = {labels.WORKING_DIR: str(folder), **annotations}
     return body

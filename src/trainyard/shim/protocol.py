@@ -28,11 +28,15 @@ class ProtocolError(ValueError):
 
 
 class Bind(NamedTuple):
-    """A path of the host that is mounted into the pod; made as a folder where it is missing."""
+    """A path of the host that is mounted into the pod; no link on it is followed."""
 
     target: str
     source: str
     read_only: bool = False
+    inner: str = ""
+    """A path in ``source`` to mount instead, made as a folder where it is missing."""
+    private: bool = False
+    """It lies in a hidden folder, to which no pod has access otherwise."""
 
 
 class Root(NamedTuple):
@@ -43,6 +47,10 @@ class Root(NamedTuple):
     read_only: bool = False
     privileged: bool = False
     work: str = ""
+    size: int = 0
+    """How many bytes it may write into the layer; 0: half of the memory."""
+    hidden: tuple[str, ...] = ()
+    """Folders of the host that are covered wherever they would be seen, beside the shim's own."""
 
 
 class Program(NamedTuple):

@@ -4,6 +4,9 @@ Runs in the container's first process, inside a mount namespace of its own. Writ
 that is the upper layer of overlays; volumes and the working folder are bound in, so that only
 they reach the host. Mount points that the host lacks are made in the upper layer beforehand: it
 belongs to us even where, without root, the host's directory does not.
+
+What a volume holds is the pods': no path is followed into it but by ``paths`` (decision 77). The
+cluster's own folder is covered before anything is bound, so that no bind shows it (decision 78).
 """
 
 from __future__ import annotations
@@ -13,20 +16,16 @@ import itertools
 import os
 import stat
 
+from trainyard.shim import kernelfs, paths
 from trainyard.shim import syscalls as sys
 from trainyard.shim.protocol import Bind, Root
 
-_PSEUDO = ("/proc", "/sys", "/dev")
 _UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
-_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
-_DEVICE_LINKS = {
-    "fd": "/proc/self/fd",
-    "stdin": "/proc/self/fd/0",
-    "stdout": "/proc/self/fd/1",
-    "stderr": "/proc/self/fd/2",
-    "ptmx": "pts/ptmx",
-}
-_READ_ONLY_PROC = ("sys", "sysrq-trigger", "irq", "bus")
+_NEW = "root"  # this and all other relative paths: in the tmpfs
+
+
+class RootError(Exception):
+    """The root cannot be built; the text says which mount, and why."""
 
 
 def enter(root: Root, base: str, *, rootless: bool) -> int:
@@ -36,7 +35,7 @@ def enter(root: Root, base: str, *, rootless: bool) -> int:
     """
     old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     _Builder(root, base, rootless=rootless).build()
-    os.chdir(os.path.join(base, "root"))
+    os.chdir(_NEW)
     sys.pivot_root(".", ".")
     os.chdir("/")
     return old
@@ -54,10 +53,6 @@ def _beneath(path: str, folder: str) -> bool:
     return folder == "/" or path.startswith(folder + "/")
 
 
-def _pseudo(path: str) -> bool:
-    return any(path == top or _beneath(path, top) for top in _PSEUDO)
-
-
 def mount_points() -> list[str]:
     """Mount points of this mount namespace, parents first, kernel file systems left out."""
     points = []
@@ -70,66 +65,129 @@ def mount_points() -> list[str]:
             if b"\\" in raw:  # octal escapes of space, tab, newline and backslash
                 raw = raw.decode("unicode_escape").encode("latin-1")
             path = os.fsdecode(raw)
-            if path != "/" and not _pseudo(path):
+            if path != "/" and not kernelfs.holds(path):
                 points.append(path)
     return sorted(set(points))
+
+
+class _Mount:
+    """A bind, where it is probably to go (the order follows from that), and its opened source."""
+
+    def __init__(self, bind: Bind) -> None:
+        self.bind = bind
+        self.place = os.path.realpath(bind.target)
+        self.source = _open_source(bind) if bind.private else -1
+
+    @property
+    def is_directory(self) -> bool:
+        return stat.S_ISDIR(os.fstat(self.source).st_mode)
 
 
 class _Builder:
     def __init__(self, root: Root, base: str, *, rootless: bool) -> None:
         self._root, self._base, self._rootless = root, base, rootless
-        self._new = os.path.join(base, "root")
-        self._mounts = mount_points()
-        self._layers: list[str] = []
+        self._layers: list[int] = []
+        self._covers: dict[str, str] = {}
         self._numbers = itertools.count()
         self._binds = sorted(
-            (bind._replace(target=os.path.realpath(bind.target)) for bind in root.binds),
-            key=lambda bind: bind.target.count("/") if bind.target != "/" else 0,
+            map(_Mount, root.binds),
+            key=lambda each: each.place.count("/") if each.place != "/" else 0,
         )
+        self._work = os.path.realpath(root.work) if root.work else ""
 
     def build(self) -> None:
-        sys.mount("tmpfs", self._base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
-        os.mkdir(self._new)
-        if not self._layer("/"):
-            sys.mount(self._new, self._new, "", sys.MS_BIND)  # pivot_root wants a mount
-            self._layers.append(self._new)
-            self._spread("/")
-        self._proc()
-        self._sys()
-        self._dev()
+        options = f"mode=755,size={self._root.size}" if self._root.size else "mode=755"
+        sys.mount("tmpfs", self._base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
+        os.chdir(self._base)  # by its path it cannot be reached once the state folder is covered
+        os.mkdir(_NEW)
+        self._cover({os.path.realpath(os.path.dirname(self._base)), *self._root.hidden})
+        for each in self._binds:
+            if each.source < 0:
+                each.source = _open_source(each.bind)
+        self._mounts = mount_points()
+        self._show_host()
+        kernelfs.mount_all(_NEW, self._root, rootless=self._rootless)
         if self._rootless:
-            self._cover_closed_folders()
-        for bind in self._binds:
-            self._bind(bind)
+            self._empty_closed_folders()
+        for each in self._binds:
+            self._bind(each)
         if self._root.work:
-            self._make(os.path.realpath(self._root.work), directory=True)
+            os.close(self._make(self._root.work, directory=True))
         if self._root.read_only:
-            for path in self._layers:
+            for fd in self._layers:
                 with contextlib.suppress(OSError):
-                    sys.mount("", path, "", sys.MS_REMOUNT | sys.MS_BIND | sys.MS_RDONLY)
+                    flags = sys.MS_REMOUNT | sys.MS_BIND | sys.MS_RDONLY
+                    sys.mount("", paths.proc(fd), "", flags)
 
-    def _layer(self, path: str) -> bool:
-        """Put an overlay of the host's directory ``path`` at its place; False if impossible."""
+    # -- what is hidden -------------------------------------------------------------------------
+
+    def _cover(self, hidden: set[str]) -> None:
+        """Lay an empty folder over each of ``hidden``: whatever is bound from now on shows that."""
+        for folder in sorted(hidden):
+            if not os.path.isdir(folder):
+                continue  # also what lies in one that is covered
+            empty = self._covers[folder] = f"e{next(self._numbers)}"
+            os.mkdir(empty)
+            self._pin_above(folder)
+            for place, is_directory in self._wanted():
+                if _beneath(place, folder):
+                    _mirror(folder, place, empty, is_directory)
+            sys.mount(empty, folder, "", sys.MS_BIND)
+            kernelfs.set_read_only(folder)
+
+    def _pin_above(self, folder: str) -> None:
+        """Keep a pod from renaming what it may write above a covered folder: it is a mount point.
+
+        Else the next pod would find another folder covered, and the real one under a new name.
+        """
+        sources = [each.bind.source for each in self._binds if not each.bind.private]
+        parts = folder.split("/")[1:-1]
+        for end in range(1, len(parts) + 1):
+            above = "/" + "/".join(parts[:end])
+            if any(_beneath(above, source) for source in sources):
+                sys.mount(above, above, "", sys.MS_BIND | sys.MS_REC)
+
+    # -- the host's files -----------------------------------------------------------------------
+
+    def _show_host(self) -> None:
+        if not self._layer("/", _NEW):
+            sys.mount(_NEW, _NEW, "", sys.MS_BIND)  # pivot_root wants a mount
+            self._open_top()
+            self._layers.append(os.dup(self._top))
+            self._spread("/")
+
+    def _open_top(self) -> None:
+        self._top = os.open(_NEW, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def _wanted(self) -> list[tuple[str, bool]]:
+        """The places that are mounted on or worked in, and which are folders."""
+        wanted = [(e.place, e.source < 0 or e.is_directory) for e in self._binds]
+        return [*wanted, (self._work, True)] if self._work else wanted
+
+    def _layer(self, path: str, place: str) -> bool:
+        """Put an overlay of the host's directory ``path`` on ``place``; False if impossible."""
         number = next(self._numbers)
-        upper, work = f"{self._base}/u{number}", f"{self._base}/w{number}"
+        upper, work = f"u{number}", f"w{number}"
         os.mkdir(upper)
         os.mkdir(work)
         _copy_attributes(path, upper)
-        wanted = [(bind.target, _is_directory(bind)) for bind in self._binds]
-        if self._root.work:
-            wanted.append((os.path.realpath(self._root.work), True))
-        for target, directory in wanted:
-            if _beneath(target, path) and not os.path.lexists(target) and not _pseudo(target):
+        for target, directory in self._wanted():
+            if (
+                _beneath(target, path)
+                and not os.path.lexists(target)
+                and not kernelfs.holds(target)
+            ):
                 _mirror(path, target, upper, directory)
-        options = f"lowerdir={_escape(path)},upperdir={_escape(upper)},workdir={_escape(work)}"
+        options = f"lowerdir={_escape(path)},upperdir={upper},workdir={work}"
         if self._rootless:
             options += ",userxattr"
-        place = self._new + path if path != "/" else self._new
         try:
             sys.mount("overlay", place, "overlay", 0, options)
         except OSError:
             return False
-        self._layers.append(place)
+        if path == "/":
+            self._open_top()
+        self._layers.append(paths.find(self._top, path, paths.AS_ROOT))
         for child in self._mounts:
             if _beneath(child, path) and self._outermost(child, path):
                 self._show(child)
@@ -140,121 +198,109 @@ class _Builder:
 
     def _spread(self, path: str) -> None:
         """Rebuild the directory ``path`` entry by entry, where it cannot be layered as a whole."""
-        place = self._new + path if path != "/" else self._new
+        place = _NEW + path if path != "/" else _NEW
         with os.scandir(path) as entries:
             for entry in entries:
                 target = os.path.join(place, entry.name)
                 if entry.is_symlink():
                     os.symlink(os.readlink(entry.path), target)
-                elif _pseudo(entry.path):
+                elif kernelfs.holds(entry.path):
                     os.mkdir(target)
-                elif not _beneath(self._base, entry.path) or entry.is_dir():
+                else:
                     self._show(entry.path)
 
     def _show(self, path: str) -> None:
         """Make the host's file or directory ``path`` appear in the new root."""
-        place = self._new + path
         try:
             directory = stat.S_ISDIR(os.stat(path).st_mode)
-            self._make(path, directory=directory)
-            if directory:
-                if self._layer(path):
+            place = self._make(path, directory=directory)
+            if directory and path not in self._covers:
+                if self._layer(path, paths.proc(place)):
                     return
                 if any(_beneath(mount, path) for mount in self._mounts):
                     self._spread(path)
                     return
-            sys.mount(path, place, "", sys.MS_BIND | sys.MS_REC)
-            sys.make_read_only(place)
+            self._attach(path, place, directory=directory, read_only=True)
         except OSError:
             pass  # a host mount that we may not see stays an empty place
 
-    def _make(self, path: str, *, directory: bool) -> None:
-        place = self._new + path
-        if os.path.lexists(place):
-            return
-        if directory:
-            os.makedirs(place, exist_ok=True)
-        else:
-            os.makedirs(os.path.dirname(place), exist_ok=True)
-            os.close(os.open(place, os.O_CREAT | os.O_WRONLY, 0o644))
+    def _make(self, path: str, *, directory: bool) -> int:
+        """A descriptor of ``path`` in the new root, made there if it is missing."""
+        return paths.make(self._top, path, paths.AS_ROOT, directory=directory)
 
-    def _cover_closed_folders(self) -> None:
+    def _empty_closed_folders(self) -> None:
         """Empty the folders that this user may not enter and in which something is mounted.
 
         So that a volume at /root/.ssh works for everybody, as it does in a container image.
         """
-        covered: set[str] = set()
-        for bind in self._binds:
-            parts = bind.target.split("/")[1:-1]
+        emptied: set[str] = set()
+        for each in self._binds:
+            parts = each.place.split("/")[1:-1]
             for end in range(1, len(parts) + 1):
                 parent = "/" + "/".join(parts[:end])
                 if os.path.isdir(parent) and not os.access(parent, os.R_OK | os.X_OK):
-                    if parent not in covered:
-                        sys.mount("tmpfs", self._new + parent, "tmpfs", sys.MS_NOSUID, "mode=755")
-                        covered.add(parent)
+                    if parent not in emptied:
+                        empty = f"c{next(self._numbers)}"
+                        os.mkdir(empty)
+                        fd = paths.find(self._top, parent, paths.AS_ROOT)
+                        sys.mount(empty, paths.proc(fd), "", sys.MS_BIND)
+                        emptied.add(parent)
                     break
 
-    def _bind(self, bind: Bind) -> None:
-        place = self._new + bind.target
-        self._make(bind.target, directory=_is_directory(bind))
-        if not os.path.lexists(bind.source):  # a subPath that nobody has made yet
-            os.makedirs(bind.source)
-        sys.mount(bind.source, place, "", sys.MS_BIND | sys.MS_REC)
-        if bind.read_only:
-            _set_read_only(place)
+    # -- volumes --------------------------------------------------------------------------------
 
-    def _proc(self) -> None:
-        place = self._new + "/proc"
-        flags = sys.MS_NOSUID | sys.MS_NODEV | sys.MS_NOEXEC
-        os.makedirs(place, exist_ok=True)
+    def _bind(self, mount: _Mount) -> None:
+        bind, directory = mount.bind, mount.is_directory
         try:
-            sys.mount("proc", place, "proc", flags)
-        except OSError:  # a host that masks parts of /proc forbids a new one
-            sys.mount("/proc", place, "", sys.MS_BIND | sys.MS_REC)
+            place = self._make(bind.target, directory=directory)
+            source = paths.proc(mount.source)
+            self._attach(source, place, directory=directory, read_only=bind.read_only)
+        except OSError as error:
+            raise RootError(f"cannot mount at {bind.target}: {paths.reason(error)}") from None
+        os.close(place)
+        os.close(mount.source)
+
+    def _attach(self, source: str, place: int, *, directory: bool, read_only: bool) -> None:
+        """Mount ``source`` on the descriptor ``place``.
+
+        What is to be read-only is made so where nobody else can reach it, and then moved: a path to
+        the finished mount might lead elsewhere by now.
+        """
+        flags = sys.MS_BIND | sys.MS_REC
+        if not read_only:
+            sys.mount(source, paths.proc(place), "", flags)
             return
-        if self._root.privileged or self._rootless:
-            return
-        for name in _READ_ONLY_PROC:
-            path = f"{place}/{name}"
-            with contextlib.suppress(OSError):
-                sys.mount(path, path, "", sys.MS_BIND)
-                sys.mount("", path, "", sys.MS_BIND | sys.MS_REMOUNT | sys.MS_RDONLY | flags)
-
-    def _sys(self) -> None:
-        place = self._new + "/sys"
-        os.makedirs(place, exist_ok=True)
-        with contextlib.suppress(OSError):
-            sys.mount("/sys", place, "", sys.MS_BIND | sys.MS_REC)
-            if not self._root.privileged:
-                sys.make_read_only(place)
-
-    def _dev(self) -> None:
-        place = self._new + "/dev"
-        os.makedirs(place, exist_ok=True)
-        sys.mount("tmpfs", place, "tmpfs", sys.MS_NOSUID, "mode=755")
-        for name in (*_DEVICES, *(os.path.relpath(path, "/dev") for path in self._root.devices)):
-            source, target = f"/dev/{name}", f"{place}/{name}"
-            if not os.path.exists(source):
-                continue
-            os.makedirs(os.path.dirname(target), exist_ok=True)
-            if os.path.isdir(source):
-                os.makedirs(target, exist_ok=True)
-            else:
-                os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o666))
-            sys.mount(source, target, "", sys.MS_BIND)
-        for name, link in _DEVICE_LINKS.items():
-            os.symlink(link, f"{place}/{name}")
-        os.mkdir(f"{place}/pts")
-        os.mkdir(f"{place}/shm")
-        os.mkdir(f"{place}/mqueue")
-        options = "newinstance,ptmxmode=0666,mode=620"
-        sys.mount("devpts", f"{place}/pts", "devpts", sys.MS_NOSUID | sys.MS_NOEXEC, options)
-        flags = sys.MS_NOSUID | sys.MS_NODEV
-        sys.mount("tmpfs", f"{place}/shm", "tmpfs", flags, "mode=1777")
+        aside = "d" if directory else "f"
+        if directory:
+            os.makedirs(aside, exist_ok=True)
+        else:
+            os.close(os.open(aside, os.O_CREAT | os.O_CLOEXEC, 0o600))
+        sys.mount(source, aside, "", flags)
+        kernelfs.set_read_only(aside)
+        sys.mount(aside, paths.proc(place), "", sys.MS_MOVE)
 
 
-def _is_directory(bind: Bind) -> bool:
-    return os.path.isdir(bind.source) or not os.path.exists(bind.source)
+def _open_source(bind: Bind) -> int:
+    """A descriptor of what is to be mounted; a ``subPath`` that nobody has made yet is made."""
+    source = bind.source
+    try:
+        if bind.private:
+            top = os.open(source, os.O_PATH | os.O_CLOEXEC)
+        else:
+            top = paths.without_links(source)
+    except OSError as error:
+        text = f"cannot mount {source} at {bind.target}: {paths.reason(error)}"
+        raise RootError(text) from None
+    if not bind.inner:
+        return top
+    try:
+        mode = stat.S_IMODE(os.fstat(top).st_mode)
+        return paths.make(top, bind.inner, paths.BENEATH, mode=mode)
+    except OSError as error:
+        text = f"cannot mount subPath {bind.inner!r} at {bind.target}: {paths.reason(error)}"
+        raise RootError(text) from None
+    finally:
+        os.close(top)
 
 
 def _escape(path: str) -> str:
@@ -283,10 +329,3 @@ def _mirror(lower: str, target: str, upper: str, directory: bool) -> None:
         os.makedirs(final, exist_ok=True)
     elif not os.path.lexists(final):
         os.close(os.open(final, os.O_CREAT | os.O_WRONLY, 0o644))
-
-
-def _set_read_only(place: str) -> None:
-    try:
-        sys.make_read_only(place)
-    except OSError:  # before Linux 5.12: this mount only, not those beneath it
-        sys.mount("", place, "", sys.MS_BIND | sys.MS_REMOUNT | sys.MS_RDONLY)

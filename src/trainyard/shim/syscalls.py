@@ -27,9 +27,16 @@ MS_NODEV = 4
 MS_NOEXEC = 8
 MS_REMOUNT = 32
 MS_BIND = 4096
+MS_MOVE = 8192
 MS_REC = 16384
 MS_SLAVE = 1 << 19
 MNT_DETACH = 2
+
+AT_FDCWD = -100
+RESOLVE_NO_MAGICLINKS = 2
+RESOLVE_NO_SYMLINKS = 4
+RESOLVE_BENEATH = 8
+RESOLVE_IN_ROOT = 16
 
 PR_SET_PDEATHSIG = 1
 PR_SET_DUMPABLE = 4
@@ -40,10 +47,10 @@ PR_SET_CHILD_SUBREAPER = 36
 PR_SET_NO_NEW_PRIVS = 38
 _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_RAISE = 47, 2
 
-_AT_FDCWD = -100
 _AT_RECURSIVE = 0x8000
 _MOUNT_ATTR_RDONLY = 1
 _CAPABILITY_VERSION_3 = 0x20080522
+_SYS_OPENAT2 = 437
 _SYS_MOUNT_SETATTR = 442
 _SECCOMP_MODE_FILTER = 2
 _KEYCTL_JOIN_SESSION_KEYRING = 1
@@ -111,13 +118,31 @@ def make_read_only(path: str) -> None:
     attributes = (ctypes.c_uint64 * 4)(_MOUNT_ATTR_RDONLY)  # struct mount_attr
     result = _syscall(
         ctypes.c_long(_SYS_MOUNT_SETATTR),
-        ctypes.c_int(_AT_FDCWD),
+        ctypes.c_int(AT_FDCWD),
         os.fsencode(path),
         ctypes.c_uint(_AT_RECURSIVE),
         ctypes.byref(attributes),
         ctypes.c_size_t(ctypes.sizeof(attributes)),
     )
     _check(int(result), f"mount_setattr {path}")
+
+
+def openat2(folder: int, path: str, flags: int, resolve: int) -> int:
+    """Open ``path`` under the rules of ``resolve`` (``RESOLVE_…``, Linux 5.6)."""
+    if "\0" in path:
+        raise OSError(22, os.strerror(22), path)
+    how = (ctypes.c_uint64 * 3)(flags, 0, resolve)  # struct open_how
+    result = _syscall(
+        ctypes.c_long(_SYS_OPENAT2),
+        ctypes.c_int(folder),
+        os.fsencode(path),
+        ctypes.byref(how),
+        ctypes.c_size_t(ctypes.sizeof(how)),
+    )
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), path)
+    return int(result)
 
 
 def set_hostname(name: str) -> None:

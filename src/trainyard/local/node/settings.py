@@ -26,6 +26,8 @@ class NodeSettings:
     """Claim name, or namespace/claim, to the folder that stands for it."""
     working_dir: str = ""
     """Where containers run whose pod does not say: neither workingDir nor the annotation."""
+    hidden: tuple[str, ...] = ()
+    """Folders of clusters, beside ``state_dir``, that no pod may see; real paths."""
     python_prefix: str = sys.prefix
     host_ip: str = "127.0.0.1"
     restart_delay: float = 1.0

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from trainyard.kinds.shared import labels
 from trainyard.kube.people import Person
 from trainyard.local import guests
-from trainyard.local.node import gpus
+from trainyard.local.node import folders, gpus
 from trainyard.local.node.environment import (
     PodContext,
     Warn,
@@ -18,9 +18,12 @@ from trainyard.local.node.environment import (
     expand,
     host_name,
 )
+from trainyard.local.node.folders import component
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.volumes import Volumes
+from trainyard.schema import quantity
 from trainyard.schema.errors import TrainyardError
+from trainyard.shim import paths
 from trainyard.shim.protocol import Bind, Program, Root
 
 # By their numbers in linux/capability.h.
@@ -31,12 +34,11 @@ SYS_PTRACE SYS_PACCT SYS_ADMIN SYS_BOOT SYS_NICE SYS_RESOURCE SYS_TIME SYS_TTY_C
 AUDIT_WRITE AUDIT_CONTROL SETFCAP MAC_OVERRIDE MAC_ADMIN SYSLOG WAKE_ALARM BLOCK_SUSPEND AUDIT_READ
 PERFMON BPF CHECKPOINT_RESTORE
 """
-# Never opened to a pod's writes as a whole, even as the manifest's folder …
-_SYSTEM_FOLDERS = (
-    "/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/local /var"
-)
-# … and these not just because an image of a cluster works there.
-_SHARED_FOLDERS = "/home /media /mnt /root /srv /tmp /var/tmp /workspace"
+# Not opened to a pod's writes just because an image of a cluster works there.
+_SHARED = "/home /media /mnt /root /srv /tmp /var/tmp /workspace"
+_SHARED_FOLDERS = _SHARED.split()
+# Of the memory, as a limit for what a container may write into its root's layer (decision 79).
+_LAYER_SHARE = 4
 
 
 # Decision 42.
@@ -79,7 +81,7 @@ def program_and_root(
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.gpus))
         return _without_mounts(program, container, binds, context.warn), None
     cwd = program.cwd
-    own = _own_binds(context, container, place, home=home, cwd=cwd)
+    own = _own_binds(volumes, container, place, home=home, cwd=cwd)
     _tell_made_folders(own, volumes=binds, cwd=cwd, warn=context.warn)
     root = Root(
         binds=tuple(_merge(own, binds)),
@@ -87,13 +89,23 @@ def program_and_root(
         read_only=bool(container.get("securityContext", {}).get("readOnlyRootFilesystem")),
         privileged=program.privileged,
         work=cwd,
+        size=layer_size(container),
+        hidden=context.settings.hidden,
     )
     return program, root
 
 
+def layer_size(container: Mapping[str, Any]) -> int:
+    """How many bytes a container may write outside of volumes: half of the memory at most."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    limit = container.get("resources", {}).get("limits", {}).get("ephemeral-storage")
+    return min(quantity.parse_int(limit), whole // 2) if limit else whole // _LAYER_SHARE
+
+
 def _own_binds(
-    context: PodContext, container: Mapping[str, Any], place: Place, *, home: str, cwd: str
+    volumes: Volumes, container: Mapping[str, Any], place: Place, *, home: str, cwd: str
 ) -> list[Bind]:
+    context = volumes.context
     folder, settings = context.folder, context.settings
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
     message_file = termination_path(folder, container["name"])
@@ -104,18 +116,18 @@ def _own_binds(
     with open(host_name_file, "w") as file:
         file.write(f"{host_name(context.pod)}\n")
     return [
-        Bind("/etc/hosts", place.hosts, True),
-        Bind("/etc/resolv.conf", place.resolver, True),
+        Bind("/etc/hosts", place.hosts, True, private=True),
+        Bind("/etc/resolv.conf", place.resolver, True, private=True),
         *_temporary(folder, [home, cwd, settings.state_dir], settings),
-        *_persistent(home, cwd),
-        Bind(message_path, message_file),
-        Bind("/etc/hostname", host_name_file, True),
+        *_persistent(home, cwd, volumes),
+        Bind(os.path.normpath(os.path.join("/", message_path)), message_file, private=True),
+        Bind("/etc/hostname", host_name_file, True, private=True),
     ]
 
 
 def termination_path(pod_folder: str, container: str) -> str:
     """The host's file behind a container's terminationMessagePath."""
-    return os.path.join(pod_folder, container, "termination-log")
+    return os.path.join(pod_folder, component(container), "termination-log")
 
 
 def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
@@ -157,15 +169,33 @@ def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> l
     path = os.path.join(pod_folder, "tmp")
     os.makedirs(path, exist_ok=True)
     os.chmod(path, 0o1777)
-    return [Bind("/tmp", path)]
+    return [Bind("/tmp", path, private=True)]
 
 
-def _persistent(home: str, cwd: str) -> list[Bind]:
-    """The working folders that exist on the host: what is written there stays (decision 40)."""
-    closed = _SYSTEM_FOLDERS.split()
-    chosen = {os.path.realpath(home)}.difference(closed)
-    chosen |= {os.path.realpath(cwd)}.difference(closed, _SHARED_FOLDERS.split())
-    return [Bind(folder, folder) for folder in sorted(chosen) if os.path.isdir(folder)]
+# Decision 40.
+def _persistent(home: str, cwd: str, volumes: Volumes) -> list[Bind]:
+    """The working folders that exist on the host: what is written there stays."""
+    chosen: list[str] = []
+    for path, closed in ((home, ()), (cwd, _SHARED_FOLDERS)):
+        folder = folders.real(path)
+        if folder is None and path == home:
+            raise CannotStart(
+                f"the working folder {path} is reached by a link, which a pod may have made: name "
+                "the folder itself"
+            )
+        if folder is None:
+            if not folders.lies_in(path, [home]):
+                text = f"workingDir {path} is reached by a link, which a pod may have made: what "
+                text += "is written there goes with the pod; name the folder itself"
+                volumes.context.warn("NotHonoured", text)
+        elif hidden := folders.lies_in(folder, volumes.hidden):
+            raise CannotStart(
+                f"the working folder {path} lies in {hidden}, a cluster's own folder, which pods "
+                "do not see: work elsewhere, or keep the cluster elsewhere (TRAINYARD_STATE_DIR)"
+            )
+        elif folder not in (*chosen, *folders.SYSTEM, *closed) and os.path.isdir(folder):
+            chosen.append(folder)
+    return [Bind(folder, folder) for folder in chosen]
 
 
 def _tell_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: Warn) -> None:
@@ -245,12 +275,10 @@ def _without_mounts(
             f"working directory {program.cwd} does not exist, and without namespaces it cannot "
             "be made for the pod alone: create it, or leave workingDir out"
         )
-    moved = {b.target: b.source for b in binds if os.path.realpath(b.target) != b.source}
+    found = {bind.target: _plain_path(bind, container["name"]) for bind in binds}
+    moved = {place: path for place, path in found.items() if os.path.realpath(place) != path}
     if not moved:
         return program
-    for source in moved.values():
-        if not os.path.exists(source):
-            os.makedirs(source)
     warn(
         "VolumeNotMounted",
         "namespaces are not permitted here, so volumes cannot be mounted; in command, args and "
@@ -270,3 +298,22 @@ def _without_mounts(
         argv=tuple(replace(word) for word in program.argv),
         env={name: replace(value) if name in own else value for name, value in program.env.items()},
     )
+
+
+def _plain_path(bind: Bind, container: str) -> str:
+    """The folder of the host that stands for a mount; a ``subPath`` is made if it is missing."""
+    if not bind.inner:
+        return bind.source
+    top = os.open(bind.source, os.O_PATH | os.O_CLOEXEC)
+    try:
+        fd = paths.make(top, bind.inner, paths.BENEATH)
+        path = os.readlink(paths.proc(fd))
+        os.close(fd)
+        return path
+    except OSError as error:
+        raise CannotStart(
+            f"container {container!r}: cannot mount subPath {bind.inner!r} at {bind.target}: "
+            f"{paths.reason(error)}"
+        ) from None
+    finally:
+        os.close(top)

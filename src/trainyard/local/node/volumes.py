@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from trainyard.local.node import cgroups
 from trainyard.local.node.environment import (
     NotReady,
     PodContext,
@@ -16,18 +18,29 @@ from trainyard.local.node.environment import (
     field_value,
     resource_value,
 )
+from trainyard.local.node.folders import Refused, component, lies_in, relative
 from trainyard.schema import quantity
+from trainyard.shim import paths
 from trainyard.shim.protocol import Bind
 from trainyard.shim.rights import acting_as
 
 _DEFAULT_MODE = 0o644
+# https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
+_IS_KIND = {
+    "Directory": stat.S_ISDIR,
+    "File": stat.S_ISREG,
+    "Socket": stat.S_ISSOCK,
+    "CharDevice": stat.S_ISCHR,
+    "BlockDevice": stat.S_ISBLK,
+}
 
 
 class Source(NamedTuple):
-    """One volume: a path of the host, read-only for all or not."""
+    """One volume: a path of the host, read-only for all or not; ``private`` as of a Bind."""
 
     path: str
     read_only: bool = False
+    private: bool = True
 
 
 class File(NamedTuple):
@@ -51,6 +64,12 @@ class Volumes:
             if volume["name"] not in self.sources:
                 self.sources[volume["name"]] = self._make(volume)
 
+    @property
+    def hidden(self) -> tuple[str, ...]:
+        """Folders that no pod may see; see NodeSettings."""
+        settings = self.context.settings
+        return (*settings.hidden, os.path.realpath(settings.state_dir))
+
     def binds(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[Bind]:
         """What to mount for ``container``."""
         binds = []
@@ -61,11 +80,9 @@ class Volumes:
                 raise NotReady("CreateContainerConfigError", text + "not in spec.volumes")
             read_only = bool(mount.get("readOnly")) or source.read_only
             inner = mount.get("subPath") or expand(mount.get("subPathExpr", ""), env)
-            target = os.path.join("/", mount["mountPath"])
-            path = source.path
-            if inner:
-                path = _inside(source.path, inner, mount["name"])
-            binds.append(Bind(target, path, read_only))
+            inner = relative(inner, f"volume {mount['name']!r}") if inner else ""
+            target = os.path.normpath(os.path.join("/", mount["mountPath"]))
+            binds.append(Bind(target, source.path, read_only, inner, source.private))
         return binds
 
     @staticmethod
@@ -94,16 +111,20 @@ class Volumes:
         return self._empty_dir(volume["name"], {})
 
     def _own_folder(self, name: str) -> str:
-        path = os.path.join(self.context.folder, "volumes", name)
+        path = os.path.join(self.context.folder, "volumes", component(name))
         os.makedirs(path, exist_ok=True)
         return path
 
     def _empty_dir(self, name: str, spec: Mapping[str, Any]) -> Source:
-        limit = spec.get("sizeLimit")
         path = self._own_folder(name)
         os.chmod(path, 0o777)
         if spec.get("medium") == "Memory":
-            self.in_memory.append((path, quantity.parse_int(limit) if limit else 0))
+            limits = [quantity.parse_int(spec["sizeLimit"])] if spec.get("sizeLimit") else []
+            own = [
+                cgroups.Limits.of(each).memory for each in self.context.pod["spec"]["containers"]
+            ]
+            limits += [sum(own)] if all(own) else []
+            self.in_memory.append((path, min(limits, default=0)))
         return Source(path)
 
     def _projected(self, name: str, spec: Mapping[str, Any]) -> Source:
@@ -120,14 +141,23 @@ class Volumes:
 
     def _host_path(self, name: str, spec: Mapping[str, Any]) -> Source:
         path, kind = spec["path"], spec.get("type", "")
-        if kind == "DirectoryOrCreate":
-            os.makedirs(path, exist_ok=True)
-        elif kind == "FileOrCreate" and not os.path.exists(path):
-            with contextlib.suppress(FileExistsError), open(path, "x"):
-                pass
+        what = f"volume {name!r}: hostPath {path}"
+        with contextlib.suppress(FileExistsError):
+            if kind == "DirectoryOrCreate":
+                os.makedirs(path, mode=0o755)
+            elif kind == "FileOrCreate":
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
         if not os.path.exists(path):
-            raise NotReady("FailedMount", f"volume {name!r}: hostPath {path} does not exist")
-        return Source(path)
+            raise NotReady("FailedMount", f"{what} does not exist")
+        is_kind = _IS_KIND.get(kind.removesuffix("OrCreate"))
+        if is_kind is not None and not is_kind(os.stat(path).st_mode):
+            raise NotReady("FailedMount", f"{what} is not a {kind.removesuffix('OrCreate')}")
+        return Source(self._seen(os.path.realpath(path), what), private=False)
+
+    def _seen(self, path: str, what: str) -> str:
+        if hidden := lies_in(path, self.hidden):
+            raise Refused(f"{what} lies in {hidden}, a cluster's own folder, which pods do not see")
+        return path
 
     def _claim(self, name: str, spec: Mapping[str, Any]) -> Source:
         namespace, claim = self.context.namespace, spec["claimName"]
@@ -142,8 +172,12 @@ class Volumes:
                     f"name another with --volume {claim}=DIR",
                 )
             self._check_reach(f"claim {claim!r} stands for {folder}, which", folder)
-            return Source(os.path.abspath(folder), read_only=read_only)
-        path = os.path.join(self.context.settings.state_dir, "volumes", namespace, claim)
+            path = os.path.abspath(folder)
+            if path in self.hidden:
+                self._seen(path, f"claim {claim!r} stands for {folder}, which")
+            return Source(path, read_only=read_only, private=bool(lies_in(path, self.hidden)))
+        names = component(namespace), component(claim)
+        path = os.path.join(self.context.settings.state_dir, "volumes", *names)
         os.makedirs(path, exist_ok=True)
         self.context.hand_over(path)
         if not os.listdir(path):
@@ -210,26 +244,32 @@ class Volumes:
         return files
 
     def _write(self, name: str, files: Iterable[File]) -> Source:
-        folder = self._own_folder(name)
+        """Each file takes the place of what is there, and is never written through it."""
+        path = self._own_folder(name)
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
-        for file in files:
-            path = _inside(folder, file.path, name)
-            os.makedirs(os.path.dirname(path), exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(path)
-            fd = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
-            with os.fdopen(fd, "wb") as target:
-                target.write(file.data)
-            if group is not None:
-                with contextlib.suppress(PermissionError):
-                    os.chown(path, -1, group)
-            os.chmod(path, file.mode | (0o040 if group is not None else 0))
-        return Source(folder)
+        top = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            for file in files:
+                head, _, last = relative(file.path, f"volume {name!r}").rpartition("/")
+                folder = paths.make(top, head, paths.BENEATH)
+                try:
+                    _replace(folder, last, file, group)
+                finally:
+                    os.close(folder)
+        finally:
+            os.close(top)
+        return Source(path, read_only=True)
 
 
-def _inside(folder: str, relative: str, volume: str) -> str:
-    path = os.path.normpath(os.path.join(folder, relative))
-    if os.path.isabs(relative) or not (path + "/").startswith(folder.rstrip("/") + "/"):
-        text = f"volume {volume!r}: path {relative!r} leaves the volume"
-        raise NotReady("CreateContainerConfigError", text)
-    return path
+def _replace(folder: int, name: str, file: File, group: int | None) -> None:
+    draft = f".{name}.new"
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(draft, dir_fd=folder)
+    fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=folder)
+    with os.fdopen(fd, "wb") as target:
+        target.write(file.data)
+        if group is not None:
+            with contextlib.suppress(PermissionError):
+                os.fchown(fd, -1, group)
+        os.fchmod(fd, file.mode | (0o040 if group is not None else 0))
+    os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)

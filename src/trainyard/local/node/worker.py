@@ -167,8 +167,10 @@ class PodWorker:
                 if self._is_removed:
                     return
                 if not self._wake.is_set():
+                    # Not wait_for(), which swallows a cancellation that comes with the news.
                     with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._wake.wait(), delay)
+                        async with asyncio.timeout(delay):
+                            await self._wake.wait()
         finally:
             await self._prober.close()
             if self._stopping is not None:

@@ -1,0 +1,65 @@
+"""Which folders of the host a pod may be shown, and which names may become part of a path."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from trainyard.schema.errors import TrainyardError
+
+_SYSTEM = "/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/local /var"
+SYSTEM = _SYSTEM.split()
+"""Never opened to a pod's writes as a whole."""
+_MAX_LINKS = 40
+
+
+class Refused(TrainyardError):
+    """A name or a path that no pod may use on this machine; the text says why."""
+
+
+def component(name: str) -> str:
+    """``name``, which becomes one component of a path; raises Refused if it is more than that.
+
+    Admission has seen to it already; an object stored by an earlier version has not been admitted.
+    """
+    if name in ("", ".", "..") or "/" in name or "\0" in name:
+        raise Refused(f"{name[:80]!r} cannot be the name of a file")
+    return name
+
+
+def relative(path: str, what: str) -> str:
+    """A path within a volume, without needless parts; raises Refused if it leaves the volume."""
+    clean = os.path.normpath(path)
+    if os.path.isabs(path) or clean.split("/")[0] == ".." or "\0" in path:
+        raise Refused(f"{what}: path {path!r} leaves the volume")
+    return "" if clean == "." else clean
+
+
+def real(path: str) -> str | None:
+    """The folder behind ``path``; None where a link leads there that a pod may have made.
+
+    A link is as good as a folder only in one of the system's own folders, which no pod writes.
+    """
+    todo, done = path.split("/")[::-1], "/"
+    links = 0
+    while todo:
+        part = todo.pop()
+        if part == "..":
+            done = os.path.dirname(done)
+        elif part not in ("", "."):
+            step = os.path.join(done, part)
+            if not os.path.islink(step):
+                done = step
+                continue
+            links += 1
+            if done not in SYSTEM or links > _MAX_LINKS:
+                return None
+            target = os.readlink(step)
+            done = "/" if target.startswith("/") else done
+            todo += target.split("/")[::-1]
+    return done
+
+
+def lies_in(path: str, folders: Iterable[str]) -> str:
+    """The one of ``folders`` that ``path`` is or lies in; "" if it is none of them."""
+    return next((f for f in folders if f"{path}/".startswith(f"{f.rstrip('/')}/")), "")
