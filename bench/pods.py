@@ -38,7 +38,8 @@ class Row(NamedTuple):
 
 def measure() -> list[Row]:
     """Pods one after the other, eight at once, and a hundred that stay."""
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as top:
+        folder = os.path.join(top, "state")
         shim = start_shim(folder, die_with_parent=True)
         try:
             return asyncio.run(_measure(shim, folder))
@@ -49,7 +50,9 @@ def measure() -> list[Row]:
 async def _measure(shim: ShimHandle, folder: str) -> list[Row]:
     registry = Registry()
     await registry.ensure_system_objects()
-    agent = NodeAgent(registry, ShimClient(shim), NodeSettings("bench", folder, working_dir=folder))
+    work = os.path.join(os.path.dirname(folder), "work")
+    os.mkdir(work)
+    agent = NodeAgent(registry, ShimClient(shim), NodeSettings("bench", folder, working_dir=work))
     task = asyncio.create_task(agent.run())
     bench = _Bench(registry, agent, shim)
     rows = [*await bench.alone(), *await bench.together(), *await bench.many()]

@@ -72,8 +72,8 @@ async def test_a_sub_path_through_a_link_within_the_volume_is_followed(
     assert (tmp_path / "data" / "runs" / "7" / "logs" / "file").exists()
 
 
-async def test_a_sub_path_is_made_with_the_volumes_mode(node: Cluster, tmp_path: Path) -> None:
-    (tmp_path / "data").chmod(0o777)
+async def test_a_sub_path_is_made_for_whom_the_volume_is(node: Cluster, tmp_path: Path) -> None:
+    os.chown(tmp_path / "data", 4242, 4242)
     spec = mounting({"mountPath": "/m", "subPath": "a/b"})
     spec["securityContext"] = {"runAsUser": 4242}
     spec["container"]["workingDir"] = "/"

@@ -26,6 +26,7 @@ from trainyard.local.apiserver.identity import People
 from trainyard.local.clock import now_text
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.controllers.queues import QueueController
+from trainyard.local.node import folders
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.cgroups import default_processes
 from trainyard.local.node.settings import NodeSettings
@@ -146,6 +147,7 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         images=settings.images,
         volumes=settings.volumes,
         working_dir=settings.working_dir,
+        hidden=folders.of_clusters(),
         log_limits=settings.log_limits,
         pids_limit=default_processes() if settings.pids_limit is None else settings.pids_limit,
         gpus=found.gpus,

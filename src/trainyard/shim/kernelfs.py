@@ -12,7 +12,8 @@ import os
 from trainyard.shim import syscalls as sys
 from trainyard.shim.protocol import Root
 
-_TOPS = ("/proc", "/sys", "/dev")
+_TOPS = (b"/proc", b"/sys", b"/dev")
+_BENEATH = (b"/proc/", b"/sys/", b"/dev/")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _DEVICE_LINKS = {
     "fd": "/proc/self/fd",
@@ -22,25 +23,38 @@ _DEVICE_LINKS = {
     "ptmx": "pts/ptmx",
 }
 _READ_ONLY_PROC = ("bus", "fs", "irq", "sys", "sysrq-trigger")
-_MASKED_PROC = (
-    "acpi asound interrupts kcore keys latency_stats sched_debug scsi timer_list timer_stats"
+_MASKED = "interrupts kcore keys latency_stats sched_debug timer_list timer_stats"
+_MASKED_FILES = _MASKED.split()
+_MASKED_FOLDERS = (
+    *(f"/proc/{name}" for name in ("acpi", "asound", "scsi")),
+    *(f"/sys/{name}" for name in ("firmware", "devices/virtual/powercap")),
 )
-_MASKED_SYS = ("firmware", "devices/virtual/powercap")
 _PROC_FLAGS = sys.MS_NOSUID | sys.MS_NODEV | sys.MS_NOEXEC
 _DEV_SIZE = 1 << 20
 
 
-def holds(path: str) -> bool:
-    """Whether a path lies in one of these."""
-    return any(path == top or path.startswith(top + "/") for top in _TOPS)
+def holds(path: bytes) -> bool:
+    """Whether a path is one of these, or lies in one."""
+    return path.startswith(_BENEATH) or path in _TOPS
 
 
-def mount_all(place: str, root: Root, *, rootless: bool) -> None:
-    """Mount all three beneath ``place``; the current folder is a tmpfs of the caller's own."""
-    os.mkdir("masked", 0o555)
-    _proc(f"{place}/proc", root, rootless=rootless)
-    _sys(f"{place}/sys", root)
+def mount_all(place: str, root: Root, empty: str) -> None:
+    """Mount all three beneath ``place``; ``empty`` is a read-only mount of an empty folder."""
+    _proc(f"{place}/proc", root)
+    _sys(f"{place}/sys")
     _dev(f"{place}/dev", root)
+    if root.privileged:
+        return
+    for name in _MASKED_FILES:
+        with contextlib.suppress(OSError):  # not on this kernel
+            sys.mount("/dev/null", f"{place}/proc/{name}", "", sys.MS_BIND)
+    for path in _MASKED_FOLDERS:
+        with contextlib.suppress(OSError):
+            sys.mount(empty, f"{place}{path}", "", sys.MS_BIND)
+    with contextlib.suppress(OSError):
+        set_read_only(f"{place}/sys")
+        if os.access(f"{place}/sys/fs/cgroup", os.W_OK):  # before Linux 5.12
+            sys.mount(empty, f"{place}/sys/fs/cgroup", "", sys.MS_BIND)
 
 
 def set_read_only(place: str) -> None:
@@ -51,7 +65,7 @@ def set_read_only(place: str) -> None:
         sys.mount("", place, "", sys.MS_BIND | sys.MS_REMOUNT | sys.MS_RDONLY)
 
 
-def _proc(place: str, root: Root, *, rootless: bool) -> None:
+def _proc(place: str, root: Root) -> None:
     os.makedirs(place, exist_ok=True)
     try:
         sys.mount("proc", place, "proc", _PROC_FLAGS)
@@ -66,48 +80,27 @@ def _proc(place: str, root: Root, *, rootless: bool) -> None:
             sys.mount(path, path, "", sys.MS_BIND)
             flags = sys.MS_BIND | sys.MS_REMOUNT | sys.MS_RDONLY
             sys.mount("", path, "", flags | _PROC_FLAGS)
-    for name in _MASKED_PROC.split():
-        _mask(f"{place}/{name}")
 
 
-def _mask(path: str) -> None:
-    with contextlib.suppress(OSError):  # not on this kernel
-        if os.path.isdir(path):
-            sys.mount("masked", path, "", sys.MS_BIND)
-            set_read_only(path)
-        elif os.path.exists(path):
-            sys.mount("/dev/null", path, "", sys.MS_BIND)
-
-
-def _sys(place: str, root: Root) -> None:
+def _sys(place: str) -> None:
     os.makedirs(place, exist_ok=True)
     with contextlib.suppress(OSError):
         sys.mount("/sys", place, "", sys.MS_BIND | sys.MS_REC)
-        if root.privileged:
-            return
-        for name in _MASKED_SYS:
-            _mask(f"{place}/{name}")
-        set_read_only(place)
-        with contextlib.suppress(OSError):  # before Linux 5.12 it is still as it was
-            control = f"{place}/fs/cgroup"
-            if os.access(control, os.W_OK):
-                sys.mount("masked", control, "", sys.MS_BIND)
-                set_read_only(control)
 
 
 def _dev(place: str, root: Root) -> None:
     os.makedirs(place, exist_ok=True)
     sys.mount("tmpfs", place, "tmpfs", sys.MS_NOSUID, f"mode=755,size={_DEV_SIZE}")
-    for name in (*_DEVICES, *(os.path.relpath(path, "/dev") for path in root.devices)):
-        source, target = f"/dev/{name}", f"{place}/{name}"
-        if not os.path.exists(source):
-            continue
-        os.makedirs(os.path.dirname(target), exist_ok=True)
-        if os.path.isdir(source):
-            os.makedirs(target, exist_ok=True)
-        else:
-            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o666))
-        sys.mount(source, target, "", sys.MS_BIND)
+    for name in _DEVICES:
+        _device(name, place)
+    for path in root.devices:
+        name = os.path.relpath(path, "/dev")
+        os.makedirs(os.path.dirname(f"{place}/{name}"), exist_ok=True)
+        if os.path.isdir(path):
+            os.makedirs(f"{place}/{name}", exist_ok=True)
+            sys.mount(path, f"{place}/{name}", "", sys.MS_BIND)
+        elif os.path.exists(path):
+            _device(name, place)
     for name, link in _DEVICE_LINKS.items():
         os.symlink(link, f"{place}/{name}")
     os.mkdir(f"{place}/pts")
@@ -117,3 +110,12 @@ def _dev(place: str, root: Root) -> None:
     sys.mount("devpts", f"{place}/pts", "devpts", sys.MS_NOSUID | sys.MS_NOEXEC, options)
     flags = sys.MS_NOSUID | sys.MS_NODEV
     sys.mount("tmpfs", f"{place}/shm", "tmpfs", flags, "mode=1777")
+
+
+def _device(name: str, place: str) -> None:
+    target = f"{place}/{name}"
+    os.mknod(target)
+    try:
+        sys.mount(f"/dev/{name}", target, "", sys.MS_BIND)
+    except FileNotFoundError:  # not on this host
+        os.unlink(target)

@@ -10,6 +10,7 @@ by reading it. What comes out is a descriptor (``O_PATH``), to be used by ``/pro
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import stat
@@ -41,12 +42,16 @@ def find(folder: int, path: str, within: int) -> int:
     return walk(folder, path, within)
 
 
-def make(folder: int, path: str, within: int, *, directory: bool = True, mode: int = 0o755) -> int:
-    """As ``find``, but what is missing is made: folders of ``mode``, at the end maybe a file."""
+def make(folder: int, path: str, within: int, *, directory: bool = True, like: bool = False) -> int:
+    """As ``find``, but what is missing is made: folders, at the end maybe a file.
+
+    ``like``: with the mode and the owner of ``folder``, else with mode 0755.
+    """
     try:
         return find(folder, path, within)
     except FileNotFoundError:
-        return walk(folder, path, within, _Maker(directory, mode))
+        model = os.fstat(folder) if like else None
+        return walk(folder, path, within, Maker(directory, model))
 
 
 def without_links(path: str) -> int:
@@ -61,6 +66,18 @@ def without_links(path: str) -> int:
         return walk(top, path, AS_ROOT, links=0)
     finally:
         os.close(top)
+
+
+def real(path: str) -> str:
+    """As ``os.path.realpath``, in a fifth of its time where there is something."""
+    try:
+        fd = os.open(path, _FLAGS)
+    except OSError:
+        return os.path.realpath(path)
+    try:
+        return os.readlink(proc(fd))
+    finally:
+        os.close(fd)
 
 
 def proc(fd: int) -> str:
@@ -79,9 +96,11 @@ def reason(error: OSError) -> str:
     return os.strerror(error.errno) if error.errno else str(error)
 
 
-class _Maker:
-    def __init__(self, directory: bool, mode: int) -> None:
-        self._directory, self._mode = directory, mode
+class Maker:
+    """Makes what a walk finds missing; see ``make``."""
+
+    def __init__(self, directory: bool = True, model: os.stat_result | None = None) -> None:
+        self._directory, self._model = directory, model
 
     def make(self, folder: int, name: str, is_last: bool) -> None:
         """Somebody else's, made at the same moment, is as good; the walk looks at what it is."""
@@ -94,12 +113,15 @@ class _Maker:
             fd = os.open(name, os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
         except FileExistsError:
             return
-        os.fchmod(fd, self._mode)  # whatever the umask
+        if self._model is not None:
+            with contextlib.suppress(PermissionError):
+                os.fchown(fd, self._model.st_uid, self._model.st_gid)
+        os.fchmod(fd, stat.S_IMODE(self._model.st_mode) if self._model else 0o755)
         os.close(fd)
 
 
 def walk(
-    folder: int, path: str, within: int, maker: _Maker | None = None, links: int = _LINKS
+    folder: int, path: str, within: int, maker: Maker | None = None, links: int = _LINKS
 ) -> int:
     """Do what ``find`` and ``make`` do with no help of the kernel's."""
     way = _Way(folder, path, within, links)
@@ -162,7 +184,7 @@ class _Way:
         raise OSError(errno.EXDEV, "leaves the folder", self.path)
 
 
-def _step(folder: int, name: str, maker: _Maker | None, *, is_last: bool) -> int:
+def _step(folder: int, name: str, maker: Maker | None, *, is_last: bool) -> int:
     flags = _FLAGS | os.O_NOFOLLOW
     try:
         return os.open(name, flags, dir_fd=folder)

@@ -12,6 +12,7 @@ cluster's own folder is covered before anything is bound, so that no bind shows 
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import os
 import stat
@@ -21,7 +22,7 @@ from trainyard.shim import syscalls as sys
 from trainyard.shim.protocol import Bind, Root
 
 _UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
-_NEW = "root"  # this and all other relative paths: in the tmpfs
+_NEW, _EMPTY = "root", "empty"  # these and all other relative paths: in the tmpfs
 
 
 class RootError(Exception):
@@ -55,19 +56,18 @@ def _beneath(path: str, folder: str) -> bool:
 
 def mount_points() -> list[str]:
     """Mount points of this mount namespace, parents first, kernel file systems left out."""
-    points = []
+    points = set()
     with open("/proc/self/mountinfo", "rb") as file:
         for line in file:
-            fields, _, kind = line.partition(b" - ")
-            if kind.split(b" ", 1)[0] in _UNTOUCHED:
+            raw = line.split(b" ", 5)[4]
+            if raw == b"/" or kernelfs.holds(raw):
                 continue
-            raw = fields.split(b" ", 5)[4]
+            if line.partition(b" - ")[2].split(b" ", 1)[0] in _UNTOUCHED:
+                continue
             if b"\\" in raw:  # octal escapes of space, tab, newline and backslash
                 raw = raw.decode("unicode_escape").encode("latin-1")
-            path = os.fsdecode(raw)
-            if path != "/" and not kernelfs.holds(path):
-                points.append(path)
-    return sorted(set(points))
+            points.add(os.fsdecode(raw))
+    return sorted(points)
 
 
 class _Mount:
@@ -75,10 +75,10 @@ class _Mount:
 
     def __init__(self, bind: Bind) -> None:
         self.bind = bind
-        self.place = os.path.realpath(bind.target)
+        self.place = paths.real(bind.target)
         self.source = _open_source(bind) if bind.private else -1
 
-    @property
+    @functools.cached_property
     def is_directory(self) -> bool:
         return stat.S_ISDIR(os.fstat(self.source).st_mode)
 
@@ -87,26 +87,29 @@ class _Builder:
     def __init__(self, root: Root, base: str, *, rootless: bool) -> None:
         self._root, self._base, self._rootless = root, base, rootless
         self._layers: list[int] = []
-        self._covers: dict[str, str] = {}
+        self._covers: set[str] = set()
         self._numbers = itertools.count()
         self._binds = sorted(
             map(_Mount, root.binds),
             key=lambda each: each.place.count("/") if each.place != "/" else 0,
         )
-        self._work = os.path.realpath(root.work) if root.work else ""
+        self._work = paths.real(root.work) if root.work else ""
 
     def build(self) -> None:
         options = f"mode=755,size={self._root.size}" if self._root.size else "mode=755"
         sys.mount("tmpfs", self._base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
         os.chdir(self._base)  # by its path it cannot be reached once the state folder is covered
         os.mkdir(_NEW)
-        self._cover({os.path.realpath(os.path.dirname(self._base)), *self._root.hidden})
+        os.mkdir(_EMPTY)
+        sys.mount(_EMPTY, _EMPTY, "", sys.MS_BIND)
+        kernelfs.set_read_only(_EMPTY)  # and so is whatever it is bound to
+        self._cover({paths.real(os.path.dirname(self._base)), *self._root.hidden})
         for each in self._binds:
             if each.source < 0:
                 each.source = _open_source(each.bind)
         self._mounts = mount_points()
         self._show_host()
-        kernelfs.mount_all(_NEW, self._root, rootless=self._rootless)
+        kernelfs.mount_all(_NEW, self._root, _EMPTY)
         if self._rootless:
             self._empty_closed_folders()
         for each in self._binds:
@@ -126,14 +129,22 @@ class _Builder:
         for folder in sorted(hidden):
             if not os.path.isdir(folder):
                 continue  # also what lies in one that is covered
-            empty = self._covers[folder] = f"e{next(self._numbers)}"
-            os.mkdir(empty)
+            self._covers.add(folder)
             self._pin_above(folder)
-            for place, is_directory in self._wanted():
-                if _beneath(place, folder):
-                    _mirror(folder, place, empty, is_directory)
-            sys.mount(empty, folder, "", sys.MS_BIND)
-            kernelfs.set_read_only(folder)
+            sys.mount(self._empty(folder), folder, "", sys.MS_BIND)
+
+    def _empty(self, folder: str) -> str:
+        """A read-only folder with nothing but the mount points that are wanted in ``folder``."""
+        inside = [(place, is_dir) for place, is_dir in self._wanted() if _beneath(place, folder)]
+        if not inside:
+            return _EMPTY
+        empty = f"e{next(self._numbers)}"
+        os.mkdir(empty)
+        for place, is_directory in inside:
+            _mirror(folder, place, empty, is_directory)
+        sys.mount(empty, empty, "", sys.MS_BIND)
+        kernelfs.set_read_only(empty)
+        return empty
 
     def _pin_above(self, folder: str) -> None:
         """Keep a pod from renaming what it may write above a covered folder: it is a mount point.
@@ -175,7 +186,7 @@ class _Builder:
             if (
                 _beneath(target, path)
                 and not os.path.lexists(target)
-                and not kernelfs.holds(target)
+                and not kernelfs.holds(os.fsencode(target))
             ):
                 _mirror(path, target, upper, directory)
         options = f"lowerdir={_escape(path)},upperdir={upper},workdir={work}"
@@ -204,7 +215,7 @@ class _Builder:
                 target = os.path.join(place, entry.name)
                 if entry.is_symlink():
                     os.symlink(os.readlink(entry.path), target)
-                elif kernelfs.holds(entry.path):
+                elif kernelfs.holds(os.fsencode(entry.path)):
                     os.mkdir(target)
                 else:
                     self._show(entry.path)
@@ -220,7 +231,10 @@ class _Builder:
                 if any(_beneath(mount, path) for mount in self._mounts):
                     self._spread(path)
                     return
-            self._attach(path, place, directory=directory, read_only=True)
+            if path in self._covers:
+                sys.mount(path, paths.proc(place), "", sys.MS_BIND)  # read-only already
+            else:
+                self._attach(path, place, directory=directory, read_only=True)
         except OSError:
             pass  # a host mount that we may not see stays an empty place
 
@@ -294,8 +308,7 @@ def _open_source(bind: Bind) -> int:
     if not bind.inner:
         return top
     try:
-        mode = stat.S_IMODE(os.fstat(top).st_mode)
-        return paths.make(top, bind.inner, paths.BENEATH, mode=mode)
+        return paths.make(top, bind.inner, paths.BENEATH, like=True)
     except OSError as error:
         text = f"cannot mount subPath {bind.inner!r} at {bind.target}: {paths.reason(error)}"
         raise RootError(text) from None

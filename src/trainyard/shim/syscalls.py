@@ -93,15 +93,14 @@ def setns(fd: int, flags: int) -> None:
     _check(_libc.setns(ctypes.c_int(fd), ctypes.c_int(flags)), "setns")
 
 
+_mount = _libc.mount  # with types: a pod's root takes some fifty of them
+_mount.argtypes = (*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p)
+
+
 def mount(source: str, target: str, kind: str = "", flags: int = 0, data: str = "") -> None:
-    result = _libc.mount(
-        os.fsencode(source),
-        os.fsencode(target),
-        kind.encode(),
-        ctypes.c_ulong(flags),
-        os.fsencode(data) if data else None,
-    )
-    _check(result, f"mount {kind or source} on {target}")
+    options = os.fsencode(data) if data else None
+    if _mount(os.fsencode(source), os.fsencode(target), kind.encode(), flags, options) < 0:
+        _check(-1, f"mount {kind or source} on {target}")
 
 
 def umount(target: str, flags: int = MNT_DETACH) -> None:

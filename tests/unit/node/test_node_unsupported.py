@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.local.node import unsupported
 from trainyard.local.node.unsupported import not_honoured, service_not_honoured
 
 
@@ -50,7 +51,6 @@ def test_a_field_of_the_pod_is_told(spec: dict[str, Any], field: str) -> None:
         ({"volumeMounts": [{"name": "v", "mountPropagation": "Bidirectional"}]}, "mountPropag"),
         ({"livenessProbe": {"grpc": {"port": 1}}}, "grpc and HTTPS probes"),
         ({"startupProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}, "grpc and HTTPS probes"),
-        ({"resources": {"limits": {"ephemeral-storage": "1Gi"}}}, "limits.ephemeral-storage"),
         ({"securityContext": {"seLinuxOptions": {"level": "s0"}}}, "seLinuxOptions"),
         ({"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}, "runAsNonRoot"),
     ],
@@ -104,3 +104,13 @@ def test_a_port_that_is_not_tcp_is_told() -> None:
 @pytest.mark.parametrize("one", [service("10.96.0.1", "TCP"), service("None", "UDP")])
 def test_tcp_and_headless_services_are_served(one: dict[str, Any]) -> None:
     assert service_not_honoured(one) == ""
+
+
+@pytest.mark.parametrize(("isolation", "count"), [("root", 0), ("rootless", 0), ("plain", 1)])
+def test_a_limit_of_what_is_written_is_kept_where_there_are_namespaces(
+    isolation: str, count: int
+) -> None:
+    limits = {"limits": {"ephemeral-storage": "1Gi"}}
+    container = {"name": "main", "resources": limits}
+    found = unsupported.not_honoured({"spec": {"containers": [container]}}, isolation)
+    assert sum(text.startswith("limits.ephemeral-storage") for text in found) == count

@@ -100,7 +100,8 @@ def test_no_tree_of_links_leads_out_of_a_volume(
 
 def test_what_is_made_is_there_and_has_the_mode_asked_for(tmp_path: Path) -> None:
     with _opened(tmp_path) as fd:
-        os.close(paths.make(fd, "a/b", paths.BENEATH, mode=0o777))
+        tmp_path.chmod(0o777)
+        os.close(paths.make(fd, "a/b", paths.BENEATH, like=True))
         os.close(paths.make(fd, "a/file", paths.AS_ROOT, directory=False))
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o777
     assert (tmp_path / "a" / "b").is_dir()
@@ -167,7 +168,7 @@ def test_a_folder_that_turns_into_a_link_at_any_moment_leads_nowhere(tmp_path: P
     try:
         with _opened(volume) as fd:
             for number in range(1000):
-                for operation in (paths.make, lambda *a: paths.walk(*a, paths._Maker(True, 0o755))):
+                for operation in (paths.make, lambda *a: paths.walk(*a, paths.Maker())):
                     with contextlib.suppress(OSError):
                         os.close(operation(fd, f"folder/new-{number}", paths.BENEATH))
     finally:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import pwd
 from collections.abc import Iterable
 
+from trainyard.kube.embedded import state_folder
 from trainyard.schema.errors import TrainyardError
 
 _SYSTEM = "/ /bin /boot /dev /etc /lib /lib64 /opt /proc /run /sbin /sys /usr /usr/local /var"
 SYSTEM = _SYSTEM.split()
 """Never opened to a pod's writes as a whole."""
-_MAX_LINKS = 40
+_MAX_LINKS = 40  # as many as the kernel follows
 
 
 class Refused(TrainyardError):
@@ -35,6 +37,7 @@ def relative(path: str, what: str) -> str:
     return "" if clean == "." else clean
 
 
+# Decision 77.
 def real(path: str) -> str | None:
     """The folder behind ``path``; None where a link leads there that a pod may have made.
 
@@ -63,3 +66,14 @@ def real(path: str) -> str | None:
 def lies_in(path: str, folders: Iterable[str]) -> str:
     """The one of ``folders`` that ``path`` is or lies in; "" if it is none of them."""
     return next((f for f in folders if f"{path}/".startswith(f"{f.rstrip('/')}/")), "")
+
+
+# Decision 78.
+def of_clusters() -> tuple[str, ...]:
+    """Where clusters keep their own: this user's, and for root, who sees all, every user's."""
+    found = {os.path.realpath(state_folder())}
+    if os.geteuid() == 0:
+        homes = {entry.pw_dir for entry in pwd.getpwall() if entry.pw_dir not in ("", "/")}
+        usual = (os.path.join(home, ".local/state/trainyard") for home in homes)
+        found |= {os.path.realpath(path) for path in usual}
+    return tuple(sorted(found))

@@ -306,7 +306,7 @@ def _plain_path(bind: Bind, container: str) -> str:
         return bind.source
     top = os.open(bind.source, os.O_PATH | os.O_CLOEXEC)
     try:
-        fd = paths.make(top, bind.inner, paths.BENEATH)
+        fd = paths.make(top, bind.inner, paths.BENEATH, like=True)
         path = os.readlink(paths.proc(fd))
         os.close(fd)
         return path

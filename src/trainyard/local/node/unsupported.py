@@ -92,7 +92,8 @@ def _container(
     probes = [container[probe] for probe in _PROBES if probe in container]
     if any("grpc" in p or p.get("httpGet", {}).get("scheme") == "HTTPS" for p in probes):
         yield f"grpc and HTTPS probes{where}: it is enough that the port accepts a connection"
-    if "ephemeral-storage" in container.get("resources", {}).get("limits", {}):
+    limits = container.get("resources", {}).get("limits", {})
+    if "ephemeral-storage" in limits and isolation == "plain":
         yield f"limits.ephemeral-storage{where}: room on the disk is not limited"
     yield from _security(spec, container, where, isolation)
 
