@@ -133,6 +133,11 @@ def read_the_cluster_state() -> bool:
     return any(os.path.exists(f"{HERE['state']}/{name}") for name in ("state.db", "api.sock"))
 
 
+@attempt
+def reach_folders_of_other_pods() -> bool:
+    return bool(glob.glob(f"{HERE['state']}/pods/*_other_*/*"))
+
+
 # -- mounts --------------------------------------------------------------------------------------
 
 
@@ -457,6 +462,12 @@ def read_keys() -> bool:
 @attempt
 def add_a_key() -> bool:
     return _raw(248, 217, b"user", b"escaped", b"x", 1, -4)
+
+
+@attempt
+def list_keys() -> bool:
+    with open("/proc/keys") as file:
+        return bool(file.read())
 
 
 # -- the network ----------------------------------------------------------------------------------

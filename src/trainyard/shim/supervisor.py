@@ -17,7 +17,7 @@ import os
 import signal
 from collections.abc import Mapping
 
-from trainyard.shim import descendants, program, rootfs
+from trainyard.shim import confinement, descendants, program, rootfs
 from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import tell, tell_anyway
 from trainyard.shim.orders import (
@@ -43,6 +43,7 @@ def run(
 
     ``namespaces``: the pod's, as descriptors by their kind.
     """
+    sys.join_cgroups(start.program.cgroups)
     if around.kind != "plain":
         _isolate(start, around, namespaces, channel)
         return _supervise(start.program, around, channel, output)
@@ -64,7 +65,7 @@ def _isolate(
     start: Start, around: Surroundings, namespaces: Mapping[int, int], channel: int
 ) -> None:
     """Leave the host's namespaces and its root; the pod's user namespace is entered later."""
-    sys.join_cgroups(start.program.cgroups)
+    confinement.limit_process_numbers(start.program.processes)
     for flag, fd in namespaces.items():
         sys.setns(fd, flag)
     sys.unshare(sys.CLONE_NEWNS)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import mmap
 import os
 import platform
 import signal
 from collections.abc import Iterable
 
 CLONE_PARENT = 0x00008000
+_CLONE_VM = 0x00000100
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
 CLONE_NEWIPC = 0x08000000
@@ -83,6 +85,28 @@ def clone(flags: int) -> int:
         arguments.reverse()
     longs = [ctypes.c_long(value) for value in (*arguments, 0, 0, 0)]
     return _check(int(_syscall(ctypes.c_long(_SYS_CLONE), *longs)), "clone")
+
+
+_idle_stack = mmap.mmap(-1, 1 << 16)
+_IDLE_SECONDS = 10
+
+
+def clone_idle(flags: int) -> int:
+    """A child that does nothing, in the new namespaces named by ``flags``; it is ours to kill.
+
+    It shares our memory instead of copying it, which halves what it costs, and so never gets to
+    Python: it sleeps, and ends by itself where we are killed before it is. One at a time.
+    """
+    top = ctypes.addressof(ctypes.c_char.from_buffer(_idle_stack)) + len(_idle_stack)
+    sleep = ctypes.cast(_libc.sleep, ctypes.c_void_p)
+    all_flags = ctypes.c_int(flags | _CLONE_VM | signal.SIGCHLD)
+    # Our handlers are its handlers, and would run in our memory.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        pid = _libc.clone(sleep, ctypes.c_void_p(top), all_flags, ctypes.c_void_p(_IDLE_SECONDS))
+        return _check(pid, "clone")
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 def unshare(flags: int) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from trainyard.local.node.cgroups import ClusterGroups, Limits, default_processes
+from trainyard.shim.confinement import has_process_numbers
 
 SOME = Limits(memory=1 << 30, cpu=0, processes=100)
 
@@ -52,13 +53,19 @@ def test_what_a_killed_cluster_left_is_removed(groups: ClusterGroups, tmp_path: 
 def test_each_limit_is_written_where_its_hierarchy_is(groups: ClusterGroups) -> None:
     written = {
         Path(folder, name).read_text().strip()
-        for folder in groups.create("job-0", SOME)
+        for folder in groups.create("job-0", SOME, is_plain=True)
         for name in ("pids.max", "memory.max", "memory.limit_in_bytes")
         if Path(folder, name).exists()
     }
     assert written == {"100", str(1 << 30)}
     assert SOME.unenforced(groups.create("job-0", SOME)) == []
     assert SOME.unenforced([]) == ["memory"]
+    groups.close()
+
+
+def test_no_group_is_made_for_what_the_namespace_counts(groups: ClusterGroups) -> None:
+    made = groups.create("job-0", Limits(memory=0, cpu=0, processes=100))
+    assert bool(made) != has_process_numbers()
     groups.close()
 
 

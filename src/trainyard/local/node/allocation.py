@@ -130,7 +130,10 @@ class Allocation:
         program, root = start_request.program_and_root(run.spec, volumes, place)
         cgroups.remove(run.cgroups)
         limits = cgroups.Limits.of(run.spec, node.settings.pids_limit)
-        run.cgroups = node.groups.create(f"{self._uid}-{run.name}-{run.attempt}", limits)
+        is_plain = place.isolation == "plain"
+        run.cgroups = node.groups.create(
+            f"{self._uid}-{run.name}-{run.attempt}", limits, is_plain=is_plain
+        )
         if missing := limits.unenforced(run.cgroups):
             text = "control groups cannot be written here, these limits are not enforced: "
             self._warn("NotHonoured", text + ", ".join(missing))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainyard.schema import quantity
+from trainyard.shim.confinement import has_process_numbers
 
 _ROOT = "/sys/fs/cgroup"
 _TOP = "trainyard"
@@ -84,11 +85,15 @@ class ClusterGroups:
             with contextlib.suppress(OSError):
                 _remove_stale(f"{hierarchy}/{_TOP}", self._name)
 
-    def create(self, name: str, limits: Limits) -> list[str]:
-        """Make the group ``name``; returns the folders whose ``cgroup.procs`` to join."""
+    def create(self, name: str, limits: Limits, *, is_plain: bool = False) -> list[str]:
+        """Make the group ``name``; returns the folders whose ``cgroup.procs`` to join.
+
+        To join one takes the kernel milliseconds: none is made for what is limited without.
+        """
         cpu = limits.cpu * _PERIOD_MICROSECONDS // 1000
         settings: dict[str, Mapping[str, int | str]] = {}
-        if limits.processes:
+        is_joined = self._is_unified and bool(limits.memory or cpu)
+        if limits.processes and (is_plain or is_joined or not has_process_numbers()):
             settings["pids"] = {"pids.max": limits.processes}
         if self._is_unified:
             if limits.memory:
