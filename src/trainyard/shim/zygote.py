@@ -16,11 +16,20 @@ import socket
 import sys as python
 from typing import NoReturn
 
-from trainyard.shim import limits, relay, session, supervisor
+from trainyard.shim import limits, relay, seccomp, session, supervisor
 from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import receive_descriptors, tell, tell_anyway
-from trainyard.shim.orders import CANNOT_START, FLAGS, Order, Progress, StartError
-from trainyard.shim.protocol import from_raw
+from trainyard.shim.orders import (
+    CANNOT_START,
+    FLAGS,
+    Command,
+    Order,
+    Progress,
+    Relay,
+    StartError,
+    Surroundings,
+)
+from trainyard.shim.protocol import Bind, Program, Root, Start, from_raw, to_raw
 
 
 def main() -> NoReturn:
@@ -37,6 +46,7 @@ def main() -> NoReturn:
         os.dup2(nothing, target)
     os.close(nothing)
     os.chdir("/")
+    _warm_up()
     gc.collect()
     gc.freeze()
     while True:
@@ -44,6 +54,18 @@ def main() -> NoReturn:
         if not data:
             os._exit(0)
         _fork(control, FLAGS.unpack(data)[0], descriptors)
+
+
+def _warm_up() -> None:
+    """Fill the caches that every child would have to fill anew."""
+    program = Program(("",), {}, "", groups=(0,), cgroups=("",), gpus=(0,))
+    start = Start("", "", 0, "", program, Root((Bind("", ""),), ("",), work="/"))
+    around = Surroundings("", "", 0, 0, (0, 0))
+    relay_order = Relay(own_addresses=False)
+    order = Order(around, start, Command(program, tty=False), relay_order, (0,))
+    from_raw(Order, json.loads(json.dumps(to_raw(order))))
+    to_raw(Progress(started=True))
+    seccomp.profile()
 
 
 def _fork(control: socket.socket, flags: int, descriptors: list[int]) -> None:
