@@ -14,6 +14,7 @@ _INPUTS = {
     "api_seeds": seeds.API_REQUESTS,
     "live_seeds": seeds.LIVE_REQUESTS,
     "manifest_seeds": seeds.MANIFESTS,
+    "message_seeds": seeds.MESSAGES,
 }
 
 

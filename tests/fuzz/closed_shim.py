@@ -1,0 +1,21 @@
+"""A shim that can write into its folder only, whatever it is told; arguments as the shim's."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from trainyard.shim import __main__ as shim
+from trainyard.shim import syscalls
+
+_PRIVATE = 1 << 18
+
+if __name__ == "__main__":
+    if os.geteuid() == 0:
+        folder = sys.argv[1]
+        syscalls.unshare(syscalls.CLONE_NEWNS)
+        syscalls.mount("", "/", "", syscalls.MS_REC | _PRIVATE)
+        syscalls.mount(folder, folder, "", syscalls.MS_BIND)
+        syscalls.make_read_only("/")
+        syscalls.mount("", folder, "", syscalls.MS_BIND | syscalls.MS_REMOUNT)
+    shim.main()
