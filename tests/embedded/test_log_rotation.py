@@ -191,3 +191,33 @@ def test_bytes_that_are_no_text_are_kept_as_they_are(trainyard: CommandLine) -> 
         command, env=trainyard.environment, cwd=trainyard.folder, capture_output=True, check=True
     ).stdout
     assert out.removesuffix(b"\n") == random.Random(7).randbytes(4 << 20).removesuffix(b"\n")
+
+
+def log_files(folder: Path, name: str) -> list[int]:
+    """The sizes of the files of a pod's log."""
+    return [path.stat().st_size for path in folder.glob(f"pods/default_{name}-*/*/*.log*")]
+
+
+def test_how_much_is_kept_can_be_chosen(tmp_path: Path) -> None:
+    """And a cluster of `run` keeps more than one in the background."""
+    line = CommandLine(tmp_path)
+    write = [sys.executable, "-c", "for n in range(300_000): print('%07d' % n, 'x' * 71)"]
+    manifest = line.manifest("m.yaml", job("talks", write))
+    try:
+        said = line.run("up", "--log-max-size", "5", code=2)
+        assert "5 is too little: 256Ki or more" in said
+        assert "--log-max-size" in line.run("up", "--log-max-size", "much", code=2)
+        line.run("up", "--log-max-size", "512Ki", "--log-max-files", "3")
+        line.run("submit", "-f", manifest)
+        line.run("wait", "talks")
+        sizes = log_files(line.state, "talks")
+        assert len(sizes) == 3
+        assert max(sizes) <= 512 << 10
+        line.run("down")
+        line.run("run", "-f", manifest)
+        [run] = (line.state / "runs").iterdir()
+        [size] = log_files(run, "talks")
+        assert size > 300_000 * LINE_BYTES
+    finally:
+        line.run("down", code=None)
+        line.kill_everything()

@@ -276,6 +276,20 @@ async def test_on_failure_restarts_and_keeps_the_previous_log(
     assert await node.log("job-0", previous=True) == "no\n"
 
 
+async def test_of_a_container_that_restarts_the_last_two_logs_are_kept(
+    node: Cluster, tmp_path: Path
+) -> None:
+    """However often that is: as by the kubelet, none but the last and the one before."""
+    script = f"cd {tmp_path}/work; echo x >> runs; n=$(wc -l < runs); echo run $n; exit $((4 - n))"
+    pod = await node.run("job-0", ["sh", "-c", script], restartPolicy="OnFailure")
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 3
+    assert await node.log("job-0") == "run 4\n"
+    assert await node.log("job-0", previous=True) == "run 3\n"
+    folder = next((tmp_path / "state" / "pods").glob("default_job-0_*")) / "main"
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == ["2.exit", "2.log", "3.exit", "3.log"]
+
+
 async def test_deletion_lets_the_pod_end_by_itself_within_its_grace(
     node: Cluster, tmp_path: Path
 ) -> None:

@@ -9,6 +9,9 @@ import traceback
 from collections.abc import Callable
 from functools import partial
 
+from trainyard.shim.logfile import keep_end
+
+_LOG_BYTES = 10 << 20
 Handler = Callable[[int], None]
 """Called with the events of ``epoll``."""
 Failed = Callable[[Exception], None]
@@ -19,6 +22,7 @@ def log(text: str) -> None:
     """Into shim.log; not through ``sys.stderr``, which may be an object of the forking process."""
     with contextlib.suppress(OSError):
         os.write(2, f"{text}\n".encode(errors="replace"))
+        keep_end(2, _LOG_BYTES)
 
 
 class Loop:

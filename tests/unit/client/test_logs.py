@@ -155,6 +155,16 @@ async def test_kept_logs_are_read(tmp_path: Path) -> None:
     assert await kept_text(tmp_path, LogRequest(replica="worker-1")) == {"worker-1": b"uno\ndos\n"}
 
 
+async def test_a_kept_log_is_read_through_all_its_files(tmp_path: Path) -> None:
+    """Also where a kill amid a rotation left no file of the log's own name."""
+    path = keep(tmp_path, "worker-0", "a", "one", 30)
+    path.rename(path.with_name("0.log.7"))
+    path.with_name("0.log.8").write_text("2026-08-02T12:00:01.0Z stdout F two\n")
+    assert await kept_text(tmp_path, LogRequest()) == {"worker-0": b"one\ntwo\n"}
+    path.write_text("2026-08-02T12:00:02.0Z stdout F three\n")
+    assert await kept_text(tmp_path, LogRequest(tail=2)) == {"worker-0": b"two\nthree\n"}
+
+
 def test_a_replica_that_was_not_restarted_has_no_earlier_log(tmp_path: Path) -> None:
     keep(tmp_path, "worker-0", "a", "one", 30)
     with pytest.raises(CommandError, match="it was not restarted"):
