@@ -8,8 +8,11 @@ from trainyard.schema.errors import InvalidManifest, TrainyardError
 def expected_error(error: BaseException) -> TrainyardError | None:
     """The error meant for the user in `error`, which may be a task group's; None for a defect.
 
-    With several errors in a group the first is the cause.
+    With several errors in a group the first is the cause. What a limit of the system has caused
+    says which.
     """
+    if (limit := _limit_met(error)) is not None:
+        return limit
     if not isinstance(error, BaseExceptionGroup):
         return error if isinstance(error, TrainyardError) else None
     expected, rest = error.split(TrainyardError)
@@ -17,6 +20,16 @@ def expected_error(error: BaseException) -> TrainyardError | None:
     while isinstance(found, BaseExceptionGroup):
         found = found.exceptions[0]
     return found if rest is None and isinstance(found, TrainyardError) else None
+
+
+def _limit_met(error: BaseException) -> TrainyardError | None:
+    if isinstance(error, BaseExceptionGroup):
+        return next(filter(None, map(_limit_met, error.exceptions)), None)
+    if not isinstance(error, OSError):
+        return None
+    from trainyard.local import limits
+
+    return limits.explained(error)
 
 
 def is_broken_pipe(error: BaseException) -> bool:

@@ -16,6 +16,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from urllib.parse import urlsplit
 
 import uvloop
@@ -63,7 +64,8 @@ async def embedded(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator
         is_plain = cluster.agent.isolation == "plain"
         operator_settings = OperatorSettings(lifecycle=Settings.local(plain_processes=is_plain))
         ready = asyncio.Event()
-        task = group.create_task(controller.run(client, operator_settings, ready=ready))
+        run = partial(controller.run, client, operator_settings, ready=ready)
+        task = group.create_task(cluster.findings.keep("controller", run))
         try:
             async with asyncio.timeout(_READY_SECONDS):
                 await ready.wait()
@@ -86,9 +88,9 @@ def serve(
     *,
     allowed: AllowList,
     tls: Callable[[], TlsFiles | None],
-    on_ready: Callable[[], None],
+    on_ready: Callable[[Cluster], None],
 ) -> None:
-    """Run the cluster until SIGTERM or SIGINT; `on_ready` is called once it answers.
+    """Run the cluster until SIGTERM or SIGINT; `on_ready` is called with it once it answers.
 
     `tls` waits for the certificates that the command makes meanwhile; None if it does not.
     """
@@ -108,7 +110,9 @@ def serve(
         shim.kill()
 
 
-async def _serve(settings: ClusterSettings, shim: ShimHandle, on_ready: Callable[[], None]) -> None:
+async def _serve(
+    settings: ClusterSettings, shim: ShimHandle, on_ready: Callable[[Cluster], None]
+) -> None:
     async with embedded(settings, shim) as cluster:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,7 +120,7 @@ async def _serve(settings: ClusterSettings, shim: ShimHandle, on_ready: Callable
         _log.info("ready: %s, port %d, %s", cluster.socket, cluster.port, cluster.agent.isolation)
         if reason := cluster.agent.isolation_reason:
             _log.info("why pods are not better separated: %s", reason)
-        on_ready()
+        on_ready(cluster)
         await ended.wait()
         _log.info("ending")
 

@@ -25,6 +25,7 @@ _COMMANDS = {
     "convert": ("convert", "Rewrite legacy spellings to the current ones."),
     "up": ("up", "Start the embedded cluster in the background."),
     "down": ("down", "End the embedded cluster and everything in it."),
+    "doctor": ("doctor", "Say what is wrong here, and what to do."),
     "status": ("status", "Tell whether the embedded cluster is up, and what it does."),
     "kubeconfig": ("kubeconfig", "Print the path of the embedded cluster's kubeconfig."),
     "submit": ("submit", "Create a manifest's jobs."),
@@ -65,6 +66,8 @@ _ELSEWHERE = {
     "attach": "exec",
     "shell": "exec",
     "why": "explain",
+    "check": "doctor",
+    "diagnose": "doctor",
     "suspend": "pause",
     "template": "render",
 }

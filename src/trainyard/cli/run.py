@@ -15,6 +15,7 @@ import click
 
 from trainyard.cli.options import ClusterOptions, cluster_options
 from trainyard.kube.embedded import Paths, find_cluster, state_folder
+from trainyard.local import limits
 from trainyard.local.node.shim_process import start_shim
 from trainyard.schema.errors import TrainyardError
 
@@ -60,6 +61,7 @@ def command(file: str, keep: bool, options: ClusterOptions) -> int:
 
 
 def _run_alone(file: str, options: ClusterOptions) -> int:
+    limits.check()
     paths = _run_folder(Paths(state_folder()))
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
     try:

@@ -14,6 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,11 +22,17 @@ from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import ClusterOptions, cluster_options
 from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
 from trainyard.kube.people import NOBODY_ELSE, AllowList, gid_of, uid_of
+from trainyard.local import limits
 from trainyard.local.tls import TlsFiles
 from trainyard.schema.errors import TrainyardError
 
+if TYPE_CHECKING:
+    from trainyard.local.cluster import Cluster
+
 _READY = b"ready"
 _BUSY = b"another one is just starting or ending in this folder"
+_TOLD, _MOST_LETTERS = 20, 500
+"""Damaged objects of which `up` tells, and how much of each."""
 _OTHER_SECONDS = 5.0
 
 
@@ -97,6 +104,7 @@ def ensure_up(
     """The cluster that is up, started if need be; TrainyardError with the reason if it cannot."""
     if (found := find_cluster()) is not None:
         return found
+    limits.check()
     paths = Paths(state_folder())
     paths.prepare()
     if any(allowed):
@@ -117,9 +125,12 @@ def ensure_up(
     found = find_cluster(paths.folder)
     if answer == _BUSY and (found := found or _await_other(paths)) is not None:
         return found
-    if answer != _READY or found is None:
+    state, _, warnings = answer.partition(b"\n")
+    if state != _READY or found is None:
         reason = answer.decode(errors="replace") or f"it ended at once; see {paths.log}"
         raise TrainyardError(f"cannot start the cluster: {reason}")
+    for line in warnings.decode(errors="replace").splitlines():
+        click.echo(f"warning: {line}", err=True)
     return found
 
 
@@ -171,7 +182,7 @@ def _become_background(
             shim,
             allowed=allowed,
             tls=lambda: _receive_certificates(tls),
-            on_ready=lambda: _answer(ready, _READY),
+            on_ready=lambda cluster: _answer(ready, b"\n".join([_READY, *_damage(cluster)])),
         )
         code = 0
     except BaseException as error:
@@ -194,6 +205,14 @@ def _redirect(paths: Paths) -> None:
     log = os.open(paths.log, os.O_CREAT | os.O_RDWR | os.O_APPEND, 0o600)
     for source, target in ((nothing, 0), (log, 1), (log, 2)):
         os.dup2(source, target)
+
+
+def _damage(cluster: Cluster) -> list[bytes]:
+    """A line for each stored object that the cluster cannot read."""
+    told = [str(damaged) for damaged in cluster.registry.damaged]
+    if len(told) > _TOLD:
+        told[_TOLD:] = [f"{len(told) - _TOLD} more objects"]
+    return [f"{text[:_MOST_LETTERS]}; see trainyard doctor".encode() for text in told]
 
 
 def _answer(pipe: int, text: bytes) -> None:

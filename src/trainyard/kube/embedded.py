@@ -25,6 +25,17 @@ _ROOM_BYTES = 64 << 10
 _CONNECT_SECONDS = 2.0
 
 
+_RECORD: dict[str, tuple[type, ...]] = {
+    "pid": (int,),
+    "socket": (str,),
+    "port": (int,),
+    "started": (float, int),
+    "isolation": (str,),
+}
+"""The fields of a record, and their types."""
+_WORDS = {int: "a whole number", float: "a number", str: "a text"}
+
+
 class StateError(TrainyardError):
     """The state folder cannot be used."""
 
@@ -158,6 +169,32 @@ class RunningCluster:
         return "default" if self.is_ours else person(os.geteuid()).namespace
 
 
+def record_problem(paths: Paths) -> str:
+    """Why the record of a folder cannot be read; "" where it can, or there is none."""
+    try:
+        _read_record(paths)
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError, RecursionError) as error:
+        return str(error)
+    return ""
+
+
+def _read_record(paths: Paths) -> RunningCluster:
+    """Raises OSError where there is none, ValueError for one that no cluster has written."""
+    told = json.loads(paths.record.read_bytes())
+    if not isinstance(told, dict):
+        raise ValueError("it is not a JSON object")
+    for name, kinds in _RECORD.items():
+        if name not in told:
+            raise ValueError(f"{name} is missing")
+        if not isinstance(told[name], kinds) or isinstance(told[name], bool):
+            raise ValueError(f"{name} is {told[name]!r:.40}, not {_WORDS[kinds[0]]}")
+    if told["pid"] < 1:
+        raise ValueError(f"pid is {told['pid']}")
+    return RunningCluster(**{name: told[name] for name in _RECORD})
+
+
 def find_cluster(folder: Path | None = None) -> RunningCluster | None:
     """The cluster that is up in a state folder (default: the user's), if it answers.
 
@@ -166,8 +203,8 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
     paths = Paths(folder or state_folder())
     check_folder(paths.folder)
     try:
-        found = RunningCluster(**json.loads(paths.record.read_text()))
-    except (OSError, ValueError, TypeError):
+        found = _read_record(paths)
+    except (OSError, ValueError, RecursionError):  # `trainyard doctor` tells why
         return None
     with socket.socket(socket.AF_UNIX) as connection:
         connection.settimeout(_CONNECT_SECONDS)
@@ -182,6 +219,8 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
 
 def why_down(paths: Paths) -> str:
     """How the last cluster of a folder, which is not up, came to its end; empty if by itself."""
+    if problem := record_problem(paths):
+        return f"{paths.record} cannot be read ({problem}) and is ignored"
     if paths.record.exists():
         return (
             "it was killed; `trainyard up` takes over the replicas that still run, "

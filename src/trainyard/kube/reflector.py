@@ -22,6 +22,7 @@ from trainyard.kube.resources import Resource
 
 log = logging.getLogger(__name__)
 
+_KINDS = ("ADDED", "MODIFIED", "DELETED", "BOOKMARK")
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
@@ -88,6 +89,7 @@ class Reflector(Generic[T]):
         self._random = rng or random.Random()
         self._failures = 0
         self._seen = False
+        self._unread: dict[tuple[str, str], str] = {}
         self.synced = asyncio.Event()
         """Set once the first list is in the sink."""
 
@@ -121,7 +123,9 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> str:
         items, version = await self._client.list(self.resource, self._namespace, self._which)
-        self._sink.replace([self._decode(item) for item in items], version)
+        self._unread.clear()
+        decoded = [item for item in map(self._read, items) if item is not None]
+        self._sink.replace(decoded, version)
         self._seen = True
         self.synced.set()
         return version
@@ -140,15 +144,40 @@ class Reflector(Generic[T]):
         )
         async with contextlib.aclosing(events):
             async for kind, raw in events:
-                if kind == "BOOKMARK":
-                    pass
-                elif kind == "DELETED":
-                    self._sink.remove(self._decode(raw))
-                elif kind in ("ADDED", "MODIFIED"):
-                    self._sink.upsert(self._decode(raw))
-                else:
+                if kind not in _KINDS:
                     raise StreamError(f"watch of {self.resource.full_name}: event type {kind}")
+                if kind != "BOOKMARK":
+                    self._take(kind, raw)
                 yield str(raw["metadata"]["resourceVersion"])
+
+    def _take(self, kind: str, raw: dict[str, Any]) -> None:
+        item = self._read(raw)
+        if item is None:
+            return
+        if kind == "DELETED":
+            self._sink.remove(item)
+        else:
+            self._sink.upsert(item)
+
+    def _read(self, raw: dict[str, Any]) -> T | None:
+        """An object decoded; None of one that cannot be, which must not hide the others.
+
+        The sink keeps what it had of it until the next list. It is told of once.
+        """
+        try:
+            item = self._decode(raw)
+        except Exception as error:
+            metadata = raw["metadata"] if isinstance(raw.get("metadata"), dict) else {}
+            name = (str(metadata.get("namespace", "")), str(metadata.get("name", "")))
+            problem = f"{type(error).__name__}: {error}"
+            if self._unread.get(name) != problem:
+                self._unread[name] = problem
+                place = "/".join(filter(None, name))
+                log.error("%s %s cannot be read: %s", self.resource.full_name, place, problem)
+            return None
+        if self._unread:
+            self._unread.pop((raw["metadata"].get("namespace", ""), raw["metadata"]["name"]), None)
+        return item
 
     async def _absent(self, error: KubeError) -> None:
         if not self._is_patient:

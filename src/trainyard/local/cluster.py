@@ -10,7 +10,7 @@ import asyncio
 import os
 import platform
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,13 +22,16 @@ from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.people import NOBODY_ELSE, AllowList
 from trainyard.kube.resources import NODES
+from trainyard.local import limits
 from trainyard.local.apiserver.identity import People
 from trainyard.local.clock import now_text
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.controllers.queues import QueueController
+from trainyard.local.findings import Findings
 from trainyard.local.node import folders
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.cgroups import default_processes
+from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import ShimHandle
@@ -79,10 +82,13 @@ class ClusterSettings:
 class Cluster:
     """A cluster that runs, until `running`'s block is left."""
 
-    def __init__(self, settings: ClusterSettings, registry: Registry, agent: NodeAgent) -> None:
+    def __init__(
+        self, settings: ClusterSettings, registry: Registry, agent: NodeAgent, findings: Findings
+    ) -> None:
         self.settings = settings
         self.registry = registry
         self.agent = agent
+        self.findings = findings
         self.port = 0
 
     @property
@@ -97,6 +103,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
 
     (Those of a cluster that is killed go on, or not, with the shim.)
     """
+    limits.raise_open_files()
     paths = settings.paths
     registry = Registry(Store(paths.database) if settings.is_durable else None)
     server: ApiServer | None = None
@@ -104,32 +111,32 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
     try:
         found = capacity.detect(paths.folder, settings.resources)
         name = node_name()
-        agent = NodeAgent(registry, ShimClient(shim), _node_settings(settings, name, found))
-        cluster = Cluster(settings, registry, agent)
+        events = EventWriter(registry, name)
+        findings = Findings(events.warn)
+        agent = NodeAgent(
+            registry, ShimClient(shim), _node_settings(settings, name, found), findings
+        )
+        findings.facts["isolationReason"] = agent.isolation_reason
+        cluster = Cluster(settings, registry, agent, findings)
         await registry.ensure_system_objects()
         await _register_node(registry, name, found)
-        server = ApiServer(registry, agent, _people(settings, agent.isolation))
+        server = ApiServer(registry, agent, _people(settings, agent.isolation), findings)
         await server.serve_unix(paths.api_socket)
         if settings.tls_port is not None:
             cluster.port = await _serve_tls(server, settings)
         scheduling = SchedulerSettings(name, found, settings.is_strict, _labels(name))
         async with asyncio.TaskGroup() as group:
-            services = [
-                group.create_task(service.run())
-                for service in (
-                    Scheduler(registry, scheduling),
-                    agent,
-                    Housekeeping(registry),
-                    QueueController(registry),
-                )
+            services = _services(registry, agent, scheduling, findings) | {"events": events.run}
+            tasks = [
+                group.create_task(findings.keep(title, run)) for title, run in services.items()
             ]
             found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
             RunningCluster(*found_by, agent.isolation).write(paths)
             try:
                 yield cluster
             finally:
-                for service in services:
-                    service.cancel()
+                for task in tasks:
+                    task.cancel()
     finally:
         with suppress(OSError):
             paths.record.unlink(missing_ok=True)
@@ -138,6 +145,18 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         if server is not None:
             await server.close()
         await registry.close()
+
+
+def _services(
+    registry: Registry, agent: NodeAgent, scheduling: SchedulerSettings, findings: Findings
+) -> dict[str, Callable[[], Awaitable[None]]]:
+    """What runs for as long as the cluster does, by name; each can be started again."""
+    return {
+        "scheduler": lambda: Scheduler(registry, scheduling, findings).run(),
+        "node agent": agent.run,
+        "housekeeping": lambda: Housekeeping(registry, findings).run(),
+        "queues": lambda: QueueController(registry, findings).run(),
+    }
 
 
 def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:
@@ -199,6 +218,7 @@ async def _register_node(registry: Registry, name: str, found: Capacity) -> None
     """Create the Node, or bring the one of an earlier life up to date."""
     status = _node_status(name, found)
     metadata = {"name": name, "labels": _labels(name)}
+    await registry.make_room(NODES.full_name, "", name)
     with suppress(AlreadyExists):
         await registry.create(NODES.full_name, {"metadata": metadata, "spec": {}, "status": status})
         return

@@ -15,9 +15,11 @@ import orjson
 
 from trainyard.kube.resources import NAMESPACES
 from trainyard.local import metadata
+from trainyard.local.damaged import Damaged, read
 from trainyard.local.failures import (
     already_exists,
     bad_request,
+    conflict,
     forbidden,
     method_not_allowed,
     no_such_path,
@@ -54,20 +56,28 @@ class Registry:
         self._objects: dict[str, dict[tuple[str, str], Entry]] = {
             row.name: {} for row in resources if not row.view_of
         }
-        revision = max(1, store.revision() if store is not None else 0)
+        self._damaged: dict[Key, Damaged] = {}
+        revision = max(1, self._load(store) if store is not None else 0)
         self._committer = Committer(store, self._publish, revision)
         self._journal = Journal(revision, journal_bytes)
         self._visible_revision = revision
-        if store is not None:
-            self._load(store)
 
-    def _load(self, store: Store) -> None:
-        for resource, namespace, name, raw in store.rows():
-            table = self._objects.get(resource)
-            if table is not None:
-                obj = orjson.loads(raw)
-                revision = int(obj["metadata"]["resourceVersion"])
-                table[namespace, name] = Entry(obj, raw, revision)
+    def _load(self, store: Store) -> int:
+        """Read what is stored; the highest resourceVersion that was given out."""
+        revision = store.revision()
+        for found in read(store.rows(), self.resources):
+            if isinstance(found, Damaged):
+                self._damaged[Key(*found[:3])] = found
+                continue
+            resource, place, entry = found
+            self._objects[resource][place] = entry
+            revision = max(revision, entry.revision)
+        return revision
+
+    @property
+    def damaged(self) -> Sequence[Damaged]:
+        """What is stored and cannot be read: not listed, not watched, but to be deleted."""
+        return tuple(self._damaged.values())
 
     # Reading.
 
@@ -82,9 +92,12 @@ class Registry:
     def entry(self, resource: str, namespace: str, name: str) -> Entry:
         """The object with its JSON; raises NotFound."""
         entry = self._table(resource).get((namespace, name))
-        if entry is None:
+        if entry is not None:
+            return entry
+        damaged = self._damaged.get(Key(resource, namespace, name))
+        if damaged is None or damaged.stub is None:
             raise not_found(resource, name)
-        return entry
+        return Entry(damaged.stub, orjson.dumps(damaged.stub), 1)
 
     def peek(self, resource: str, namespace: str, name: str) -> Object:
         """As `get`, but including a write that is still being committed."""
@@ -134,7 +147,10 @@ class Registry:
     # Writing.
 
     async def ensure_system_objects(self) -> None:
-        """Create the objects that every cluster has."""
+        """Create the objects that every cluster has, in place of what cannot be read of them."""
+        for row in self.resources:
+            for obj in () if row.is_read_only else row.initial():
+                await self.make_room(row.name, "", obj["metadata"]["name"])
         missing = [
             (row.name, obj)
             for row in self.resources
@@ -145,11 +161,16 @@ class Registry:
         ]
         await asyncio.gather(*(self.create(name, obj) for name, obj in missing))
 
+    async def make_room(self, resource: str, namespace: str, name: str) -> None:
+        """Delete what is stored under a name, if it cannot be read."""
+        if Key(resource, namespace, name) in self._damaged:
+            await self.delete(resource, namespace, name)
+
     async def create(self, resource: str, obj: Object, *, dry_run: bool = False) -> Object:
         """Store a new object (taken over, do not touch it again); returns it completed."""
         served = self._served(resource)
         key = metadata.complete(served, obj)
-        if self._current(key) is not None:
+        if self._current(key) is not None or key in self._damaged:
             raise already_exists(resource, key.name)
         self._check_namespace(key)
         served.prepare_create(obj, partial(self._latest, resource))
@@ -201,6 +222,11 @@ class Registry:
         """
         served = self._served(resource)
         key = Key(resource, namespace, name)
+        if (damaged := self._damaged.get(key)) is not None and damaged.stub is not None:
+            metadata.check_preconditions(key, how.uid, how.resource_version, damaged.stub)
+            if how.dry_run:
+                return damaged.stub
+            return await self._write(key, "DELETED", dict(damaged.stub), None)
         current = self._present(key)
         old = current.object
         metadata.check_preconditions(key, how.uid, how.resource_version, old)
@@ -235,9 +261,12 @@ class Registry:
 
     def _present(self, key: Key) -> Entry:
         current = self._current(key)
-        if current is None:
-            raise not_found(key.resource, key.name)
-        return current
+        if current is not None:
+            return current
+        if (damaged := self._damaged.get(key)) is not None:
+            why = f"what is stored of it cannot be read ({damaged.problem}); delete it"
+            raise conflict(key.resource, key.name, why)
+        raise not_found(key.resource, key.name)
 
     def _check_namespace(self, key: Key) -> None:
         if not key.namespace:
@@ -285,6 +314,7 @@ class Registry:
             place = (change.key.namespace, change.key.name)
             if change.entry is None:
                 table.pop(place, None)
+                self._damaged.pop(change.key, None)
             else:
                 table[place] = change.entry
             final = change.final

@@ -14,6 +14,7 @@ from trainyard.local.apiserver.app import Api
 from trainyard.local.apiserver.http import Connection
 from trainyard.local.apiserver.identity import People
 from trainyard.local.apiserver.kubeconfigs import Kubeconfigs
+from trainyard.local.findings import Findings
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
 from trainyard.schema.errors import TrainyardError
@@ -29,14 +30,18 @@ class ApiServer:
     """Serves one registry; open any number of listeners, then `close()`."""
 
     def __init__(
-        self, registry: Registry, runtime: PodRuntime | None = None, people: People | None = None
+        self,
+        registry: Registry,
+        runtime: PodRuntime | None = None,
+        people: People | None = None,
+        findings: Findings | None = None,
     ) -> None:
         """`runtime` answers for logs, exec and port-forward; without it they are refused.
 
         `people` are those who may use it; without any, it is its owner's alone.
         """
         self._people = people or People()
-        self._api = Api(registry, runtime)
+        self._api = Api(registry, runtime, findings)
         self._connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
         self._socket_path: Path | None = None

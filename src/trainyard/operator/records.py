@@ -40,8 +40,9 @@ class JobRecord:
 
     @property
     def status(self) -> dict[str, Any] | None:
-        """The stored status as it is."""
-        return self.raw.get("status")
+        """The stored status; None where there is none, or what is no status at all."""
+        found = self.raw.get("status")
+        return found if isinstance(found, dict) else None
 
     @classmethod
     def decode(cls, kind: Kind, raw: dict[str, Any]) -> JobRecord:

@@ -213,3 +213,25 @@ def test_an_unreachable_server_is_asked_less_and_less_often() -> None:
         assert world.reflector.synced.is_set()
 
     in_world(body)
+
+
+def test_an_object_that_cannot_be_decoded_hides_no_other() -> None:
+    async def body(world: World) -> None:
+        world.create("a")
+        world.server.create(
+            "pods",
+            "default",
+            {
+                "metadata": {"name": "bad", "labels": {"app": "x"}, "ownerReferences": "x"},
+                "spec": {},
+            },
+        )
+        await asyncio.sleep(5)
+        assert world.names() == ["a"]
+        world.create("b")
+        world.delete("bad")
+        await asyncio.sleep(5)
+        assert world.names() == ["a", "b"]
+        assert not world.task.done()
+
+    in_world(body)

@@ -21,6 +21,7 @@ from trainyard.local.failures import (
     method_not_allowed,
     no_such_path,
 )
+from trainyard.local.findings import Findings
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
 from trainyard.local.storage.store import DiskFull
@@ -30,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _KUBERNETES = (1, 33)
 """The Kubernetes minor version whose API is spoken; kubectl warns when too far from its own."""
+FINDINGS_PATH = ["debug", "findings"]
 _HEALTH = ("healthz", "livez", "readyz")
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 """Kubernetes' words for what is done with one object."""
@@ -38,9 +40,12 @@ _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 class Api:
     """Answers requests; shared by all listeners."""
 
-    def __init__(self, registry: Registry, runtime: PodRuntime | None) -> None:
+    def __init__(
+        self, registry: Registry, runtime: PodRuntime | None, findings: Findings | None = None
+    ) -> None:
         self._registry = registry
         self._rights = Rights(registry)
+        self._findings = findings if findings is not None else Findings()
         self._verbs = verbs = Verbs(registry)
         self.kubeconfigs: Kubeconfigs | None = None
         """Set once a port is open for those who have one."""
@@ -94,6 +99,9 @@ class Api:
             return self.kubeconfigs.respond(request)
         if root in _HEALTH:
             return Response(200, b"ok", "text/plain")
+        if parts == FINDINGS_PATH:
+            told = self._wrong() if request.identity.is_admin else {}
+            return formats.json_response(200, told)
         if root == "version":
             return formats.json_response(200, _version())
         if root == "openapi":
@@ -103,6 +111,14 @@ class Api:
         if not root:
             return formats.json_response(200, {"paths": ["/api", "/apis", "/openapi", "/version"]})
         raise no_such_path()
+
+    def _wrong(self) -> Mapping[str, Any]:
+        """What `trainyard doctor` tells of a running cluster."""
+        return {
+            "damaged": [damaged.tell() for damaged in self._registry.damaged],
+            **self._findings.facts,
+            "failing": [finding.tell() for finding in self._findings],
+        }
 
     async def _resource(self, request: Request, target: Target) -> Answer:
         verbs, method = self._verbs, request.method

@@ -19,6 +19,7 @@ from typing import Any
 from trainyard.kube.errors import Conflict, Forbidden, NotFound
 from trainyard.kube.resources import EVENTS
 from trainyard.local.clock import now_text
+from trainyard.local.findings import Findings, Guard
 from trainyard.local.metadata import FOREGROUND, ORPHAN
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
@@ -34,31 +35,36 @@ _PARALLEL = 64
 class GarbageCollector:
     """Keeps the graph of owners and does what follows from each change."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, findings: Findings | None = None) -> None:
         self._registry = registry
         self._dependents: dict[str, set[Key]] = {}
         self._namespaces: dict[str, str] = {}
         """By UID, of every object."""
+        self.guard: Guard[Key] = Guard("garbage collector", findings)
 
     async def handle(self, events: Iterable[Event]) -> None:
         """Take up changes, in commit order, and act on all of them."""
-        work: dict[Key, None] = {}
+        work: dict[Key, None] = dict.fromkeys(self.guard.due())
         for event in events:
-            metadata = event.object["metadata"]
-            key = _key(event)
-            self._index(event, key)
-            if event.type == "DELETED":
-                for dependent in self._dependents.get(metadata["uid"], ()):
-                    work[dependent] = None
-                for reference in metadata.get("ownerReferences") or ():
-                    owner = self._owner_key(reference, key.namespace)
-                    if owner is not None:
-                        work[owner] = None
-            elif _matters(event):
-                work[key] = None
+            with self.guard.step(event.object, _key(event), "owners"):
+                work |= dict.fromkeys(self._touched(event))
         keys = list(work)
         for start in range(0, len(keys), _PARALLEL):
             await asyncio.gather(*(self._settle(key) for key in keys[start : start + _PARALLEL]))
+
+    def _touched(self, event: Event) -> Iterable[Key]:
+        """Take a change into the graph; the objects that it may matter to."""
+        metadata = event.object["metadata"]
+        key = _key(event)
+        self._index(event, key)
+        if event.type == "DELETED":
+            yield from self._dependents.get(metadata["uid"], ())
+            for reference in metadata.get("ownerReferences") or ():
+                owner = self._owner_key(reference, key.namespace)
+                if owner is not None:
+                    yield owner
+        elif _matters(event):
+            yield key
 
     def _index(self, event: Event, key: Key) -> None:
         if event.type == "DELETED":
@@ -79,17 +85,21 @@ class GarbageCollector:
     async def _settle(self, key: Key) -> None:
         """Do what the present state of one object asks for."""
         # Someone else was quicker, or a namespace is closing: the next event comes back to it.
-        with suppress(NotFound, Conflict, Forbidden):
+        with suppress(NotFound):
             obj = self._registry.peek(*key)
-            metadata = obj["metadata"]
-            if metadata.get("deletionTimestamp"):
-                finalizers = metadata.get("finalizers") or ()
-                if ORPHAN in finalizers:
-                    await self._orphan_dependents(key, obj)
-                elif FOREGROUND in finalizers:
-                    await self._delete_dependents(key, obj)
-            elif metadata.get("ownerReferences"):
-                await self._check_owners(key, obj)
+            with self.guard.step(obj, key), suppress(NotFound, Conflict, Forbidden):
+                await self._settle_object(key, obj)
+
+    async def _settle_object(self, key: Key, obj: Object) -> None:
+        metadata = obj["metadata"]
+        if metadata.get("deletionTimestamp"):
+            finalizers = metadata.get("finalizers") or ()
+            if ORPHAN in finalizers:
+                await self._orphan_dependents(key, obj)
+            elif FOREGROUND in finalizers:
+                await self._delete_dependents(key, obj)
+        elif metadata.get("ownerReferences"):
+            await self._check_owners(key, obj)
 
     async def _check_owners(self, key: Key, obj: Object) -> None:
         references = obj["metadata"]["ownerReferences"]

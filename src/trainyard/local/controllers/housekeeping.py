@@ -9,6 +9,7 @@ from contextlib import suppress
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from trainyard.kube.resources import EVENTS, NAMESPACES
 from trainyard.local.controllers.garbage import GarbageCollector
+from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.resources.serviceaccounts import SERVICE_ACCOUNTS
@@ -27,9 +28,11 @@ _EVENTS = EVENTS.full_name
 class Housekeeping:
     """Run beside the registry for as long as the cluster lives."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, findings: Findings | None = None) -> None:
         self._registry = registry
-        self._garbage = GarbageCollector(registry)
+        self._garbage = GarbageCollector(registry, findings)
+        self._findings = findings if findings is not None else Findings()
+        self._guard: Guard[str] = Guard("namespaces", self._findings)
         self._stored = [
             row for row in registry.resources if not row.view_of and not row.is_read_only
         ]
@@ -39,16 +42,19 @@ class Housekeeping:
         subscription = self._registry.subscribe(*(row.name for row in self._stored))
         try:
             async with asyncio.TaskGroup() as tasks:
-                sweeping = tasks.create_task(self._sweep_events())
-                while events := await subscription.batch():
+                sweeping = tasks.create_task(self._findings.keep("events", self._sweep_events))
+                async for events in batches(subscription, self._garbage.guard, self._guard):
                     await self._garbage.handle(events)
                     await self._handle_namespaces(events)
+                    for event in events:
+                        if event.type == "DELETED":
+                            self._findings.gone(event.object)
                 sweeping.cancel()
         finally:
             self._registry.unsubscribe(subscription)
 
     async def _handle_namespaces(self, events: list[Event]) -> None:
-        touched: dict[str, None] = {}
+        touched: dict[str, None] = dict.fromkeys(self._guard.due())
         for event in events:
             metadata = event.object["metadata"]
             if event.resource == _NAMESPACES:
@@ -60,10 +66,11 @@ class Housekeeping:
                 namespace = self._registry.get(_NAMESPACES, "", name)
             except NotFound:
                 continue
-            if namespace["metadata"].get("deletionTimestamp"):
-                await self._empty(name)
-            elif not name.startswith("kube-"):
-                await self._ensure_service_account(name)
+            with self._guard.step(namespace, name):
+                if namespace["metadata"].get("deletionTimestamp"):
+                    await self._empty(name)
+                elif not name.startswith("kube-"):
+                    await self._ensure_service_account(name)
 
     async def _ensure_service_account(self, namespace: str) -> None:
         with suppress(NotFound):
@@ -81,6 +88,11 @@ class Housekeeping:
             for row in self._stored
             if row.resource.namespaced
             for obj in self._registry.list(row.name, namespace)
+        ]
+        contents += [
+            (damaged.resource, damaged.stub)
+            for damaged in self._registry.damaged
+            if damaged.namespace == namespace and damaged.stub is not None
         ]
         if contents:
             await asyncio.gather(
@@ -115,5 +127,6 @@ class Housekeeping:
         """Delete the events that were last seen before a time (seconds since 1970)."""
         for event in self._registry.list(_EVENTS):
             seen = event.get("lastTimestamp") or event.get("eventTime")
-            if unix(seen or event["metadata"]["creationTimestamp"]) < before:
-                await self._delete(_EVENTS, event)
+            with self._guard.step(event, event["metadata"]["namespace"], "forgetting"):
+                if unix(seen or event["metadata"]["creationTimestamp"]) < before:
+                    await self._delete(_EVENTS, event)

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from trainyard.kinds.shared import labels
@@ -17,11 +18,12 @@ from trainyard.kinds.table import KINDS
 from trainyard.kube import resources
 from trainyard.kube.errors import KubeError
 from trainyard.local.clock import now_text
+from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Deletion, Objects
 from trainyard.local.scheduler.node_info import PodEntry
 from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.requests import PODS, text, total
-from trainyard.local.storage.journal import Object
+from trainyard.local.storage.journal import Event, Object
 from trainyard.schema.times import unix
 
 _PODS = resources.PODS.full_name
@@ -29,6 +31,7 @@ _QUEUES = KINDS["Queue"].full_name
 _GROUPS = KINDS["PodGroup"].full_name
 _REST_SECONDS = 0.2
 """A burst of changes is counted once."""
+_MARKS = {labels.QUEUE, labels.GROUP_NAME}
 _ENDED = ("Succeeded", "Failed")
 _STATES = ("pending", "running", "succeeded", "failed", "unknown")
 
@@ -36,45 +39,62 @@ _STATES = ("pending", "running", "succeeded", "failed", "unknown")
 class QueueController:
     """Run beside the scheduler for as long as the cluster lives."""
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, findings: Findings | None = None) -> None:
         self._objects = objects
+        self._guard: Guard[Event | None] = Guard("queues", findings)
+        self._pods: dict[str, PodEntry] = {}
+        self._queues: dict[str, QueueRules] = {}
+        self._groups: dict[tuple[str, str], GroupRules] = {}
 
     async def run(self) -> None:
         """Work until cancelled."""
         subscription = self._objects.subscribe(_PODS, _QUEUES, _GROUPS)
         try:
-            while True:
-                wait = await self._end_old_pods()
+            async for events in batches(subscription, self._guard):
+                again = [event for event in self._guard.due() if event is not None]
+                for event in (*again, *events):
+                    with self._guard.step(event.object, event):
+                        self._note(event)
+                self._guard.wake_in(await self._end_old_pods())
                 await self._write_statuses()
-                try:
-                    async with asyncio.timeout(wait):
-                        if not await subscription.batch():
-                            return
-                except TimeoutError:
-                    continue
                 await asyncio.sleep(_REST_SECONDS)
         finally:
             self._objects.unsubscribe(subscription)
+
+    def _note(self, event: Event) -> None:
+        obj, metadata, is_gone = event.object, event.object["metadata"], event.type == "DELETED"
+        if event.resource == _PODS:
+            self._pods.pop(metadata["uid"], None)
+            if not is_gone and _MARKS.intersection(metadata.get("labels") or ()):
+                self._pods[metadata["uid"]] = replace(PodEntry.of(obj), raw=_head(obj))
+        elif event.resource == _QUEUES:
+            self._queues.pop(metadata["name"], None)
+            if not is_gone:
+                self._queues[metadata["name"]] = QueueRules.of(obj)
+        else:
+            key = (metadata["namespace"], metadata["name"])
+            self._groups.pop(key, None)
+            if not is_gone:
+                self._groups[key] = GroupRules.of(obj)
 
     async def _end_old_pods(self) -> float | None:
         """Delete what is too old; the seconds until the next pod is (decision 36)."""
         limits = {
             rules.name: rules.max_duration.total_seconds()
-            for rules in map(QueueRules.of, self._objects.list(_QUEUES))
+            for rules in self._queues.values()
             if rules.max_duration is not None
         }
-        if not limits:
-            return None
         next_end: float | None = None
-        for entry in self._queued_pods():
+        for entry in tuple(self._pods.values()) if limits else ():
             limit = limits.get(entry.queue)
             if limit is None or entry.is_deleting or entry.phase in _ENDED:
                 continue
             age = time.time() - unix(entry.created)
-            if age >= limit:
-                await self._end(entry, limit)
-            else:
+            if age < limit:
                 next_end = min(next_end or limit, limit - age)
+                continue
+            with self._guard.step(entry.raw, None, "maxDuration"):
+                await self._end(entry, limit)
         return next_end
 
     async def _end(self, pod: PodEntry, limit: float) -> None:
@@ -102,26 +122,21 @@ class QueueController:
         except KubeError:
             return  # gone, or changed: looked at again with the next change
 
-    def _queued_pods(self) -> list[PodEntry]:
-        marks = {labels.QUEUE, labels.GROUP_NAME}
-        return [
-            PodEntry.of(pod)
-            for pod in self._objects.list(_PODS)
-            if marks.intersection(pod["metadata"].get("labels") or ())
-        ]
-
     async def _write_statuses(self) -> None:
-        pods = self._queued_pods()
-        groups = [GroupRules.of(group) for group in self._objects.list(_GROUPS)]
-        for queue in self._objects.list(_QUEUES):
-            name = queue["metadata"]["name"]
-            mine = [pod for pod in pods if pod.queue == name]
-            count = sum(group.queue == name for group in groups)
-            await self._write(_QUEUES, "", name, _queue_status(mine, count))
-        for group in map(GroupRules.of, self._objects.list(_GROUPS)):
-            key = (group.namespace, group.name)
-            members = [pod for pod in pods if (pod.namespace, pod.group) == key]
-            await self._write(_GROUPS, *key, _group_status(group, members))
+        of_queue: dict[str, list[PodEntry]] = {}
+        of_group: dict[tuple[str, str], list[PodEntry]] = {}
+        for pod in self._pods.values():
+            of_queue.setdefault(pod.queue, []).append(pod)
+            of_group.setdefault((pod.namespace, pod.group), []).append(pod)
+        counts = Counter(group.queue for group in self._groups.values())
+        for name in tuple(self._queues):
+            with self._guard.step(_named("Queue", "", name), None, "status"):
+                status = _queue_status(of_queue.get(name, ()), counts[name])
+                await self._write(_QUEUES, "", name, status)
+        for key, group in tuple(self._groups.items()):
+            with self._guard.step(_named("PodGroup", *key), None, "status"):
+                status = _group_status(group, of_group.get(key, ()))
+                await self._write(_GROUPS, *key, status)
 
     async def _write(self, resource: str, namespace: str, name: str, status: Object) -> None:
         def change(obj: Object) -> Object:
@@ -133,6 +148,16 @@ class QueueController:
             await self._objects.update(resource, namespace, name, change, subresource="status")
         except KubeError:
             return  # deleted meanwhile
+
+
+def _head(pod: Object) -> Object:
+    """What is said of a pod where it is named."""
+    return {key: pod[key] for key in ("apiVersion", "kind", "metadata")}
+
+
+def _named(kind: str, namespace: str, name: str) -> Object:
+    metadata = {"namespace": namespace, "name": name}
+    return {"apiVersion": KINDS[kind].api_version, "kind": kind, "metadata": metadata}
 
 
 def _allocated(pods: Sequence[PodEntry]) -> dict[str, str]:

@@ -11,17 +11,20 @@ import logging
 import os
 import socket
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from typing import Any
 
+from trainyard.local.findings import Fatal, Findings, Guard, batches
 from trainyard.local.node import cgroups, execs, gpus, services, unsupported
 from trainyard.local.node.allocation import Node, forget_old
 from trainyard.local.node.container_runtime import ContainerRuntime
 from trainyard.local.node.hosts import HostsFiles
-from trainyard.local.node.pod_object import EventWriter
+from trainyard.local.node.pod_object import EventWriter, PodObject
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.worker import PodWorker
 from trainyard.local.objects import Objects
+from trainyard.local.storage.journal import Event
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import protocol
 from trainyard.shim.logs import LogOptions, has_log, read_log
@@ -29,6 +32,8 @@ from trainyard.shim.logs import LogOptions, has_log, read_log
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
 _PODS_BETWEEN_SWEEPS = 50
 _LIMITS_SECONDS = 5.0
+_ENDED = ("Succeeded", "Failed")
+_Known = dict[str, protocol.PodState]
 _log = logging.getLogger(__name__)
 
 
@@ -55,8 +60,18 @@ class Tunnel:
 class NodeAgent:
     """Implements ``trainyard.local.runtime.PodRuntime``. Make it on the event loop's thread."""
 
-    def __init__(self, api: Objects, runtime: ContainerRuntime, settings: NodeSettings) -> None:
+    def __init__(
+        self,
+        api: Objects,
+        runtime: ContainerRuntime,
+        settings: NodeSettings,
+        findings: Findings | None = None,
+    ) -> None:
         self._api = api
+        self._findings = findings if findings is not None else Findings()
+        self._guard: Guard[Event] = Guard("node agent", self._findings)
+        self._present: set[str] = set()
+        self._ended: set[str] = set()
         self._runtime = runtime
         self._settings = settings
         hosts = HostsFiles(os.path.join(settings.state_dir, "hosts"))
@@ -84,27 +99,37 @@ class NodeAgent:
 
     async def run(self) -> None:
         """Run pods until cancelled. The pods themselves go on, or not, with the shim."""
-        subscription = self._api.subscribe("pods", "services")
         known = {pod.pod: pod for pod in self._runtime.hello.pods}
+        keep = self._findings.keep
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._events.run())
-                group.create_task(self._follow_runtime())
-                group.create_task(self._forward_services())
-                group.create_task(self._watch_limits())
+                group.create_task(keep("node events", self._events.run))
+                group.create_task(keep("containers", self._follow_runtime))
+                group.create_task(keep("services", self._forward_services))
+                group.create_task(keep("limits", self._watch_limits))
                 self._drop_unknown(group, known)
-                self._forget_old_logs()
-                async for event in subscription:
-                    if event.resource == "services":
-                        self._service(event.type, event.object)
-                    else:
-                        self._pod(group, event.type, event.object, known)
-                    if self._has_services:
-                        self._services_changed.set()
+                await keep("pods", partial(self._follow, group, known))
         finally:
-            self._api.unsubscribe(subscription)
             if self._node_ports is not None:
                 await self._node_ports.close()
+
+    async def _follow(self, group: asyncio.TaskGroup, known: _Known) -> None:
+        """Take up what is bound to this node."""
+        subscription = self._api.subscribe("pods", "services")
+        self._present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
+        self._forget_old_logs()
+        try:
+            async for events in batches(subscription, self._guard):
+                for event in (*self._guard.due(), *events):
+                    with self._guard.step(event.object, event):
+                        if event.resource == "services":
+                            self._service(event.type, event.object)
+                        else:
+                            self._pod(group, event.type, event.object, known)
+                if self._has_services:
+                    self._services_changed.set()
+        finally:
+            self._api.unsubscribe(subscription)
 
     async def shut_down(self) -> None:
         """End every pod process at once, and the shim with them."""
@@ -115,54 +140,71 @@ class NodeAgent:
         self._runtime.close()
         self._groups.close()
 
-    def _pod(
-        self,
-        group: asyncio.TaskGroup,
-        kind: str,
-        pod: dict[str, Any],
-        known: dict[str, protocol.PodState],
-    ) -> None:
+    def _pod(self, group: asyncio.TaskGroup, kind: str, pod: dict[str, Any], known: _Known) -> None:
         uid = pod["metadata"]["uid"]
         worker = self._workers.get(uid)
+        if kind == "DELETED":
+            self._present.discard(uid)
+            self._ended.discard(uid)
+        else:
+            self._present.add(uid)
         if worker is not None:
             worker.pod_changed(pod, is_gone=kind == "DELETED")
         elif kind != "DELETED" and pod["spec"].get("nodeName") == self._settings.node_name:
-            worker = PodWorker(self._node, pod, known.pop(uid, None))
-            self._workers[uid] = worker
-            group.create_task(self._work(uid, worker))
+            if uid not in known and (pod.get("status") or {}).get("phase") in _ENDED:
+                self._ended.add(uid)
+            if uid not in self._ended:
+                self._start(group, pod, known)
+            elif pod["metadata"].get("deletionTimestamp"):
+                ended = PodObject(self._api, self._events, pod)
+                group.create_task(self._findings.keep(f"end of {uid}", ended.remove))
 
-    async def _work(self, uid: str, worker: PodWorker) -> None:
+    def _start(self, group: asyncio.TaskGroup, pod: dict[str, Any], known: _Known) -> None:
+        uid = pod["metadata"]["uid"]
+        worker = PodWorker(self._node, pod, known.get(uid))
+        known.pop(uid, None)
+        self._workers[uid] = worker
+        group.create_task(self._work(pod, worker))
+
+    async def _work(self, pod: dict[str, Any], worker: PodWorker) -> None:
+        """Run a pod until it has ended, and its status says so, or it is gone."""
+        uid = pod["metadata"]["uid"]
         try:
-            await worker.run()
+            await self._findings.keep(f"pod {_named(pod)}", worker.run)
         finally:
             del self._workers[uid]
+        if uid in self._present:
+            self._ended.add(uid)
         self._pods_since_sweep += 1
         if self._pods_since_sweep == _PODS_BETWEEN_SWEEPS:
             self._forget_old_logs()
 
     def _forget_old_logs(self) -> None:
         self._pods_since_sweep = 0
-        present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
-        forget_old(self._pods_folder, present | self._workers.keys())
+        forget_old(self._pods_folder, self._present | self._workers.keys())
 
-    def _drop_unknown(self, group: asyncio.TaskGroup, known: dict[str, protocol.PodState]) -> None:
+    def _drop_unknown(self, group: asyncio.TaskGroup, known: _Known) -> None:
         """Pods that the shim has and the registry no longer: deleted while no agent ran."""
         present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         for uid in known.keys() - present:
-            group.create_task(self._runtime.request(protocol.RemovePod(uid)))
+            group.create_task(self._findings.keep(f"end of {uid}", partial(self._drop, uid)))
+
+    async def _drop(self, uid: str) -> None:
+        await self._runtime.request(protocol.RemovePod(uid))
 
     async def _follow_runtime(self) -> None:
         while (event := await self._runtime.events.get()) is not None:
             worker = self._workers.get(event.pod)
             if worker is not None:
-                worker.container_changed(event)
+                with self._guard.step(worker.pod, _looked_at(worker.pod), event.name):
+                    worker.container_changed(event)
         for worker in self._workers.values():
             worker.runtime_lost()
         for _ in range(_TELL_PASSES):
             if all(worker.is_told for worker in self._workers.values()):
                 break
             await asyncio.sleep(_TELL_SECONDS)
-        raise TrainyardError("the node's shim process is gone, and all pods with it")
+        raise Fatal("the node's shim process is gone, and all pods with it")
 
     async def _watch_limits(self) -> None:
         while True:
@@ -177,7 +219,9 @@ class NodeAgent:
             await self._services_changed.wait()
             self._services_changed.clear()
             wanted = services.forwards(
-                self._api.list("services"), self._api.list("pods"), plain=self.isolation == "plain"
+                self._api.list("services"),
+                [worker.pod for worker in self._workers.values()],
+                plain=self.isolation == "plain",
             )
             if wanted != told:
                 told = wanted
@@ -252,6 +296,16 @@ class NodeAgent:
             except TrainyardError as error:  # the pod has ended meanwhile
                 problem = str(error)
         raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem}")
+
+
+def _named(pod: dict[str, Any]) -> str:
+    metadata = pod["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}"
+
+
+def _looked_at(pod: dict[str, Any]) -> Event:
+    """A change that only makes the pod's worker look again."""
+    return Event("MODIFIED", "pods", pod, None, b"", 0)
 
 
 def _restarts(pod: dict[str, Any], container: str) -> int:

@@ -35,6 +35,13 @@ class EventWriter:
         about |= {key: pod["metadata"][key] for key in ("name", "uid", "namespace")}
         self._put(about, kind, reason, message)
 
+    def warn(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
+        """A warning about any object."""
+        metadata = obj["metadata"]
+        about = {key: obj.get(key, "") for key in ("apiVersion", "kind")}
+        about |= {key: metadata.get(key, "") for key in ("name", "uid", "namespace")}
+        self._put(about, "Warning", reason, message)
+
     def warn_owner(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
         """A warning about an object that users do not look at, told to the one that owns it."""
         metadata = obj["metadata"]
@@ -50,7 +57,7 @@ class EventWriter:
             {
                 "metadata": {
                     "name": f"{about['name']}.{time.time_ns():x}{self._count:x}",
-                    "namespace": about["namespace"],
+                    "namespace": about["namespace"] or "default",
                 },
                 "involvedObject": about,
                 "type": kind,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 from collections.abc import Callable, Coroutine, Mapping
@@ -15,6 +16,7 @@ from trainyard.local.node.status import Run
 from trainyard.schema.errors import TrainyardError
 
 Verdict = Callable[[Run, str, str], None]
+_log = logging.getLogger(__name__)
 _HOOK_SECONDS = 600.0
 _STARTUP_POLL_SECONDS = 0.2
 
@@ -110,6 +112,9 @@ async def check(target: Target, spec: Mapping[str, Any]) -> str:
         return f"no answer within {seconds:g}s"
     except (TrainyardError, OSError) as error:
         return str(error)
+    except Exception as error:
+        _log.exception("a probe of pod %s: a defect of the node agent", target.pod)
+        return f"{type(error).__name__}: {error}"
 
 
 async def run_hook(target: Target, hook: Mapping[str, Any]) -> str:
@@ -122,6 +127,9 @@ async def run_hook(target: Target, hook: Mapping[str, Any]) -> str:
             return await _act(target, hook)
     except (TrainyardError, OSError, TimeoutError) as error:
         return str(error) or "took too long"
+    except Exception as error:
+        _log.exception("a hook of pod %s: a defect of the node agent", target.pod)
+        return f"{type(error).__name__}: {error}"
 
 
 async def _act(target: Target, action: Mapping[str, Any]) -> str:

@@ -30,7 +30,8 @@ _RETRY_SECONDS = 1.0
 
 
 class PodWorker:
-    """Runs one pod; ``run()`` returns when the pod object is gone."""
+    """Runs one pod; ``run()`` returns when the pod has ended and its status says so, or when the
+    pod object is gone."""
 
     def __init__(self, node: Node, pod: dict[str, Any], known: PodState | None) -> None:
         """``known``: what the runtime already has of this pod, after a restart of the agent."""
@@ -42,7 +43,7 @@ class PodWorker:
         self.runs += [Run(c) for c in spec["containers"]]
         self._allocation = Allocation(node, pod, self._object.warn)
         self._wake = asyncio.Event()
-        self._gone = self._is_removed = False
+        self._gone = self._is_done = False
         self._over = ""
         self._reason = self._message = ""
         self._stopping: asyncio.Task[None] | None = None
@@ -56,6 +57,11 @@ class PodWorker:
     def is_told(self) -> bool:
         """Whether the pod's end has been written to the registry."""
         return bool(self._over) and not self._wake.is_set()
+
+    @property
+    def pod(self) -> dict[str, Any]:
+        """The pod as it was told of last."""
+        return self._object.newest
 
     def pod_changed(self, pod: dict[str, Any], *, is_gone: bool) -> None:
         if is_gone:
@@ -164,7 +170,7 @@ class PodWorker:
             while not self._gone:
                 self._wake.clear()
                 delay = await self._pass()
-                if self._is_removed:
+                if self._is_done:
                     return
                 if not self._wake.is_set():
                     # Not wait_for(), which swallows a cancellation that comes with the news.
@@ -186,7 +192,9 @@ class PodWorker:
             await self._publish()
             if self._over and self._object.is_deleted:
                 await self._object.remove()
-                self._is_removed = True
+                self._is_done = True
+            elif self._over and not self._wake.is_set():
+                self._is_done = True
             return delay
         except (TrainyardError, OSError) as error:
             self._object.warn("NodeError", f"{error}")
@@ -295,9 +303,14 @@ class PodWorker:
         active = ", ".join(run.name for run in self.runs if run.active)
         self._object.tell("Killing", f"Stopping container {active}")
         targets = [self._target(run) for run in self.runs]
-        await self._stopper.stop_all(targets, self._grace_seconds())
-        self._stopping = None
-        self._wake.set()
+        try:
+            await self._stopper.stop_all(targets, self._grace_seconds())
+        except Exception:
+            _log.exception("pod %s cannot be stopped; trying again", self.pod["metadata"]["name"])
+            await asyncio.sleep(_RETRY_SECONDS)
+        finally:
+            self._stopping = None
+            self._wake.set()
 
     async def _stop_one(self, run: Run) -> None:
         await self._stopper.stop(self._target(run), self._grace_seconds())

@@ -34,6 +34,10 @@ class _Pods(Served):
 
         return pod_rules.problems(obj)
 
+    def unusable(self, obj: Object) -> Iterable[Problem]:
+        """An older one may run although it would be refused today."""
+        return [each for each in self.rules(obj) if each.path == ("spec", "containers")]
+
     def prepare_create(self, obj: Object, present: Present) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": _qos_class(obj)}
         spec = obj.setdefault("spec", {})

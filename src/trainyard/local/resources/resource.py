@@ -134,6 +134,10 @@ class Served:
         rely on."""
         return ()
 
+    def unusable(self, obj: Object) -> Iterable[Problem]:
+        """What of `rules` makes a stored object one that nothing here can work with."""
+        return self.rules(obj)
+
     def is_name(self, name: str) -> bool:
         """Whether an object may be called so."""
         return is_dns_subdomain(name)

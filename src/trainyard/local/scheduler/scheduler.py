@@ -6,16 +6,18 @@ Runs in the cluster's process on the registry. There is one node, this machine.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.labels import DEFAULT_QUEUE
 from trainyard.kinds.table import KINDS
-from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
+from trainyard.kube.errors import AlreadyExists, NotFound
 from trainyard.kube.resources import PODS
 from trainyard.local.clock import now_text
+from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Objects
 from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.node_info import NodeInfo, PodEntry
@@ -23,6 +25,8 @@ from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.reporting import Reporter, owner_reference, reference
 from trainyard.local.scheduler.requests import SHARED, readable
 from trainyard.local.storage.journal import Event, Object
+from trainyard.schema.errors import TrainyardError
+from trainyard.schema.names import is_dns_subdomain
 
 _PODS = PODS.full_name
 _QUEUES = KINDS["Queue"].full_name
@@ -64,8 +68,11 @@ class _Unit:
 class Scheduler:
     """Binds pods to this machine until cancelled."""
 
-    def __init__(self, objects: Objects, settings: SchedulerSettings) -> None:
+    def __init__(
+        self, objects: Objects, settings: SchedulerSettings, findings: Findings | None = None
+    ) -> None:
         self._objects = objects
+        self._guard: Guard[Event | None] = Guard("scheduler", findings)
         self._settings = settings
         self._node = NodeInfo(settings.capacity.amounts, is_strict=settings.is_strict)
         self._waiting: dict[str, PodEntry] = {}
@@ -76,19 +83,25 @@ class Scheduler:
 
     async def run(self) -> None:
         """Follow the registry and place pods as they come; there is always a default queue."""
-        with contextlib.suppress(AlreadyExists):
+        with suppress(AlreadyExists):
             await self._objects.create(_QUEUES, _queue(DEFAULT_QUEUE))
         subscription = self._objects.subscribe(_PODS, _QUEUES, _GROUPS)
         try:
-            while events := await subscription.batch():
+            async for events in batches(subscription, self._guard):
+                again = [event for event in self._guard.due() if event is not None]
                 # Status changes of running pods are the bulk, and change nothing here.
-                changes = [self._note(event) for event in events]
-                if any(changes):
+                changes = [self._guarded_note(event) for event in (*again, *events)]
+                if any(changes) or not events:
                     await self._place()
         finally:
             self._objects.unsubscribe(subscription)
 
     # What changed. Each returns whether that may let a pod start, or stop one from waiting.
+
+    def _guarded_note(self, event: Event) -> bool:
+        with self._guard.step(event.object, event):
+            return self._note(event)
+        return False
 
     def _note(self, event: Event) -> bool:
         if event.resource == _PODS:
@@ -132,17 +145,36 @@ class Scheduler:
     async def _place(self) -> None:
         if not self._settings.is_strict:
             await self._create_absent_queues()
-        writes = []
+        writes: list[Coroutine[Any, Any, None]] = []
         for unit in sorted(self._units(), key=lambda unit: unit.order):
-            reason = unit.hold or self._refusal(unit)
-            if reason:
-                writes += [self._explain(pod, reason) for pod in unit.pods]
-                continue
-            for pod in unit.pods:
-                self._node.take(pod)
-                del self._waiting[pod.uid]
-                writes.append(self._bind(pod))
+            with self._guard.step(unit.pods[0].raw, None, "placing"):
+                writes += self._place_unit(unit)
         await asyncio.gather(*writes)
+
+    def _place_unit(self, unit: _Unit) -> list[Coroutine[Any, Any, None]]:
+        """What is to be written so that the pods of a unit start, or wait and say why."""
+        if reason := unit.hold or self._refusal(unit):
+            return [self._explain(pod, reason) for pod in unit.pods]
+        for pod in unit.pods:
+            self._node.take(pod)
+            del self._waiting[pod.uid]
+        return [self._guarded_bind(pod) for pod in unit.pods]
+
+    async def _guarded_bind(self, pod: PodEntry) -> None:
+        """Bind a pod; one that cannot be bound now (the disk is full, say) goes on waiting."""
+        bound = False
+        with self._guard.step(pod.raw, None, "binding"):
+            bound = await self._bind(pod)
+        if not bound:
+            self._node.release(pod.uid)
+            if self._is_there(pod):
+                self._waiting[pod.uid] = pod
+
+    def _is_there(self, pod: PodEntry) -> bool:
+        with suppress(NotFound):
+            now = self._objects.get(_PODS, pod.namespace, pod.name)
+            return bool(now["metadata"]["uid"] == pod.uid)
+        return False
 
     def _units(self) -> list[_Unit]:
         units: list[_Unit] = []
@@ -197,7 +229,8 @@ class Scheduler:
             return text
         return f"{text}; waiting for other pods to end"
 
-    async def _bind(self, pod: PodEntry) -> None:
+    async def _bind(self, pod: PodEntry) -> bool:
+        """Whether the pod is there to be bound."""
         node = self._settings.node_name
 
         def change(obj: Object) -> Object | None:
@@ -212,10 +245,11 @@ class Scheduler:
                 _PODS, pod.namespace, pod.name, change, subresource="binding"
             )
         except NotFound:
-            self._node.release(pod.uid)
-            return
+            return False
         self._told.pop(pod.uid, None)
-        await self._warn_of_liberties(pod)
+        with suppress(TrainyardError):  # an event is not worth the binding
+            await self._warn_of_liberties(pod)
+        return True
 
     async def _explain(self, pod: PodEntry, reason: str) -> None:
         if self._told.get(pod.uid) == reason:
@@ -232,7 +266,7 @@ class Scheduler:
             await self._objects.update(_PODS, pod.namespace, pod.name, change, subresource="status")
             message = f"cannot schedule {pod.name}: {reason}"
             await self._reporter.warn(reference(pod.raw), "FailedScheduling", message)
-        except KubeError:
+        except TrainyardError:  # told with the next change
             self._told.pop(pod.uid, None)
 
     # The liberties that a laptop takes with a cluster's manifest (decision 39).
@@ -261,17 +295,23 @@ class Scheduler:
     async def _create_absent_queues(self) -> None:
         pods: dict[str, PodEntry] = {p.queue: p for p in self._waiting.values() if p.queue}
         any_will_do = all(queue.is_implicit for queue in self._queues.values())
-        for name in pods:
+        for name, pod in pods.items():
             if name in self._queues or not (any_will_do or name == DEFAULT_QUEUE):
                 continue
-            try:
-                queue = await self._objects.create(_QUEUES, _queue(name))
-            except AlreadyExists:
-                continue
-            self._queues[name] = QueueRules.of(queue)
-            if name != DEFAULT_QUEUE:
-                text = f"queue {name} did not exist; it was created without limits"
-                await self._reporter.warn(owner_reference(pods[name].raw), "QueueCreated", text)
+            with self._guard.step(pod.raw, None, "its queue"):
+                await self._create_queue(name, pod)
+
+    async def _create_queue(self, name: str, pod: PodEntry) -> None:
+        if not is_dns_subdomain(name):  # a label, which nobody has checked
+            return
+        try:
+            queue = await self._objects.create(_QUEUES, _queue(name))
+        except AlreadyExists:
+            return
+        self._queues[name] = QueueRules.of(queue)
+        if name != DEFAULT_QUEUE:
+            text = f"queue {name} did not exist; it was created without limits"
+            await self._reporter.warn(owner_reference(pod.raw), "QueueCreated", text)
 
 
 def _queue(name: str) -> Object:

@@ -11,6 +11,7 @@ import logging
 import os
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -126,7 +127,8 @@ class Store:
 
     def revision(self) -> int:
         """The highest resourceVersion ever committed; 0 for a new store."""
-        return int(self._db.execute("SELECT revision FROM counter").fetchone()[0])
+        (found,) = self._db.execute("SELECT revision FROM counter").fetchone() or (0,)
+        return found if isinstance(found, int) else 0
 
     def rows(self) -> Iterator[tuple[str, str, str, bytes]]:
         """Every stored object as (resource, namespace, name, JSON)."""
@@ -162,6 +164,15 @@ class Store:
         """Fold the log into the file and let go of it."""
         self._db.close()
         self._reserve.close()
+
+
+def stored_rows(path: Path) -> Iterator[tuple[str, str, str, bytes]]:
+    """The rows of a file that no cluster has open, which is left as it is."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.2)) as db:
+            yield from db.execute("SELECT resource, namespace, name, body FROM objects")
+    except sqlite3.Error as error:
+        raise StorageError(_explain(path, "read", error)) from error
 
 
 def _explain(path: Path, verb: str, error: sqlite3.Error) -> str:

@@ -1,0 +1,116 @@
+"""`trainyard doctor`: what is wrong is named with what to do; `up` starts beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.embedded.as_user import USER
+from tests.embedded.command_line import CommandLine
+from tests.tools import missing
+
+JOB = {
+    "apiVersion": "batch.tensorstack.dev/v1beta1",
+    "kind": "GenericJob",
+    "metadata": {"name": "a"},
+    "spec": {
+        "replicaSpecs": [
+            {
+                "type": "w",
+                "template": {
+                    "spec": {
+                        "restartPolicy": "Never",
+                        "containers": [{"name": "c", "image": "x", "command": ["true"]}],
+                    }
+                },
+            }
+        ]
+    },
+}
+
+
+def stored(kind: str, name: str, **fields: Any) -> bytes:
+    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "2"}
+    metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    return json.dumps({"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}).encode()
+
+
+def problems(trainyard: CommandLine, code: int) -> list[dict[str, str]]:
+    found = json.loads(trainyard.run("doctor", "-o", "json", code=code))
+    return [each for each in found if each["state"] == "problem"]
+
+
+def test_a_cluster_starts_beside_poisonous_objects_and_names_them(tmp_path: Path) -> None:
+    trainyard = CommandLine(tmp_path)
+    trainyard.run("up")
+    trainyard.run("down")
+    assert problems(trainyard, 0) == []
+    with sqlite3.connect(trainyard.state / "state.db") as db:
+        for row in (
+            ("pods", "default", "empty", stored("Pod", "empty", spec={})),
+            ("services", "default", "s", stored("Service", "s", spec={"clusterIP": "x"})),
+            ("genericjobs.batch.tensorstack.dev", "default", "j", b"\xff{"),
+        ):
+            db.execute("INSERT INTO objects VALUES (?, ?, ?, ?)", row)
+    db.close()
+    expected = {"pods default/empty", "services default/s", "genericjobs.batch.tensorstack.dev"}
+
+    def named(text: str) -> bool:
+        return all(name in text for name in expected)
+
+    assert named(json.dumps(problems(trainyard, 1)))
+    try:
+        said = trainyard.run("up")
+        assert named(said)
+        assert "see trainyard doctor" in said
+        assert named(trainyard.run("doctor", code=1))
+        trainyard.run("run", "-f", trainyard.manifest("job.yaml", JOB))
+        trainyard.run("delete", "j")
+        assert "genericjobs" not in trainyard.run("doctor", code=1)
+    finally:
+        trainyard.run("down")
+
+
+def test_a_record_of_a_wrong_type_is_named_and_stands_in_no_ones_way(tmp_path: Path) -> None:
+    trainyard = CommandLine(tmp_path)
+    trainyard.state.mkdir(mode=0o700)
+    (trainyard.state / "cluster.json").write_text('{"pid": "x", "socket": 5}')
+    assert "cluster.json cannot be read" in trainyard.run("status", code=3)
+    (found,) = problems(trainyard, 1)
+    assert found["check"] == "cluster"
+    try:
+        trainyard.run("up")
+        assert problems(trainyard, 0) == []
+    finally:
+        trainyard.run("down")
+
+
+@pytest.mark.parametrize("command", ["run", "up"])
+@pytest.mark.parametrize("files", [20, 64])
+def test_a_limit_of_open_files_that_is_too_low_is_named_with_its_remedy(
+    tmp_path: Path, command: str, files: int
+) -> None:
+    trainyard = CommandLine(tmp_path, wrapper=("prlimit", f"--nofile={files}:{files}"))
+    arguments = ("-f", trainyard.manifest("job.yaml", JOB)) if command == "run" else ()
+    said = trainyard.run(command, *arguments, code=1)
+    assert f"RLIMIT_NOFILE) is {files}" in said
+    assert "ulimit -n" in said
+
+
+def test_a_limit_of_processes_that_is_too_low_is_named_with_its_remedy(tmp_path: Path) -> None:
+    if os.geteuid():
+        missing("becoming another user needs root")
+    os.chown(tmp_path, USER, USER)
+    for folder in tmp_path.parents[:3]:
+        folder.chmod(folder.stat().st_mode | 0o055)
+    as_user = (sys.executable, "-m", "tests.embedded.as_user", "prlimit", "--nproc=20:20")
+    trainyard = CommandLine(tmp_path, wrapper=as_user, start_in=Path.cwd())
+    said = trainyard.run("run", "-f", trainyard.manifest("job.yaml", JOB), code=1)
+    assert "RLIMIT_NPROC) is 20" in said
+    assert "ulimit -u" in said
