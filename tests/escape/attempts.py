@@ -546,6 +546,18 @@ def have_more_processes_than_allowed() -> bool:
 
 
 @attempt
+def write_more_outside_of_volumes_than_allowed() -> bool:
+    block, written = bytes(1 << 20), 0
+    try:
+        with open("/var/filled", "wb") as file:
+            while written < 2 * HERE["layer"]:
+                written += file.write(block)
+        return True
+    finally:
+        os.unlink("/var/filled")
+
+
+@attempt
 def raise_a_limit() -> bool:
     import resource
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.node_cluster import Cluster, cluster
+from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster
 from tests.escape import attempts
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
-PROCESSES = 100
+PROCESSES, LAYER = 100, 32 << 20
 SECRET = "only-for-the-other-pod"
 
 
@@ -62,6 +62,7 @@ async def try_all(folder: Path, isolation: str) -> None:
         "secret": SECRET[::-1],
         "device": canary.stat().st_dev,
         "processes": PROCESSES + 300,
+        "layer": LAYER,
     }
     source = Path(attempts.__file__).read_text()
     (work / "attempts.py").write_text(source)
@@ -85,13 +86,25 @@ async def outcomes(node: Cluster, situation: dict[str, Any]) -> dict[str, Any]:
     await node.create(
         "attacker",
         [sys.executable, "attempts.py"],
-        container={"env": [{"name": "SITUATION", "value": json.dumps(situation)}]},
+        container={
+            "env": [{"name": "SITUATION", "value": json.dumps(situation)}],
+            "resources": {"limits": {"ephemeral-storage": LAYER}},
+        },
     )
     await node.phase("attacker", "Succeeded")
     assert node.pod("other")["status"]["phase"] == "Running"
+    if node.agent.isolation == "root" and are_limits_enforced():
+        await take_all_memory(node)
     assert await node.exec("other", "echo alive") == (0, "alive\n")
     answers: dict[str, Any] = json.loads(await node.log("attacker"))
     return answers
+
+
+async def take_all_memory(node: Cluster) -> None:
+    limits = {"resources": {"limits": {"memory": "64Mi"}}}
+    pod = await node.run("hungry", [sys.executable, "-c", "bytearray(1 << 30)"], container=limits)
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["reason"] == "OOMKilled", ended
 
 
 @pytest.mark.parametrize("isolation", ["root", "rootless"])
