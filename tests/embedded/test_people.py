@@ -9,10 +9,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.embedded.command_line import CommandLine, job, shell, until
+from tests.embedded.command_line import CommandLine, Object, job, shell, until
 from tests.embedded.people import ALICE, BOB, VISION, Machine
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
 
@@ -25,7 +26,14 @@ def machine() -> Iterator[Machine]:
     made = Machine()
     made.root.environment["ROOTS_TOKEN"] = "not for them"
     try:
-        made.root.run("up", "--allow-user", "alice", "--allow-group", "vision")
+        shared, closed = made.folder / "shared", made.root.folder / "inner"
+        shared.mkdir()
+        os.chown(shared, 0, VISION)
+        shared.chmod(0o2770)
+        closed.mkdir()
+        closed.chmod(0o777)  # in a folder that nobody else may enter
+        volumes = ["--volume", f"shared={shared}", "--volume", f"closed={closed}"]
+        made.root.run("up", "--allow-user", "alice", "--allow-group", "vision", *volumes)
         yield made
     finally:
         made.close()
@@ -293,3 +301,95 @@ def test_ones_own_logs_outlive_their_pods_and_those_of_others_stay_closed(machin
     assert "first" in machine.bob.run("logs", "twice", "--previous")
     refused = machine.bob.run("logs", "twice", "--previous", "-n", "alice", code=1)
     assert "there is no earlier log" in refused
+
+
+def _host_path(path: str, script: str) -> dict[str, Any]:
+    volumes = [{"name": "v", "hostPath": {"path": path, "type": "DirectoryOrCreate"}}]
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/shown"}]}
+    return job("shown", shell(script), pod={"volumes": volumes}, container=mounts)
+
+
+def test_folders_of_the_host_are_those_that_the_user_can_reach(machine: Machine) -> None:
+
+    def _is_denied() -> bool:
+        told = [machine.bob.run(command, "shown") for command in ("events", "explain")]
+        return all("Permission denied" in text for text in told)
+
+    (machine.alice.folder / "open").mkdir(mode=0o755)  # in a closed one
+    (machine.alice.folder / "open" / "word").write_text("of Alice")
+    for path in (machine.alice.folder / "open", machine.alice.folder / "made"):
+        look = _host_path(str(path), "cat /shown/word")
+        machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", look))
+        until(_is_denied, "the pod waits and says so")
+        machine.bob.run("delete", "shown", "--wait")
+    assert not (machine.alice.folder / "made").exists()
+    write = _host_path(str(machine.bob.folder / "new"), "touch /shown/written")
+    machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", write))
+    machine.bob.run("wait", "shown", "--timeout", "60")
+    for path in ("new", "new/written"):
+        assert (machine.bob.folder / path).stat().st_uid == BOB.uid
+    machine.bob.run("delete", "shown", "--wait")
+
+
+def test_what_is_made_for_a_pod_is_its_users(machine: Machine) -> None:
+    """Files of a Secret that only their owner may read; a subPath of a claim."""
+    secret: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "only"}}
+    claim: Object = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "sub"},
+    }
+    claim["spec"] = {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi"}},
+    }
+    pod = {
+        "volumes": [
+            {"name": "s", "secret": {"secretName": "only", "defaultMode": 0o400}},
+            {"name": "c", "persistentVolumeClaim": {"claimName": "sub"}},
+            {"name": "e", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}},
+            {"name": "p", "emptyDir": {}},
+        ]
+    }
+    mounts = [
+        {"name": "s", "mountPath": "/secret"},
+        {"name": "c", "mountPath": "/data", "subPath": "a/b"},
+        {"name": "e", "mountPath": "/fast"},
+        {"name": "p", "mountPath": "/plain", "subPath": "sub"},
+    ]
+    script = "cat /secret/word && touch /data/kept /fast/gone /plain/gone && echo done"
+    made = job("files", shell(script), pod=pod, container={"volumeMounts": mounts})
+    objects = (secret | {"stringData": {"word": "read"}}, claim, made)
+    machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", *objects))
+    machine.bob.run("wait", "files", "--timeout", "60")
+    assert "read" in machine.bob.run("logs", "files")
+    folder = machine.folder / "cluster/volumes/bob/sub"
+    for path in ("", "a", "a/b", "a/b/kept"):
+        assert (folder / path).stat().st_uid == BOB.uid
+
+
+def _on_claim(name: str, script: str) -> Object:
+    volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": name}}]
+    mounts = {"volumeMounts": [{"name": "v", "mountPath": "/data", "subPath": "made"}]}
+    return job("claims", shell(script), pod={"volumes": volumes}, container=mounts)
+
+
+@pytest.mark.parametrize(("who", "claim"), [("alice", "shared"), ("bob", "closed")])
+def test_a_folder_that_root_named_for_a_claim_is_not_shown_to_who_cannot_reach_it(
+    machine: Machine, who: str, claim: str
+) -> None:
+    line: CommandLine = getattr(machine, who)
+    line.run("submit", "-f", line.manifest("m.yaml", _on_claim(claim, "ls /data")))
+    reason = "Permission denied" if claim == "shared" else f"not a folder that {who} can reach"
+    until(lambda: reason in line.run("events", "claims"), "the pod does not start and says so")
+    line.run("delete", "claims", "--wait")
+
+
+def test_a_folder_of_a_group_is_shared_by_its_users(machine: Machine) -> None:
+    manifest = machine.bob.manifest("m.yaml", _on_claim("shared", "touch /data/written"))
+    machine.bob.run("submit", "-f", manifest)
+    machine.bob.run("wait", "claims", "--timeout", "60")
+    made = machine.folder / "shared" / "made"
+    assert (made.stat().st_uid, made.stat().st_gid) == (BOB.uid, VISION)
+    assert (made / "written").stat().st_uid == BOB.uid
+    machine.bob.run("delete", "claims", "--wait")

@@ -39,6 +39,14 @@ class Bind(NamedTuple):
     """It lies in a hidden folder, to which no pod has access otherwise."""
 
 
+class Account(NamedTuple):
+    """A user with their groups."""
+
+    user: int
+    group: int
+    groups: tuple[int, ...]
+
+
 class Root(NamedTuple):
     """What a container sees as its file system, over the host's."""
 
@@ -51,6 +59,8 @@ class Root(NamedTuple):
     """How many bytes it may write into the layer; 0: half of the memory."""
     hidden: tuple[str, ...] = ()
     """Folders of the host that are covered wherever they would be seen, beside the shim's own."""
+    account: Account | None = None
+    """With whose rights the host's paths are reached, and folders in volumes made; None: ours."""
 
 
 class Program(NamedTuple):

@@ -19,7 +19,8 @@ import stat
 
 from trainyard.shim import kernelfs, paths
 from trainyard.shim import syscalls as sys
-from trainyard.shim.protocol import Bind, Root
+from trainyard.shim.protocol import Account, Bind, Root
+from trainyard.shim.rights import acting_as
 
 _UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
 _NEW, _EMPTY = "root", "empty"  # these and all other relative paths: in the tmpfs
@@ -73,10 +74,10 @@ def mount_points() -> list[str]:
 class _Mount:
     """A bind, where it is probably to go (the order follows from that), and its opened source."""
 
-    def __init__(self, bind: Bind) -> None:
+    def __init__(self, bind: Bind, account: Account | None) -> None:
         self.bind = bind
         self.place = paths.real(bind.target)
-        self.source = _open_source(bind) if bind.private else -1
+        self.source = _open_source(bind, account) if bind.private else -1
 
     @functools.cached_property
     def is_directory(self) -> bool:
@@ -90,7 +91,7 @@ class _Builder:
         self._covers: set[str] = set()
         self._numbers = itertools.count()
         self._binds = sorted(
-            map(_Mount, root.binds),
+            (_Mount(bind, root.account) for bind in root.binds),
             key=lambda each: each.place.count("/") if each.place != "/" else 0,
         )
         self._work = paths.real(root.work) if root.work else ""
@@ -106,7 +107,7 @@ class _Builder:
         self._cover({paths.real(os.path.dirname(self._base)), *self._root.hidden})
         for each in self._binds:
             if each.source < 0:
-                each.source = _open_source(each.bind)
+                each.source = _open_source(each.bind, self._root.account)
         self._mounts = mount_points()
         self._show_host()
         kernelfs.mount_all(_NEW, self._root, _EMPTY)
@@ -294,8 +295,19 @@ class _Builder:
         sys.mount(aside, paths.proc(place), "", sys.MS_MOVE)
 
 
-def _open_source(bind: Bind) -> int:
-    """A descriptor of what is to be mounted; a ``subPath`` that nobody has made yet is made."""
+def _open_source(bind: Bind, account: Account | None) -> int:
+    """A descriptor of what is to be mounted; a ``subPath`` that nobody has made yet is made.
+
+    Outside of the cluster's own folder with the rights of ``account``, if any: what a user cannot
+    reach by its path, a mount must not show (decision 89).
+    """
+    if bind.private or account is None:
+        return _found_source(bind, like=True)
+    with acting_as(*account):
+        return _found_source(bind, like=False)  # what they make is theirs
+
+
+def _found_source(bind: Bind, *, like: bool) -> int:
     source = bind.source
     try:
         if bind.private:
@@ -308,7 +320,7 @@ def _open_source(bind: Bind) -> int:
     if not bind.inner:
         return top
     try:
-        return paths.make(top, bind.inner, paths.BENEATH, like=True)
+        return paths.make(top, bind.inner, paths.BENEATH, like=like)
     except OSError as error:
         text = f"cannot mount subPath {bind.inner!r} at {bind.target}: {paths.reason(error)}"
         raise RootError(text) from None

@@ -11,6 +11,7 @@ import fnmatch
 import os
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from typing import Any
@@ -22,6 +23,7 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
 from trainyard.schema import quantity
 from trainyard.schema.errors import TrainyardError
+from trainyard.shim.rights import acting_as
 
 Warn = Callable[[str, str], None]
 _REFERENCE = re.compile(r"\$(\$|\([^)]*\))")
@@ -58,10 +60,15 @@ class PodContext:
         """As whom the pod runs, where it is not the cluster's owner (decision 89)."""
         return guests.guest_of(self.objects, self.namespace)
 
-    def hand_over(self, path: str) -> None:
-        """Give what was made for the pod to the one as whom it runs."""
+    def hand_over(self, path: str | int) -> None:
+        """Give what was made for the pod, a path or descriptor, to the one as whom it runs."""
         if (guest := self.guest) is not None:
-            os.chown(path, guest.uid, guest.gid, follow_symlinks=False)
+            os.chown(path, guest.uid, guest.gid)
+
+    def rights(self) -> AbstractContextManager[None]:
+        """Reach the host's files for the block as the one as whom the pod runs."""
+        guest = self.guest
+        return nullcontext() if guest is None else acting_as(*guests.account(guest))
 
     def container(self, name: str) -> Mapping[str, Any] | None:
         spec = self.pod["spec"]

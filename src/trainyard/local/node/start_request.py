@@ -91,6 +91,7 @@ def program_and_root(
         work=cwd,
         size=layer_size(container),
         hidden=context.settings.hidden,
+        account=None if guest is None else guests.account(guest),
     )
     return program, root
 

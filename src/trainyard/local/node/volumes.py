@@ -22,7 +22,6 @@ from trainyard.local.node.folders import Refused, component, lies_in, relative
 from trainyard.schema import quantity
 from trainyard.shim import paths
 from trainyard.shim.protocol import Bind
-from trainyard.shim.rights import acting_as
 
 _DEFAULT_MODE = 0o644
 # https://kubernetes.io/docs/concepts/storage/volumes/#hostpath-volume-types
@@ -142,17 +141,18 @@ class Volumes:
     def _host_path(self, name: str, spec: Mapping[str, Any]) -> Source:
         path, kind = spec["path"], spec.get("type", "")
         what = f"volume {name!r}: hostPath {path}"
-        with contextlib.suppress(FileExistsError):
-            if kind == "DirectoryOrCreate":
-                os.makedirs(path, mode=0o755)
-            elif kind == "FileOrCreate":
-                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
-        if not os.path.exists(path):
-            raise NotReady("FailedMount", f"{what} does not exist")
+        try:
+            with self.context.rights():
+                mode = _found_or_made(path, kind)
+                found = os.path.realpath(path)
+        except FileNotFoundError:
+            raise NotReady("FailedMount", f"{what} does not exist") from None
+        except OSError as error:
+            raise NotReady("FailedMount", f"{what}: {error.strerror}") from error
         is_kind = _IS_KIND.get(kind.removesuffix("OrCreate"))
-        if is_kind is not None and not is_kind(os.stat(path).st_mode):
+        if is_kind is not None and not is_kind(mode):
             raise NotReady("FailedMount", f"{what} is not a {kind.removesuffix('OrCreate')}")
-        return Source(self._seen(os.path.realpath(path), what), private=False)
+        return Source(self._seen(found, what), private=False)
 
     def _seen(self, path: str, what: str) -> str:
         if hidden := lies_in(path, self.hidden):
@@ -165,13 +165,17 @@ class Volumes:
         mapping = self.context.settings.volumes
         folder = mapping.get(f"{namespace}/{claim}", mapping.get(claim, ""))
         if folder:
-            if not os.path.isdir(folder):
+            with self.context.rights():
+                is_reached = os.path.isdir(folder)
+            if not is_reached:
+                who = (
+                    "" if (guest := self.context.guest) is None else f" that {guest.name} can reach"
+                )
                 raise NotReady(
                     "FailedMount",
-                    f"claim {claim!r} stands for {folder}, which is not a folder: create it, or "
-                    f"name another with --volume {claim}=DIR",
+                    f"claim {claim!r} stands for {folder}, which is not a folder{who}: create it, "
+                    f"or name another with --volume {claim}=DIR",
                 )
-            self._check_reach(f"claim {claim!r} stands for {folder}, which", folder)
             path = os.path.abspath(folder)
             if path in self.hidden:
                 self._seen(path, f"claim {claim!r} stands for {folder}, which")
@@ -187,18 +191,6 @@ class Volumes:
                 f"To use your data: --volume {claim}=DIR",
             )
         return Source(path, read_only=read_only)
-
-    def _check_reach(self, what: str, folder: str) -> None:
-        """What the one as whom the pod runs could not reach by its path, a mount does not show."""
-        if (guest := self.context.guest) is None:
-            return
-        try:
-            with acting_as(guest.uid, guest.gid, guest.groups):
-                os.close(os.open(folder, os.O_PATH | os.O_CLOEXEC))
-        except OSError as error:
-            raise NotReady(
-                "FailedMount", f"{what} {guest.name} cannot reach: {error.strerror}"
-            ) from error
 
     def _files(self, source: Mapping[str, Any], mode: int = _DEFAULT_MODE) -> list[File] | None:
         """Of a ConfigMap, a Secret or the pod itself; None for a source of another kind."""
@@ -253,7 +245,7 @@ class Volumes:
                 head, _, last = relative(file.path, f"volume {name!r}").rpartition("/")
                 folder = paths.make(top, head, paths.BENEATH)
                 try:
-                    _replace(folder, last, file, group)
+                    _replace(folder, last, file, group, self.context)
                 finally:
                     os.close(folder)
         finally:
@@ -261,13 +253,24 @@ class Volumes:
         return Source(path, read_only=True)
 
 
-def _replace(folder: int, name: str, file: File, group: int | None) -> None:
+def _found_or_made(path: str, kind: str) -> int:
+    """The mode of what a hostPath of this type names."""
+    with contextlib.suppress(FileExistsError):
+        if kind == "DirectoryOrCreate":
+            os.makedirs(path, mode=0o755)
+        elif kind == "FileOrCreate":
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+    return os.stat(path).st_mode
+
+
+def _replace(folder: int, name: str, file: File, group: int | None, context: PodContext) -> None:
     draft = f".{name}.new"
     with contextlib.suppress(FileNotFoundError):
         os.unlink(draft, dir_fd=folder)
     fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=folder)
     with os.fdopen(fd, "wb") as target:
         target.write(file.data)
+        context.hand_over(fd)
         if group is not None:
             with contextlib.suppress(PermissionError):
                 os.fchown(fd, -1, group)
