@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from trainyard.shim import limits
 from trainyard.shim.isolation import Sandbox
 from trainyard.shim.logfile import LogFile, LogLimits
-from trainyard.shim.loop import Loop, guarded, log
+from trainyard.shim.loop import Loop, guarded
 from trainyard.shim.nursery import Child
 from trainyard.shim.orders import CANNOT_START, NOT_EXECUTABLE, Order, Progress
 from trainyard.shim.protocol import (
@@ -238,8 +238,11 @@ class Session(Child):
         self.end()
 
     def refused(self, reason: str) -> None:
-        log(f"session {self.name}: {reason}")
         self._pump.sessions.discard(self)
+        with contextlib.suppress(OSError):
+            errors = self.given[-1]
+            os.set_blocking(errors, False)
+            os.write(errors, f"cannot run a command here: {reason}\n".encode(errors="replace"))
         self._tell(NOT_EXECUTABLE)
 
     def ended(self, status: int) -> None:

@@ -179,8 +179,8 @@ class Nursery:
 
     def _refuse(self, child: Child, reason: str) -> None:
         self._forget_channel(child)
-        child.close_given()
         child.refused(reason)
+        child.close_given()
 
     # -- its channel ----------------------------------------------------------------------------
 

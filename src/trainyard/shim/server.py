@@ -225,8 +225,8 @@ class Shim:
         try:
             box.open()
         except OSError as error:
-            box.close_given()
             box.refused(limits.explain(error))
+            box.close_given()
         else:
             self._nursery.start(box)
 

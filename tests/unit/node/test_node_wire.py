@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import socket
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.shim import wire
+from trainyard.shim import protocol, wire
 
 
 @given(st.lists(st.dictionaries(st.text(), st.integers()), max_size=5), st.integers(1, 20))
@@ -18,6 +19,43 @@ def test_any_cut_of_the_stream_gives_the_same_messages(messages: list, size: int
     for start in range(0, len(data), size):
         found += decoder.feed(data[start : start + size])
     assert [wire.parse(frame) for frame in found] == messages
+
+
+def test_descriptors_that_got_lost_are_not_replaced_by_those_of_the_next_message() -> None:
+    ours, theirs = socket.socketpair()
+    readers = [os.pipe() for _ in range(2)]
+    with ours, theirs:
+        for number, (_, writer) in enumerate(readers):
+            socket.send_fds(ours, [wire.encode({"n": number})], [writer])
+            os.close(writer)
+        decoder = wire.Decoder()
+        frames: list[bytes] = []
+        while len(frames) < 2:
+            frames += decoder.receive(theirs) or ()
+        with pytest.raises(protocol.ProtocolError, match="1 of 2 descriptors arrived"):
+            decoder.take_descriptors(2)
+        assert os.read(readers[0][0], 1) == b"", "what nobody can use is closed"
+        (second,) = decoder.take_descriptors(1)
+        os.write(second, b"x")
+        os.close(second)
+        assert os.read(readers[1][0], 1) == b"x"
+    for reader, _ in readers:
+        os.close(reader)
+
+
+def test_descriptors_that_no_message_speaks_of_end_the_connection() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        decoder = wire.Decoder()
+
+        def send_many() -> None:
+            for _ in range(100):
+                socket.send_fds(ours, [wire.encode({})], [theirs.fileno()])
+                decoder.receive(theirs)
+
+        with pytest.raises(wire.FrameError):
+            send_many()
+        decoder.close()
 
 
 def test_descriptors_come_with_their_message() -> None:

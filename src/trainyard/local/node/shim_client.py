@@ -97,6 +97,8 @@ class ShimClient:
 
     def _send(self, message: protocol.Raw, attach: Sequence[int]) -> None:
         data = wire.encode(message)
+        if len(data) > wire.MAX_FRAME:
+            raise RuntimeRefused(f"{len(data) >> 20} MiB of environment and volumes are too much")
         try:
             if attach and not self._outgoing:
                 data = data[socket.send_fds(self._socket, [data], list(attach)) :]
