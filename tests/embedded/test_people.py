@@ -290,6 +290,7 @@ def test_a_run_on_the_cluster_of_root_leaves_no_job(machine: Machine) -> None:
     assert "PyTorchTrainingJob ran: Succeeded" in said
     assert "ran" not in machine.bob.run("list")
     assert "yours is made by trainyard kubeconfig" in machine.bob.run("status")
+    assert "root's, who lets others use its cluster" in machine.bob.run("doctor", code=None)
 
 
 def test_ones_own_logs_outlive_their_pods_and_those_of_others_stay_closed(machine: Machine) -> None:

@@ -59,7 +59,7 @@ def _ask(cluster: RunningCluster, asked: dict[str, Any]) -> dict[str, Any]:
     async def ask() -> bytes:
         async with Client.unix(cluster.socket, timeout_seconds=_SECONDS) as client:
             request = Request("POST", PATH, json.dumps(asked).encode())
-            return (await client.raw(request, "the kubeconfig")).body
+            return (await client.raw(request, "get a kubeconfig")).body
 
     answer: dict[str, Any] = json.loads(asyncio.run(ask()))
     return answer

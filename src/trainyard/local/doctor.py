@@ -48,11 +48,19 @@ class Patient:
     told: Mapping[str, Any] = field(default_factory=dict)
     """What the cluster says of itself (`/debug/findings`)."""
 
+    @property
+    def is_guest(self) -> bool:
+        """Who asks uses a cluster of somebody else, and does not see what is kept of it."""
+        return self.cluster is not None and not self.cluster.is_ours
+
 
 def _state_folder(patient: Patient) -> Iterator[Found]:
     folder = patient.paths.folder
     if not folder.exists():
         yield Found("state folder", "ok", f"{folder} does not exist yet")
+        return
+    if patient.is_guest:
+        yield Found("state folder", "ok", f"{folder} is root's, who lets others use its cluster")
         return
     try:
         check_folder(folder, owner=True)
@@ -91,6 +99,8 @@ def _isolation(patient: Patient) -> Iterator[Found]:
 
 
 def _objects(patient: Patient) -> Iterator[Found]:
+    if patient.is_guest:
+        return
     damaged: Sequence[Mapping[str, str]] = patient.told.get("damaged", ())
     if patient.cluster is None and patient.paths.database.exists():
         try:
