@@ -9,14 +9,15 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster
+from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster, eventually
 from trainyard.local.objects import Deletion
+from trainyard.shim import protocol
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -265,6 +266,47 @@ async def test_a_container_at_its_limit_of_processes_is_told(tmp_path: Path) -> 
         assert text.startswith(f"container main may have {LIMIT} processes and threads")
         await node.run("calm", ["true"])
         assert len(node.events("PidsLimitReached")) == 1
+
+
+@pytest.fixture
+def unified_group() -> Iterator[str]:
+    for top in ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"):
+        if os.path.exists(f"{top}/cgroup.procs") and os.access(top, os.W_OK):
+            folder = f"{top}/trainyard-test-{os.getpid()}"
+            os.mkdir(folder)
+            yield folder
+            os.rmdir(folder)
+            return
+    pytest.skip("there is no control group of version 2 to write")
+
+
+async def test_a_container_is_born_in_its_control_group(tmp_path: Path, unified_group: str) -> None:
+    """To join it afterwards would wait for all processors."""
+    async with cluster(tmp_path / "state", isolation="plain") as node:
+        argv, log = ("cat", "/proc/self/cgroup"), str(tmp_path / "0.log")
+        env = {"PATH": os.environ["PATH"]}
+        program = protocol.Program(argv, env, str(tmp_path), cgroups=(unified_group,))
+        request = node.agent._runtime.request
+        await request(protocol.AddPod("one", "one", ""))
+        await request(protocol.Start("one", "main", 0, log, program))
+        await eventually(lambda: os.path.exists(log) and "0::" in Path(log).read_text())
+        await request(protocol.RemovePod("one"))
+    assert f"0::/{os.path.basename(unified_group)}\n" in Path(log).read_text()
+
+
+def test_a_child_is_born_in_a_control_group(unified_group: str) -> None:
+    script = (
+        "import os, sys\n"
+        "from trainyard.shim import syscalls\n"
+        "pid = syscalls.clone_into(os.open(sys.argv[1], os.O_PATH), 0)\n"
+        "if not pid:\n"
+        "    text = open('/proc/self/cgroup').read()\n"
+        "    os._exit(0 if '0::/' + os.path.basename(sys.argv[1]) in text else 1)\n"
+        "wait_for_all = 0x40000000\n"
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, wait_for_all)[1]))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, unified_group])
+    assert done.returncode == 0
 
 
 async def unseparated(folder: Path) -> None:

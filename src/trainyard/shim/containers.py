@@ -13,7 +13,7 @@ from trainyard.shim.isolation import Sandbox
 from trainyard.shim.logfile import LogFile, LogLimits
 from trainyard.shim.loop import Loop, guarded
 from trainyard.shim.nursery import Child
-from trainyard.shim.orders import CANNOT_START, NOT_EXECUTABLE, Order, Progress
+from trainyard.shim.orders import BORN_IN_GROUP, CANNOT_START, NOT_EXECUTABLE, Order, Progress
 from trainyard.shim.protocol import (
     ContainerState,
     Event,
@@ -63,6 +63,9 @@ class Container(Child):
         self._log = LogFile(self._log_path, self._limits)
         self._output, writer = os.pipe2(os.O_CLOEXEC)
         self.given.append(writer)
+        if (group := _unified(self.program.cgroups)) >= 0:
+            self.given.insert(0, group)
+            self.flags |= BORN_IN_GROUP
         self._pump.loop.register(self._output, lambda _: self._read(), self.junk)
 
     def end(self) -> None:
@@ -209,6 +212,15 @@ class Pump:
             elif box.due_at <= now:
                 self.due.discard(box)
                 guarded(box.look, box.junk)
+
+
+def _unified(groups: Iterable[str]) -> int:
+    """A descriptor of the control group of version 2 among these; -1 if there is none."""
+    for path in groups:
+        if os.path.exists(f"{path}/cgroup.events"):
+            with contextlib.suppress(OSError):
+                return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return -1
 
 
 class Session(Child):

@@ -19,6 +19,8 @@ PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGT
 """What a first process hands on to the program."""
 FLAGS = struct.Struct("=I")
 """A request to the zygote: the namespaces to make. Attached: channel, order, all it needs."""
+BORN_IN_GROUP = 1
+"""Of the flags: attached behind the order is the control group in which the child is born."""
 
 
 class Surroundings(NamedTuple):

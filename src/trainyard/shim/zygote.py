@@ -20,6 +20,7 @@ from trainyard.shim import limits, relay, seccomp, session, supervisor
 from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import receive_descriptors, tell, tell_anyway
 from trainyard.shim.orders import (
+    BORN_IN_GROUP,
     CANNOT_START,
     FLAGS,
     Command,
@@ -69,8 +70,10 @@ def _warm_up() -> None:
 
 
 def _fork(control: socket.socket, flags: int, descriptors: list[int]) -> None:
+    group = descriptors.pop(2) if flags & BORN_IN_GROUP and len(descriptors) > 2 else -1
+    flags = flags & ~BORN_IN_GROUP | sys.CLONE_PARENT
     try:
-        pid = sys.clone(flags | sys.CLONE_PARENT)
+        pid = _clone(flags, group)
     except OSError as error:
         if descriptors:
             tell_anyway(descriptors[0], Progress(error=limits.explain(error), code=CANNOT_START))
@@ -79,6 +82,17 @@ def _fork(control: socket.socket, flags: int, descriptors: list[int]) -> None:
         _become_child(control, descriptors)
     for fd in descriptors:
         os.close(fd)
+
+
+def _clone(flags: int, group: int) -> int:
+    if group < 0:
+        return sys.clone(flags)
+    try:
+        return sys.clone_into(group, flags)
+    except OSError:  # the kernel is too old, or the group is gone: the child will try to join it
+        return sys.clone(flags)
+    finally:
+        os.close(group)
 
 
 def _become_child(control: socket.socket, descriptors: list[int]) -> NoReturn:
