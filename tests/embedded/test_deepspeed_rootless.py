@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.embedded import as_user
 from tests.embedded.deepspeed_job import KIND, SHOW, TRICKY, shown, spec, worker
 from tests.embedded.launching import (
     NAMESPACE,
@@ -51,14 +52,14 @@ def test_an_unprivileged_user_trains_on_two_workers() -> None:
     require_programs("deepspeed", "pdsh", "sshd", "ssh")
     with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="trainyard-test-") as name:
         folder = Path(name)
-        folder.chmod(0o777)
+        os.chown(folder, as_user.USER, as_user.USER)
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        as_user = [sys.executable, "-m", "tests.embedded.as_user"]
-        unshare = [*as_user, "unshare", "--user", "--mount", "true"]
+        become = [sys.executable, "-m", "tests.embedded.as_user"]
+        unshare = [*become, "unshare", "--user", "--mount", "true"]
         if subprocess.run(unshare, check=False).returncode:
             missing("users may not make namespaces here, and so cannot have an /etc/passwd")
         result = subprocess.run(
-            [*as_user, sys.executable, "-m", __name__, str(folder)],
+            [*become, sys.executable, "-m", __name__, str(folder)],
             env={**os.environ, "PYTHONPATH": "src", "HOME": name, "PATH": path},
             capture_output=True,
             text=True,
