@@ -19,6 +19,7 @@ from tests.fuzz.asks import LIVE, Ask, smaller
 from tests.fuzz.runtime import EchoRuntime
 from trainyard.kube.people import Person
 from trainyard.local.apiserver.app import Api
+from trainyard.local.apiserver.door import Door, Limits
 from trainyard.local.apiserver.http import Connection
 from trainyard.local.apiserver.identity import OWNER, Identity
 from trainyard.local.registry import Registry
@@ -27,6 +28,7 @@ LIMIT_SECONDS = 60.0
 """For one answer; the slowest take a second on a slow machine."""
 
 
+LIMITS = Limits(connections=1, strangers=1, of_one=1, held_bytes=64 << 20)
 GUEST = Identity("guest", False, Person(54321, 54321, "guest"))
 
 
@@ -130,7 +132,9 @@ class Machine:
         started = time.monotonic()
         pipe = Pipe(ask)
         who = GUEST if ask.by_guest else OWNER
-        connection = Connection(self.api, lambda headers, peer: who, set())
+        place = Door(self.api, lambda headers, peer: who, LIMITS).enter()
+        assert place is not None
+        connection = Connection(place)
         connection.connection_made(pipe)
         connection.data_received(ask.encoded())
         silent = ask.raw is not None  # what never becomes a whole request gets no answer

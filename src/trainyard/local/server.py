@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import resource
 import socket
 import ssl
-from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from trainyard.kube.ownership import address
 from trainyard.local.apiserver.app import Api
-from trainyard.local.apiserver.http import Connection
-from trainyard.local.apiserver.identity import People
+from trainyard.local.apiserver.door import Door, Limits
+from trainyard.local.apiserver.identity import Authenticate, People
 from trainyard.local.apiserver.kubeconfigs import Kubeconfigs
+from trainyard.local.apiserver.listening import Listener
 from trainyard.local.findings import Findings
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
 from trainyard.schema.errors import TrainyardError
 
 _CLOSE_SECONDS = 2.0
+_SOCKET_SHARE, _PORT_SHARE = 0.4, 0.2
+"""Of the file descriptors that this process may have."""
+_MAX_CONNECTIONS = 1024
+_HELD_BYTES = 256 << 20
+_IDLE_SECONDS = 120.0
+"""Clients keep connections for 90 s at most (Go) and close them first; on the socket there is no
+limit, since a client could write just as it is closed."""
 
 
 class ServeError(TrainyardError):
@@ -35,15 +43,17 @@ class ApiServer:
         runtime: PodRuntime | None = None,
         people: People | None = None,
         findings: Findings | None = None,
+        limits: Limits | None = None,
     ) -> None:
         """`runtime` answers for logs, exec and port-forward; without it they are refused.
 
-        `people` are those who may use it; without any, it is its owner's alone.
+        `people` are those who may use it; without any, it is its owner's alone. `limits` are
+        those of each listener, in the place of what this process can bear.
         """
+        self._limits = limits
         self._people = people or People()
         self._api = Api(registry, runtime, findings)
-        self._connections: set[Connection] = set()
-        self._servers: list[asyncio.Server] = []
+        self._listeners: list[Listener] = []
         self._socket_path: Path | None = None
 
     async def serve_unix(self, path: Path) -> None:
@@ -51,7 +61,6 @@ class ApiServer:
 
         Replaces a stale file.
         """
-        loop = asyncio.get_running_loop()
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             path.unlink(missing_ok=True)
@@ -61,10 +70,8 @@ class ApiServer:
         except OSError as error:
             listener.close()
             raise ServeError(f"cannot listen on {path}: {error.strerror or error}") from error
-        protocol = partial(Connection, self._api, self._people.of_socket, self._connections)
-        server = await loop.create_unix_server(protocol, sock=listener)
+        self._listen(listener, self._people.of_socket, _limits(_SOCKET_SHARE, idle=math.inf))
         self._socket_path = path
-        self._servers.append(server)
 
     async def serve_tls(
         self, port: int, *, certificate: Path, key: Path, token: str, host: str = "127.0.0.1"
@@ -75,16 +82,16 @@ class ApiServer:
         """
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(certificate, key)
-        loop = asyncio.get_running_loop()
-        protocol = partial(Connection, self._api, self._people.of_port(token), self._connections)
         try:
-            server = await loop.create_server(protocol, host, port, ssl=context)
+            family = socket.AF_INET6 if ":" in host else socket.AF_INET
+            end = socket.create_server((host, port), family=family)
         except OSError as error:
             raise ServeError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another port"
             ) from error
-        self._servers.append(server)
-        return int(server.sockets[0].getsockname()[1])
+        limits = _limits(_PORT_SHARE, idle=_IDLE_SECONDS)
+        self._listen(end, self._people.of_port(token), limits, context)
+        return int(end.getsockname()[1])
 
     def give_kubeconfigs(self, port: int, authority: Path, token: str) -> None:
         """From now on everybody gets a kubeconfig of their own for the TLS port."""
@@ -92,15 +99,35 @@ class ApiServer:
 
     async def close(self) -> None:
         """Stop listening and end every connection."""
-        for server in self._servers:
-            server.close()
-        answers = [connection.abort() for connection in tuple(self._connections)]
-        for server in self._servers:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await server.wait_closed()
-        self._servers.clear()
-        if under_way := [task for task in answers if task is not None]:
-            await asyncio.wait(under_way, timeout=_CLOSE_SECONDS)
+        answers = [task for listener in self._listeners for task in listener.close()]
+        self._listeners.clear()
+        if answers:
+            await asyncio.wait(answers, timeout=_CLOSE_SECONDS)
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
+
+    def _listen(
+        self,
+        end: socket.socket,
+        authenticate: Authenticate,
+        limits: Limits,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        door = Door(self._api, authenticate, self._limits or limits)
+        self._listeners.append(Listener(end, door, context))
+
+
+def _limits(share: float, *, idle: float) -> Limits:
+    """What a listener may take of this process; the socket and the port each have their own.
+
+    So nobody on the port can keep the controller and commands of this machine from being served.
+    """
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    connections = max(8, min(_MAX_CONNECTIONS, int(files * share)))
+    return Limits(
+        connections=connections,
+        strangers=max(4, connections // 8),
+        of_one=max(6, connections * 3 // 4),
+        held_bytes=_HELD_BYTES,
+        idle_seconds=idle,
+    )

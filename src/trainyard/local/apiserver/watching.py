@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import orjson
@@ -22,6 +22,9 @@ from trainyard.local.storage.journal import Event, Subscription
 _BOOKMARK_SECONDS = 30.0
 _MAX_SECONDS = (1800.0, 3600.0)
 """How long a watch lasts when the client does not say (as kube-apiserver's minRequestTimeout)."""
+_PORTION_BYTES = 256 << 10
+_MAX_UNREAD_BYTES = 16 << 20
+"""Changes that a slow watcher has not read; with more its watch ends, and it lists again."""
 _INITIAL_END = "k8s.io/initial-events-end"
 
 
@@ -53,28 +56,26 @@ class Watch:
             yield _line(b"ERROR", orjson.dumps(status_of(error)))
             return
         try:
-            first = self._encode(subscription.pending())
+            subscription.limit(_MAX_UNREAD_BYTES)
+            revision = self._registry.revision
+            for lines in self._encode(subscription.pending()):
+                yield lines
             if self._request.flag("sendInitialEvents"):
-                first += self._bookmark(self._registry.revision, initial=True)
-            yield first
+                yield self._bookmark(revision, initial=True)
             next_bookmark = loop.time() + _BOOKMARK_SECONDS
             while True:
-                events: list[Event] = []
-                try:
-                    async with asyncio.timeout_at(min(end, next_bookmark)):
-                        events = await subscription.batch()
-                except TimeoutError:
-                    revision = self._registry.revision
-                    yield self._encode(subscription.pending())
+                events = await _next(subscription, min(end, next_bookmark))
+                if events is not None and not events:
+                    return
+                revision = self._registry.revision
+                for lines in self._encode(subscription.pending() if events is None else events):
+                    yield lines
+                if events is None:
                     if bookmarks:
                         yield self._bookmark(revision)
                     if loop.time() >= end:
                         return
                     next_bookmark = loop.time() + _BOOKMARK_SECONDS
-                    continue
-                if not events:
-                    return
-                yield self._encode(events)
         finally:
             self._registry.unsubscribe(subscription)
 
@@ -93,9 +94,23 @@ class Watch:
             return self._registry.subscribe(self._target.storage)
         return self._registry.watch(self._target.storage, since)
 
-    def _encode(self, events: list[Event]) -> bytes:
-        """The lines of those changes that the watch is about."""
-        return b"".join([self._encode_one(event) for event in events])
+    def _encode(self, events: list[Event]) -> Iterator[bytes]:
+        """The lines of those changes that the watch is about, in portions.
+
+        Each is sent before the next is made: a thousand watches of a large collection would hold
+        a thousand copies of it.
+        """
+        lines: list[bytes] = []
+        size = 0
+        for event in events:
+            line = self._encode_one(event)
+            lines.append(line)
+            size += len(line)
+            if size > _PORTION_BYTES:
+                yield b"".join(lines)
+                lines.clear()
+                size = 0
+        yield b"".join(lines)
 
     def _bookmark(self, revision: int, *, initial: bool = False) -> bytes:
         """A line that only says how far the watch is."""
@@ -127,6 +142,15 @@ class Watch:
             return _line(type_.encode(), orjson.dumps(shown))
         raw = orjson.dumps(served.shown(obj)) if served.view_of else event.raw
         return _line(type_.encode(), raw)
+
+
+async def _next(subscription: Subscription, until: float) -> list[Event] | None:
+    """The next changes; none where there will be no more, None where there are none in time."""
+    try:
+        async with asyncio.timeout_at(until):
+            return await subscription.batch()
+    except TimeoutError:
+        return None
 
 
 def _selected_type(event: Event, predicate: Predicate) -> str:

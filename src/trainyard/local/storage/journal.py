@@ -7,6 +7,7 @@ resumed from a resourceVersion; older ones are answered 410 Gone and the client 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from itertools import takewhile
@@ -45,6 +46,11 @@ class Subscription:
         self._events: deque[Event] = deque(backlog)
         self._waiter: asyncio.Future[None] | None = None
         self._closed = False
+        self._most = self._left = math.inf
+
+    def limit(self, size: int) -> None:
+        """End it, once so many bytes of changes wait to be read: whoever reads is too slow."""
+        self._most = self._left = size
 
     def __aiter__(self) -> AsyncIterator[Event]:
         return self
@@ -66,6 +72,7 @@ class Subscription:
         """Every change that is there now, without waiting."""
         events = list(self._events)
         self._events.clear()
+        self._left = self._most
         return events
 
     def close(self) -> None:
@@ -75,6 +82,11 @@ class Subscription:
 
     def publish(self, event: Event) -> None:
         """Queue a change (the journal's business)."""
+        self._left -= len(event.raw)
+        if self._left < 0:
+            self._events.clear()
+            self.close()
+            return
         self._events.append(event)
         self._wake()
 

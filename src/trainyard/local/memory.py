@@ -1,0 +1,16 @@
+"""Giving memory back that the C library keeps once it was used."""
+
+from __future__ import annotations
+
+
+def give_back() -> None:
+    """Return what is free to the system; does nothing where the C library cannot.
+
+    glibc keeps what lies below the last block in use: after some hundred connections with large
+    bodies that was ten times of what the process needs (measured).
+    """
+    import ctypes
+
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
