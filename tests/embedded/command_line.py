@@ -32,7 +32,7 @@ class CommandLine:
             **os.environ,
             "TRAINYARD_STATE_DIR": str(self.state),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-            "MARK_OF_TEST": self.mark,
+            "PYTHON_MARK_OF_TEST": self.mark,  # of a name that pods get
         }
 
     @property

@@ -45,7 +45,7 @@ class Owner:
             [sys.executable, "-m", "tests.embedded.node_owner", str(state_dir), mode, isolation],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": "src", "MARKER": marker},
+            env={**os.environ, "PYTHONPATH": "src", "PYTHON_MARKER": marker},
         )
         self.shim = 0
 

@@ -303,3 +303,21 @@ def test_run_uses_the_cluster_that_is_up_and_leaves_no_job_there(trainyard: Comm
     finally:
         trainyard.run("down")
     assert not trainyard.processes()
+
+
+def test_replicas_have_the_variables_that_were_passed_and_no_secrets(
+    trainyard: CommandLine,
+) -> None:
+    secrets = {"SSH_AUTH_SOCK": "/run/agent", "HF_TOKEN": "hf", "WANDB_API_KEY": "wb"}
+    trainyard.environment |= {**secrets, "NCCL_DEBUG": "INFO"}
+    file = trainyard.manifest("m.yaml", job("env", ["env"]))
+    said = trainyard.run("run", "-f", file)
+    assert "NCCL_DEBUG=INFO" in said
+    assert not [name for name in secrets if name in said]
+    said = trainyard.run("run", "-f", file, "--pass-env", "HF_TOKEN,WANDB_*")
+    assert "HF_TOKEN=hf" in said
+    assert "WANDB_API_KEY=wb" in said
+    assert "SSH_AUTH_SOCK" not in said
+    assert "MISSING is not set here" in trainyard.run(
+        "run", "-f", file, "--pass-env", "MISSING", code=2
+    )

@@ -46,6 +46,7 @@ def cluster_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
         working_dir=os.getcwd(),
         volumes=options.volumes,
         images=options.images,
+        passed=options.passed,
         resources={name: amount(name, text) for name, text in options.resources.items()},
         is_strict=options.is_strict,
         pids_limit=options.pids_limit,

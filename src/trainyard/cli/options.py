@@ -34,6 +34,8 @@ class ClusterOptions:
 
     volumes: dict[str, str] = field(default_factory=dict)
     images: tuple[tuple[str, str], ...] = ()
+    passed: tuple[str, ...] = ()
+    """Names and patterns of variables."""
     resources: dict[str, str] = field(default_factory=dict)
     """Resource to quantity, as written."""
     is_strict: bool = False
@@ -75,6 +77,14 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="PATTERN=ENV",
         callback=_images,
         help="The virtual environment that stands for images. Repeatable, first wins.",
+    )
+    @click.option(
+        "--pass-env",
+        "passed",
+        multiple=True,
+        metavar="NAME[,PATTERN...]",
+        callback=_passed,
+        help="Variables that containers get beside the usual ones: HF_TOKEN,'WANDB_*'. Repeatable.",
     )
     @click.option(
         "--strict-scheduling",
@@ -141,6 +151,16 @@ def _volumes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> 
             raise click.BadParameter(f"cannot use {path}: {error.strerror}") from error
         volumes[claim] = str(path.resolve())
     return volumes
+
+
+def _passed(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(name for text in values for name in text.split(",") if name)
+    for name in names:
+        if "=" in name:
+            raise click.BadParameter(f"{name!r} is not a name; values go into the manifest's env")
+        if name.isidentifier() and name not in os.environ:
+            raise click.BadParameter(f"{name} is not set here")
+    return names
 
 
 def _resources(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:

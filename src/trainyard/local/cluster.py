@@ -61,6 +61,8 @@ class ClusterSettings:
     """Claim name to the folder that stands for it."""
     images: tuple[tuple[str, str], ...] = ()
     """Image pattern and the virtual environment that stands for it."""
+    passed: tuple[str, ...] = ()
+    """Names and patterns of variables that containers have of this process's, beside the usual."""
     resources: Mapping[str, int] = field(default_factory=dict)
     """Resources to pretend, or to pretend less of."""
     is_strict: bool = False
@@ -167,6 +169,7 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         volumes=settings.volumes,
         working_dir=settings.working_dir,
         hidden=folders.of_clusters(),
+        passed=settings.passed,
         log_limits=settings.log_limits,
         pids_limit=default_processes() if settings.pids_limit is None else settings.pids_limit,
         gpus=found.gpus,

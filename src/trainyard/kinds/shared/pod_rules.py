@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from posixpath import normpath
 from typing import Any
 
+from trainyard.kinds.shared import volume_rules
 from trainyard.schema import quantity
 from trainyard.schema.names import is_plain_label
 from trainyard.schema.problems import Path, Problem, error, suggest
@@ -48,6 +49,8 @@ def check_template(
     spec = template["spec"]
     volumes = [volume["name"] for volume in spec.get("volumes") or ()]
     problems += _names(volumes, (*path, "spec", "volumes"), "volume")
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        problems += volume_rules.check_volume(volume, (*path, "spec", "volumes", index))
     every = [("containers", found), ("initContainers", spec.get("initContainers") or [])]
     names = [c["name"] for _, group in every for c in group]
     for key, group in every:
@@ -55,6 +58,7 @@ def check_template(
         problems += _names([c["name"] for c in group], base, "container")
         for index, container in enumerate(group):
             problems += _mounts(container, volumes, (*base, index))
+            problems += volume_rules.check_mounts_of(container, (*base, index))
             problems += _resources(container, (*base, index))
     init = {c["name"] for c in every[1][1]}
     for index, container in enumerate(found):

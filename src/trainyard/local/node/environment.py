@@ -19,6 +19,7 @@ from typing import Any
 from trainyard.kube.errors import NotFound
 from trainyard.kube.people import Person
 from trainyard.local import guests
+from trainyard.local.node.inherited import inherited
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
 from trainyard.schema import quantity
@@ -143,24 +144,12 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
-# Never inherited: they describe the caller's own place, or another distributed job.
-_DROPPED = """
-HOSTNAME PWD OLDPWD SHLVL _ COLUMNS LINES LISTEN_FDS NOTIFY_SOCKET PYTEST_CURRENT_TEST
-MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK GROUP_RANK LOCAL_WORLD_SIZE ROLE_RANK
-CUDA_VISIBLE_DEVICES
-"""
-_DROPPED_PREFIXES = ("PET_", "TORCHELASTIC_", "KUBERNETES_", "TRAINYARD_")
 _FALLBACK_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 def image_environment(image: str, settings: NodeSettings) -> dict[str, str]:
     """The variables that the image's virtual environment, or the caller's, brings (decision 42)."""
-    dropped = _DROPPED.split()
-    env = {
-        name: value
-        for name, value in settings.environment.items()
-        if name not in dropped and not name.startswith(_DROPPED_PREFIXES)
-    }
+    env = inherited(settings.environment, settings.passed)
     prefix = next(
         (folder for pattern, folder in settings.images if fnmatch.fnmatchcase(image, pattern)),
         env.get("VIRTUAL_ENV", settings.python_prefix),

@@ -19,7 +19,9 @@ class NodeSettings:
     node_name: str
     state_dir: str
     environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
-    """Variables of who started the cluster: what a container without an image mapping runs in."""
+    """Variables of who started the cluster, of which a container has those of `inherited`."""
+    passed: tuple[str, ...] = ()
+    """Names and patterns of more of them."""
     images: tuple[tuple[str, str], ...] = ()
     """(image pattern as of fnmatch, virtual environment folder); the first match counts."""
     volumes: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,56 @@
+"""Which variables of who started the cluster its pods have: what finds programs and libraries.
+
+The rest may be tokens and addresses of agents; it takes ``--pass-env`` (decision 79).
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import re
+from collections.abc import Mapping
+
+# https://man7.org/linux/man-pages/man7/environ.7.html, and what torch, CUDA, ROCm, Hugging Face's
+# libraries, compilers and TLS libraries document as places and switches of theirs.
+PASSED = """
+PATH HOME USER LOGNAME SHELL TERM LANG LANGUAGE LC_* TZ
+LD_LIBRARY_PATH LD_PRELOAD LIBRARY_PATH CPATH CC CXX MAX_JOBS VIRTUAL_ENV PYTHON* CONDA_*
+SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE CURL_CA_BUNDLE NO_PROXY no_proxy
+TORCH* PYTORCH_* TRITON_* DS_* XLA_* JAX_* TF_* OMP_* GOMP_* KMP_* MKL_* OPENBLAS_* NUMEXPR_*
+CUDA_* CUDNN_* NVIDIA_* NCCL_* GLOO_* UCX_* FI_* RDMAV_* HIP_* HSA_* ROCM_* ROCR_* RCCL_* MIOPEN_*
+HF_HOME HF_HUB_CACHE HF_HUB_OFFLINE HF_DATASETS_CACHE HF_DATASETS_OFFLINE HF_ENDPOINT
+TRANSFORMERS_CACHE TRANSFORMERS_OFFLINE TOKENIZERS_PARALLELISM
+XDG_CACHE_HOME MPLBACKEND MPLCONFIGDIR
+"""
+PROXIES = "HTTP_PROXY HTTPS_PROXY FTP_PROXY ALL_PROXY"
+"""In either case, and only without a user and a password in them."""
+NEVER = """
+HOSTNAME PWD OLDPWD SHLVL _ COLUMNS LINES LISTEN_FDS NOTIFY_SOCKET PYTEST_CURRENT_TEST
+MASTER_ADDR MASTER_PORT RANK WORLD_SIZE LOCAL_RANK GROUP_RANK LOCAL_WORLD_SIZE ROLE_RANK
+CUDA_VISIBLE_DEVICES PET_* TORCHELASTIC_* KUBERNETES_* TRAINYARD_*
+"""
+"""Of the caller's own place, or of another distributed job: only for who names them in full."""
+
+_SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASS|PASSWD|PASSWORD|KEY|APIKEY|CREDENTIAL|AUTH)S?(_|$)")
+
+
+def inherited(environment: Mapping[str, str], wanted: tuple[str, ...] = ()) -> dict[str, str]:
+    """What of ``environment`` pods have; ``wanted`` are more names and patterns (``fnmatch``)."""
+    return {n: value for n, value in environment.items() if _is_passed(n, value, wanted)}
+
+
+def _is_passed(name: str, value: str, wanted: tuple[str, ...]) -> bool:
+    if name in wanted:
+        return True
+    if _any_of(NEVER).fullmatch(name):
+        return False
+    if wanted and _any_of(" ".join(wanted)).fullmatch(name):
+        return True
+    if _any_of(PROXIES).fullmatch(name.upper()):
+        return "@" not in value
+    return _any_of(PASSED).fullmatch(name) is not None and not _SECRET.search(name.upper())
+
+
+@functools.cache
+def _any_of(patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, patterns.split())))
