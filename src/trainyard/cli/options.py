@@ -79,14 +79,6 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="The virtual environment that stands for images. Repeatable, first wins.",
     )
     @click.option(
-        "--pass-env",
-        "passed",
-        multiple=True,
-        metavar="NAME[,PATTERN...]",
-        callback=_passed,
-        help="Variables that containers get beside the usual ones: HF_TOKEN,'WANDB_*'. Repeatable.",
-    )
-    @click.option(
         "--strict-scheduling",
         "is_strict",
         is_flag=True,
@@ -99,6 +91,7 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         show_default=True,
         help="Separate pods by namespaces, or run them as plain processes.",
     )
+    @_environment_option
     @_limit_options
     @functools.wraps(function)
     def command(**given: Any) -> Any:
@@ -106,6 +99,17 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(options=ClusterOptions(**chosen), **given)
 
     return command
+
+
+def _environment_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--pass-env",
+        "passed",
+        multiple=True,
+        metavar="NAME[,PATTERN...]",
+        callback=_passed,
+        help="Variables that containers get beside the usual ones: HF_TOKEN,'WANDB_*'. Repeatable.",
+    )(function)
 
 
 def _limit_options(function: Callable[..., Any]) -> Callable[..., Any]:
