@@ -81,9 +81,23 @@ def test_what_is_honoured_is_not_told(spec: dict[str, Any], container: dict[str,
     assert told(spec, container) == []
 
 
-def test_dropping_capabilities_needs_root() -> None:
-    container = {"securityContext": {"capabilities": {"drop": ["ALL"]}}}
-    assert told({}, container, "rootless") == ["capabilities.drop of container main: needs root"]
+@pytest.mark.parametrize("isolation", ["rootless", "plain"])
+def test_capabilities_and_privileges_need_root(isolation: str) -> None:
+    capabilities = {"add": ["IPC_LOCK"], "drop": ["ALL"]}
+    container = {"securityContext": {"privileged": True, "capabilities": capabilities}}
+    fields = [text.partition(" of ")[0] for text in told({}, container, isolation)]
+    assert fields == ["capabilities.add", "capabilities.drop", "privileged"]
+    assert told({}, container) == []
+
+
+def test_a_profile_of_system_calls_is_the_default_one() -> None:
+    default, own = ({"seccompProfile": {"type": t}} for t in ("RuntimeDefault", "Localhost"))
+    assert told({}, {"securityContext": default}, "rootless") == []
+    assert told({"securityContext": default}, {}, "plain") == [
+        "seccompProfile of container main: needs namespaces"
+    ]
+    (text,) = told({}, {"securityContext": own})
+    assert text.startswith("seccompProfile of container main: profiles of one's own are not read")
 
 
 def test_one_sentence_for_equal_replicas_of_a_container() -> None:

@@ -113,5 +113,9 @@ def _security(
     user = context.get("runAsUser", os.geteuid()) if isolation == "root" else os.geteuid()
     if context.get("runAsNonRoot") and user == 0:
         yield f"runAsNonRoot{where}: it runs as root; name another user with runAsUser"
-    if context.get("capabilities", {}).get("drop") and isolation != "root":
-        yield f"capabilities.drop{where}: needs root"
+    if isolation != "root":
+        for change in ("add", "drop"):
+            if context.get("capabilities", {}).get(change):
+                yield f"capabilities.{change}{where}: needs root"
+        if context.get("privileged"):
+            yield f"privileged{where}: it has the rights of who started the cluster, no more"
