@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -207,13 +208,27 @@ def test_a_token_that_was_renewed_opens_nothing(machine: Machine) -> None:
     assert len(tokens) == 3
 
 
-def test_only_root_can_let_others_in(machine: Machine) -> None:
-    machine.alice.environment["TRAINYARD_STATE_DIR"] = str(machine.alice.folder / "state")
+@contextmanager
+def _elsewhere(line: CommandLine, folder: Path) -> Iterator[CommandLine]:
+    """Another state folder for the block."""
+    kept, name = line.environment, "TRAINYARD_STATE_DIR"
+    line.environment = {**kept, name: str(folder)}
     try:
-        assert "only root" in machine.alice.run("up", "--allow-user", "bob", code=1)
+        yield line
     finally:
-        machine.alice.environment["TRAINYARD_STATE_DIR"] = str(machine.folder / "cluster")
+        line.environment = kept
+
+
+def test_a_cluster_that_others_cannot_use_is_not_started_for_them(machine: Machine) -> None:
+    with _elsewhere(machine.alice, machine.alice.folder / "state") as alice:
+        assert "only root" in alice.run("up", "--allow-user", "bob", code=1)
     assert "no user nobody-here" in machine.root.run("up", "--allow-user", "nobody-here", code=1)
+    with _elsewhere(machine.root, machine.root.folder / "state") as root:
+        said = root.run("up", "--allow-user", "bob", code=1)
+        assert f"they may not enter {machine.root.folder}" in said
+    with _elsewhere(machine.root, machine.folder / "plain") as root:
+        said = root.run("up", "--allow-user", "bob", "--isolation", "plain", code=1)
+        assert "others cannot share a cluster with isolation plain" in said
 
 
 def test_pods_run_as_who_submitted_them_and_have_nothing_of_roots(machine: Machine) -> None:
@@ -394,3 +409,36 @@ def test_a_folder_of_a_group_is_shared_by_its_users(machine: Machine) -> None:
     assert (made.stat().st_uid, made.stat().st_gid) == (BOB.uid, VISION)
     assert (made / "written").stat().st_uid == BOB.uid
     machine.bob.run("delete", "claims", "--wait")
+
+
+def test_mount_points_are_made_with_the_rights_of_who_names_them(machine: Machine) -> None:
+    """Else a mount point below a folder that one may only look into would be made by root."""
+    looked_at = machine.folder / "looked-at"
+    looked_at.mkdir(mode=0o755)
+    (machine.bob.folder / "mine").mkdir()
+    os.chown(machine.bob.folder / "mine", BOB.uid, BOB.gid)
+    volumes = [
+        {"name": "host", "hostPath": {"path": str(looked_at)}},
+        {"name": "mine", "hostPath": {"path": str(machine.bob.folder / "mine")}},
+        {"name": "empty", "emptyDir": {}},
+    ]
+    cases: dict[str, Object] = {
+        "folder": {"volumeMounts": [{"name": "empty", "mountPath": "/host/made"}]},
+        "message": {"terminationMessagePath": "/host/made"},
+        "work": {"workingDir": "/host/made"},
+        "link": {"volumeMounts": [{"name": "empty", "mountPath": "/mine/link/made"}]},
+        "fine": {"volumeMounts": [{"name": "empty", "mountPath": "/mine/made"}]},
+    }
+    (machine.bob.folder / "mine" / "link").symlink_to("/host")
+    always = [{"name": name, "mountPath": f"/{name}"} for name in ("host", "mine")]
+    for name, container in cases.items():
+        container["volumeMounts"] = always + container.get("volumeMounts", [])
+        made = job(name, shell("true"), pod={"volumes": volumes}, container=container)
+        machine.bob.run("submit", "-f", machine.bob.manifest(f"{name}.yaml", made))
+        phase = "Succeeded" if name in ("fine", "message") else "Failed"  # a volume hides it
+        machine.bob.run("wait", name, "--for", f"phase={phase}", "--timeout", "60")
+        if phase == "Failed":
+            assert "Permission denied" in machine.bob.run("explain", name), name
+        machine.bob.run("delete", name, "--wait")
+    assert not list(looked_at.iterdir())
+    assert (machine.bob.folder / "mine" / "made").stat().st_uid == BOB.uid

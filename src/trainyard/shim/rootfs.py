@@ -84,6 +84,21 @@ class _Mount:
         return stat.S_ISDIR(os.fstat(self.source).st_mode)
 
 
+class _GuestsMaker(paths.Maker):
+    """Makes what is missing with a user's rights, but on the file systems of the pod's own root."""
+
+    def __init__(self, directory: bool, account: Account, ours: set[int]) -> None:
+        super().__init__(directory)
+        self._account, self._ours = account, ours
+
+    def make(self, folder: int, name: str, is_last: bool) -> None:
+        if os.fstat(folder).st_dev in self._ours:
+            super().make(folder, name, is_last)
+            return
+        with acting_as(*self._account):
+            super().make(folder, name, is_last)
+
+
 class _Builder:
     def __init__(self, root: Root, base: str, *, rootless: bool) -> None:
         self._root, self._base, self._rootless = root, base, rootless
@@ -116,7 +131,7 @@ class _Builder:
         for each in self._binds:
             self._bind(each)
         if self._root.work:
-            os.close(self._make(self._root.work, directory=True))
+            self._make_work(self._root.work)
         if self._root.read_only:
             for fd in self._layers:
                 with contextlib.suppress(OSError):
@@ -243,6 +258,28 @@ class _Builder:
         """A descriptor of ``path`` in the new root, made there if it is missing."""
         return paths.make(self._top, path, paths.AS_ROOT, directory=directory)
 
+    def _place(self, path: str, *, directory: bool) -> int:
+        """As ``_make``, of a path that a manifest names: it may lead into a folder of the host.
+
+        There a user makes what that user could have made (decision 89).
+        """
+        account = self._root.account
+        if account is None:
+            return self._make(path, directory=directory)
+        try:
+            return paths.find(self._top, path, paths.AS_ROOT)
+        except FileNotFoundError:
+            ours = {os.fstat(fd).st_dev for fd in self._layers} | {os.stat(f"{_NEW}/dev").st_dev}
+            maker = _GuestsMaker(directory, account, ours)
+            return paths.walk(self._top, path, paths.AS_ROOT, maker)
+
+    def _make_work(self, path: str) -> None:
+        try:
+            os.close(self._place(path, directory=True))
+        except OSError as error:
+            text = f"cannot make working directory {path}: {paths.reason(error)}"
+            raise RootError(text) from None
+
     def _empty_closed_folders(self) -> None:
         """Empty the folders that this user may not enter and in which something is mounted.
 
@@ -267,7 +304,7 @@ class _Builder:
     def _bind(self, mount: _Mount) -> None:
         bind, directory = mount.bind, mount.is_directory
         try:
-            place = self._make(bind.target, directory=directory)
+            place = self._place(bind.target, directory=directory)
             source = paths.proc(mount.source)
             self._attach(source, place, directory=directory, read_only=bind.read_only)
         except OSError as error:
