@@ -22,8 +22,7 @@ Object = Mapping[str, Any]
 _CONTAINERS = ("initContainers", "containers")
 _UID = re.compile(r"[0-9]{1,9}")
 _ALL_CAPABILITIES = (1 << 64) - 1
-# What a guest's containers have of the environment of who started the cluster.
-_SHARED_VARIABLES = ("PATH", "LANG", "LANGUAGE", "TZ", "VIRTUAL_ENV")
+_ALWAYS_SHARED = ("PATH", "VIRTUAL_ENV")
 
 
 def uid_of_owner(namespace: Object) -> int | None:
@@ -41,12 +40,16 @@ def guest_of(objects: Objects, namespace: str) -> Person | None:
     return None if uid is None else person(uid)
 
 
-def environment(inherited: Mapping[str, str], guest: Person) -> dict[str, str]:
-    """What a guest's containers start with: nothing of the owner's that is not said above."""
+def environment(owners: Mapping[str, str], guest: Person) -> dict[str, str]:
+    """What a guest's containers start with, of what the cluster owner's do.
+
+    What lies in the owner's home folder is left out: the guest could not go there.
+    """
+    home = owners.get("HOME", "/").rstrip("/")
     shared = {
         name: value
-        for name, value in inherited.items()
-        if name in _SHARED_VARIABLES or name.startswith("LC_")
+        for name, value in owners.items()
+        if name in _ALWAYS_SHARED or not home or home not in value
     }
     return shared | {"HOME": guest.home or "/", "USER": guest.name, "LOGNAME": guest.name}
 

@@ -59,10 +59,14 @@ def test_a_guests_program_has_their_user_and_no_privileges() -> None:
     assert made.no_new_privileges
 
 
-def test_a_guests_environment_has_nothing_of_the_owners() -> None:
-    inherited = {"PATH": "/bin", "LC_ALL": "C", "HOME": "/root", "AWS_SECRET": "x", "SSH_AUTH": "y"}
-    expected = {"PATH": "/bin", "LC_ALL": "C", "HOME": "/home/bob", "USER": "bob", "LOGNAME": "bob"}
-    assert guests.environment(inherited, BOB) == expected
+def test_a_guests_environment_has_nothing_of_the_owners_home() -> None:
+    caches = {"HF_HOME": "/root/.cache/hf", "PYTHONPATH": "/opt/lib:/root/lib"}
+    plain = {"PATH": "/root/bin:/bin", "LC_ALL": "C", "NCCL_DEBUG": "INFO"}
+    own = {"HOME": "/home/bob", "USER": "bob", "LOGNAME": "bob"}
+    owners = {"HOME": "/root", "USER": "root", **caches, **plain}
+    assert guests.environment(owners, BOB) == plain | own
+    without_home = guests.environment(caches | plain, BOB)
+    assert without_home == caches | plain | own
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")

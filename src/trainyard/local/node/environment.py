@@ -174,7 +174,7 @@ def container_environment(context: PodContext, container: Mapping[str, Any]) -> 
             own[entry["name"]] = expand(value, own) if "value" in entry else value
     settings = context.settings
     if (guest := context.guest) is not None:
-        own_start = guests.environment(settings.environment, guest)
+        own_start = guests.environment(inherited(settings.environment), guest)
         settings = replace(settings, environment=own_start)
     base = image_environment(container.get("image", ""), settings)
     return {**base, "HOSTNAME": host_name(context.pod), **own}
