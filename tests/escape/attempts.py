@@ -320,6 +320,21 @@ def open_devices_of_the_machine() -> bool:
 
 
 @attempt
+def read_what_memory_is_used_for() -> bool:
+    for name in ("kpagecount", "kpageflags", "kpagecgroup"):
+        with open(f"/proc/{name}", "rb", buffering=0) as file:
+            if file.read(8):
+                return True
+    return False
+
+
+@attempt
+def change_settings_of_drivers() -> bool:
+    open("/proc/driver/escaped", "w").close()
+    return True
+
+
+@attempt
 def read_kernel_memory() -> bool:
     with open("/proc/kcore", "rb") as file:
         return bool(file.read(1))

@@ -22,9 +22,10 @@ _DEVICE_LINKS = {
     "stderr": "/proc/self/fd/2",
     "ptmx": "pts/ptmx",
 }
-_READ_ONLY_PROC = ("bus", "fs", "irq", "sys", "sysrq-trigger")
+# Ours beyond theirs, since root in a pod is root for files: settings of drivers, pages of memory.
+_READ_ONLY_PROC = ("bus", "driver", "fs", "irq", "sys", "sysrq-trigger")
 _MASKED = "interrupts kcore keys latency_stats sched_debug timer_list timer_stats"
-_MASKED_FILES = _MASKED.split()
+_MASKED_FILES = [*_MASKED.split(), "kpagecgroup", "kpagecount", "kpageflags"]
 _MASKED_FOLDERS = (
     *(f"/proc/{name}" for name in ("acpi", "asound", "scsi")),
     *(f"/sys/{name}" for name in ("firmware", "devices/virtual/powercap")),
