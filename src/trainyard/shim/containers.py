@@ -97,6 +97,7 @@ class Container(Child):
             state="running" if told.started else self.state.state,
             error=told.error or self.state.error,
             signal=told.signal or self.state.signal,
+            full=told.full or self.state.full,
             code=self.state.code if told.code is None else told.code,
         )
 

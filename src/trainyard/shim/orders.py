@@ -70,12 +70,14 @@ class Progress(NamedTuple):
     """How a child goes on; the first message, an empty one, only tells that it lives.
 
     ``namespaces``: the kinds of those that are attached, for commands that are to enter them.
+    ``full``: there was no room left outside of volumes when the program failed.
     """
 
     started: bool = False
     error: str = ""
     code: int | None = None
     signal: int = 0
+    full: bool = False
     namespaces: tuple[int, ...] = ()
 
 

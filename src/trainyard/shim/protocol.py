@@ -200,7 +200,10 @@ class Answer(NamedTuple):
 
 
 class ContainerState(NamedTuple):
-    """A run of a container, when it has started and when it has ended; times in nanoseconds."""
+    """A run of a container, when it has started and when it has ended; times in nanoseconds.
+
+    ``full``: it failed when there was no room left in its root's layer.
+    """
 
     pod: str
     name: str
@@ -212,6 +215,7 @@ class ContainerState(NamedTuple):
     code: int | None = None
     signal: int = 0
     error: str = ""
+    full: bool = False
     gpus: tuple[int, ...] = ()
     cgroups: tuple[str, ...] = ()
 

@@ -25,6 +25,8 @@ from trainyard.shim.rights import acting_as
 _UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
 _NEW, _EMPTY = "root", "empty"  # these and all other relative paths: in the tmpfs
 
+_ROOM_BYTES = 64 << 10
+
 
 class RootError(Exception):
     """The root cannot be built; the text says which mount, and why."""
@@ -49,6 +51,15 @@ def leave(old: int) -> None:
     sys.umount(".")
     os.chdir("/")
     os.close(old)
+
+
+def is_full() -> bool:
+    """Whether there is no room left in this process's root, outside of volumes."""
+    try:
+        disk = os.statvfs("/")
+    except OSError:
+        return False
+    return disk.f_bavail * disk.f_frsize < _ROOM_BYTES
 
 
 def _beneath(path: str, folder: str) -> bool:

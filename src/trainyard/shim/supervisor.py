@@ -98,7 +98,8 @@ def _supervise(wanted: Program, around: Surroundings, channel: int, output: int)
     if around.kind == "plain":
         descendants.end_all()
     told = code if code >= 0 else 128 - code
-    tell_anyway(channel, Progress(code=told & 255, signal=max(0, -code)))
+    full = bool(code) and around.kind != "plain" and rootfs.is_full()
+    tell_anyway(channel, Progress(code=told & 255, signal=max(0, -code), full=full))
     return told & 255
 
 

@@ -103,6 +103,15 @@ def layer_size(container: Mapping[str, Any]) -> int:
     return min(quantity.parse_int(limit), whole // 2) if limit else whole // _LAYER_SHARE
 
 
+def layer_full(container: Mapping[str, Any]) -> str:
+    """Said of a container that failed when it had written as much as it may."""
+    return (
+        f"container {container['name']} has no room left outside of volumes, where it may write "
+        f"{layer_size(container) >> 20} MiB: write into the working folder or a volume, or set "
+        "resources.limits.ephemeral-storage (at most half of the memory)"
+    )
+
+
 def _own_binds(
     volumes: Volumes, container: Mapping[str, Any], place: Place, *, home: str, cwd: str
 ) -> list[Bind]:

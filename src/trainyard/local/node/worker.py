@@ -108,6 +108,8 @@ class PodWorker:
         run.signal = event.signal
         run.started_at, run.finished_at = event.started_at, event.finished_at
         run.reason, run.message = self._termination(run, event)
+        if event.full:
+            self._object.tell("LayerFull", start_request.layer_full(run.spec), "Warning")
         if not run.is_told_full:
             self._tell_full(run)
         self._prober.stop(run.name)
@@ -141,7 +143,7 @@ class PodWorker:
         policy = run.spec.get("terminationMessagePolicy", "File")
         if run.code and policy == "FallbackToLogsOnError":
             return reason, logs.last_lines(self._allocation.log_path(run))
-        return reason, ""
+        return reason, start_request.layer_full(run.spec) if event.full else ""
 
     def _probed(self, run: Run, outcome: str, message: str) -> None:
         """A probe's verdict; see Prober."""
