@@ -12,24 +12,18 @@ cluster's own folder is covered before anything is bound, so that no bind shows 
 from __future__ import annotations
 
 import contextlib
-import functools
 import itertools
 import os
 import stat
 
 from trainyard.shim import kernelfs, paths
 from trainyard.shim import syscalls as sys
-from trainyard.shim.protocol import Account, Bind, Root
-from trainyard.shim.rights import acting_as
+from trainyard.shim.binds import GuestsMaker, Mount, RootError, open_source
+from trainyard.shim.protocol import Root
 
 _UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
 _NEW, _EMPTY = "root", "empty"  # these and all other relative paths: in the tmpfs
-
 _ROOM_BYTES = 64 << 10
-
-
-class RootError(Exception):
-    """The root cannot be built; the text says which mount, and why."""
 
 
 def enter(root: Root, base: str, *, rootless: bool) -> int:
@@ -82,34 +76,6 @@ def mount_points() -> list[str]:
     return sorted(points)
 
 
-class _Mount:
-    """A bind, where it is probably to go (the order follows from that), and its opened source."""
-
-    def __init__(self, bind: Bind, account: Account | None) -> None:
-        self.bind = bind
-        self.place = paths.real(bind.target)
-        self.source = _open_source(bind, account) if bind.private else -1
-
-    @functools.cached_property
-    def is_directory(self) -> bool:
-        return stat.S_ISDIR(os.fstat(self.source).st_mode)
-
-
-class _GuestsMaker(paths.Maker):
-    """Makes what is missing with a user's rights, but on the file systems of the pod's own root."""
-
-    def __init__(self, directory: bool, account: Account, ours: set[int]) -> None:
-        super().__init__(directory)
-        self._account, self._ours = account, ours
-
-    def make(self, folder: int, name: str, is_last: bool) -> None:
-        if os.fstat(folder).st_dev in self._ours:
-            super().make(folder, name, is_last)
-            return
-        with acting_as(*self._account):
-            super().make(folder, name, is_last)
-
-
 class _Builder:
     def __init__(self, root: Root, base: str, *, rootless: bool) -> None:
         self._root, self._base, self._rootless = root, base, rootless
@@ -117,7 +83,7 @@ class _Builder:
         self._covers: set[str] = set()
         self._numbers = itertools.count()
         self._binds = sorted(
-            (_Mount(bind, root.account) for bind in root.binds),
+            (Mount(bind, root.account) for bind in root.binds),
             key=lambda each: each.place.count("/") if each.place != "/" else 0,
         )
         self._work = paths.real(root.work) if root.work else ""
@@ -133,7 +99,7 @@ class _Builder:
         self._cover({paths.real(os.path.dirname(self._base)), *self._root.hidden})
         for each in self._binds:
             if each.source < 0:
-                each.source = _open_source(each.bind, self._root.account)
+                each.source = open_source(each.bind, self._root.account)
         self._mounts = mount_points()
         self._show_host()
         kernelfs.mount_all(_NEW, self._root, _EMPTY)
@@ -281,7 +247,7 @@ class _Builder:
             return paths.find(self._top, path, paths.AS_ROOT)
         except FileNotFoundError:
             ours = {os.fstat(fd).st_dev for fd in self._layers} | {os.stat(f"{_NEW}/dev").st_dev}
-            maker = _GuestsMaker(directory, account, ours)
+            maker = GuestsMaker(directory, account, ours)
             return paths.walk(self._top, path, paths.AS_ROOT, maker)
 
     def _make_work(self, path: str) -> None:
@@ -312,7 +278,7 @@ class _Builder:
 
     # -- volumes --------------------------------------------------------------------------------
 
-    def _bind(self, mount: _Mount) -> None:
+    def _bind(self, mount: Mount) -> None:
         bind, directory = mount.bind, mount.is_directory
         try:
             place = self._place(bind.target, directory=directory)
@@ -341,39 +307,6 @@ class _Builder:
         sys.mount(source, aside, "", flags)
         kernelfs.set_read_only(aside)
         sys.mount(aside, paths.proc(place), "", sys.MS_MOVE)
-
-
-def _open_source(bind: Bind, account: Account | None) -> int:
-    """A descriptor of what is to be mounted; a ``subPath`` that nobody has made yet is made.
-
-    Outside of the cluster's own folder with the rights of ``account``, if any: what a user cannot
-    reach by its path, a mount must not show (decision 89).
-    """
-    if bind.private or account is None:
-        return _found_source(bind, like=True)
-    with acting_as(*account):
-        return _found_source(bind, like=False)  # what they make is theirs
-
-
-def _found_source(bind: Bind, *, like: bool) -> int:
-    source = bind.source
-    try:
-        if bind.private:
-            top = os.open(source, os.O_PATH | os.O_CLOEXEC)
-        else:
-            top = paths.without_links(source)
-    except OSError as error:
-        text = f"cannot mount {source} at {bind.target}: {paths.reason(error)}"
-        raise RootError(text) from None
-    if not bind.inner:
-        return top
-    try:
-        return paths.make(top, bind.inner, paths.BENEATH, like=like)
-    except OSError as error:
-        text = f"cannot mount subPath {bind.inner!r} at {bind.target}: {paths.reason(error)}"
-        raise RootError(text) from None
-    finally:
-        os.close(top)
 
 
 def _escape(path: str) -> str:
