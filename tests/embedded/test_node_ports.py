@@ -149,3 +149,30 @@ async def test_connections_that_are_given_up_leave_no_descriptors(tmp_path: Path
         answered = await node.agent.connect(pod, 7000)  # and so are those before it
         await answered.close()
         assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_page_of_another_site_does_not_reach_a_pod(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "s") as node:
+        port = port_of(await service(node))
+        await echo_pod(node, "one", "")
+        request = b"GET / HTTP/1.1\r\nHost: %b:1\r\n\r\n"
+        assert await ask(port, request % b"localhost") == request % b"localhost"
+        assert (await ask(port, request % b"evil.example")).startswith(b"HTTP/1.1 403 ")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
+async def test_another_user_of_this_machine_does_not_reach_a_pod(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "s") as node:
+        port = port_of(await service(node))
+        await echo_pod(node, "one", "")
+        assert await ask(port, b"mine") == b"mine"
+        os.seteuid(54321)  # whoever makes a socket has it
+        try:
+            theirs = socket.create_connection(("127.0.0.1", port))
+        finally:
+            os.seteuid(0)
+        reader, writer = await asyncio.open_connection(sock=theirs)
+        writer.write(b"theirs")
+        with contextlib.suppress(ConnectionError):
+            assert await reader.read() == b""
+        writer.close()

@@ -20,7 +20,8 @@ import httptools
 
 from trainyard.kube.errors import ApiError
 from trainyard.kube.ownership import Peer, peer_of
-from trainyard.local.apiserver import browsers, formats, heads
+from trainyard.local import browsers
+from trainyard.local.apiserver import formats, heads
 from trainyard.local.apiserver.bounds import MAX_BODY_BYTES
 from trainyard.local.apiserver.door import Place
 from trainyard.local.apiserver.identity import Identity
@@ -224,7 +225,9 @@ class Connection(asyncio.Protocol):
         if identity is None:
             raise ApiError("Unauthorized", code=401, reason="Unauthorized")
         self._place.claim(identity)
-        browsers.check(self._headers)
+        problem = browsers.is_browser(self._headers) and browsers.page_problem(self._headers)
+        if problem:
+            raise ApiError(f"forbidden: {problem}", code=403, reason="Forbidden")
         self._identity = identity
         length = self._headers.get("content-length", "")
         if length.isdigit() and (len(length) > 9 or int(length) > MAX_BODY_BYTES):

@@ -1,7 +1,7 @@
 """Services: connections to their addresses, which the relay forwards, and to ports of the node.
 
 What connects to this machine at 127.0.0.1 reaches a pod behind a NodePort Service: the one way into
-the pods' network from outside, so it is kept to loopback. TCP only (decision 64).
+the pods' network from outside, so it is kept to loopback and to this user. TCP only (decision 64).
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from trainyard.local.guests import guest_of
+from trainyard.local.node import visitors
 from trainyard.local.objects import Objects
 from trainyard.local.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.local.runtime import Connection, PodRuntime
@@ -168,6 +170,9 @@ class _NodePort:
         self, turn: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         try:
+            if not await visitors.is_one_of(self._users(), writer.get_extra_info("socket")):
+                writer.transport.abort()
+                return
             pod = await self._connect(turn)
             try:
                 await _pump(reader, writer, pod)
@@ -176,6 +181,11 @@ class _NodePort:
         except (TrainyardError, OSError) as error:
             _log.debug("port %d: %s", self.number, error)
             writer.transport.abort()
+
+    def _users(self) -> list[int]:
+        """To whom the namespace belongs, besides the cluster's owner."""
+        guest = guest_of(self.objects, self.service["metadata"]["namespace"])
+        return [] if guest is None else [guest.uid]
 
     async def _connect(self, turn: int) -> Connection:
         """To one of the Service's pods; to a pod that does not listen yet, a little later."""
@@ -211,8 +221,10 @@ async def _pump(
     """Move bytes both ways until both sides have ended."""
 
     async def upstream() -> None:
-        while data := await reader.read(_CHUNK):
+        data = await visitors.opening(reader)
+        while data:
             await pod.write(data)
+            data = await reader.read(_CHUNK)
         await pod.write_eof()
 
     async def downstream() -> None:
@@ -226,5 +238,7 @@ async def _pump(
         async with asyncio.TaskGroup() as group:
             group.create_task(upstream())
             group.create_task(downstream())
+    except* visitors.RefusedError as refused:
+        writer.write(refused.exceptions[0].answer)  # type: ignore[union-attr]
     except* OSError as broken:
         raise broken.exceptions[0] from None
