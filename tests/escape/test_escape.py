@@ -14,12 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster
+from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster, eventually
 from tests.escape import attempts
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
 PROCESSES, LAYER = 100, 32 << 20
+_SECONDS = 240.0
 SECRET = "only-for-the-other-pod"
 
 
@@ -92,7 +93,7 @@ async def outcomes(node: Cluster, situation: dict[str, Any]) -> dict[str, Any]:
             "resources": {"limits": {"ephemeral-storage": LAYER}},
         },
     )
-    await node.phase("attacker", "Succeeded")
+    await eventually(lambda: node.pod("attacker")["status"]["phase"] == "Succeeded", _SECONDS)
     assert node.pod("other")["status"]["phase"] == "Running"
     if node.agent.isolation == "root" and are_limits_enforced():
         await take_all_memory(node)
