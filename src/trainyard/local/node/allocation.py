@@ -18,6 +18,7 @@ from trainyard.local import guests
 from trainyard.local.node import access, cgroups, gpus, start_request, unsupported
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.environment import NotReady, PodContext, Warn, host_name
+from trainyard.local.node.folders import Refused, component
 from trainyard.local.node.hosts import Host, HostsFiles
 from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.settings import NodeSettings
@@ -46,7 +47,7 @@ class Node:
         """Where a pod's logs and own volumes are kept."""
         metadata = pod["metadata"]
         name = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
-        return os.path.join(self.settings.state_dir, "pods", name)
+        return os.path.join(self.settings.state_dir, "pods", component(name))
 
 
 def forget_old(folder: str, present: Collection[str], keep: int = KEPT_PODS) -> None:
@@ -76,12 +77,16 @@ class Allocation:
         self.address = ""
 
     def log_path(self, run: Run) -> str:
-        return os.path.join(self.folder, run.name, f"{run.attempt}.log")
+        return os.path.join(self.folder, component(run.name), f"{run.attempt}.log")
 
     def termination_message(self, container: str) -> str:
         """What the container wrote to its terminationMessagePath, up to 4096 characters."""
         path = start_request.termination_path(self.folder, container)
-        with contextlib.suppress(OSError), open(path, errors="replace") as file:
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link, no pipe
+        with (
+            contextlib.suppress(OSError),
+            os.fdopen(os.open(path, flags), errors="replace") as file,
+        ):
             return file.read(4096)
         return ""
 
@@ -117,7 +122,7 @@ class Allocation:
         self._node.gpus.restore(self._uid, run.name, found.gpus)
 
     async def start(self, run: Run) -> None:
-        """Start a container; raises NotReady or CannotStart. Its events follow."""
+        """Start a container; raises NotReady or Refused. Its events follow."""
         node, metadata = self._node, self._pod["metadata"]
         volumes = await self._prepared_volumes()
         subdomain = self._pod["spec"].get("subdomain", "")
@@ -178,5 +183,5 @@ class Allocation:
         Volumes.remove(self.folder)
         for run in runs:
             cgroups.remove(run.cgroups)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, Refused):
                 os.unlink(start_request.termination_path(self.folder, run.name))

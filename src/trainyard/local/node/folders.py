@@ -16,7 +16,7 @@ _MAX_LINKS = 40  # as many as the kernel follows
 
 
 class Refused(TrainyardError):
-    """A name or a path that no pod may use on this machine; the text says why."""
+    """What a pod asks for can never be had on this machine; the text says why."""
 
 
 def component(name: str) -> str:

@@ -22,7 +22,6 @@ from trainyard.local.node.folders import component
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.volumes import Volumes
 from trainyard.schema import quantity
-from trainyard.schema.errors import TrainyardError
 from trainyard.shim import paths
 from trainyard.shim.protocol import Bind, Program, Root
 
@@ -42,7 +41,7 @@ _LAYER_SHARE = 4
 
 
 # Decision 42.
-class CannotStart(TrainyardError):
+class CannotStart(folders.Refused):
     """The container's specification can never be started; the text says how to fix it."""
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from trainyard.local.node import cgroups, start_request, status
 from trainyard.local.node.allocation import Allocation, Node
 from trainyard.local.node.environment import NotReady
+from trainyard.local.node.folders import Refused
 from trainyard.local.node.pod_object import PodObject
 from trainyard.local.node.probes import Prober, Target, run_hook
 from trainyard.local.node.status import Run
@@ -288,7 +289,7 @@ class PodWorker:
             self._object.warn(error.reason, str(error))
             run.retry_at = now + _RETRY_SECONDS
             return _RETRY_SECONDS
-        except start_request.CannotStart as error:
+        except Refused as error:
             status.refuse(run, str(error), time.time_ns())
             self._object.warn("Failed", str(error))
             self._wake.set()
