@@ -415,11 +415,11 @@ def test_mount_points_are_made_with_the_rights_of_who_names_them(machine: Machin
     """Else a mount point below a folder that one may only look into would be made by root."""
     looked_at = machine.folder / "looked-at"
     looked_at.mkdir(mode=0o755)
-    (machine.bob.folder / "mine").mkdir()
-    os.chown(machine.bob.folder / "mine", BOB.uid, BOB.gid)
+    (machine.bob.folder / "below").mkdir()
+    os.chown(machine.bob.folder / "below", BOB.uid, BOB.gid)
     volumes = [
         {"name": "host", "hostPath": {"path": str(looked_at)}},
-        {"name": "mine", "hostPath": {"path": str(machine.bob.folder / "mine")}},
+        {"name": "mine", "hostPath": {"path": str(machine.bob.folder / "below")}},
         {"name": "empty", "emptyDir": {}},
     ]
     cases: dict[str, Object] = {
@@ -429,7 +429,7 @@ def test_mount_points_are_made_with_the_rights_of_who_names_them(machine: Machin
         "link": {"volumeMounts": [{"name": "empty", "mountPath": "/mine/link/made"}]},
         "fine": {"volumeMounts": [{"name": "empty", "mountPath": "/mine/made"}]},
     }
-    (machine.bob.folder / "mine" / "link").symlink_to("/host")
+    (machine.bob.folder / "below" / "link").symlink_to("/host")
     always = [{"name": name, "mountPath": f"/{name}"} for name in ("host", "mine")]
     for name, container in cases.items():
         container["volumeMounts"] = always + container.get("volumeMounts", [])
@@ -441,4 +441,4 @@ def test_mount_points_are_made_with_the_rights_of_who_names_them(machine: Machin
             assert "Permission denied" in machine.bob.run("explain", name), name
         machine.bob.run("delete", name, "--wait")
     assert not list(looked_at.iterdir())
-    assert (machine.bob.folder / "mine" / "made").stat().st_uid == BOB.uid
+    assert (machine.bob.folder / "below" / "made").stat().st_uid == BOB.uid
