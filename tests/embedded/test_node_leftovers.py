@@ -11,6 +11,7 @@ import uuid
 from pathlib import Path
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually, processes_with
+from tests.embedded.test_node_zygote import children
 from trainyard.local.node.shim_process import ShimHandle, start_shim
 from trainyard.local.objects import Deletion
 
@@ -83,10 +84,8 @@ async def test_trees_end_when_their_first_processes_are_killed(tmp_path: Path) -
             names = await create_trees(node, marker, seed + number)
             for name in names:
                 await node.phase(name, "Running", "Succeeded")
-            children = Path(f"/proc/{handle.pid}/task/{handle.pid}/children").read_text().split()
-            for pid in map(int, children):
-                if Path(f"/proc/{pid}/comm").read_text() == "pod-init\n":
-                    os.kill(pid, signal.SIGKILL)
+            for pid in children(handle.pid, "pod-init"):
+                os.kill(pid, signal.SIGKILL)
             for name in names:
                 await node.phase(name, "Failed", "Succeeded")
             await eventually(lambda: not processes_with(marker))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 import signal
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.node_cluster import Cluster, cluster, eventually, is_alive
+from tests.embedded.node_cluster import Cluster, cluster, is_alive
 from trainyard.local.node.shim_process import start_shim
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
@@ -30,14 +31,21 @@ sleep 0.2
 
 def children(pid: int, name: str = "") -> list[int]:
     """Living children of a process, by their name as in ``ps``."""
-    text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
-    found = [int(word) for word in text.split() if is_alive(int(word))]
-    return [pid for pid in found if name in Path(f"/proc/{pid}/comm").read_text()]
+    found = []
+    for child in map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()):
+        with contextlib.suppress(OSError):
+            if name in Path(f"/proc/{child}/comm").read_text() and is_alive(child):
+                found.append(child)
+    return found
 
 
 async def zygote_of(shim: int) -> int:
-    await eventually(lambda: len(children(shim, "pod-zygote")) == 1)
-    return children(shim, "pod-zygote")[0]
+    """A child that has just been forked has the zygote's name for a moment."""
+    while True:
+        found = children(shim, "pod-zygote")
+        if len(found) == 1:
+            return found[0]
+        await asyncio.sleep(0.01)
 
 
 async def test_a_pod_that_writes_into_everything_it_finds_harms_nobody(tmp_path: Path) -> None:

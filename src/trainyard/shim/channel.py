@@ -55,6 +55,10 @@ class Channel:
         self._socket.close()
         self.close_theirs()
 
+    def send(self, descriptors: list[int]) -> None:
+        """Give these to the child; raises OSError."""
+        socket.send_fds(self._socket, [b"o"], descriptors)
+
     def receive(self) -> Message | None:
         """The next message, None at the end; raises BlockingIOError, and ProtocolError for junk."""
         space = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT)

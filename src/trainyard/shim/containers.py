@@ -9,10 +9,10 @@ import time
 from collections.abc import Callable, Iterable
 
 from trainyard.shim import limits
+from trainyard.shim.child import Child
 from trainyard.shim.isolation import Sandbox
 from trainyard.shim.logfile import LogFile, LogLimits
 from trainyard.shim.loop import Loop, guarded
-from trainyard.shim.nursery import Child
 from trainyard.shim.orders import BORN_IN_GROUP, CANNOT_START, NOT_EXECUTABLE, Order, Progress
 from trainyard.shim.protocol import (
     ContainerState,
@@ -64,7 +64,7 @@ class Container(Child):
         self._output, writer = os.pipe2(os.O_CLOEXEC)
         self.given.append(writer)
         if (group := _unified(self.program.cgroups)) >= 0:
-            self.given.insert(0, group)
+            self.born_in.append(group)
             self.flags |= BORN_IN_GROUP
         self._pump.loop.register(self._output, lambda _: self._read(), self.junk)
 
@@ -121,7 +121,7 @@ class Container(Child):
             self.state = self.state._replace(signal=max(0, -code), code=told)
         self._finish()
         self._close_namespaces()
-        if self.order.around.kind == "plain":  # else they have died with it
+        if self.is_plain:  # else they have died with it
             for session in self._pump.sessions:
                 if session.box is self:
                     session.end()

@@ -2,84 +2,43 @@
 
 A child is known by its channel until its first message tells its process id. A channel that ends
 before any message means that there is no such child: the order is given again, to a new zygote if
-the old one has died.
+the old one has died. Some children are forked ahead, and wait for their order.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import socket
-import sys as python
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from trainyard.shim import descendants, limits, loop
-from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import Channel, Message
-from trainyard.shim.orders import END_ALL, FLAGS, Order, Progress
-from trainyard.shim.protocol import Raw, to_raw
+from trainyard.shim.child import Child, give_order, spawn_zygote
+from trainyard.shim.orders import FLAGS, Progress
 
-_BOOT = "import sys; sys.path.append(sys.argv[1]); from trainyard.shim import zygote; zygote.main()"
-# The caller's environment, folder and site packages have no say, nor a place in its memory.
-_SWITCHES = ("-I", "-S", "-B", "-X", "utf8", "-c", _BOOT)
 _AT_ONCE = 8
-_ATTEMPTS = 3
+# Of an order, and of zygotes in a row that have forked nothing.
+_ATTEMPTS = 10
 _LIFE_SIGN_SECONDS = 30.0
 _DELAY_SECONDS = 1.0
 _LAST_MESSAGES = 16
+_SPARES = 4
 
 
-class Child:
-    """A process that the zygote forks for us; what it becomes is told by its subclasses."""
+class _Spare(Child):
+    """One without an order yet; ``impossible()`` is called when it cannot be had."""
 
-    def __init__(
-        self, order: Order, flags: int, given: Iterable[int], lent: Iterable[int] = ()
-    ) -> None:
-        """``given`` descriptors are closed when it has them, ``lent`` ones (behind) are not."""
-        self.order, self.flags = order, flags
-        self.given, self.lent = list(given), list(lent)
-        self.channel: Channel | None = None
-        self.pid = 0
-        """0 until it has told."""
-        self.attempts = 0
-        self.wanted_signal = 0
-        self.deadline = 0.0
-
-    def kill(self, number: int) -> None:
-        """Send it a signal, if only once it is there."""
-        if self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, number)
-        else:
-            self.wanted_signal = number
-
-    def end(self) -> None:
-        """Kill it, and in plain isolation everything beneath it."""
-        self.kill(END_ALL if self.order.around.kind == "plain" else signal.SIGKILL)
-
-    def close_given(self) -> None:
-        for fd in self.given:
-            os.close(fd)
-        self.given.clear()
-
-    def told(self, progress: Progress, descriptors: list[int]) -> None:
-        """It says how it goes on; ``descriptors`` are ours to close."""
-        for fd in descriptors:
-            os.close(fd)
-
-    def junk(self, error: Exception) -> None:
-        """Something that cannot be came through its channel, which is closed now."""
+    def __init__(self, flags: int, impossible: Callable[[], None]) -> None:
+        super().__init__(None, flags, ())
+        self._impossible = impossible
 
     def refused(self, reason: str) -> None:
-        """It could not be forked, or did not live to say a word."""
-
-    def ended(self, status: int) -> None:
-        """It has been reaped with this wait status, all that it told has been read."""
+        self._impossible()
 
 
 class Nursery:
@@ -88,8 +47,11 @@ class Nursery:
     ``ends_strangers``: whatever becomes our child in another way was left behind, and is killed.
     """
 
-    def __init__(self, around: loop.Loop, *, ends_strangers: bool) -> None:
+    def __init__(self, around: loop.Loop, spare_flags: int, *, ends_strangers: bool) -> None:
+        """``spare_flags``: the namespaces of children that are forked ahead."""
         self._loop = around
+        self._spare_flags, self._spares_wanted = spare_flags, _SPARES
+        self._spares: list[Child] = []
         self._ends_strangers = ends_strangers
         self._queue: deque[Child] = deque()
         self._unborn: list[Child] = []
@@ -106,7 +68,7 @@ class Nursery:
     def _spawn(self) -> None:
         self._spawned_at = time.monotonic()
         try:
-            self._zygote, self._control = _spawn()
+            self._zygote, self._control = spawn_zygote()
         except OSError as error:
             self._zygote, self._control = 0, None
             self._fail(limits.explain(error))
@@ -156,20 +118,26 @@ class Nursery:
         if child.wanted_signal:
             self._refuse(child, "it was ended before it was there")
             return
+        if child.order is not None and any(self._replace(s, child) for s in self._fitting(child)):
+            return
         assert self._control is not None
         child.attempts += 1
         child.deadline = time.monotonic() + _LIFE_SIGN_SECONDS
         channel = child.channel = Channel()
-        order = in_memory(to_raw(child.order))
+        if child.order is not None:
+            give_order(channel, child.order, child)
         try:
-            descriptors = [channel.theirs, order, *child.given, *child.lent]
-            socket.send_fds(self._control, [FLAGS.pack(child.flags)], descriptors)
+            socket.send_fds(
+                self._control, [FLAGS.pack(child.flags)], [channel.theirs, *child.born_in]
+            )
         except (BrokenPipeError, ConnectionResetError):
             pass  # its death is told in a moment; the channel's end has the order given anew
         finally:
-            os.close(order)
             channel.close_theirs()
         self._unborn.append(child)
+        self._watch(child, channel)
+
+    def _watch(self, child: Child, channel: Channel) -> None:
         self._loop.register(
             channel.fileno(), lambda _: self._read(child), partial(self._junk, child)
         )
@@ -220,18 +188,22 @@ class Nursery:
 
     def _born(self, child: Child, pid: int) -> None:
         self._unborn.remove(child)
-        self._failures = 0
+        self._failures, self._spares_wanted = 0, _SPARES
         child.pid = pid
         self._by_pid[pid] = child
         child.close_given()
         if child.wanted_signal:
             child.kill(child.wanted_signal)
+        elif isinstance(child, _Spare):
+            self._spares.append(child)
         self._pump()
 
     def _stillborn(self, child: Child) -> None:
         self._unborn.remove(child)
         if child.attempts >= _ATTEMPTS:
-            self._refuse(child, "its first process died before it could say a word, three times")
+            self._refuse(
+                child, f"its first process died before it could say a word, {_ATTEMPTS} times"
+            )
         else:
             self._queue.appendleft(child)
         self._pump()
@@ -249,6 +221,43 @@ class Nursery:
             self._loop.unregister(child.channel.fileno())
             child.channel.close()
             child.channel = None
+
+    # -- forked ahead -----------------------------------------------------------------------------
+
+    @property
+    def wants_spare(self) -> bool:
+        """Whether ``prepare_spare`` has something to do."""
+        idle = self._control is not None and not (self._queue or self._unborn or self._closed)
+        return idle and len(self._spares) < self._spares_wanted
+
+    def prepare_spare(self) -> None:
+        """Have a child forked that waits for an order."""
+        if self.wants_spare:
+            self.start(_Spare(self._spare_flags, self._make_no_spares))
+
+    def _make_no_spares(self) -> None:
+        self._spares_wanted = 0  # the next start will tell what is wrong
+
+    def _fitting(self, child: Child) -> Iterator[Child]:
+        while self._spares and self._spare_flags == child.flags:
+            yield self._spares.pop()
+
+    def _replace(self, spare: Child, child: Child) -> bool:
+        """Let ``child`` be the process that ``spare`` is; False if that has died."""
+        channel = spare.channel
+        if channel is None or child.order is None:
+            return False
+        try:
+            give_order(channel, child.order, child)
+        except (BrokenPipeError, ConnectionResetError):
+            return False
+        self._loop.unregister(channel.fileno())
+        spare.channel, child.channel = None, channel
+        child.pid = spare.pid
+        self._by_pid[child.pid] = child
+        child.close_given()
+        self._watch(child, channel)
+        return True
 
     # -- the end ----------------------------------------------------------------------------------
 
@@ -269,6 +278,8 @@ class Nursery:
                 for child in list(self._unborn):
                     self._read_all(child)
             if (ended := self._by_pid.pop(pid, None)) is not None:
+                if ended in self._spares:
+                    self._spares.remove(ended)
                 self._read_all(ended)
                 self._forget_channel(ended)
                 loop.guarded(partial(ended.ended, status), ended.junk)
@@ -319,40 +330,3 @@ class Nursery:
             if pid != self._zygote and pid not in self._by_pid:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
-
-
-def _spawn() -> tuple[int, socket.socket]:
-    """Start a zygote; returns its process id and the socket that takes requests.
-
-    It is a child of this process, and dies with it.
-    """
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    folder = os.path.abspath(__file__)
-    for _ in ("nursery.py", "shim", "trainyard"):
-        folder = os.path.dirname(folder)
-    argv = [python.executable, *_SWITCHES, folder, str(theirs.fileno())]
-    with theirs:
-        pid = sys.clone(0)
-        if pid:
-            return pid, ours
-        try:
-            sys.die_with_parent()
-            signal.set_wakeup_fd(-1)
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
-            sys.close_others({theirs.fileno()})
-            theirs.set_inheritable(True)
-            sys.keep_capabilities()
-            os.execve(python.executable, argv, {})
-        except BaseException as error:
-            loop.log(f"cannot run {python.executable}: {error}")
-        finally:
-            os._exit(1)
-
-
-def in_memory(message: Raw) -> int:
-    """A memory file with the message, to be read from its beginning."""
-    fd = os.memfd_create("message", os.MFD_CLOEXEC)
-    with open(fd, "wb", closefd=False) as file:
-        file.write(json.dumps(message, separators=(",", ":")).encode())
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd

@@ -1,7 +1,7 @@
 """What the shim orders from the zygote's children, and what they tell it (see ``zygote``).
 
-An order travels in a memory file, which the zygote passes on unread. What is told comes through
-the child's own channel, one message each.
+An order travels in a memory file, through the channel of the child that is to carry it out; what
+the child tells comes back there, one message each.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ END_ALL = signal.SIGUSR1
 PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
 """What a first process hands on to the program."""
 FLAGS = struct.Struct("=I")
-"""A request to the zygote: the namespaces to make. Attached: channel, order, all it needs."""
+"""A request to the zygote: the namespaces to make. Attached is the child's end of its channel."""
 BORN_IN_GROUP = 1
-"""Of the flags: attached behind the order is the control group in which the child is born."""
+"""Of the flags: attached behind the channel is the control group in which the child is born."""
 
 
 class Surroundings(NamedTuple):

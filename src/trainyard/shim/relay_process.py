@@ -8,7 +8,8 @@ import socket
 import time
 
 from trainyard.shim import loop
-from trainyard.shim.nursery import Child, Nursery, in_memory
+from trainyard.shim.child import Child, in_memory
+from trainyard.shim.nursery import Nursery
 from trainyard.shim.orders import Order, Progress, Relay, Surroundings
 from trainyard.shim.protocol import SetForwards, to_raw
 

@@ -56,7 +56,8 @@ class Shim:
         )
         self._watch_signals()
         self._pump = Pump(self._loop, self._tell)
-        self._nursery = Nursery(self._loop, ends_strangers=is_plain)
+        self._flags = 0 if is_plain else sys.CLONE_NEWPID
+        self._nursery = Nursery(self._loop, self._flags, ends_strangers=is_plain)
         self._relay = RelayKeeper(self._around, self._nursery)
 
     # -- the loop ---------------------------------------------------------------------------
@@ -93,10 +94,12 @@ class Shim:
             self._relay.tick()
             if not was_busy and not self._is_stopping:
                 self._network.prepare_spare()
+                self._nursery.prepare_spare()
         self._nursery.end_zygote()
 
     def _wait_seconds(self) -> float:
-        limit = _IDLE_SECONDS if self._network.wants_spare else _MAX_WAIT_SECONDS
+        wants_spare = self._network.wants_spare or self._nursery.wants_spare
+        limit = _IDLE_SECONDS if wants_spare else _MAX_WAIT_SECONDS
         due = self._pump.wait_seconds()
         return limit if due is None else min(limit, due)
 
@@ -218,10 +221,8 @@ class Shim:
             raise ProcessLookupError("the node ends")
         spaces = owner.sandbox.all_namespaces
         order = Order(self._around, start=start, namespaces=tuple(spaces))
-        flags = 0 if self._network.kind == "plain" else sys.CLONE_NEWPID
-        box = owner.containers[start.name] = Container(
-            start, order, flags, spaces.values(), self._pump
-        )
+        box = Container(start, order, self._flags, spaces.values(), self._pump)
+        owner.containers[start.name] = box
         try:
             box.open()
         except OSError as error:

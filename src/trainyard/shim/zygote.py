@@ -1,9 +1,9 @@
 """The zygote: a small process from which everything that touches a pod is forked (decision 70).
 
 A fresh interpreter with an empty environment, which never holds anything of a pod or of the
-cluster. The shim sends it descriptors, whose content it passes on unread, and it forks: with
-CLONE_PARENT, so that the child is the shim's. The child says who it is through its channel, reads
-its order and becomes a container's first process, a command in one, or the relay.
+cluster. The shim sends it one end of a channel, and it forks: with CLONE_PARENT, so that the child
+is the shim's. The child says who it is through its channel, waits there for its order and becomes a
+container's first process, a command in one, or the relay.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _warm_up() -> None:
 
 
 def _fork(control: socket.socket, flags: int, descriptors: list[int]) -> None:
-    group = descriptors.pop(2) if flags & BORN_IN_GROUP and len(descriptors) > 2 else -1
+    group = descriptors.pop() if flags & BORN_IN_GROUP and len(descriptors) > 1 else -1
     flags = flags & ~BORN_IN_GROUP | sys.CLONE_PARENT
     try:
         pid = _clone(flags, group)
@@ -102,8 +102,12 @@ def _become_child(control: socket.socket, descriptors: list[int]) -> NoReturn:
         sys.die_with_parent()
         control.close()
         os.dup2(0, 2)  # the shim's log
-        channel, order_file, *attached = descriptors
+        (channel,) = descriptors
+        sys.set_process_name("pod-spare")
         tell(channel, Progress())  # fails if the shim has died meanwhile
+        messages = socket.socket(fileno=channel)
+        _, (order_file, *attached) = receive_descriptors(messages, 1)
+        messages.detach()
         with open(order_file, "rb") as file:
             order = from_raw(Order, json.loads(file.read()))
         code = _carry_out(order, channel, attached)
