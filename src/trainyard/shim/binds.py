@@ -6,7 +6,7 @@ import functools
 import os
 import stat
 
-from trainyard.shim import paths
+from trainyard.shim import kernelfs, paths
 from trainyard.shim.protocol import Account, Bind
 from trainyard.shim.rights import acting_as
 
@@ -20,7 +20,9 @@ class Mount:
 
     def __init__(self, bind: Bind, account: Account | None) -> None:
         self.bind = bind
-        self.place = paths.real(bind.target)
+        self.place = (
+            bind.target if kernelfs.holds(os.fsencode(bind.target)) else paths.real(bind.target)
+        )
         self.source = open_source(bind, account) if bind.private else -1
 
     @functools.cached_property

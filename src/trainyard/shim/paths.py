@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import re
 import stat
 from typing import NoReturn
 
@@ -24,6 +25,7 @@ BENEATH = sys.RESOLVE_BENEATH
 """What would leave the folder is refused, with EXDEV."""
 
 _FLAGS = os.O_PATH | os.O_CLOEXEC
+_UNTIDY = re.compile(r"//|/\.\.?(/|$)|./$")
 _LINKS = 40  # as many as the kernel follows
 # Not there, forbidden by a seccomp filter that does not know it, or disturbed by a rename.
 _NO_ANSWER = (errno.ENOSYS, errno.EPERM, errno.EAGAIN)
@@ -69,15 +71,12 @@ def without_links(path: str) -> int:
 
 
 def real(path: str) -> str:
-    """As ``os.path.realpath``, in a fifth of its time where there is something."""
-    try:
-        fd = os.open(path, _FLAGS)
-    except OSError:
-        return os.path.realpath(path)
-    try:
-        return os.readlink(proc(fd))
-    finally:
-        os.close(fd)
+    """As ``os.path.realpath``, in a tenth of its time where no link is on the way."""
+    if path.startswith("/") and not _UNTIDY.search(path):
+        with contextlib.suppress(OSError):
+            os.close(sys.openat2(sys.AT_FDCWD, path, _FLAGS, sys.RESOLVE_NO_SYMLINKS))
+            return path
+    return os.path.realpath(path)
 
 
 def proc(fd: int) -> str:

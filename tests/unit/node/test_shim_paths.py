@@ -99,6 +99,13 @@ def test_no_tree_of_links_leads_out_of_a_volume(
         assert (_contents(outside), os.listdir(folder)) == before
 
 
+@pytest.mark.parametrize("path", ["a", "a/", "a//b", "./a", "a/..", "link", "link/b", "no/x", "."])
+def test_a_real_path_is_that_of_the_standard_library(tmp_path: Path, path: str) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    (tmp_path / "link").symlink_to("a")
+    assert paths.real(f"{tmp_path}/{path}") == os.path.realpath(f"{tmp_path}/{path}")
+
+
 def test_what_is_made_is_there_and_has_the_mode_asked_for(tmp_path: Path) -> None:
     with _opened(tmp_path) as fd:
         tmp_path.chmod(0o777)
