@@ -51,7 +51,7 @@ class People:
     def __init__(self, allowed: AllowList = NOBODY_ELSE, tokens: Tokens | None = None) -> None:
         self._allowed = allowed
         self.tokens = tokens or Tokens()
-        self._known: dict[int, tuple[float, Identity]] = {}
+        self._known: dict[int, tuple[float, Person]] = {}
 
     @property
     def are_several(self) -> bool:
@@ -78,17 +78,19 @@ class People:
     def _admitted(self, uid: int) -> Identity:
         if uid in (0, os.geteuid()):
             return OWNER
+        who = self._person(uid)
+        if not self._allowed.admits(who):
+            text = f"user {who.name} may not use this cluster: whoever owns it decides with up"
+            raise ApiError(f"{text} --allow-user {who.name}", code=401, reason="Unauthorized")
+        return Identity(who.name, False, who)
+
+    def _person(self, uid: int) -> Person:
         now = time.monotonic()
-        since, identity = self._known.get(uid, (now - _KNOWN_SECONDS, OWNER))
-        if now - since >= _KNOWN_SECONDS:
+        since, who = self._known.get(uid, (0.0, None))
+        if who is None or now - since >= _KNOWN_SECONDS:
             who = person(uid)
-            if not self._allowed.admits(who):
-                self._known.pop(uid, None)
-                text = f"user {who.name} may not use this cluster: whoever owns it decides with up"
-                raise ApiError(f"{text} --allow-user {who.name}", code=401, reason="Unauthorized")
-            identity = Identity(who.name, False, who)
-            self._known[uid] = (now, identity)
-        return identity
+            self._known[uid] = (now, who)
+        return who
 
 
 def bearer_token(headers: Mapping[str, str]) -> bytes:
