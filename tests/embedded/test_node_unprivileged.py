@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import cluster, is_alive, processes_with
+from tests.embedded.test_node_zygote import zygote_of
+from trainyard.local.node.shim_process import start_shim
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
@@ -19,7 +22,8 @@ async def rootless(state: Path) -> None:
     """Runs as the unprivileged user: everything a pod has, it has without root."""
     work = state / "work"
     work.mkdir(parents=True)
-    async with cluster(state / "state", working_dir=str(work)) as node:
+    handle = start_shim(state / "state", die_with_parent=True)
+    async with cluster(state / "state", handle=handle, working_dir=str(work)) as node:
         assert node.agent.isolation == "rootless"
         text = await node.shell(
             "one", "hostname; id -u; echo kept > kept; ls /proc | grep -c '^[0-9]'"
@@ -57,6 +61,10 @@ async def rootless(state: Path) -> None:
         )
         await node.run("j-1", [sys.executable, "-c", ask], hostname="j-1", **place)
         assert await node.log("j-1") == "b'hi'\n"
+        os.kill(await zygote_of(handle.pid), signal.SIGKILL)  # its heir may do as much
+        assert await node.shell("four", "grep CapEff /proc/self/status; hostname") == (
+            "CapEff:\t0000000000000000\nfour\n"
+        )
         await node.create("left", ["sh", "-c", "setsid sleep 1001 & exec sleep 1001"])
         await node.phase("left", "Running")
         assert await node.exec("left", "hostname") == (0, "left\n")
