@@ -53,6 +53,7 @@ class Nursery:
         self._spare_flags, self._spares_wanted = spare_flags, _SPARES
         self._spares: list[Child] = []
         self._ends_strangers = ends_strangers
+        self._may_have_strangers = False
         self._queue: deque[Child] = deque()
         self._unborn: list[Child] = []
         self._by_pid: dict[int, Child] = {}
@@ -283,8 +284,7 @@ class Nursery:
                 self._read_all(ended)
                 self._forget_channel(ended)
                 loop.guarded(partial(ended.ended, status), ended.junk)
-        if self._ends_strangers:
-            self._end_strangers()
+        self._may_have_strangers = self._ends_strangers  # they come with their parents' death
 
     def tick(self) -> None:
         """Repair what has to be; to be called now and then."""
@@ -297,7 +297,8 @@ class Nursery:
                 self._stillborn(child)
         if not self._closed:
             self._pump()
-        if self._ends_strangers:
+        if self._may_have_strangers and not self._unborn:  # one of those might be taken for one
+            self._may_have_strangers = False
             self._end_strangers()
 
     @property
@@ -324,8 +325,6 @@ class Nursery:
 
     def _end_strangers(self) -> None:
         """Kill orphans of a child that was killed itself; theirs come next."""
-        if self._unborn:  # one of them might be taken for an orphan
-            return
         for pid in descendants.children():
             if pid != self._zygote and pid not in self._by_pid:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
