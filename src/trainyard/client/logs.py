@@ -174,19 +174,40 @@ class LogFollower:
         self._tell = tell
         self._fail = fail
         self._streams: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._pods: dict[str, PodView] = {}
+        self._told = 0
 
     def begin(self, group: asyncio.TaskGroup, pod: PodView, containers: Iterable[str]) -> None:
-        """Stream those of a pod's containers that have started by now."""
+        """Stream those of a pod's containers that have started by now; note how it is."""
+        self._pods[pod.uid] = pod
         for name in containers:
             key = (pod.uid, name)
             if key not in self._streams and pod.has_started(name):
                 self._streams[key] = group.create_task(self._stream(pod, name))
 
     async def drain(self, seconds: float) -> None:
-        """Let the logs reach their end: containers may have written more than was read."""
+        """Let the logs reach their end: containers may have written more than was read.
+
+        A container that goes on is given so long; the log of one that has ended takes as long as it
+        takes, while lines come.
+        """
         if self._streams:
             await asyncio.wait(self._streams.values(), timeout=seconds)
+        told = -1
+        while (left := self._streams_of_ended()) and self._told > told:
+            told = self._told
+            await asyncio.wait(left, timeout=seconds)
         self.stop()
+
+    def _streams_of_ended(self) -> list[asyncio.Task[None]]:
+        """Those that are not read to the end, although nothing more is written."""
+        return [
+            stream
+            for (uid, name), stream in self._streams.items()
+            if not stream.done()
+            and (found := self._pods[uid].container(name)) is not None
+            and found.ended
+        ]
 
     def stop(self) -> None:
         """Read no further."""
@@ -225,6 +246,7 @@ class LogFollower:
                     log.begin_again()
                     is_begun = True
                 if lines := log.feed(chunk):
+                    self._told += 1
                     self._tell(pod, container, lines)
 
 
@@ -250,10 +272,10 @@ async def follow_logs(
             await _until_over(client, job)
             # Pods that ended with the job may be known to the job before they are to us.
             begin(group, await pods_of(client, job))
+            # A replica that goes on after the job has ended is not waited for.
+            await logs.drain(_DRAIN_SECONDS)
         finally:
             watching.cancel()
-        # A replica that goes on after the job has ended is not waited for.
-        await logs.drain(_DRAIN_SECONDS)
 
 
 async def _until_over(client: Client, job: Job) -> None:

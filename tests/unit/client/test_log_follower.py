@@ -139,3 +139,39 @@ async def test_a_line_without_an_end_is_cut_and_taken_up(
     lines = text.splitlines()
     assert b"".join(lines) == long
     assert max(map(len, lines)) <= LONGEST_LINE
+
+
+@pytest.mark.parametrize(("state", "is_whole"), [("terminated", True), ("running", False)])
+async def test_a_log_that_is_slow_to_read_is_read_to_its_end_if_it_has_one(
+    tmp_path: Path, state: str, is_whole: bool
+) -> None:
+    """Longer than a container that goes on is waited for."""
+    patience, pause = 0.5, 0.2
+
+    served = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(HEAD)
+            for stamp, line in LOG:
+                text = stamp.encode() + b" " + line + b"\n"
+                writer.write(b"%x\r\n%s\r\n" % (len(text), text))
+                await asyncio.sleep(pause)
+            writer.write(b"0\r\n\r\n")
+        finally:
+            writer.close()
+            served.set()
+
+    told: list[bytes] = []
+    socket = str(tmp_path / "api.sock")
+    server = await asyncio.start_unix_server(serve, socket)
+    async with server, Client.unix(socket) as client:
+        request = LogRequest(follow=True)
+        logs = LogFollower(client, request, lambda _, __, lines: told.append(lines), lambda _: None)
+        async with asyncio.TaskGroup() as group:
+            ended = {state: {"exitCode": 0}}
+            logs.begin(group, PodView(pod(states={"pytorch": ended})), ["pytorch"])
+            await logs.drain(patience)
+        await served.wait()
+    assert (b"".join(told) == TEXT) is is_whole
