@@ -16,6 +16,8 @@ _INPUTS = {
     "manifest_seeds": seeds.MANIFESTS,
     "message_seeds": seeds.MESSAGES,
 }
+_PORTIONS = {"live_seeds": (1000,)}
+"""One cluster takes all of them, so that its memory has time to settle."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -37,7 +39,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             metafunc.parametrize(name, [[asked]], ids=[str(asked)])
             continue
         first = metafunc.config.stash[NEW]
-        portions = seeds.chosen(inputs, first)
+        portions = seeds.chosen(inputs, first, *_PORTIONS.get(name, ()))
         # Ids must not change from run to run: duration files and the like go by them.
         ids = [f"new {each[0] - first}" if each[0] >= first else f"{each[0]}" for each in portions]
         metafunc.parametrize(name, portions, ids=ids)

@@ -66,14 +66,18 @@ class Reader:
             self.broken = f"the answer is not HTTP: {error}: {data[:200]!r}"
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self.headers[name.lower()] = value
+        if not self.whole:  # what follows is the answer to something sent ahead
+            self.headers[name.lower()] = value
 
     def on_headers_complete(self) -> None:
+        if self.whole:
+            return
         self.status = self._parser.get_status_code()
         self.whole = self.without_body
 
     def on_body(self, body: bytes) -> None:
-        self.body += body
+        if not self.whole:
+            self.body += body
 
     def on_message_complete(self) -> None:
         self.whole = self.status != 100

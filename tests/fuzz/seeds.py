@@ -20,15 +20,15 @@ MESSAGES = 20_000 // _SHARE
 FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
 
 
-def chosen(inputs: int, first_new: int) -> list[Sequence[int]]:
+def chosen(inputs: int, first_new: int, portion: int = CHUNK) -> list[Sequence[int]]:
     """The seeds for that many inputs, in portions: four of five are the same each time."""
     count = inputs // BATCH
     new = count // 5
     fixed, fresh = range(count - new), range(first_new, first_new + new)
     return [
-        seeds[start : start + CHUNK]
+        seeds[start : start + portion]
         for seeds in (fixed, fresh)
-        for start in range(0, len(seeds), CHUNK)
+        for start in range(0, len(seeds), portion)
     ]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import socket
 import stat
 from collections.abc import AsyncIterator
@@ -388,3 +389,14 @@ async def test_a_silent_log_is_answered_before_it_has_a_line(tmp_path: Path) -> 
     await transport.aclose()
     await server.close()
     await registry.close()
+
+
+async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Api) -> None:
+    _, index = await api("GET", "/openapi/v3")
+    for path in index["paths"]:
+        _, document = await api("GET", f"/openapi/v3/{path}")
+        for where, operations in document["paths"].items():
+            defined = {each["name"] for each in operations["parameters"] if each["in"] == "path"}
+            assert defined == set(re.findall(r"{(\w+)}", where)), where
+            for verb in operations.keys() & {"post", "put"}:
+                assert operations[verb]["requestBody"]["required"]

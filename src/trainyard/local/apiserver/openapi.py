@@ -65,10 +65,12 @@ def _document(path: str, resources: Resources) -> bytes:
         components[name] = {**row.schema(), "x-kubernetes-group-version-kind": [_identity(row)]}
         namespaced, plural = row.resource.namespaced, row.resource.plural
         prefix = f"/{path}/namespaces/{{namespace}}" if namespaced else f"/{path}"
-        paths[f"{prefix}/{plural}"] = {"post": _operation(row, "post", name)}
-        paths[f"{prefix}/{plural}/{{name}}"] = {
-            verb: _operation(row, verb, name) for verb in ("get", "put", "patch")
-        }
+        places = [_in_path("namespace")] if namespaced else []
+        post = {"post": _operation(row, "post", name)}
+        paths[f"{prefix}/{plural}"] = {"parameters": places, **post}
+        verbs = {verb: _operation(row, verb, name) for verb in ("get", "put", "patch")}
+        named = {"parameters": [*places, _in_path("name")], **verbs}
+        paths[f"{prefix}/{plural}/{{name}}"] = named
     head = {"openapi": "3.0.0", "info": _INFO}
     return orjson.dumps({**head, "paths": paths, "components": {"schemas": components}})
 
@@ -94,13 +96,21 @@ def _official() -> Object:
     }
 
 
+def _in_path(name: str) -> Object:
+    return {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+
+
 def _operation(row: Served, verb: str, component: str) -> Object:
     reference = {"schema": {"$ref": f"#/components/schemas/{component}"}}
     parameters = [
         {"name": name, "in": "query", "schema": _STRING}
         for name in ("dryRun", "fieldManager", "fieldValidation")
     ]
+    takes: Object = {}
+    if verb in ("post", "put"):
+        takes["requestBody"] = {"required": True, "content": {"application/json": reference}}
     return {
+        **takes,
         "x-kubernetes-action": verb,
         "x-kubernetes-group-version-kind": _identity(row),
         "parameters": [] if verb == "get" else parameters,
