@@ -15,7 +15,7 @@ import orjson
 
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.resources.table import Resources
-from trainyard.local.storage.journal import Entry
+from trainyard.local.storage.journal import Entry, encoded
 from trainyard.schema.problems import REQUIRED, Problem, error
 
 DAMAGED = "trainyard.dev/damaged"
@@ -75,7 +75,7 @@ def _entry(served: Served, namespace: str, name: str, raw: bytes) -> Entry | str
     if problems := problems or list(served.unusable(obj)):
         return "; ".join(problem.detail for problem in problems)
     # Unknown fields stay, since a newer trainyard may have written them; nulls are gone.
-    return Entry(obj, orjson.dumps(obj), int(obj["metadata"]["resourceVersion"]))
+    return Entry(obj, encoded(obj), int(obj["metadata"]["resourceVersion"]))
 
 
 def _is_essential(problem: Problem) -> bool:

@@ -29,7 +29,7 @@ from trainyard.local.objects import PLAIN, Deletion, Mutation
 from trainyard.local.resources.resource import Served
 from trainyard.local.resources.table import RESOURCES, Resources
 from trainyard.local.storage.committer import Change, Committer, Key
-from trainyard.local.storage.journal import Entry, Event, Journal, Object, Subscription
+from trainyard.local.storage.journal import Entry, Event, Journal, Object, Subscription, encoded
 from trainyard.local.storage.store import Store
 
 _NAMESPACES = NAMESPACES.full_name
@@ -45,7 +45,7 @@ class Registry:
         store: Store | None = None,
         *,
         resources: Resources = RESOURCES,
-        journal_bytes: int = 4 << 20,
+        journal_bytes: int = 2 << 20,
     ) -> None:
         """Load `store`, or keep everything in memory only when there is none.
 
@@ -71,6 +71,8 @@ class Registry:
                 continue
             resource, place, entry = found
             self._objects[resource][place] = entry
+            if self.resources[resource].is_at_rest(entry.object):
+                entry.rest()
             revision = max(revision, entry.revision)
         return revision
 
@@ -120,7 +122,7 @@ class Registry:
         table = self._table(resource)
         for obj in objects:
             meta = obj["metadata"]
-            entry = Entry(obj, orjson.dumps(obj), int(meta["resourceVersion"]))
+            entry = Entry(obj, encoded(obj), int(meta["resourceVersion"]))
             table[meta.get("namespace", ""), meta["name"]] = entry
 
     def subscribe(self, *resources: str) -> Subscription:
@@ -210,7 +212,7 @@ class Registry:
             new["metadata"]["generation"] = old["metadata"].get("generation", 1) + 1
         if dry_run:
             return new
-        return await self._write(key, _type(served, new), new, old)
+        return await self._write(key, _type(served, new), new, current)
 
     async def delete(
         self, resource: str, namespace: str, name: str, how: Deletion = PLAIN
@@ -235,7 +237,7 @@ class Registry:
         metadata.mark_deleted(served, new, how)
         if how.dry_run or new == old:
             return new
-        return await self._write(key, _type(served, new), new, old)
+        return await self._write(key, _type(served, new), new, current)
 
     # Inside.
 
@@ -290,11 +292,11 @@ class Registry:
             if change.key.resource == resource and change.entry is not None
         )
 
-    async def _write(self, key: Key, type_: str, obj: Object, old: Object | None) -> Object:
+    async def _write(self, key: Key, type_: str, obj: Object, old: Entry | None) -> Object:
         revision = self._committer.revision + 1
         obj["metadata"]["resourceVersion"] = str(revision)
         try:
-            final = Entry(obj, orjson.dumps(obj), revision)
+            final = Entry(obj, encoded(obj), revision)
         except orjson.JSONEncodeError as error:
             raise bad_request(f"{key.resource} {key.name} cannot be stored: {error}") from error
         before = self._current(key)
@@ -319,8 +321,11 @@ class Registry:
                 table[place] = change.entry
             final = change.final
             self._visible_revision = final.revision
-            what = (change.type, change.key.resource, final.object, change.old)
-            self._journal.record(Event(*what, final.raw, final.revision))
+            old = change.old.object if change.old is not None else None
+            what = (change.type, change.key.resource, final.object, old)
+            self._journal.record(Event(*what, final.raw, final.revision), final, change.old)
+            if self.resources[change.key.resource].is_at_rest(final.object):
+                final.rest()
 
     def _listen(self, resources: Sequence[str], subscription: Subscription) -> Subscription:
         for resource in resources:

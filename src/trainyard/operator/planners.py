@@ -14,6 +14,8 @@ from trainyard.lifecycle.plan import plan
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
 
+_ENDED = ("Succeeded", "Failed")
+
 
 def served_kinds(settings: OperatorSettings) -> Sequence[Kind]:
     """Every kind that is looked after."""
@@ -31,6 +33,12 @@ class Planner:
 
     def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
         """One pass over one object."""
+        made = self._plan(record, observed, now)
+        if (record.status or {}).get("phase") in _ENDED:
+            self.forget(record.uid)  # few more passes will ask for it
+        return made
+
+    def _plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
         generation, made = self._made.get(record.uid, (0, None))
         if not generation or generation != record.generation:
             made = self._describe(record)

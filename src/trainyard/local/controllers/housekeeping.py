@@ -13,12 +13,16 @@ from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.resources.serviceaccounts import SERVICE_ACCOUNTS
-from trainyard.local.storage.journal import Event, Object
+from trainyard.local.storage.journal import Entry, Event, Object
 from trainyard.schema.times import unix
 
 EVENT_SECONDS = 3600.0
 """How long events are kept, as kube-apiserver's --event-ttl."""
-_SWEEP_SECONDS = 60.0
+MOST_EVENTS = 5_000
+"""However young: what a burst of jobs leaves behind must not fill the memory."""
+_SWEEP_SECONDS = 10.0
+_TOGETHER = 64
+"""Deletions under way at once; they share commits."""
 
 _NAMESPACES = NAMESPACES.full_name
 _ACCOUNTS = SERVICE_ACCOUNTS.full_name
@@ -33,6 +37,7 @@ class Housekeeping:
         self._garbage = GarbageCollector(registry, findings)
         self._findings = findings if findings is not None else Findings()
         self._guard: Guard[str] = Guard("namespaces", self._findings)
+        self._event_times: dict[int, float] = {}
         self._stored = [
             row for row in registry.resources if not row.view_of and not row.is_read_only
         ]
@@ -124,9 +129,33 @@ class Housekeeping:
             await self.forget_events(time.time() - EVENT_SECONDS)
 
     async def forget_events(self, before: float) -> None:
-        """Delete the events that were last seen before a time (seconds since 1970)."""
-        for event in self._registry.list(_EVENTS):
-            seen = event.get("lastTimestamp") or event.get("eventTime")
-            with self._guard.step(event, event["metadata"]["namespace"], "forgetting"):
-                if unix(seen or event["metadata"]["creationTimestamp"]) < before:
-                    await self._delete(_EVENTS, event)
+        """Delete the events that were last seen before a time (seconds since 1970), and the oldest
+        of more than MOST_EVENTS."""
+        entries = self._registry.entries(_EVENTS)
+        times = {entry.revision: self._seen_at(entry) for entry in entries}
+        self._event_times = times
+        entries = sorted(entries, key=lambda entry: times[entry.revision])
+        surplus = len(entries) - MOST_EVENTS
+        gone = [
+            entry.object
+            for number, entry in enumerate(entries)
+            if number < surplus or times[entry.revision] < before
+        ]
+        for start in range(0, len(gone), _TOGETHER):
+            await asyncio.gather(*(self._forget(each) for each in gone[start : start + _TOGETHER]))
+
+    def _seen_at(self, entry: Entry) -> float:
+        """When an event was last seen; 0 where nobody can tell. Looked up once for each version."""
+        known = self._event_times.get(entry.revision)
+        if known is not None:
+            return known
+        event = entry.object
+        seen = event.get("lastTimestamp") or event.get("eventTime")
+        try:
+            return unix(seen or event["metadata"]["creationTimestamp"])
+        except ValueError:
+            return 0.0
+
+    async def _forget(self, event: Object) -> None:
+        with self._guard.step(event, event["metadata"]["namespace"], "forgetting"):
+            await self._delete(_EVENTS, event)

@@ -19,6 +19,9 @@ def _count(obj: Object) -> int:
 
 
 class _ConfigMaps(Served):
+    def is_at_rest(self, obj: Object) -> bool:
+        return True
+
     def rules(self, obj: Object) -> Iterable[Problem]:
         return key_rules(obj, "data", "binaryData")
 

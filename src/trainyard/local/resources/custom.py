@@ -69,6 +69,9 @@ class _Custom(Served):
         if KINDS[self.kind].is_job and (cause := unknown_queue(obj, listed(_QUEUES))):
             raise self.refused(obj, cause)
 
+    def is_at_rest(self, obj: Object) -> bool:
+        return (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
     def columns(self) -> tuple[Column, ...]:
         return _columns(self.kind)
 

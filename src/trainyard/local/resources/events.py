@@ -22,6 +22,9 @@ _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion")
 
 
 class _Events(Served):
+    def is_at_rest(self, obj: Object) -> bool:
+        return True
+
     def selected(self, obj: Object, path: tuple[str, ...]) -> Any:
         value = super().selected(obj, path)
         return value.get("component", "") if path == ("source",) and value is not None else value

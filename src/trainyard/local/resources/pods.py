@@ -38,6 +38,9 @@ class _Pods(Served):
         """An older one may run although it would be refused today."""
         return [each for each in self.rules(obj) if each.path == ("spec", "containers")]
 
+    def is_at_rest(self, obj: Object) -> bool:
+        return (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
     def prepare_create(self, obj: Object, present: Present) -> None:
         obj["status"] = {"phase": "Pending", "qosClass": _qos_class(obj)}
         spec = obj.setdefault("spec", {})

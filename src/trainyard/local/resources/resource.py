@@ -173,6 +173,10 @@ class Served:
         name = metadata.get("name") or metadata.get("generateName") or ""
         return invalid(self.kind, self.resource.group, name, causes)
 
+    def is_at_rest(self, obj: Object) -> bool:
+        """Nothing here follows the object any more; it is kept as JSON only."""
+        return False
+
     # Reading.
 
     def initial(self) -> Sequence[Object]:

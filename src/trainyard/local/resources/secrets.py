@@ -15,6 +15,9 @@ _OPAQUE = "Opaque"
 
 
 class _Secrets(Served):
+    def is_at_rest(self, obj: Object) -> bool:
+        return True
+
     def rules(self, obj: Object) -> Iterable[Problem]:
         return key_rules(obj, "data", "stringData")
 

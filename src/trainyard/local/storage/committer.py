@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from trainyard.local.storage.journal import Entry, Object
+from trainyard.local.storage.journal import Entry
 from trainyard.local.storage.store import StorageError, Store, Write
 
 _SLOW_COMMIT_SECONDS = 0.003
@@ -34,7 +34,7 @@ class Change(NamedTuple):
     type: str
     entry: Entry | None
     final: Entry
-    old: Object | None
+    old: Entry | None
     done: asyncio.Future[None]
 
 
@@ -107,7 +107,7 @@ class Committer:
 
     def _commit(self, store: Store, batch: Sequence[Change], revision: int) -> StorageError | None:
         started = time.perf_counter()
-        rows = [Write(*change.key, change.entry and change.entry.raw) for change in batch]
+        rows = [Write(*change.key, change.entry.raw if change.entry else None) for change in batch]
         try:
             store.commit(rows, revision)
         except StorageError as error:
