@@ -46,8 +46,12 @@ class Loop:
     def turn(self, seconds: float) -> bool:
         """Handle what is ready, after at most ``seconds``; False if nothing was."""
         ready = self._poll.poll(seconds)
+        meant = {fd: self._handlers.get(fd) for fd, _ in ready}
         for fd, events in ready:
-            if (found := self._handlers.get(fd)) is not None:
+            found = self._handlers.get(fd)
+            # A handler may have closed a descriptor and opened another of the same number, which
+            # is not ready: a read of it would block for ever.
+            if found is not None and found is meant[fd]:
                 handler, failed = found
                 if not guarded(partial(handler, events), failed):
                     log(f"descriptor {fd} is given up")

@@ -56,3 +56,29 @@ def test_what_can_be_neither_handled_nor_ended_is_given_up(
     assert not loop.turn(0), "it is asked no more"
     assert heard == [b"x"]
     assert f"descriptor {bad} is given up" in capfd.readouterr().err
+
+
+def test_a_new_descriptor_of_an_old_number_is_not_taken_for_the_old_one() -> None:
+    loop, called = Loop(), []
+    pipes = dict([os.pipe(), os.pipe()])
+    opened = {*pipes, *pipes.values()}
+
+    def replace(mine: int) -> None:
+        """Close the other one, which is ready too, and open one of its number, which is not."""
+        (other,) = pipes.keys() - {mine}
+        loop.unregister(other)
+        empty, writer = os.pipe()
+        os.dup2(empty, other)
+        os.close(empty)
+        opened.add(writer)
+        loop.register(other, lambda _: called.append(other), lambda error: None)
+        loop.unregister(mine)
+
+    for reader, writer in pipes.items():
+        loop.register(reader, lambda _, mine=reader: replace(mine), lambda error: None)
+        os.write(writer, b"x")
+    assert loop.turn(1.0)
+    assert not loop.turn(0.0)
+    assert called == []
+    for fd in opened:
+        os.close(fd)
