@@ -6,11 +6,13 @@ kinds and the core kinds that jobs need beside them.
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path as FilePath
-from typing import Any
+from typing import Any, BinaryIO
 
 from trainyard.kinds.admission import Checked, check
 from trainyard.kinds.shared.job import Job
@@ -24,6 +26,10 @@ from trainyard.schema.problems import Judged, Path, Problem, error
 from trainyard.schema.structural import describe
 
 STANDARD_INPUT = "-"
+_MAX_BYTES = 12 << 20
+"""Four for each character that the reader takes."""
+_NOT_UTF_8 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE, codecs.BOM_UTF32_BE)
+"""Marks at the start of a text; that of UTF-32 in the other order begins like UTF-16's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +93,21 @@ def read_file(name: str) -> ReadResult:
 def read_text(name: str) -> str:
     """The text of a file, or of standard input for ``-``, line ends as they are.
 
-    Raises TrainyardError when it cannot be read, InvalidManifest when it is not UTF-8.
+    Raises TrainyardError when it cannot be read, InvalidManifest when it is not UTF-8 or too long
+    (of a file without end, such as a device, no more is read than that takes).
     """
     try:
-        data = sys.stdin.buffer.read() if name == STANDARD_INPUT else FilePath(name).read_bytes()
+        with _opened(name) as file:
+            data = file.read(_MAX_BYTES + 1)
     except OSError as problem:
         reason = (problem.strerror or "unreadable").lower()
         raise TrainyardError(f"cannot read {name}: {reason}") from problem
+    if len(data) > _MAX_BYTES:
+        message = f"is longer than {_MAX_BYTES >> 20} MiB; a manifest holds jobs, not their data"
+        raise InvalidManifest([replace(error((), message), file=shown_name(name))])
+    if data.startswith(_NOT_UTF_8):
+        message = "is UTF-16 or UTF-32 text; save it as UTF-8"
+        raise InvalidManifest([replace(error((), message), file=shown_name(name), line=1)])
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
@@ -105,6 +119,12 @@ def read_text(name: str) -> str:
             column=problem.start - (before.rfind(b"\n") + 1) + 1,
         )
         raise InvalidManifest([found]) from problem
+
+
+def _opened(name: str) -> AbstractContextManager[BinaryIO]:
+    if name == STANDARD_INPUT:
+        return nullcontext(sys.stdin.buffer)
+    return FilePath(name).open("rb")
 
 
 def shown_name(name: str) -> str:

@@ -193,3 +193,17 @@ def test_core_kinds_are_checked_against_the_official_schema() -> None:
     (problem,) = read(text).errors
     assert problem.suggestion == "stringData"
     assert (problem.line, problem.column) == (4, 1)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_text_in_another_encoding_is_told_as_that(tmp_path: Path, encoding: str) -> None:
+    file = tmp_path / "m.yaml"
+    file.write_bytes(MANIFEST.encode(encoding))
+    (problem,) = read_file(str(file)).problems
+    assert str(problem).endswith("is UTF-16 or UTF-32 text; save it as UTF-8")
+
+
+def test_a_file_without_end_is_not_read_to_its_end() -> None:
+    (problem,) = read_file("/dev/zero").problems
+    assert "/dev/zero" in str(problem)
+    assert "is longer than 12 MiB" in str(problem)
