@@ -35,9 +35,11 @@ JOB = {
 }
 
 
-def stored(kind: str, name: str, **fields: Any) -> bytes:
-    metadata = {"name": name, "namespace": "default", "uid": name, "resourceVersion": "2"}
+def stored(kind: str, name: str, namespace: str = "default", **fields: Any) -> bytes:
+    metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "2"}
     metadata["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    if not namespace:
+        del metadata["namespace"]
     return json.dumps({"apiVersion": "v1", "kind": kind, "metadata": metadata, **fields}).encode()
 
 
@@ -56,6 +58,7 @@ def test_a_cluster_starts_beside_poisonous_objects_and_names_them(tmp_path: Path
             ("pods", "default", "empty", stored("Pod", "empty", spec={})),
             ("services", "default", "s", stored("Service", "s", spec={"clusterIP": "x"})),
             ("genericjobs.batch.tensorstack.dev", "default", "j", b"\xff{"),
+            ("nodes", "", "bare", stored("Node", "bare", namespace="")),
         ):
             db.execute("INSERT INTO objects VALUES (?, ?, ?, ?)", row)
     db.close()
@@ -70,6 +73,7 @@ def test_a_cluster_starts_beside_poisonous_objects_and_names_them(tmp_path: Path
         assert named(said)
         assert "see trainyard doctor" in said
         assert named(trainyard.run("doctor", code=1))
+        assert "node bare:" in trainyard.run("status")
         trainyard.run("run", "-f", trainyard.manifest("job.yaml", JOB))
         trainyard.run("delete", "j")
         assert "genericjobs" not in trainyard.run("doctor", code=1)

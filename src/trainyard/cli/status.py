@@ -60,7 +60,7 @@ async def _describe(found: RunningCluster, paths: Paths) -> list[str]:
         f"pods: {len(pods)}, {running} running",
     ]
     for node in nodes:
-        amounts = node["status"]["allocatable"]
+        amounts = (node.get("status") or {}).get("allocatable") or {}
         shown = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
         lines.append(f"node {node['metadata']['name']}: {shown}")
     return lines

@@ -193,7 +193,7 @@ class _State(Collector):
             for job in store:
                 if not job.kind.is_job:
                     continue
-                phase = (job.status or {}).get("phase") or "Pending"
+                phase = str((job.status or {}).get("phase") or "Pending")
                 labels = [job.kind.kind, job.name, job.uid, job.namespace, phase]
                 phases.add_metric(labels, 1.0)
         yield phases
