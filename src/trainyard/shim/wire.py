@@ -217,14 +217,15 @@ def find(folder: str) -> socket.socket | None:
 
 
 def listen(folder: str) -> socket.socket:
-    """The socket in ``folder`` at which agents find the shim."""
+    """The socket in ``folder`` at which agents find the shim; it takes them once it is there."""
     listener = socket.socket(socket.AF_UNIX)
     with _short(folder) as path:
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        listener.bind(path)
-    os.chmod(os.path.join(folder, SOCKET_NAME), 0o600)
-    listener.listen(1)
+            os.unlink(f"{path}.new")
+        listener.bind(f"{path}.new")
+        os.chmod(f"{path}.new", 0o600)
+        listener.listen(1)
+        os.replace(f"{path}.new", path)
     return listener
 
 

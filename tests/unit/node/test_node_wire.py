@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -73,3 +76,35 @@ def test_descriptors_come_with_their_message() -> None:
         assert decoder.receive(theirs) is None
     assert os.read(reader, 10) == b"through"
     os.close(reader)
+
+
+# Connects as soon as each socket is there; prints how often nobody listened.
+_EAGER = """
+import os, socket, sys
+refused = 0
+for number in range(int(sys.argv[2])):
+    path = f"{sys.argv[1]}/{number}/shim.sock"
+    while not os.path.exists(path):
+        pass
+    with socket.socket(socket.AF_UNIX) as connection:
+        try:
+            connection.connect(path)
+        except ConnectionRefusedError:
+            refused += 1
+print(refused)
+"""
+
+
+def test_a_shim_that_is_found_takes_connections(tmp_path: Path) -> None:
+    count = 200
+    argv = [sys.executable, "-I", "-S", "-c", _EAGER, str(tmp_path), str(count)]
+    listeners = []
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as eager:
+        for number in range(count):
+            folder = tmp_path / f"{number}"
+            folder.mkdir()
+            listeners.append(wire.listen(str(folder)))
+        assert eager.stdout is not None
+        assert eager.stdout.read() == "0\n"
+    for listener in listeners:
+        listener.close()
