@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -83,3 +84,10 @@ async def test_every_request_of_a_connection_is_judged_and_answers_keep_their_or
 async def test_the_owners_socket_needs_no_token(port: Port) -> None:
     async with port.unix() as client:
         assert (await client.ask(head("GET", MAPS, token=""))).status == 200
+
+
+async def test_the_certificates_pass_the_strictest_check(port: Port) -> None:
+    """That of Python 3.13 and newer, which wants the extensions of RFC 5280."""
+    port.context.verify_flags |= ssl.VERIFY_X509_STRICT
+    async with port.tls() as client:
+        assert (await client.ask(head("GET", "/version"))).status == 200

@@ -21,6 +21,14 @@ _RENEW_BEFORE = datetime.timedelta(days=30)
 _CLOCK_SKEW = datetime.timedelta(hours=1)
 
 
+_USES = (
+    "digital_signature content_commitment key_encipherment data_encipherment key_agreement "
+    "key_cert_sign crl_sign encipher_only decipher_only"
+)
+_SIGNS_CERTIFICATES = x509.KeyUsage(**{use: use == "key_cert_sign" for use in _USES.split()})
+"""RFC 5280 wants this of an authority; Python from 3.13 on refuses it otherwise."""
+
+
 def ensure(folder: Path) -> TlsFiles:
     """The certificates in `folder`, made anew when missing or about to expire."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -35,7 +43,8 @@ def _usable(found: TlsFiles) -> bool:
         certificate = x509.load_pem_x509_certificate(found.certificate.read_bytes())
         x509.load_pem_x509_certificate(found.authority.read_bytes())
         serialization.load_pem_private_key(found.key.read_bytes(), None)
-    except (OSError, ValueError):
+        certificate.extensions.get_extension_for_class(x509.AuthorityKeyIdentifier)
+    except (OSError, ValueError, x509.ExtensionNotFound):
         return False
     now = datetime.datetime.now(datetime.UTC)
     return certificate.not_valid_after_utc - now > _RENEW_BEFORE
@@ -47,6 +56,8 @@ def _make(paths: TlsFiles) -> None:
     authority = (
         _builder(authority_name, authority_name, authority_key.public_key())
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_SIGNS_CERTIFICATES, critical=True)
+        .add_extension(_key_identifier(authority_key), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
     names: list[x509.GeneralName] = [
@@ -60,6 +71,13 @@ def _make(paths: TlsFiles) -> None:
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_identifier(server_key), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(
+                _key_identifier(authority_key)
+            ),
+            critical=False,
+        )
         .sign(authority_key, hashes.SHA256())
     )
     pem, none = serialization.Encoding.PEM, serialization.NoEncryption()
@@ -67,6 +85,10 @@ def _make(paths: TlsFiles) -> None:
     write_private(paths.certificate, server.public_bytes(pem))
     key = server_key.private_bytes(pem, serialization.PrivateFormat.PKCS8, none)
     write_private(paths.key, key)
+
+
+def _key_identifier(key: ec.EllipticCurvePrivateKey) -> x509.SubjectKeyIdentifier:
+    return x509.SubjectKeyIdentifier.from_public_key(key.public_key())
 
 
 def _name(common: str) -> x509.Name:
