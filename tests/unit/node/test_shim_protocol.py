@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import socket
 import struct
 import sys
 from collections.abc import Iterator
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from trainyard.local.node import shim_process
 from trainyard.local.node.shim_process import ShimHandle, start_shim
 from trainyard.shim import protocol as p
 from trainyard.shim import wire
@@ -141,3 +144,12 @@ def test_it_runs_standing_alone_and_survives_a_broken_stream(tmp_path: Path) -> 
             assert found.ready().isolation == "plain"
             found.tell_to_end()
         assert process.wait(30) == 0
+
+
+def test_a_shim_that_does_not_answer_is_named_with_its_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shim_process, "_READY_SECONDS", 0.05)
+    ours, theirs = socket.socketpair()
+    with ours, theirs, pytest.raises(shim_process.ShimFailed, match=f"kill -9 {os.getpid()}"):
+        ShimHandle(str(tmp_path), ours, pid=0, adopted=True).ready()

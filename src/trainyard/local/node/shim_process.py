@@ -14,6 +14,7 @@ import traceback
 from dataclasses import dataclass, field
 from typing import Literal
 
+from trainyard.kube.ownership import peer_of
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import protocol, server, syscalls, wire
 
@@ -46,8 +47,15 @@ class ShimHandle:
         if self._hello is None:
             self.connection.settimeout(_READY_SECONDS)
             frames: list[bytes] | None = []
-            while frames == []:
-                frames = self.decoder.receive(self.connection)
+            try:
+                while frames == []:
+                    frames = self.decoder.receive(self.connection)
+            except TimeoutError:
+                other = peer_of(self.connection).pid
+                raise _failed(
+                    f"process {other} does not answer within {_READY_SECONDS:g} s; end it, and all "
+                    f"pods with it, by: kill -9 {other}"
+                ) from None
             if not frames:
                 raise _failed("it ended at once")
             try:
