@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test simulate cluster check format generate bench soak lock clean
+.PHONY: help setup demo test simulate fuzz cluster check format generate bench soak lock clean
 
 find_python = for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
@@ -22,6 +22,7 @@ help:
 	@echo "make demo      train on four replicas and show how it ends"
 	@echo "make test      all tests"
 	@echo "make simulate  play new simulated runs; SEED=N one of them, with a diary in .cache"
+	@echo "make fuzz      odd requests, manifests and messages; SEED=N one seed of them"
 	@echo "make cluster   the tests against a real API server, which it builds if there is none"
 	@echo "make check     the gate: format, lint, types, import rules, generated files"
 	@echo "make generate  write the generated files anew"
@@ -64,6 +65,9 @@ simulate: $(STAMP)
 	mkdir -p .cache
 	$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED) --shrink \
 		--trace .cache/simulation-$(SEED).jsonl)
+
+fuzz: $(STAMP)
+	$(BIN)/pytest -n auto tests/fuzz $(if $(SEED),--seed $(SEED))
 
 cluster: $(STAMP)
 	test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python tools/control_plane.py build
