@@ -11,7 +11,7 @@ import random
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn
 from tests.unit.kinds import manifests as m
@@ -137,7 +137,7 @@ def jobs(draw: DrawFn) -> dict[str, Any]:
     return m.job(kind, {**spec, **draw(maybe(optional))}, draw(names))
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 @given(jobs())
 def test_a_valid_job_survives_yaml_model_json_model(obj: dict[str, Any]) -> None:
     result = read(m.dump(obj), "job.yaml")
@@ -150,7 +150,7 @@ def test_a_valid_job_survives_yaml_model_json_model(obj: dict[str, Any]) -> None
     assert full == document.model
 
 
-@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES)
 @given(jobs())
 def test_reading_twice_is_reading_once_and_storing_again_is_no_change(obj: dict[str, Any]) -> None:
     once = check(obj)
@@ -204,7 +204,7 @@ def judge_object(obj: dict[str, Any], stored: dict[str, Any]) -> None:
             assert (verdict.model is None) is bool(verdict.errors)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.text(max_size=200))
 def test_any_text_gets_a_verdict(text: str) -> None:
     result = read(text, "f.yaml")

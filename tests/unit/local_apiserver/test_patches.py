@@ -7,7 +7,7 @@ from copy import deepcopy
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainyard.kube.errors import ApiError
@@ -135,14 +135,12 @@ def test_strategic_merge_patch(target: Any, patch: Any, expected: Any) -> None:
     assert strategic_merge_patch(deepcopy(target), patch) == expected
 
 
-@settings(deadline=None)
 @given(JSON, JSON)
 def test_a_merge_patch_applied_twice_is_applied_once(target: Any, patch: Any) -> None:
     once = merge_patch(deepcopy(target), deepcopy(patch))
     assert merge_patch(deepcopy(once), deepcopy(patch)) == once
 
 
-@settings(deadline=None)
 @given(JSON, st.lists(JSON, max_size=3))
 def test_any_json_patch_ends_in_a_result_or_a_refusal(target: Any, operations: Any) -> None:
     with suppress(ApiError):

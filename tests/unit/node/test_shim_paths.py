@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from trainyard.shim import paths
@@ -77,7 +77,6 @@ def _outcome(operation: Callable[..., int], fd: int, volume: str, *arguments: st
 
 
 @pytest.mark.parametrize("within", [paths.AS_ROOT, paths.BENEATH], ids=["as-root", "beneath"])
-@settings(deadline=None)
 @given(tree=_TREES, path=_PATHS)
 def test_no_tree_of_links_leads_out_of_a_volume(
     within: int, tree: dict[str, str], path: str

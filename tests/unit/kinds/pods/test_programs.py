@@ -79,7 +79,7 @@ def test_a_rank_reports_its_start_and_its_end(tmp_path: Path, script: str, code:
     assert end.startswith(f"end-5-{code}-")
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.dictionaries(
         st.from_regex(r"[A-Za-z_][A-Za-z0-9_.-]{0,8}", fullmatch=True), TEXT, max_size=4
