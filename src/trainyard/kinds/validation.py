@@ -64,7 +64,7 @@ def validate(
     missing = {problem.path for problem in problems}
     trimmed = _without(obj, [problem.path for problem in problems]) if problems else None
     if trimmed is None:
-        return found, problems, missing
+        return None if problems else found, problems, missing
     # What is left of a template may lack what the rules rely on.
     for problem in _walked(trimmed, _schema(kind), open_templates):
         if path := _template(problem.path):

@@ -203,6 +203,21 @@ def test_text_in_another_encoding_is_told_as_that(tmp_path: Path, encoding: str)
     assert str(problem).endswith("is UTF-16 or UTF-32 text; save it as UTF-8")
 
 
+def test_what_cannot_be_left_out_is_not_judged_further() -> None:
+    """Found by the fuzzer: a container that is a list, beside a fault that nothing is without."""
+    text = """\
+kind: PyTorchTrainingJob
+metadata: {managedFields: [[1]]}
+spec:
+  torchrunConfig: {procPerNode: "1"}
+  replicaSpecs:
+  - type: worker
+    template: {spec: {containers: [[{name: digits}]]}}
+"""
+    found = [problem.message for problem in read(text).problems]
+    assert sum("must be a mapping, not a list" in message for message in found) == 2
+
+
 def test_a_file_without_end_is_not_read_to_its_end() -> None:
     (problem,) = read_file("/dev/zero").problems
     assert "/dev/zero" in str(problem)
