@@ -228,4 +228,4 @@ async def test_a_container_ended_by_junk_counts_as_failed_and_restarts(tmp_path:
 
         pod = await node.until("hit", has_restarted)
         ended = pod["status"]["containerStatuses"][0]["lastState"]["terminated"]
-        assert ended["exitCode"] == 128
+        assert (ended["exitCode"], ended["reason"]) == (128, "Error")

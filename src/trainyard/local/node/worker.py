@@ -104,11 +104,12 @@ class PodWorker:
             self._prober.spawn(self._post_start(run, hook))
 
     def _exited(self, run: Run, event: ContainerState) -> None:
+        has_run = run.phase == "running"
         run.phase, run.ready, run.started = "terminated", False, False
         run.code = 255 if event.code is None else event.code
         run.signal = event.signal
         run.started_at, run.finished_at = event.started_at, event.finished_at
-        run.reason, run.message = self._termination(run, event)
+        run.reason, run.message = self._termination(run, event, has_run)
         if event.full:
             self._object.tell("LayerFull", start_request.layer_full(run.spec), "Warning")
         if not run.is_told_full:
@@ -132,10 +133,10 @@ class PodWorker:
                 "Warning",
             )
 
-    def _termination(self, run: Run, event: ContainerState) -> tuple[str, str]:
+    def _termination(self, run: Run, event: ContainerState, has_run: bool) -> tuple[str, str]:
         if event.error:
             self._object.tell("Failed", f"container {run.name}: {event.error}", "Warning")
-            return "ContainerCannotRun", event.error
+            return "" if has_run else "ContainerCannotRun", event.error
         reason = ""
         if run.code and cgroups.was_out_of_memory(run.cgroups):
             reason = "OOMKilled"
