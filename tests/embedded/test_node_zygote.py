@@ -199,10 +199,12 @@ async def test_junk_in_a_channel_ends_its_container_alone(
 ) -> None:
     handle = start_shim(tmp_path / "state", isolation=isolation, die_with_parent=True)  # type: ignore[arg-type]
     async with cluster(tmp_path / "state", handle=handle) as node:
-        for name in ("hit", "other"):
-            await node.create(name, ["sleep", "1000"])
-            await node.phase(name, "Running")
-        write_as_another(min(children(handle.pid, "pod-init")), data)
+        await node.create("hit", ["sleep", "1000"])
+        await node.phase("hit", "Running")
+        (first,) = children(handle.pid, "pod-init")
+        await node.create("other", ["sleep", "1000"])
+        await node.phase("other", "Running")
+        write_as_another(first, data)
         await ended_by_junk(node, "hit")
         assert await node.exec("other", "echo well") == (0, "well\n")
         assert await node.shell("later", "echo well") == "well\n"
