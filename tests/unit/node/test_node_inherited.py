@@ -22,8 +22,8 @@ from trainyard.local.node.settings import NodeSettings
         "AZURE_CLIENT_SECRET", "HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY",
         "OPENAI_API_KEY", "ANTHROPIC_API_KEY", "NVIDIA_API_KEY", "CONDA_AUTH_TOKEN",
         "PYTHON_KEYRING_PASSWORD", "TF_TOKEN_app", "PIP_INDEX_URL", "PGPASSWORD", "DATABASE_URL",
-        "SECRET", "ANYTHING", "MASTER_ADDR", "RANK", "PET_NNODES", "TORCHELASTIC_RUN_ID",
-        "CUDA_VISIBLE_DEVICES", "TRAINYARD_STATE_DIR", "TMPDIR", "PWD",
+        "TF_VAR_db", "SECRET", "ANYTHING", "MASTER_ADDR", "RANK", "PET_NNODES",
+        "TORCHELASTIC_RUN_ID", "CUDA_VISIBLE_DEVICES", "TRAINYARD_STATE_DIR", "TMPDIR", "PWD",
     ],
 )  # fmt: skip
 def test_nothing_that_may_be_a_credential_or_an_agent_is_passed(name: str) -> None:
@@ -37,7 +37,7 @@ def test_nothing_that_may_be_a_credential_or_an_agent_is_passed(name: str) -> No
         "PYTHONPATH", "PYTHONUNBUFFERED", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "NCCL_DEBUG",
         "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "HF_HOME",
         "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_CUDA_ALLOC_CONF", "TOKENIZERS_PARALLELISM",
-        "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "no_proxy", "DS_BUILD_OPS",
+        "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "no_proxy", "DS_BUILD_OPS", "TF_CPP_MIN_LOG_LEVEL",
     ],
 )  # fmt: skip
 def test_what_finds_programs_and_libraries_is(name: str) -> None:
