@@ -19,6 +19,10 @@ from trainyard.shim import protocol, wire
 
 _CHUNK = 1 << 16
 _TERMINAL_SECONDS = 10.0
+# Chunks that nobody has taken yet: with so many no more is read, and the command has to wait.
+_MAX_WAITING = 16
+# Of the output of a command whose output is not streamed; its end tells what went wrong.
+_TAIL_BYTES = 1 << 14
 
 
 class Session:
@@ -49,7 +53,7 @@ class Session:
             raise
         for fd in session._outputs:
             os.set_blocking(fd, False)
-            session._loop.add_reader(fd, session._readable, fd)
+        session._read()
         return session
 
     async def _start_pipes(self, stdin: bool) -> None:
@@ -86,6 +90,10 @@ class Session:
             raise RuntimeRefused(text) from None
         self._outputs = {self._stdin: 1}
 
+    def _read(self) -> None:
+        for fd in self._outputs:
+            self._loop.add_reader(fd, self._readable, fd)
+
     def _readable(self, fd: int) -> None:
         try:
             data = os.read(fd, _CHUNK)
@@ -95,6 +103,9 @@ class Session:
             data = b""
         if data:
             self._queue.put_nowait(Output(self._outputs[fd], data))
+            if self._queue.qsize() >= _MAX_WAITING:
+                for each in self._outputs:
+                    self._loop.remove_reader(each)
             return
         self._close_output(fd)
 
@@ -108,6 +119,8 @@ class Session:
 
     async def output(self) -> AsyncIterator[Output]:
         while (chunk := await self._queue.get()) is not None:
+            if self._queue.qsize() == _MAX_WAITING - 1:
+                self._read()
             yield chunk
 
     async def write(self, data: bytes) -> None:
@@ -161,10 +174,12 @@ def command(pod: str, container: str, argv: Sequence[str], *, tty: bool = False)
 
 
 async def run_command(runtime: ContainerRuntime, wanted: protocol.Exec) -> tuple[int, bytes]:
-    """Run a command to its end; returns its exit code and what it wrote."""
+    """Run a command to its end; returns its exit code and the last that it wrote."""
     session = await Session.start(runtime, wanted)
     try:
-        output = b"".join([chunk.data async for chunk in session.output()])
-        return await session.wait(), output
+        tail = b""
+        async for chunk in session.output():
+            tail = (tail + chunk.data)[-_TAIL_BYTES:]
+        return await session.wait(), tail
     finally:
         await session.close()

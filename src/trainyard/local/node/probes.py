@@ -19,6 +19,7 @@ Verdict = Callable[[Run, str, str], None]
 _log = logging.getLogger(__name__)
 _HOOK_SECONDS = 600.0
 _STARTUP_POLL_SECONDS = 0.2
+_STATUS_LINE_BYTES = 4096
 
 
 class Target(NamedTuple):
@@ -162,8 +163,8 @@ async def _http_get(connection: socket.socket, host: str, spec: Mapping[str, Any
     lines += [f"{h['name']}: {h['value']}" for h in spec.get("httpHeaders", ())]
     await loop.sock_sendall(connection, "\r\n".join([*lines, "", ""]).encode())
     answer = b""
-    while b"\r\n" not in answer:
-        data = await loop.sock_recv(connection, 4096)
+    while b"\r\n" not in answer and len(answer) < _STATUS_LINE_BYTES:
+        data = await loop.sock_recv(connection, _STATUS_LINE_BYTES)
         if not data:
             break
         answer += data
