@@ -84,7 +84,7 @@ def _run_folder(state: Paths) -> Paths:
 def _forget_old_runs(runs: Path) -> None:
     finished = [run for run in sorted(runs.iterdir()) if find_cluster(run) is None]
     if len(finished) > _KEPT_RUNS:
-        import shutil
+        from trainyard.local.node import removal
 
         for run in finished[:-_KEPT_RUNS]:
-            shutil.rmtree(run, ignore_errors=True)
+            removal.remove(str(run))

@@ -5,9 +5,9 @@ Logs outlive their pods, but not for ever: the folders of the last pods that wen
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
-import shutil
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import Any
 
 from trainyard.kinds.shared import names
 from trainyard.local import guests
-from trainyard.local.node import access, cgroups, gpus, start_request, unsupported
+from trainyard.local.node import access, cgroups, gpus, removal, start_request, unsupported
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.environment import NotReady, PodContext, Warn, host_name
 from trainyard.local.node.folders import Refused, component
@@ -61,7 +61,7 @@ def forget_old(folder: str, present: Collection[str], keep: int = KEPT_PODS) -> 
         gone = [e for e in entries if e.name.rpartition("_")[2] not in present]
     gone.sort(key=lambda entry: entry.stat(follow_symlinks=False).st_mtime_ns)
     for entry in gone[: max(0, len(gone) - keep)]:
-        shutil.rmtree(entry.path, ignore_errors=True)
+        removal.remove(entry.path)
 
 
 class Allocation:
@@ -180,7 +180,7 @@ class Allocation:
         self._node.gpus.give_back(self._uid)
         with contextlib.suppress(RuntimeRefused):
             await self._node.runtime.request(protocol.RemovePod(self._uid))
-        Volumes.remove(self.folder)
+        await asyncio.to_thread(Volumes.remove, self.folder)
         for run in runs:
             cgroups.remove(run.cgroups)
             with contextlib.suppress(OSError, Refused):

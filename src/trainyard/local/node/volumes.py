@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from trainyard.local.node import cgroups
+from trainyard.local.node import cgroups, removal
 from trainyard.local.node.environment import (
     NotReady,
     PodContext,
@@ -88,7 +87,7 @@ class Volumes:
     def remove(folder: str) -> None:
         """Delete what belonged to the pod whose folder this is, and to no other."""
         for name in ("volumes", "tmp"):
-            shutil.rmtree(os.path.join(folder, name), ignore_errors=True)
+            removal.remove(os.path.join(folder, name))
 
     def _make(self, volume: Mapping[str, Any]) -> Source:
         if (files := self._files(volume)) is not None:
