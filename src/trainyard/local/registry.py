@@ -45,12 +45,12 @@ class Registry:
         store: Store | None = None,
         *,
         resources: Resources = RESOURCES,
-        journal_bytes: int = 2 << 20,
+        journal_bytes: int = 8 << 20,
     ) -> None:
         """Load `store`, or keep everything in memory only when there is none.
 
-        `resources` are what it has objects of; `journal_bytes` bounds, per resource, how far back
-        a watch can be resumed.
+        `resources` are what it has objects of; `journal_bytes` bounds how far back a watch can
+        be resumed.
         """
         self.resources = resources
         self._objects: dict[str, dict[tuple[str, str], Entry]] = {

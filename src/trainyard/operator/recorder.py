@@ -28,6 +28,8 @@ log = logging.getLogger(__name__)
 COMPONENT = "trainyard-controller"
 _REMEMBERED = 4096
 _MAX_WAITING = 10_000
+_TOGETHER = 8
+"""Sent at once: one by one they fall behind many short jobs, and what waits fills the memory."""
 _MAX_MESSAGE = 1024
 
 
@@ -84,12 +86,20 @@ class Recorder:
     async def run(self) -> None:
         """Send what is waiting, for ever."""
         while True:
-            await self._send(await self._waiting.get())
+            await self._send_some(await self._waiting.get())
 
     async def flush(self) -> None:
         """Send what is waiting now, and return."""
         while not self._waiting.empty():
-            await self._send(self._waiting.get_nowait())
+            await self._send_some(self._waiting.get_nowait())
+
+    async def _send_some(self, first: _Series) -> None:
+        """Send it and a few of those that wait behind it, each once however often it waits."""
+        some = {id(first): first}
+        while len(some) < _TOGETHER and not self._waiting.empty():
+            series = self._waiting.get_nowait()
+            some[id(series)] = series
+        await asyncio.gather(*map(self._send, some.values()))
 
     async def _send(self, series: _Series) -> None:
         namespace = series.about["namespace"]

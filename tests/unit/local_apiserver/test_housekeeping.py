@@ -10,7 +10,12 @@ from typing import Any
 import pytest
 
 from trainyard.kube.errors import NotFound
-from trainyard.local.controllers.housekeeping import EVENT_SECONDS, Housekeeping
+from trainyard.local.controllers.housekeeping import (
+    EVENT_SECONDS,
+    MOST_EVENTS,
+    MOST_SURPLUS,
+    Housekeeping,
+)
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 
@@ -156,6 +161,15 @@ async def test_old_events_are_forgotten(registry: Registry) -> None:
         await registry.create("events", {"metadata": {"name": name}, "lastTimestamp": stamp})
     await Housekeeping(registry).forget_events(time.time() - EVENT_SECONDS)
     assert [each["metadata"]["name"] for each in registry.list("events")] == ["new"]
+
+
+async def test_a_burst_of_events_is_cut_while_it_lasts(registry: Registry) -> None:
+    most = 0
+    for number in range(MOST_EVENTS + 4 * MOST_SURPLUS):
+        await registry.create("events", {"metadata": {"name": f"event-{number}"}})
+        if number > MOST_EVENTS and number % 50 == 0:
+            most = max(most, len(registry.entries("events")))
+    assert most < MOST_EVENTS + 2 * MOST_SURPLUS
 
 
 async def test_an_owner_in_another_namespace_is_none_and_that_is_told(registry: Registry) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from trainyard.kinds.shared import labels
+from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
@@ -24,8 +25,9 @@ Object = dict[str, Any]
 class Cluster:
     """A registry with a scheduler."""
 
-    def __init__(self, registry: Registry) -> None:
+    def __init__(self, registry: Registry, scheduler: Scheduler) -> None:
         self.registry = registry
+        self.scheduler = scheduler
 
     async def pod(
         self,
@@ -121,7 +123,7 @@ async def running(**settings: Any) -> AsyncIterator[Cluster]:
     scheduler = Scheduler(registry, SchedulerSettings(NODE, Capacity(dict(CAPACITY)), **settings))
     task = asyncio.create_task(scheduler.run())
     try:
-        yield Cluster(registry)
+        yield Cluster(registry, scheduler)
     finally:
         task.cancel()
         await registry.close()
@@ -155,6 +157,17 @@ async def test_requests_beyond_the_machine_are_clamped_with_one_warning() -> Non
         await cluster.bound("big-0", "big-1", "big-2", "big-3")
         await cluster.until(lambda: bool(cluster.warnings()))
         assert len([w for w in cluster.warnings() if "more than this machine has" in w]) == 1
+
+
+async def test_nothing_is_kept_of_a_clamped_job_that_is_gone() -> None:
+    async with running() as cluster:
+        await cluster.pod("big", requests={"cpu": "32"})
+        await cluster.until(lambda: bool(cluster.warnings()))
+        assert cluster.scheduler._told
+        await cluster.registry.delete("pods", "default", "big", Deletion(grace_seconds=0))
+        await cluster.pod("after")
+        await cluster.until_bound("after")  # changes are taken up in their order
+        assert not cluster.scheduler._told
 
 
 async def test_strict_scheduling_clamps_nothing() -> None:

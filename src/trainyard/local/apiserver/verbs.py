@@ -27,7 +27,7 @@ from trainyard.local.failures import bad_request, unsupported_media_type
 from trainyard.local.metadata import spec_differs
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
-from trainyard.local.storage.journal import Entry, Object
+from trainyard.local.storage.journal import Entry, Object, encoded
 
 APPLY_PATCH = "application/apply-patch+yaml"
 Change = Callable[[Object], Object]
@@ -134,7 +134,8 @@ class Verbs:
                     obj = await self.registry.delete(*place, how)
                 except NotFound:
                     continue
-                gone.append(Entry(obj, orjson.dumps(obj), 0))
+                gone.append(Entry(obj, encoded(obj), 0))
+                gone[-1].rest()
         metadata = {"resourceVersion": str(self.registry.revision)}
         return formats.list_response(request, target.served, gone, metadata)
 

@@ -20,6 +20,8 @@ EVENT_SECONDS = 3600.0
 """How long events are kept, as kube-apiserver's --event-ttl."""
 MOST_EVENTS = 5_000
 """However young: what a burst of jobs leaves behind must not fill the memory."""
+MOST_SURPLUS = 256
+"""So many more are not waited for longer."""
 _SWEEP_SECONDS = 10.0
 _TOGETHER = 64
 """Deletions under way at once; they share commits."""
@@ -38,6 +40,8 @@ class Housekeeping:
         self._findings = findings if findings is not None else Findings()
         self._guard: Guard[str] = Guard("namespaces", self._findings)
         self._event_times: dict[int, float] = {}
+        self._event_count = 0
+        self._crowded = asyncio.Event()
         self._stored = [
             row for row in registry.resources if not row.view_of and not row.is_read_only
         ]
@@ -52,6 +56,8 @@ class Housekeeping:
                     await self._garbage.handle(events)
                     await self._handle_namespaces(events)
                     for event in events:
+                        if event.resource == _EVENTS:
+                            self._count_event(event)
                         if event.type == "DELETED":
                             self._findings.gone(event.object)
                 sweeping.cancel()
@@ -123,9 +129,17 @@ class Housekeeping:
                 resource, metadata["namespace"], metadata["name"], Deletion(uid=metadata["uid"])
             )
 
+    def _count_event(self, event: Event) -> None:
+        self._event_count += {"ADDED": 1, "DELETED": -1}.get(event.type, 0)
+        if self._event_count >= MOST_EVENTS + MOST_SURPLUS:
+            self._crowded.set()
+
     async def _sweep_events(self) -> None:
         while True:
-            await asyncio.sleep(_SWEEP_SECONDS)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_SWEEP_SECONDS):
+                    await self._crowded.wait()
+            self._crowded.clear()
             await self.forget_events(time.time() - EVENT_SECONDS)
 
     async def forget_events(self, before: float) -> None:

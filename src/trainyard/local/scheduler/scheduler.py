@@ -124,6 +124,8 @@ class Scheduler:
         if event.type == "DELETED" or phase in _ENDED:
             self._waiting.pop(uid, None)
             self._told.pop(uid, None)
+            if event.type == "DELETED":
+                self._told.pop(_clamped(owner_reference(event.object)), None)
             return self._node.release(uid) and bool(self._waiting)
         if self._node.holds(uid):
             return False
@@ -282,7 +284,7 @@ class Scheduler:
             )
             text = f"the job requests more than this machine has ({asked}); it runs all the same"
             # The sum grows pod by pod; once is enough.
-            if self._told.setdefault(f"{job['uid']}/RequestsClamped", text) is text:
+            if self._told.setdefault(_clamped(job), text) is text:
                 await self._reporter.warn(job, "RequestsClamped", text)
         spec = pod.raw["spec"]
         if pod.node:
@@ -317,6 +319,10 @@ class Scheduler:
 def _queue(name: str) -> Object:
     """A queue without limits (decision 39)."""
     return {"metadata": {"name": name, "annotations": {labels.IMPLICIT: "true"}}, "spec": {}}
+
+
+def _clamped(job: Mapping[str, Any]) -> str:
+    return f"{job['uid']}/RequestsClamped"
 
 
 def _set_scheduled(pod: Object, status: str, reason: str, message: str) -> None:

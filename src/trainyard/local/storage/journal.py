@@ -1,7 +1,7 @@
 """Who hears of a change: the recent past for watchers who come back, and live subscriptions.
 
-The journal holds the last changes of each resource, bounded by bytes, so that a watch can be
-resumed from a resourceVersion; older ones are answered 410 Gone and the client lists again.
+The journal holds the last changes, bounded by bytes, so that a watch can be resumed from a
+resourceVersion; older ones are answered 410 Gone and the client lists again.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import math
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from itertools import takewhile
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import orjson
@@ -139,8 +140,13 @@ class Journal:
     """The recent changes of every resource, and those who listen."""
 
     def __init__(self, start_revision: int, limit_bytes: int) -> None:
-        """Changes up to `start_revision` are unknown; each resource keeps `limit_bytes`."""
+        """Changes up to `start_revision` are unknown; all resources together keep `limit_bytes`.
+
+        What has no room is taken from the resource that has most, so that nobody's Events or pods
+        cost the watchers of another resource their past.
+        """
         self._limit = limit_bytes
+        self._size = 0
         self._start = start_revision
         self._logs: dict[str, _Log] = {}
         self._listeners: dict[str, dict[Subscription, None]] = {}
@@ -150,10 +156,13 @@ class Journal:
         log = self._logs.get(event.resource)
         if log is None:
             log = self._logs[event.resource] = _Log(self._start)
-        log.append(
-            _Past(event.type, entry.raw, None if old is None else old.raw, event.revision),
-            self._limit,
-        )
+        before = None if old is None else old.raw
+        self._size += log.append(_Past(event.type, entry.raw, before, event.revision))
+        while self._size > self._limit:
+            freed = max(self._logs.values(), key=_size_of).forget_oldest()
+            if not freed:
+                break
+            self._size -= freed
         for listener in tuple(self._listeners.get(event.resource, ())):
             listener.publish(event)
 
@@ -185,6 +194,10 @@ class Journal:
             self.forget(listener)
 
 
+_PAST_BYTES = 240
+"""Of a change beside its JSON: the tuple, its number, its place, and what Python adds to bytes."""
+
+
 class _Past(NamedTuple):
     """A change as the journal keeps it: JSON only, which successive changes share."""
 
@@ -192,6 +205,11 @@ class _Past(NamedTuple):
     raw: bytes
     old: bytes | None
     revision: int
+
+    @property
+    def size(self) -> int:
+        """The memory that it takes at most: most changes share `old` with the one before."""
+        return _PAST_BYTES + len(self.raw) + (0 if self.old is None else len(self.old))
 
     def event(self, resource: str) -> Event:
         old = None if self.old is None else orjson.loads(self.old)
@@ -206,10 +224,20 @@ class _Log:
         self.horizon = horizon
         self.size = 0
 
-    def append(self, past: _Past, limit_bytes: int) -> None:
+    def append(self, past: _Past) -> int:
+        """Take a change up; what it takes in bytes."""
         self.changes.append(past)
-        self.size += len(past.raw)
-        while self.size > limit_bytes and len(self.changes) > 1:
-            dropped = self.changes.popleft()
-            self.size -= len(dropped.raw)
-            self.horizon = dropped.revision
+        self.size += past.size
+        return past.size
+
+    def forget_oldest(self) -> int:
+        """What that frees in bytes; 0 where only the newest change is left, which stays."""
+        if len(self.changes) <= 1:
+            return 0
+        dropped = self.changes.popleft()
+        self.size -= dropped.size
+        self.horizon = dropped.revision
+        return dropped.size
+
+
+_size_of = attrgetter("size")
