@@ -7,10 +7,15 @@ import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from tests.embedded.command_line import CommandLine, job, shell, until
+from trainyard.client.follower import Follower
+from trainyard.client.job import Job
+from trainyard.kinds.table import KINDS
+from trainyard.kube.client import Client
 
 _FOREVER = "sleep 3600"
 
@@ -29,6 +34,45 @@ def test_a_job_that_succeeds_ends_with_0_and_says_where_its_logs_are(
     assert "PyTorchTrainingJob fine: Succeeded after" in output
     (logs,) = re.findall(r"logs: (\S+)", output)
     assert list(Path(logs).rglob("*.log"))
+
+
+class Lines:
+    """A screen that keeps the lines of logs."""
+
+    def __init__(self) -> None:
+        self.found: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Nothing to put back."""
+
+    def job_changed(self, job: Job) -> None:
+        """Not looked at."""
+
+    def log_line(self, job: Job, source: str, line: str) -> None:
+        self.found.append(f"{source}: {line}")
+
+    def warning(self, about: str, message: str) -> None:
+        """Not looked at."""
+
+    def note(self, text: str) -> None:
+        """Not looked at."""
+
+
+async def test_logs_of_pods_that_are_known_only_after_their_job_has_ended_are_shown(
+    trainyard: CommandLine,
+) -> None:
+    trainyard.run("up")
+    manifest = trainyard.manifest("m.yaml", job("short", shell("echo from $RANK"), replicas=2))
+    trainyard.run("submit", "-f", manifest)
+    trainyard.run("wait", "short")
+    screen, kind = Lines(), KINDS["PyTorchTrainingJob"]
+    async with Client.unix(str(trainyard.state / "api.sock")) as client:
+        ended = Job(kind, await client.get(kind.resource, "short", "default"))
+        await Follower(client, [ended], screen).run()
+    assert sorted(screen.found) == ["worker-0: from 0", "worker-1: from 1"]
 
 
 def test_every_line_of_every_replica_is_shown_with_its_replica(trainyard: CommandLine) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, Self
 
 from trainyard.client.job import Job
+from trainyard.client.jobs import pods_of
 from trainyard.client.logs import LogFollower, LogRequest, texts
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
@@ -15,6 +16,7 @@ from trainyard.client.watching import watch
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import EventReason
 from trainyard.kube.client import Client, Selection
+from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
@@ -64,6 +66,7 @@ class Follower:
                 while not self.is_settled:
                     self._changed.clear()
                     await self._changed.wait()
+                await self._see_the_rest()
                 await self._logs.drain(_DRAIN_SECONDS)
             finally:
                 self._logs.stop()
@@ -95,6 +98,13 @@ class Follower:
                     see(obj, False)
                 for obj in state.gone:
                     see(obj, True)
+
+    async def _see_the_rest(self) -> None:
+        """Pods that ended with their job may be known to it before they are to us."""
+        for job in self.jobs.values():
+            with contextlib.suppress(KubeError):  # what is known has to do
+                for pod in await pods_of(self._client, job):
+                    self.pod_seen(pod.obj)
 
     # What the watches report.
 
