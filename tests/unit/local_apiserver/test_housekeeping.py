@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
+import os
 import time
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,6 +173,31 @@ async def test_a_burst_of_events_is_cut_while_it_lasts(registry: Registry) -> No
         if number > MOST_EVENTS and number % 50 == 0:
             most = max(most, len(registry.entries("events")))
     assert most < MOST_EVENTS + 2 * MOST_SURPLUS
+
+
+@pytest.mark.skipif(
+    not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="this C library does not keep memory"
+)
+async def test_the_memory_of_what_is_gone_is_given_back() -> None:
+    """Holes between what stays: the C library keeps them unless it is asked."""
+    registry = Registry()
+    await registry.ensure_system_objects()
+    housekeeping = Housekeeping(registry)
+    for number in range(5_000):
+        data = {"text": "x" * 8_000}
+        await registry.create("configmaps", {"metadata": {"name": f"c-{number}"}, "data": data})
+    for number in range(5_000):
+        if number % 50:
+            await registry.delete("configmaps", "default", f"c-{number}")
+    before = resident_mib()
+    housekeeping.give_memory_back()
+    assert resident_mib() < before - 10
+    await registry.close()
+
+
+def resident_mib() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / (1 << 20)
 
 
 async def test_an_owner_in_another_namespace_is_none_and_that_is_told(registry: Registry) -> None:

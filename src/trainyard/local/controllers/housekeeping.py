@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from trainyard.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound
 from trainyard.kube.resources import EVENTS, NAMESPACES
+from trainyard.local import memory
 from trainyard.local.controllers.garbage import GarbageCollector
 from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Deletion
@@ -23,6 +24,8 @@ MOST_EVENTS = 5_000
 MOST_SURPLUS = 256
 """So many more are not waited for longer."""
 _SWEEP_SECONDS = 10.0
+_MANY_CHANGES = 1_000
+"""What so many freed is given back once it is calm: that takes some 10 ms, in which all wait."""
 _TOGETHER = 64
 """Deletions under way at once; they share commits."""
 
@@ -42,6 +45,7 @@ class Housekeeping:
         self._event_times: dict[int, float] = {}
         self._event_count = 0
         self._crowded = asyncio.Event()
+        self._tidy_revision = registry.revision
         self._stored = [
             row for row in registry.resources if not row.view_of and not row.is_read_only
         ]
@@ -136,11 +140,19 @@ class Housekeeping:
 
     async def _sweep_events(self) -> None:
         while True:
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(_SWEEP_SECONDS):
                     await self._crowded.wait()
+            except TimeoutError:
+                self.give_memory_back()
             self._crowded.clear()
             await self.forget_events(time.time() - EVENT_SECONDS)
+
+    def give_memory_back(self) -> None:
+        """Let the system have what objects took that are gone, once there were many changes."""
+        if self._registry.revision - self._tidy_revision >= _MANY_CHANGES:
+            self._tidy_revision = self._registry.revision
+            memory.give_back()
 
     async def forget_events(self, before: float) -> None:
         """Delete the events that were last seen before a time (seconds since 1970), and the oldest
