@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import shlex
-import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster, eventually
+from tests.tools import require
 from trainyard.local.objects import Deletion
 from trainyard.shim import protocol
 
@@ -319,12 +319,10 @@ async def unseparated(folder: Path) -> None:
 
 def test_without_user_namespaces_pods_share_the_hosts_and_it_is_told(tmp_path: Path) -> None:
     """In one of the test's own, in which the number of further ones is limited."""
-    if shutil.which("unshare") is None:
-        pytest.skip("needs unshare")
     limit = "echo 0 > /proc/sys/user/max_user_namespaces && exec "
     argv = [sys.executable, "-m", __name__, "unseparated", str(tmp_path)]
     result = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "sh", "-c", f'{limit}"$@"', "sh", *argv],
+        [require("unshare"), "--user", "--map-root-user", "sh", "-c", f'{limit}"$@"', "sh", *argv],
         env={**os.environ, "PYTHONPATH": "src"},
         capture_output=True,
         text=True,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from tests.escape import scenes
 from tests.escape.inside import ATTEMPTS
 from tests.escape.machine import Machine, situation_of, sockets_of_the_machine
 from tests.escape.promises import NOT_PROMISED, SITUATIONS, may_succeed, tried_by
+from tests.tools import require
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 ROOT, ANOTHER, BARE = "root", "another user", "root without privileges"
@@ -115,9 +115,7 @@ def run(what: str, who: str) -> None:
     if who == ANOTHER:
         argv = [sys.executable, "-m", "tests.embedded.as_user", *argv]
     elif who == BARE:  # as in many containers
-        if shutil.which("setpriv") is None:
-            pytest.skip("needs setpriv")
-        argv = ["setpriv", "--bounding-set", "-sys_admin", *argv]
+        argv = [require("setpriv"), "--bounding-set", "-sys_admin", *argv]
     try:
         with sockets_of_the_machine(top.name) as given:
             result = subprocess.run(
