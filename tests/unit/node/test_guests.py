@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +70,18 @@ def test_a_guests_environment_has_nothing_of_the_owners_home() -> None:
     assert without_home == caches | plain | own
 
 
+def let_pass(folder: Path) -> None:
+    """Let other users through to a folder of pytest, which is for its user alone."""
+    folder.chmod(0o711)
+    if folder.parent != Path(tempfile.gettempdir()):
+        let_pass(folder.parent)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")
 def test_files_are_reached_with_a_users_rights_and_afterwards_with_ones_own(
     tmp_path: Path,
 ) -> None:
-    tmp_path.chmod(0o711)
-    for folder in tmp_path.parents[:2]:
-        folder.chmod(0o711)
+    let_pass(tmp_path)
     (tmp_path / "closed").mkdir(mode=0o700)
     (tmp_path / "closed" / "inner").mkdir()
     (tmp_path / "groups").mkdir(mode=0o730)
@@ -95,8 +101,7 @@ def test_files_are_reached_with_a_users_rights_and_afterwards_with_ones_own(
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be several users")
 def test_a_folder_is_opened_to_those_who_are_named(tmp_path: Path) -> None:
-    for folder in (*tmp_path.parents[:2], tmp_path):
-        folder.chmod(0o711)
+    let_pass(tmp_path)
     opened = tmp_path / "opened"
     opened.mkdir(mode=0o755)
     (opened / "log").touch()
