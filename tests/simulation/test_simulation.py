@@ -77,7 +77,7 @@ def python(*arguments: str, salt: str = "0") -> str:
 
 
 def test_faults_meet_all_states_and_most_branches_of_the_planner() -> None:
-    measured = json.loads(python("-m", "tests.simulation.measure", "150").splitlines()[-1])
+    measured = json.loads(python("-m", "tests.simulation.measure", "180").splitlines()[-1])
     tally = Tally()
     tally.merge(measured["tally"])
     files = ", ".join(f"{name} {percent:.0f}" for name, percent in measured["files"].items())
