@@ -166,11 +166,12 @@ async def test_another_user_of_this_machine_does_not_reach_a_pod(tmp_path: Path)
         port = port_of(await service(node))
         await echo_pod(node, "one", "")
         assert await ask(port, b"mine") == b"mine"
-        os.seteuid(54321)  # whoever makes a socket has it
+        os.seteuid(54321)  # whoever makes a socket has it; imports nothing, and may not
         try:
-            theirs = socket.create_connection(("127.0.0.1", port))
+            theirs = socket.socket()
         finally:
             os.seteuid(0)
+        theirs.connect(("127.0.0.1", port))
         reader, writer = await asyncio.open_connection(sock=theirs)
         writer.write(b"theirs")
         with contextlib.suppress(ConnectionError):

@@ -77,11 +77,12 @@ async def test_a_connection_that_is_gone_is_nobodys() -> None:
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become somebody else")
 async def test_a_connection_of_somebody_else_is_refused_unless_it_is_theirs() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
-        os.seteuid(54321)  # whoever makes a socket has it
+        os.seteuid(54321)  # whoever makes a socket has it; imports nothing, and may not
         try:
-            theirs = socket.create_connection(server.getsockname())
+            theirs = socket.socket(server.family)
         finally:
             os.seteuid(0)
+        theirs.connect(server.getsockname())
         with theirs, server.accept()[0] as end:
             assert not await visitors.is_one_of([], end)
             assert await visitors.is_one_of([54321], end)
