@@ -159,7 +159,7 @@ class Journal:
         before = None if old is None else old.raw
         self._size += log.append(_Past(event.type, entry.raw, before, event.revision))
         while self._size > self._limit:
-            freed = max(self._logs.values(), key=_size_of).forget_oldest()
+            freed = max(self._logs.values(), key=_size_of).forget_oldest(self._limit // 64)
             if not freed:
                 break
             self._size -= freed
@@ -227,17 +227,22 @@ class _Log:
     def append(self, past: _Past) -> int:
         """Take a change up; what it takes in bytes."""
         self.changes.append(past)
-        self.size += past.size
-        return past.size
+        size = past.size
+        self.size += size
+        return size
 
-    def forget_oldest(self) -> int:
-        """What that frees in bytes; 0 where only the newest change is left, which stays."""
-        if len(self.changes) <= 1:
-            return 0
-        dropped = self.changes.popleft()
-        self.size -= dropped.size
-        self.horizon = dropped.revision
-        return dropped.size
+    def forget_oldest(self, enough: int) -> int:
+        """Free so many bytes at least, which is cheaper than one change at each write.
+
+        What was freed; 0 where only the newest change is left, which stays.
+        """
+        freed = 0
+        while freed < enough and len(self.changes) > 1:
+            dropped = self.changes.popleft()
+            freed += dropped.size
+            self.horizon = dropped.revision
+        self.size -= freed
+        return freed
 
 
 _size_of = attrgetter("size")
