@@ -16,9 +16,9 @@ TRAINYARD = (sys.executable, "-m", "trainyard.cli.main")
 
 @contextmanager
 def state() -> Iterator[Path]:
-    """A state folder; the cluster in it is ended with the block."""
+    """A folder to work in, with the state folder `state`, whose cluster ends with the block."""
     with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder:
-        os.environ["TRAINYARD_STATE_DIR"] = folder
+        os.environ["TRAINYARD_STATE_DIR"] = f"{folder}/state"
         try:
             yield Path(folder)
         finally:

@@ -18,7 +18,7 @@ def measure() -> list[Row]:
     for _ in range(ROUNDS):
         with state() as folder:
             ready.append(seconds("up"))
-            pid = json.loads((folder / "cluster.json").read_text())["pid"]
+            pid = json.loads((folder / "state" / "cluster.json").read_text())["pid"]
             resident = _resident_mib(pid)
     with state() as folder:
         file = folder / "true.yaml"
