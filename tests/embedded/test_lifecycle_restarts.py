@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -231,8 +232,16 @@ def _evict(cluster: Yard, pod: Object) -> None:
     status = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
     path = f"{PODS}/{pod['metadata']['name']}/status"
     content = "application/merge-patch+json"
-    code, answer = cluster.api.request("PATCH", path, {"status": status}, content)
-    assert code == 200, answer
+
+    def is_told() -> bool:
+        """The node's agent may be about to write a status of its own, over this one."""
+        code, answer = cluster.api.request("PATCH", path, {"status": status}, content)
+        assert code in (200, 404), answer
+        time.sleep(0.5)
+        code, now = cluster.api.request("GET", path.removesuffix("/status"))
+        return code == 404 or now["status"]["phase"] == "Failed"
+
+    until(is_told, "the eviction is known")
 
 
 @pytest.mark.parametrize("take_away", [_delete, _evict], ids=["deleted", "evicted"])
