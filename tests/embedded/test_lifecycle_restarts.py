@@ -239,7 +239,8 @@ def _evict(cluster: Yard, pod: Object) -> None:
         assert code in (200, 404), answer
         time.sleep(0.5)
         code, now = cluster.api.request("GET", path.removesuffix("/status"))
-        return code == 404 or now["status"]["phase"] == "Failed"
+        is_another = code == 404 or now["metadata"]["uid"] != pod["metadata"]["uid"]
+        return is_another or now["status"]["phase"] == "Failed"
 
     until(is_told, "the eviction is known")
 
