@@ -230,16 +230,18 @@ def _delete(cluster: Yard, pod: Object) -> None:
 def _evict(cluster: Yard, pod: Object) -> None:
     """As a kubelet short of memory does: it ends the pod and says why in its status."""
     status = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."}
+    uid = pod["metadata"]["uid"]
+    change = {"metadata": {"uid": uid}, "status": status}  # no other pod of its name
     path = f"{PODS}/{pod['metadata']['name']}/status"
     content = "application/merge-patch+json"
 
     def is_told() -> bool:
         """The node's agent may be about to write a status of its own, over this one."""
-        code, answer = cluster.api.request("PATCH", path, {"status": status}, content)
-        assert code in (200, 404), answer
+        code, answer = cluster.api.request("PATCH", path, change, content)
+        assert code in (200, 404, 409), answer
         time.sleep(0.5)
         code, now = cluster.api.request("GET", path.removesuffix("/status"))
-        is_another = code == 404 or now["metadata"]["uid"] != pod["metadata"]["uid"]
+        is_another = code == 404 or now["metadata"]["uid"] != uid
         return is_another or now["status"]["phase"] == "Failed"
 
     until(is_told, "the eviction is known")
