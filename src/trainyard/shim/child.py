@@ -73,16 +73,16 @@ class Child:
         """It has been reaped with this wait status, all that it told has been read."""
 
 
-def spawn_zygote() -> tuple[int, socket.socket]:
+def spawn_zygote(base: str) -> tuple[int, socket.socket]:
     """Start a zygote; returns its process id and the socket that takes requests.
 
-    It is a child of this process, and dies with it.
+    It is a child of this process, and dies with it. ``base`` as in ``Surroundings``.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     folder = os.path.abspath(__file__)
     for _ in ("child.py", "shim", "trainyard"):
         folder = os.path.dirname(folder)
-    argv = [python.executable, *_SWITCHES, folder, str(theirs.fileno())]
+    argv = [python.executable, *_SWITCHES, folder, str(theirs.fileno()), base]
     with theirs:
         pid = sys.clone(0)
         if pid:

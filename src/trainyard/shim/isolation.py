@@ -240,6 +240,8 @@ def prepare(mode: str) -> Network:
             _enter_user_namespace()
             sys.unshare(_CLUSTER)
         sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
+        # What is mounted here from now on is seen by first processes that were forked ahead.
+        sys.mount("", "/", "", sys.MS_REC | sys.MS_SHARED)
         return NamespaceNetwork(kind)
     except OSError as error:
         if mode == "namespaces":

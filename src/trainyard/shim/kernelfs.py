@@ -39,13 +39,14 @@ def holds(path: bytes) -> bool:
     return path.startswith(_BENEATH) or path in _TOPS
 
 
-def mount_all(place: str, root: Root, empty: str) -> None:
-    """Mount all three beneath ``place``; ``empty`` is a read-only mount of an empty folder."""
-    _proc(f"{place}/proc", root)
+def prepare(place: str, empty: str) -> None:
+    """Mount all three beneath ``place`` as most containers see them.
+
+    ``empty`` is a read-only mount of an empty folder.
+    """
+    _proc(f"{place}/proc", guarded=True)
     _sys(f"{place}/sys")
-    _dev(f"{place}/dev", root)
-    if root.privileged:
-        return
+    _dev(f"{place}/dev")
     for name in _MASKED_FILES:
         with contextlib.suppress(OSError):  # not on this kernel
             sys.mount("/dev/null", f"{place}/proc/{name}", "", sys.MS_BIND)
@@ -58,6 +59,20 @@ def mount_all(place: str, root: Root, empty: str) -> None:
             sys.mount(empty, f"{place}/sys/fs/cgroup", "", sys.MS_BIND)
 
 
+def install(place: str, prepared: str, root: Root) -> None:
+    """Put all three beneath ``place``: those of ``prepared``, but open ones if privileged."""
+    if root.privileged:
+        _proc(f"{place}/proc", guarded=False)
+        _sys(f"{place}/sys")
+        _dev(f"{place}/dev")
+    else:
+        for name in ("proc", "sys", "dev"):
+            os.makedirs(f"{place}/{name}", exist_ok=True)
+            with contextlib.suppress(OSError) if name == "sys" else contextlib.nullcontext():
+                sys.mount(f"{prepared}/{name}", f"{place}/{name}", "", sys.MS_MOVE)
+    _add_devices(f"{place}/dev", root)
+
+
 def set_read_only(place: str) -> None:
     """Make the mount at ``place`` read-only, and those beneath it as far as the kernel can."""
     try:
@@ -66,16 +81,14 @@ def set_read_only(place: str) -> None:
         sys.mount("", place, "", sys.MS_BIND | sys.MS_REMOUNT | sys.MS_RDONLY)
 
 
-def _proc(place: str, root: Root) -> None:
+def _proc(place: str, *, guarded: bool) -> None:
     os.makedirs(place, exist_ok=True)
     try:
         sys.mount("proc", place, "proc", _PROC_FLAGS)
     except OSError:  # a host that masks parts of /proc forbids a new one
         sys.mount("/proc", place, "", sys.MS_BIND | sys.MS_REC)
         return
-    if root.privileged:
-        return
-    for name in _READ_ONLY_PROC:
+    for name in _READ_ONLY_PROC if guarded else ():
         path = f"{place}/{name}"
         with contextlib.suppress(OSError):
             sys.mount(path, path, "", sys.MS_BIND)
@@ -89,19 +102,11 @@ def _sys(place: str) -> None:
         sys.mount("/sys", place, "", sys.MS_BIND | sys.MS_REC)
 
 
-def _dev(place: str, root: Root) -> None:
+def _dev(place: str) -> None:
     os.makedirs(place, exist_ok=True)
     sys.mount("tmpfs", place, "tmpfs", sys.MS_NOSUID, f"mode=755,size={_DEV_SIZE}")
     for name in _DEVICES:
         _device(name, place)
-    for path in root.devices:
-        name = os.path.relpath(path, "/dev")
-        os.makedirs(os.path.dirname(f"{place}/{name}"), exist_ok=True)
-        if os.path.isdir(path):
-            os.makedirs(f"{place}/{name}", exist_ok=True)
-            sys.mount(path, f"{place}/{name}", "", sys.MS_BIND)
-        elif os.path.exists(path):
-            _device(name, place)
     for name, link in _DEVICE_LINKS.items():
         os.symlink(link, f"{place}/{name}")
     os.mkdir(f"{place}/pts")
@@ -111,6 +116,17 @@ def _dev(place: str, root: Root) -> None:
     sys.mount("devpts", f"{place}/pts", "devpts", sys.MS_NOSUID | sys.MS_NOEXEC, options)
     flags = sys.MS_NOSUID | sys.MS_NODEV
     sys.mount("tmpfs", f"{place}/shm", "tmpfs", flags, "mode=1777")
+
+
+def _add_devices(place: str, root: Root) -> None:
+    for path in root.devices:
+        name = os.path.relpath(path, "/dev")
+        os.makedirs(os.path.dirname(f"{place}/{name}"), exist_ok=True)
+        if os.path.isdir(path):
+            os.makedirs(f"{place}/{name}", exist_ok=True)
+            sys.mount(path, f"{place}/{name}", "", sys.MS_BIND)
+        elif os.path.exists(path):
+            _device(name, place)
 
 
 def _device(name: str, place: str) -> None:

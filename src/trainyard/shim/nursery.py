@@ -27,7 +27,7 @@ _ATTEMPTS = 10
 _LIFE_SIGN_SECONDS = 30.0
 _DELAY_SECONDS = 1.0
 _LAST_MESSAGES = 16
-_SPARES = 4
+_SPARES = 8
 
 
 class _Spare(Child):
@@ -40,6 +40,11 @@ class _Spare(Child):
     def refused(self, reason: str) -> None:
         self._impossible()
 
+    def told(self, progress: Progress, descriptors: list[int]) -> None:
+        super().told(progress, descriptors)
+        if progress.error:
+            self._impossible()
+
 
 class Nursery:
     """Has children forked, and follows them.
@@ -47,9 +52,12 @@ class Nursery:
     ``ends_strangers``: whatever becomes our child in another way was left behind, and is killed.
     """
 
-    def __init__(self, around: loop.Loop, spare_flags: int, *, ends_strangers: bool) -> None:
-        """``spare_flags``: the namespaces of children that are forked ahead."""
-        self._loop = around
+    def __init__(
+        self, around: loop.Loop, spare_flags: int, base: str, *, ends_strangers: bool
+    ) -> None:
+        """``spare_flags``: the namespaces of children that are forked ahead; ``base`` as in
+        ``Surroundings``."""
+        self._loop, self._base = around, base
         self._spare_flags, self._spares_wanted = spare_flags, _SPARES
         self._spares: list[Child] = []
         self._ends_strangers = ends_strangers
@@ -69,7 +77,7 @@ class Nursery:
     def _spawn(self) -> None:
         self._spawned_at = time.monotonic()
         try:
-            self._zygote, self._control = spawn_zygote()
+            self._zygote, self._control = spawn_zygote(self._base)
         except OSError as error:
             self._zygote, self._control = 0, None
             self._fail(limits.explain(error))

@@ -22,12 +22,31 @@ from trainyard.shim.binds import GuestsMaker, Mount, RootError, open_source
 from trainyard.shim.protocol import Root
 
 _UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
-_NEW, _EMPTY = "root", "empty"  # these and all other relative paths: in the tmpfs
+_NEW, _EMPTY, _KERNEL = (
+    "root",
+    "empty",
+    "kernel",
+)  # these and all other relative paths: in the tmpfs
 _ROOM_BYTES = 64 << 10
 
 
+def prepare(base: str) -> None:
+    """Do what needs no order: mount on the empty directory ``base`` what most roots are made of.
+
+    It becomes the working directory: by its path it cannot be reached once the state folder is
+    covered.
+    """
+    sys.mount("tmpfs", base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
+    os.chdir(base)
+    for name in (_NEW, _EMPTY, _KERNEL):
+        os.mkdir(name)
+    sys.mount(_EMPTY, _EMPTY, "", sys.MS_BIND)
+    kernelfs.set_read_only(_EMPTY)  # and so is whatever it is bound to
+    kernelfs.prepare(_KERNEL, _EMPTY)
+
+
 def enter(root: Root, base: str, *, rootless: bool) -> int:
-    """Build ``root`` on the empty directory ``base`` and make it this process's root directory.
+    """Build ``root`` on ``base``, which is prepared, and make it this process's root directory.
 
     Returns a descriptor of the old one, which no path leads to any more; :func:`leave` ends it.
     """
@@ -89,20 +108,16 @@ class _Builder:
         self._work = paths.real(root.work) if root.work else ""
 
     def build(self) -> None:
-        options = f"mode=755,size={self._root.size}" if self._root.size else "mode=755"
-        sys.mount("tmpfs", self._base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
-        os.chdir(self._base)  # by its path it cannot be reached once the state folder is covered
-        os.mkdir(_NEW)
-        os.mkdir(_EMPTY)
-        sys.mount(_EMPTY, _EMPTY, "", sys.MS_BIND)
-        kernelfs.set_read_only(_EMPTY)  # and so is whatever it is bound to
+        if self._root.size:
+            flags = sys.MS_REMOUNT | sys.MS_NOSUID | sys.MS_NODEV
+            sys.mount("", ".", "", flags, f"size={self._root.size}")
         self._cover({paths.real(os.path.dirname(self._base)), *self._root.hidden})
         for each in self._binds:
             if each.source < 0:
                 each.source = open_source(each.bind, self._root.account)
         self._mounts = mount_points()
         self._show_host()
-        kernelfs.mount_all(_NEW, self._root, _EMPTY)
+        kernelfs.install(_NEW, _KERNEL, self._root)
         if self._rootless:
             self._empty_closed_folders()
         for each in self._binds:

@@ -57,7 +57,7 @@ class Shim:
         self._watch_signals()
         self._pump = Pump(self._loop, self._tell)
         self._flags = 0 if is_plain else sys.CLONE_NEWPID
-        self._nursery = Nursery(self._loop, self._flags, ends_strangers=is_plain)
+        self._nursery = Nursery(self._loop, self._flags, self._base, ends_strangers=is_plain)
         self._relay = RelayKeeper(self._around, self._nursery)
 
     # -- the loop ---------------------------------------------------------------------------

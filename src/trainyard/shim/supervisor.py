@@ -36,12 +36,22 @@ _CAP_KILL = 1 << 5
 _OWN = {sys.CLONE_NEWPID: "pid", sys.CLONE_NEWNS: "mnt"}
 
 
+def prepare(base: str) -> None:
+    """Do what a container in namespaces needs whatever is ordered; ``base`` as in ``Surroundings``.
+
+    A process that is forked ahead does it while it waits.
+    """
+    sys.unshare(sys.CLONE_NEWNS)
+    sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
+    rootfs.prepare(base)
+
+
 def run(
     start: Start, around: Surroundings, namespaces: Mapping[int, int], channel: int, output: int
 ) -> int:
     """Be the container's first process to its end; returns the exit code for this process.
 
-    ``namespaces``: the pod's, as descriptors by their kind.
+    In namespaces it is one that is prepared. ``namespaces``: the pod's, as descriptors by kind.
     """
     sys.join_cgroups(start.program.cgroups)
     if around.kind != "plain":
@@ -68,7 +78,6 @@ def _isolate(
     confinement.limit_process_numbers(start.program.processes)
     for flag, fd in namespaces.items():
         sys.setns(fd, flag)
-    sys.unshare(sys.CLONE_NEWNS)
     own = {flag: os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for flag, name in _OWN.items()}
     tell(channel, Progress(namespaces=tuple(own)), tuple(own.values()))
     assert start.root is not None

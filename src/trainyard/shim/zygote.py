@@ -34,7 +34,7 @@ from trainyard.shim.protocol import Bind, Program, Root, Start, from_raw, to_raw
 
 
 def main() -> NoReturn:
-    """``control``, the descriptor to serve, is the last argument."""
+    """The last arguments: the descriptor to serve, and where first processes build their root."""
     control = socket.socket(fileno=int(python.argv[2]))
     control.set_inheritable(False)
     sys.find_arguments()
@@ -50,11 +50,12 @@ def main() -> NoReturn:
     _warm_up()
     gc.collect()
     gc.freeze()
+    base = python.argv[3]
     while True:
         data, descriptors = receive_descriptors(control, FLAGS.size)
         if not data:
             os._exit(0)
-        _fork(control, FLAGS.unpack(data)[0], descriptors)
+        _fork(control, FLAGS.unpack(data)[0], descriptors, base)
 
 
 def _warm_up() -> None:
@@ -69,7 +70,7 @@ def _warm_up() -> None:
     seccomp.profile()
 
 
-def _fork(control: socket.socket, flags: int, descriptors: list[int]) -> None:
+def _fork(control: socket.socket, flags: int, descriptors: list[int], base: str) -> None:
     group = descriptors.pop() if flags & BORN_IN_GROUP and len(descriptors) > 1 else -1
     flags = flags & ~BORN_IN_GROUP | sys.CLONE_PARENT
     try:
@@ -79,7 +80,7 @@ def _fork(control: socket.socket, flags: int, descriptors: list[int]) -> None:
             tell_anyway(descriptors[0], Progress(error=limits.explain(error), code=CANNOT_START))
         pid = -1
     if not pid:
-        _become_child(control, descriptors)
+        _become_child(control, descriptors, base if flags & sys.CLONE_NEWPID else "")
     for fd in descriptors:
         os.close(fd)
 
@@ -95,7 +96,8 @@ def _clone(flags: int, group: int) -> int:
         os.close(group)
 
 
-def _become_child(control: socket.socket, descriptors: list[int]) -> NoReturn:
+def _become_child(control: socket.socket, descriptors: list[int], base: str) -> NoReturn:
+    """``base`` is empty for what needs no root of its own."""
     code = CANNOT_START
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.WATCHED)
@@ -105,6 +107,8 @@ def _become_child(control: socket.socket, descriptors: list[int]) -> NoReturn:
         (channel,) = descriptors
         sys.set_process_name("pod-spare")
         tell(channel, Progress())  # fails if the shim has died meanwhile
+        if base:
+            supervisor.prepare(base)
         messages = socket.socket(fileno=channel)
         _, (order_file, *attached) = receive_descriptors(messages, 1)
         messages.detach()
