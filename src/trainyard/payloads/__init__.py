@@ -8,7 +8,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-NAMES = ("supervise.py", "launch.py", "programs.py", "minder.py", "rank.py", "colossalai_run.py")
+NAMES = (
+    "supervise.py",
+    "fitness.py",
+    "launch.py",
+    "programs.py",
+    "minder.py",
+    "rank.py",
+    "colossalai_run.py",
+)
 
 
 def texts() -> dict[str, str]:

@@ -16,7 +16,6 @@ import argparse
 import ctypes
 import json
 import os
-import pwd
 import re
 import shlex
 import shutil
@@ -31,15 +30,16 @@ if TYPE_CHECKING:  # not mounted
     from trainyard.payloads.messages import LaunchDescription
 
 if TYPE_CHECKING or __package__:
+    from trainyard.payloads.fitness import NOT_FOUND, Server, Unfit, check
     from trainyard.payloads.minder import say, training
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
+    from fitness import NOT_FOUND, Server, Unfit, check
     from minder import say, training
 
 END_DELAY_SECONDS = 3.0
 """Workers outlive sshd by this much, so that the launching pod's own end is seen first."""
 KILL_AFTER_SECONDS = 5.0
-NOT_FOUND = 127  # a shell's exit code for it
 PR_SET_CHILD_SUBREAPER = 36
 
 POD_IP = "TRAINYARD_POD_IP"
@@ -57,6 +57,7 @@ HostKey {run}/ssh/ssh_host_ed25519_key
 AuthorizedKeysFile {run}/ssh/authorized_keys
 PidFile none
 StrictModes no
+PermitUserEnvironment yes
 UsePAM {pam}
 PermitRootLogin yes
 PubkeyAuthentication yes
@@ -65,7 +66,7 @@ KbdInteractiveAuthentication no
 X11Forwarding no
 UseDNS no
 PrintMotd no
-LogLevel FATAL
+LogLevel ERROR
 LoginGraceTime 30
 MaxStartups 4096
 MaxSessions 4096
@@ -113,14 +114,6 @@ code=$?
 exit $code"""
 
 
-class Unfit(Exception):
-    """The image, or how it is run, does not allow ssh; ends the pod with ``code``."""
-
-    def __init__(self, message: str, code: int = 1) -> None:
-        super().__init__(message)
-        self.code = code
-
-
 def container_environment() -> list[bytes]:
     """``NAME=value`` of the container, as it was before any interpreter changed it."""
     block = Path("/proc/self/environ").read_bytes()
@@ -158,8 +151,11 @@ def copy_keys(keys: Path, run: Path) -> None:
     """The keys with the modes that ssh insists on, whoever we run as."""
     folder = run / "ssh"
     folder.mkdir(mode=0o700, exist_ok=True)
-    for name in ("id_ed25519", "ssh_host_ed25519_key", "authorized_keys"):
+    for name in ("id_ed25519", "ssh_host_ed25519_key"):
         write(folder / name, (keys / name).read_bytes())
+    # Decision 103: as of a nested shell, so that bash does not read ~/.bashrc.
+    key = (keys / "authorized_keys").read_bytes()
+    write(folder / "authorized_keys", b'environment="SHLVL=1" ' + key)
     # All replicas of the job share one host key, under whatever name they are reached.
     write(folder / "known_hosts", b"* " + (keys / "ssh_host_ed25519_key.pub").read_bytes())
 
@@ -206,17 +202,6 @@ def prepare_sessions(spec: LaunchDescription, run: Path, environment: list[bytes
     write(run / "session", text.encode().replace(b"@variables@", variables))
 
 
-def check_login() -> None:
-    """ssh logs in by name and through a shell; an image may offer neither."""
-    try:
-        user = pwd.getpwuid(os.getuid())
-    except KeyError:
-        message = f"uid {os.getuid()} has no entry in /etc/passwd, but ssh needs one; add it"
-        raise Unfit(message) from None
-    if Path(user.pw_shell or "/bin/sh").name in ("nologin", "false"):
-        raise Unfit(f"user {user.pw_name} has no login shell ({user.pw_shell}), but ssh needs one")
-
-
 def privilege_separation() -> None:
     """The empty folder that sshd of root insists on, with the mode that it insists on."""
     folder = Path("/run/sshd")
@@ -255,10 +240,8 @@ class Supervisor:
 
     def start(self) -> None:
         """sshd first, so that the launch finds at least this replica."""
-        path = str(self.spec["sshd"])
-        if shutil.which(path) is None:
-            raise Unfit(f"sshd not found: {path}; install openssh-server in the image", NOT_FOUND)
-        self.sshd = spawn(sshd_command(path, self.run), dict(os.environb))
+        self.server = Server(sshd_command(self.spec["sshd"], self.run))
+        self.sshd = self.server.pid
         if self.spec.get("launch"):
             launcher = str(Path(__file__).parent / "launch.py")
             arguments = [sys.executable, "-IS", launcher, str(self.options.spec), str(self.run)]
@@ -320,7 +303,7 @@ class Supervisor:
             if pid == self.launch:
                 return code
             if pid == self.sshd and not self.ending:
-                raise Unfit(f"sshd ended with exit code {code}")
+                raise self.server.end(code)
             if pid == self.sshd and not self.launch:
                 return 0
 
@@ -370,13 +353,17 @@ def run_pod(spec: LaunchDescription, options: argparse.Namespace) -> int:
     os.umask(0o022)
     custom, disabled = spec.get("customEnv", []), bool(spec.get("disableCustomEnv"))
     environment = session_environment(container_environment(), custom, disabled)
-    prepare_ssh(spec, options.keys, options.run)
-    prepare_sessions(spec, options.run, environment)
+    try:
+        prepare_ssh(spec, options.keys, options.run)
+        prepare_sessions(spec, options.run, environment)
+    except OSError as error:
+        where = error.filename or options.run
+        raise Unfit(f"cannot prepare ssh: {where}: {error.strerror}") from error
     if os.getuid() == 0:
         privilege_separation()
     if "debug" in spec:
         debug(spec["debug"], spec["sshd"], options.run)
-    check_login()
+    check(spec["sshd"])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return Supervisor(spec, options, environment).supervise()
 
@@ -392,7 +379,7 @@ def main() -> int:
     try:
         return run_pod(spec, options)
     except Unfit as unfit:
-        say(f"{spec['pod']}: {unfit}")
+        say(unfit.told(spec["pod"]))
         return unfit.code
 
 

@@ -1,0 +1,82 @@
+"""Launches over ssh that cannot start: each is told by its reason, and none goes on for ever."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.deepspeed_job import KIND, SHOW, shown, spec, worker
+from tests.embedded.launching import Jobs, Object, require_programs, running_jobs
+from trainyard.kube.resources import CONFIG_MAPS
+
+LISTEN = "import socket, time; s = socket.create_server(('', 2222)); time.sleep(3600)"
+"""Holds sshd's port."""
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="changes users and system files")
+
+
+@pytest.fixture
+async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
+    require_programs("deepspeed", "pdsh", "sshd", "ssh")
+    async with running_jobs(tmp_path) as running:
+        yield running
+
+
+async def file_at(jobs: Jobs, name: str, path: str, text: str) -> Object:
+    """A worker's template in which a file is at this path."""
+    metadata = {"name": name}
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"file": text}}
+    await jobs.client.create(CONFIG_MAPS, body, "default")
+    template = worker(volumeMounts=[{"name": "file", "mountPath": path, "subPath": "file"}])
+    template["spec"]["volumes"] = [{"name": "file", "configMap": {"name": name}}]
+    return template
+
+
+def beside(template: Object, *argv: str) -> Object:
+    """The template with a sidecar that has started before the others."""
+    sidecar = {"name": "sidecar", "image": "image", "command": [*argv], "restartPolicy": "Always"}
+    template["spec"]["initContainers"] = [sidecar]
+    return template
+
+
+@needs_root
+async def test_what_cannot_start_is_named(jobs: Jobs) -> None:
+    jobs.script("show.py", SHOW)
+    account = "root:x:0:0:root:/root:/usr/sbin/nologin\nsshd:x:100:1::/run/sshd:/bin/false\n"
+    full = worker(volumeMounts=[{"name": "full", "mountPath": "/t9k/run"}])
+    full["spec"]["volumes"] = [
+        {"name": "full", "emptyDir": {"medium": "Memory", "sizeLimit": "1Ki"}}
+    ]
+    bare = worker(securityContext={"capabilities": {"drop": ["ALL"]}})
+    templates = {
+        "port": (
+            beside(worker(), "python3", "-c", LISTEN),
+            "another container of the pod may hold the port",
+        ),
+        "rights": (bare, "sshd of root needs the capabilities SETGID"),
+        "account": (
+            worker(securityContext={"runAsUser": 4321}, workingDir="/"),
+            "has no entry in /etc/passwd",
+        ),
+        "shell": (await file_at(jobs, "shell", "/etc/passwd", account), "has no login shell"),
+        "disk": (full, "cannot prepare ssh: "),
+    }
+    for name, (template, _) in templates.items():
+        job = spec({"python": ["show.py"]}, replicas=2, template=template)
+        await jobs.submit(KIND, name, job)
+    for name, (_, told) in templates.items():
+        status = await jobs.fail(KIND, name)
+        failure = next(c for c in status["conditions"] if c["type"] == "ReplicaFailure")
+        assert told in failure["message"], failure
+
+
+@needs_root
+async def test_a_bashrc_has_no_say_in_a_launch(jobs: Jobs) -> None:
+    jobs.script("show.py", SHOW)
+    template = await file_at(jobs, "rc", "/root/.bashrc", "export LITERAL=theirs\nexit 3\n")
+    template["spec"]["containers"][0]["env"] = [{"name": "LITERAL", "value": "ours"}]
+    await jobs.submit(KIND, "dj", spec({"python": ["show.py"]}, template=template))
+    await jobs.succeed(KIND, "dj")
+    assert [rank["LITERAL"] for rank in await shown(jobs)] == ["ours", "ours"]
