@@ -18,6 +18,14 @@ print("SHOW " + json.dumps({
 """
 """Prints what one rank sees."""
 
+MEET = """\
+import torch.distributed as dist
+dist.init_process_group("gloo")
+dist.barrier()
+dist.destroy_process_group()
+"""
+"""Ends when all ranks have met."""
+
 TRAIN = """\
 import os, pathlib, sys, time
 import torch, torch.distributed as dist

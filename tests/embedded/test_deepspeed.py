@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.deepspeed_job import KIND, SHOW, TRICKY, shown, spec, worker
+from tests.embedded.deepspeed_job import KIND, MEET, SHOW, TRICKY, shown, spec, worker
 from tests.embedded.launching import NAMESPACE, Jobs, require_programs, running_jobs, sshd_processes
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS
 
@@ -111,7 +111,8 @@ async def test_a_custom_command_launches_by_hand(jobs: Jobs) -> None:
     """It runs in a shell, when all workers answer, with hostfile and ssh in place."""
     jobs.script("show.py", SHOW)
     command = (
-        "test $(wc -l </job/hostfile) = 2 && deepspeed --hostfile /t9k/hostfile \\\n show.py x"
+        "test $(wc -l </job/hostfile) = 2 && ssh worker-1 hostname -I && getent hosts worker-1 && "
+        "deepspeed --include worker-0@worker-1:0 --hostfile /t9k/hostfile \\\n show.py x"
     )
     job = spec(config={"customCommand": command}, template=worker(**await with_variables(jobs)))
     await jobs.submit(KIND, "dj", job)
@@ -119,6 +120,26 @@ async def test_a_custom_command_launches_by_hand(jobs: Jobs) -> None:
     ranks = await shown(jobs)
     assert [rank["argv"][1:] for rank in ranks] == [["x"]] * 2
     assert {rank["TRICKY"] for rank in ranks} == {TRICKY}
+
+
+@pytest.mark.parametrize(
+    ("options", "slots", "places"),
+    [
+        (["--include", "worker-1"], 1, [("worker-1", "0")]),
+        (["--exclude", "worker-0:0"], 2, [("worker-0", "0"), ("worker-1", "0"), ("worker-1", "1")]),
+    ],
+)
+async def test_hosts_and_slots_are_chosen_by_name(
+    jobs: Jobs, options: list[str], slots: int, places: list[tuple[str, str]]
+) -> None:
+    """Rank 0 is on the first host that is left, and the others find it there."""
+    jobs.script("show.py", SHOW + MEET)
+    job = spec({"python": ["show.py"]}, slots=slots, config={"otherArgs": options})
+    await jobs.submit(KIND, "dj", job)
+    await jobs.succeed(KIND, "dj")
+    ranks = await shown(jobs)
+    assert sorted((rank["host"], rank["LOCAL_RANK"]) for rank in ranks) == places
+    assert ranks[0]["host"] == places[0][0]
 
 
 async def test_a_custom_command_ends_the_job_with_its_own_code(jobs: Jobs) -> None:
@@ -134,10 +155,9 @@ async def test_debug_mode_is_ready_for_a_launch_by_hand(jobs: Jobs) -> None:
     await jobs.submit(KIND, "dj", job)
     await jobs.until(KIND, "dj", lambda job: job.get("status", {}).get("phase") == "Running")
     await jobs.until(KIND, "dj", lambda _: len(sshd_processes(jobs)) == 2)
-    first, second = sorted(await jobs.pods())
-    pod = await jobs.client.get(PODS, first, NAMESPACE)
-    output = await jobs.shell(pod, f"ssh {second} hostname; cat /t9k/hostfile")
-    assert output.splitlines() == [second, f"{first} slots=1", f"{second} slots=1"]
+    pod = await jobs.client.get(PODS, min(await jobs.pods()), NAMESPACE)
+    output = await jobs.shell(pod, "ssh worker-1 hostname; cat /t9k/hostfile")
+    assert output.splitlines() == ["worker-1", "worker-0 slots=1", "worker-1 slots=1"]
 
 
 async def test_it_runs_without_namespaces(tmp_path: Path) -> None:

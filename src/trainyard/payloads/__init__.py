@@ -13,6 +13,7 @@ NAMES = (
     "fitness.py",
     "launch.py",
     "programs.py",
+    "places.py",
     "minder.py",
     "rank.py",
     "colossalai_run.py",

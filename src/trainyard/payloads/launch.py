@@ -25,10 +25,12 @@ if TYPE_CHECKING:  # not mounted
 
 if TYPE_CHECKING or __package__:
     from trainyard.payloads.minder import say
+    from trainyard.payloads.places import address
     from trainyard.payloads.programs import Missing, Program, program, require
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
     from minder import say
+    from places import address
     from programs import Missing, Program, program, require
 
 CONNECT_SECONDS = 0.5
@@ -70,9 +72,11 @@ class Failure(NamedTuple):
 class Link(threading.Thread):
     """The connection to one replica: waits for its sshd, then relays its minder's lines."""
 
-    def __init__(self, host: str, port: int, events: queue.SimpleQueue[Event]) -> None:
+    def __init__(
+        self, host: str, address: tuple[str, int], events: queue.SimpleQueue[Event]
+    ) -> None:
         super().__init__(daemon=True, name=f"link to {host}")
-        self.host, self.port, self.events = host, port, events
+        self.host, self.address, self.events = host, address, events
         self.ssh: subprocess.Popen[str] | None = None
         self.clock_ahead = 0.0
         self.reason = "no answer yet"
@@ -88,7 +92,7 @@ class Link(threading.Thread):
     def banner(self) -> bool:
         """Whether an ssh server answers; cheaper than a whole connection while one waits."""
         try:
-            with socket.create_connection((self.host, self.port), CONNECT_SECONDS) as connection:
+            with socket.create_connection(self.address, CONNECT_SECONDS) as connection:
                 connection.settimeout(BANNER_SECONDS)
                 answers = connection.recv(4) == b"SSH-"
                 self.reason = "" if answers else "something else than ssh answers"
@@ -145,7 +149,10 @@ class Launch:
         self.hosts: list[str] = spec["hosts"]
         self.elastic = spec.get("elastic")
         self.events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self.links = {host: Link(host, spec["port"], self.events) for host in self.hosts}
+        self.links = {
+            host: Link(host, (address(spec["places"], host), spec["port"]), self.events)
+            for host in self.hosts
+        }
         self.ready: set[str] = set()
         self.members: list[str] = []
         self.changed_at = time.monotonic()

@@ -70,6 +70,15 @@ class Elastic(TypedDict):
     settleSeconds: float
 
 
+class Places(TypedDict, total=False):
+    """Where the replicas are that the hostfile names; see ``places.py``."""
+
+    domain: str
+    """What follows a replica's name in its full one."""
+    addresses: dict[str, str]
+    """Instead, where pods have no names of their own."""
+
+
 class Always(TypedDict):
     """What every pod is told."""
 
@@ -79,6 +88,7 @@ class Always(TypedDict):
     graceSeconds: float
     reportSessions: bool
     disableCustomEnv: bool
+    places: Places
     customEnv: list[str]
     """Names of the variables that the user gave the container."""
 

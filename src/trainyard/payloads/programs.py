@@ -5,6 +5,7 @@ Mounted beside ``launch.py``, which decides when to run them.
 
 from __future__ import annotations
 
+import argparse
 import base64
 import os
 import re
@@ -20,6 +21,12 @@ if TYPE_CHECKING:  # not mounted
         DeepSpeedLaunch,
         LaunchDescription,
     )
+
+if TYPE_CHECKING or __package__:
+    from trainyard.payloads.places import address
+else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
+    sys.path.insert(0, str(Path(__file__).parent))
+    from places import address
 
 ENCODED = "encoded-argument:"
 PLAIN = re.compile(r"[\w@+=:,./-]+\Z", re.ASCII)
@@ -78,8 +85,12 @@ class Program:
         path = self.run / "hostfile"
         slots = self.spec["launch"].get("slots")
         suffix = f" slots={slots}" if slots else ""
-        path.write_text("".join(f"{host}{suffix}\n" for host in members))
+        path.write_text("".join(f"{self.called(host)}{suffix}\n" for host in members))
         return path
+
+    def called(self, host: str) -> str:
+        """What the launcher is to call a replica."""
+        return host
 
 
 class DeepSpeed(Program):
@@ -126,9 +137,14 @@ class DeepSpeed(Program):
         """The ``deepspeed`` line."""
         launch = self.line
         deepspeed = require("deepspeed", "install deepspeed in the image")
-        if len(members) > 1:
+        active = chosen(members, launch.get("slots", 1), launch.get("otherArgs", []))
+        master = address(self.spec["places"], active[0])
+        options = ["--hostfile", str(self.hostfile(members)), "--master_addr", master]
+        is_elsewhere = len(active) == 1 and active[0] != members[0]
+        if is_elsewhere:  # deepspeed takes a single host, whichever, to be the one that it runs on
+            options.append("--force_multi")
+        if len(active) > 1 or is_elsewhere:
             require("pdsh", "install pdsh in the image; deepspeed uses it with several workers")
-        options = ["--hostfile", str(self.hostfile(members)), "--master_addr", members[0]]
         if "masterPort" in launch:
             options += ["--master_port", str(launch["masterPort"])]
         if not launch.get("localRank", True):
@@ -140,17 +156,44 @@ class DeepSpeed(Program):
         return [deepspeed, *options, *launch.get("otherArgs", []), rank, *program]
 
 
+def chosen(members: list[str], slots: int, options: list[str]) -> list[str]:
+    """The replicas that ``--include`` or ``--exclude`` leave, the first of which has rank 0.
+
+    All, where deepspeed itself will refuse what is given.
+    """
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("-i", "--include", default="")
+    parser.add_argument("-e", "--exclude", default="")
+    given, _ = parser.parse_known_args(options)
+    named: dict[str, set[str]] = {}
+    for node in (given.include or given.exclude).split("@"):
+        host, _, listed = node.partition(":")
+        named.setdefault(host, set()).update(
+            listed.split(",") if listed else map(str, range(slots))
+        )
+    if given.include:
+        left = [host for host in members if host in named]
+    else:
+        left = [host for host in members if len(named.get(host, ())) < slots]
+    return left or members
+
+
 class ColossalAI(Program):
-    """``colossalai run``."""
+    """``colossalai run``, which looks the names in its hostfile up itself, without ssh's help."""
 
     name = "colossalai run"
     must_start_ranks = True
+
+    def called(self, host: str) -> str:
+        """A name or address that can be looked up."""
+        return address(self.spec["places"], host)
 
     def arguments(self, members: list[str]) -> list[str]:
         """The ``colossalai run`` line behind its bootstrap."""
         launch = cast("ColossalAILaunch", self.spec["launch"])
         script = require("colossalai", "install colossalai in the launcher's image")
-        options = ["--nproc_per_node", str(launch["processes"]), "--master_addr", members[0]]
+        master = self.called(members[0])
+        options = ["--nproc_per_node", str(launch["processes"]), "--master_addr", master]
         options += ["--hostfile", str(self.hostfile(members))]
         if "masterPort" in launch:
             options += ["--master_port", str(launch["masterPort"])]

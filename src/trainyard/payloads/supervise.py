@@ -32,10 +32,12 @@ if TYPE_CHECKING:  # not mounted
 if TYPE_CHECKING or __package__:
     from trainyard.payloads.fitness import NOT_FOUND, Server, Unfit, check
     from trainyard.payloads.minder import say, training
+    from trainyard.payloads.places import client_config
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
     from fitness import NOT_FOUND, Server, Unfit, check
     from minder import say, training
+    from places import client_config
 
 END_DELAY_SECONDS = 3.0
 """Workers outlive sshd by this much, so that the launching pod's own end is seen first."""
@@ -74,25 +76,6 @@ ClientAliveInterval 20
 ClientAliveCountMax 3
 ForceCommand /bin/sh {run}/session
 """
-
-CLIENT_CONFIG = """\
-Host *
-    Port {port}
-    IdentityFile {run}/ssh/id_ed25519
-    IdentitiesOnly yes
-    UserKnownHostsFile {run}/ssh/known_hosts
-    GlobalKnownHostsFile /dev/null
-    StrictHostKeyChecking yes
-    CheckHostIP no
-    BatchMode yes
-    KexAlgorithms curve25519-sha256@libssh.org
-    ConnectTimeout 10
-    ServerAliveInterval 20
-    ServerAliveCountMax 3
-    LogLevel ERROR
-"""
-"""The key exchange is one that every OpenSSH since 6.5 knows; newer ones prefer hybrids that take
-several times as long, three times in a row before a rank starts."""
 
 SESSION = """\
 run={run}
@@ -178,7 +161,7 @@ def prepare_ssh(spec: LaunchDescription, keys: Path, run: Path) -> None:
     pam = "yes" if os.getuid() == 0 and root_is_locked() else "no"
     server = SSHD_CONFIG.format(port=spec["port"], listen=listen, run=run, pam=pam)
     write(run / "ssh" / "sshd_config", server.encode())
-    write(run / "ssh" / "config", CLIENT_CONFIG.format(port=spec["port"], run=run).encode())
+    write(run / "ssh" / "config", client_config(spec, run).encode())
     client = shutil.which("ssh")
     (run / "bin").mkdir(mode=0o700, exist_ok=True)
     if client is not None:

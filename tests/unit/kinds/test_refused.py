@@ -161,6 +161,36 @@ DEEPSPEED: dict[str, Row] = {
     "ssh_port": (other("--ssh_port=22"), "spec.config.otherArgs[0]", "port"),
     "launcher": (other("--launcher", "openmpi"), "spec.config.otherArgs[0]", "pdsh"),
     "launcher=": (other("--launcher=mvapich"), "spec.config.otherArgs[0]", "pdsh"),
+    "an unknown host": (
+        other("--include", "worker-0@worker-2"),
+        "spec.config.otherArgs[0]",
+        "the workers are called worker-0 to worker-1",
+    ),
+    "a pod's name as a host": (
+        other("--exclude=dj-1a2b3-worker-0"),
+        "spec.config.otherArgs[0]",
+        "the workers are called worker-0",
+    ),
+    "an unknown slot": (
+        other("-i", "worker-0:1,2", slotsPerWorker=2),
+        "spec.config.otherArgs[0]",
+        "no slot '2'; its slots are 0 to 1",
+    ),
+    "nothing left": (
+        other("-eworker-0@worker-1:0"),
+        "spec.config.otherArgs[0]",
+        "leaves no slot",
+    ),
+    "include and exclude": (
+        other("--incl", "worker-0", "--exclude", "worker-1"),
+        "spec.config.otherArgs[2]",
+        "cannot be used together",
+    ),
+    "include and num_nodes": (
+        other("--num_nodes", "1", "--include", "worker-0"),
+        "spec.config.otherArgs[2]",
+        "--num_nodes",
+    ),
     "elastic_training": (
         other("--elastic_training", localRank=False),
         "spec.config.otherArgs[0]",

@@ -92,6 +92,14 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.config.otherArgs[0]",
         "no effect",
     ),
+    "hosts of an elastic job": (
+        m.deepspeed(
+            config={"run": {"python": ["a"]}, "otherArgs": ["--include", "worker-3"]},
+            elastic={"enabled": True, "expectedReplicas": 2, "maxReplicas": 4},
+        ),
+        "spec.config.otherArgs[0]",
+        "while a worker that --include names is not there",
+    ),
     "command under torchrun": (
         m.changed(
             m.pytorch(torchrunConfig={"enabled": True}),

@@ -24,6 +24,7 @@ DESCRIPTION: LaunchDescription = {
     "disableCustomEnv": False,
     "customEnv": [],
     "hosts": ["a", "b"],
+    "places": {"domain": "job.svc"},
     "launch": {"kind": "deepspeed", "form": "python", "program": ["t.py", "a b"], "slots": 2},
     "workersStay": False,
 }
@@ -91,7 +92,7 @@ print(json.dumps(argv))"""
     assert argv[:5] == [
         str(run / "deepspeed"),
         *("--hostfile", str(run / "hostfile")),
-        *("--master_addr", "a"),
+        *("--master_addr", "a.job.svc"),
     ]
     assert argv[5:8] == [str(mounted / "rank.py"), "python", "t.py"]
 

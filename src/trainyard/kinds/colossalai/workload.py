@@ -113,13 +113,19 @@ class _Description(OverSsh[ColossalAIJobSpec]):
 
     @cached_property
     def hostfile(self) -> str:
-        """Bare names: ``colossalai run`` takes ``slots=`` for a part of the name (decision 16)."""
-        return "".join(f"{host}\n" for host in self.hosts)
+        """Bare names: ``colossalai run`` takes ``slots=`` for a part of the name (decision 16).
+        It looks them up itself: they are addresses where pods have no names."""
+        by_name = not self.settings.plain_processes
+        hosts = self.hosts if by_name else [self.places["addresses"][host] for host in self.hosts]
+        return "".join(f"{host}\n" for host in hosts)
 
     def pod_name(self, key: ReplicaKey) -> str:
         if key.type == LAUNCHER:
             return names.launcher_name(self.identity.base)
         return super().pod_name(key)
+
+    def host_name(self, key: ReplicaKey) -> str:
+        return LAUNCHER if key.type == LAUNCHER else super().host_name(key)
 
     def workload(self) -> Workload:
         cleans = self.spec.run_policy.clean_up_workers
@@ -139,6 +145,7 @@ class _Description(OverSsh[ColossalAIJobSpec]):
             container=self.container(key.type),
             port=self.settings.ssh_port,
             hosts=self.hosts,
+            places=self.places,
             sshd=self.spec.ssh.sshd_path,
             auth_path=self.spec.ssh.auth_mount_path,
             launch=self._launch(start.resume) if leads and not debug else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from trainyard.kinds.deepspeed import KIND, options
 from trainyard.kinds.deepspeed.spec import (
     LEGACY_MASTER,
     DeepSpeedConfig,
@@ -12,23 +13,11 @@ from trainyard.kinds.deepspeed.spec import (
 )
 from trainyard.kinds.shared import job_rules, pod_rules
 from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, WORKER
-from trainyard.schema.problems import Path, Problem, error, warning
+from trainyard.schema.problems import Path, Problem, error
 
 RESERVED_MOUNTS = (AUTH_PATH, HOSTFILE_PATH, "/root/.deepspeed_env")
 """Paths that belong to the controller (decision 5)."""
 
-_FORBIDDEN = {
-    "--no_local_rank": "set config.localRank to false instead",
-    "--autotuning": "set config.autotune instead",
-    "--module": "use config.run.module instead",
-    "--no_python": "use config.run.exec instead",
-    "--hostfile": "the hostfile is made by the controller",
-    "-H": "the hostfile is made by the controller",
-    "--no_ssh": "the workers are reached over ssh",
-    "--ssh_port": "the port is set by the controller",
-}
-_USELESS = ("--save_pid", "--enable_each_rank_log", "--bind_cores_to_rank", "--bind_core_list")
-"""Options of deepspeed without effect when it launches over pdsh."""
 _PATH: Path = ("spec", "config")
 
 CEL = {
@@ -74,7 +63,15 @@ def _launch(spec: DeepSpeedJobSpec) -> Iterator[Problem]:
         return
     if not spec.run_mode.debug.enabled:
         yield from _choices(config)
-    yield from _other_args(config)
+    yield from options.check(config, _pool(spec, config))
+
+
+def _pool(spec: DeepSpeedJobSpec, config: DeepSpeedConfig) -> options.Pool:
+    bounds = spec.elastic_range
+    workers = bounds.maximum if bounds else spec.worker.replicas
+    found = pod_rules.trainer(spec.worker.template, KIND, WORKER)
+    slots = config.slots_per_worker or (found and pod_rules.gpu_count(found[1])) or 1
+    return options.Pool(workers, slots, bounds is not None)
 
 
 def _choices(config: DeepSpeedConfig) -> Iterator[Problem]:
@@ -95,32 +92,3 @@ def _disabled(config: DeepSpeedConfig) -> Iterator[Problem]:
     for alias, name in {**fields, "run": "run"}.items():
         if name in config.model_fields_set and getattr(config, name) not in ((), None):
             yield job_rules.ignored((*_PATH, alias), "customCommand replaces the whole launch")
-
-
-def _other_args(config: DeepSpeedConfig) -> Iterator[Problem]:
-    args = config.other_args
-    for index, arg in enumerate(args):
-        path = (*_PATH, "otherArgs", index)
-        flag, _, value = arg.partition("=")
-        if forbidden := _forbidden(flag):
-            yield error(path, f"{forbidden} is not allowed here; {_FORBIDDEN[forbidden]}")
-        elif flag == "--launcher":
-            launcher = value or next(iter(args[index + 1 : index + 2]), "")
-            if launcher != "pdsh":
-                yield error(path, f"only --launcher=pdsh is supported, not '{launcher[:40]}'")
-        elif flag == "--elastic_training" and not config.local_rank:
-            yield error(path, "--elastic_training cannot be used with localRank: false")
-        elif flag in _USELESS:
-            yield warning(path, f"{flag} has no effect: the workers are reached through pdsh")
-
-
-def _forbidden(flag: str) -> str | None:
-    """The forbidden option that a word stands for: argparse takes any unambiguous beginning."""
-    # Decision 5.
-    if flag in _FORBIDDEN:
-        return flag
-    if flag.startswith("-H"):
-        return "-H"
-    if len(flag) > len("--") and flag.startswith("--"):
-        return next((name for name in _FORBIDDEN if name.startswith(flag)), None)
-    return None

@@ -70,7 +70,8 @@ class DeepSpeedConfig(Model):
     )
     other_args: Items[str] = Field(
         default=(),
-        description="Further options of deepspeed.",
+        description="Further options of deepspeed. Its hosts are called worker-0, worker-1 and so "
+        "on, e.g. in --include and --exclude.",
         examples=[["--master_port", "12346"]],
     )
 

@@ -94,6 +94,7 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
             container=self.container(key.type),
             port=self.settings.ssh_port,
             hosts=self.hosts,
+            places=self.places,
             launch=self._launch(start.resume) if leads and not debug else None,
             hostfile=self.hostfile if leads else None,
             disable_custom_env=self.spec.disable_custom_env,

@@ -54,12 +54,10 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
     if not config.enabled:
         return
     for index, replica in enumerate(spec.replica_specs):
-        found = pod_rules.containers(replica.template)
-        if not found:
+        found = pod_rules.trainer(replica.template, KIND, replica.type)
+        if found is None:
             continue
-        names = [container["name"] for container in found]
-        which = names.index(KIND.training_container(replica.type, names))
-        container = found[which]
+        which, container = found
         path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", which)
         # Decision 6.
         if not container.get("args") and not spec.run_mode.debug.enabled:

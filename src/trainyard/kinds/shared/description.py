@@ -233,6 +233,16 @@ class Description(ABC, Generic[Spec]):
         """The name of a replica's pod."""
         return names.pod_name(self.identity.base, key.type, key.ordinal)
 
+    def host_name(self, key: ReplicaKey) -> str:
+        """The host name of a replica's pod: that of the pod."""
+        return self.pod_name(key)
+
+    @cached_property
+    def domain(self) -> str:
+        """What follows a pod's host name in its full one, as the cluster's DNS has it."""
+        name, namespace = self.identity.base, self.identity.namespace
+        return f"{name}.{namespace}.svc.{self.settings.cluster_domain}"
+
     def host(self, key: ReplicaKey) -> str:
         """What a replica is called by its peers."""
         pod = self.pod_name(key)
@@ -254,8 +264,8 @@ class Description(ABC, Generic[Spec]):
     ) -> Manifest:
         """The pod of one replica; see `workload.PodBuilder`.
 
-        The host name is the pod's name. With the job's headless Service as subdomain and the
-        Service's domain among the search suffixes, peers find each other by bare pod names
+        With the job's headless Service as subdomain and the Service's domain among the search
+        suffixes, peers find each other by bare host names
         (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/).
         """
         member = self.gang.membership(key.type, pod_group) if self.gang else Membership()
@@ -292,11 +302,10 @@ class Description(ABC, Generic[Spec]):
         spec = dict(self.template(key.type).get("spec") or {})
         # Decision 3.
         spec["restartPolicy"] = "Never"
-        spec["hostname"] = self.pod_name(key)
+        spec["hostname"] = self.host_name(key)
         spec["subdomain"] = base
         dns = dict(spec.get("dnsConfig") or {})
-        suffix = f"{base}.{self.identity.namespace}.svc.{self.settings.cluster_domain}"
-        dns["searches"] = [*(dns.get("searches") or ()), suffix]
+        dns["searches"] = [*(dns.get("searches") or ()), self.domain]
         spec["dnsConfig"] = dns
         if member.scheduler_name:
             spec["schedulerName"] = member.scheduler_name

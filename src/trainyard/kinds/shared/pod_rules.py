@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from posixpath import normpath
 from typing import Any
 
+from trainyard.kinds.kind import Kind
 from trainyard.kinds.shared import volume_rules
 from trainyard.schema import quantity
 from trainyard.schema.names import is_plain_label
@@ -24,6 +25,16 @@ def containers(template: Mapping[str, Any]) -> list[dict[str, Any]]:
 def container_of(template: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     """The container of this name; empty if the template has none."""
     return next((each for each in containers(template) if each.get("name") == name), {})
+
+
+def trainer(
+    template: Mapping[str, Any], kind: Kind, replica_type: str
+) -> tuple[int, Mapping[str, Any]] | None:
+    """The container that trains in pods of a type, and its place; None without containers."""
+    found = containers(template)
+    names = [container["name"] for container in found]
+    name = kind.training_container(replica_type, names)
+    return (names.index(name), found[names.index(name)]) if found else None
 
 
 def gpu_count(container: Mapping[str, Any]) -> int:

@@ -23,7 +23,14 @@ from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, WORK
 from trainyard.kinds.shared.workload import Dependent, Generated, Manifest, ReplicaKey
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 from trainyard.payloads import NAMES, texts
-from trainyard.payloads.messages import Elastic, LaunchDescription, LaunchLine, MasterPort
+from trainyard.payloads.messages import (
+    Elastic,
+    LaunchDescription,
+    LaunchLine,
+    MasterPort,
+    Places,
+)
+from trainyard.payloads.places import address, blocks
 
 LAUNCH = "trainyard.dev/launch"
 """Annotation: what the pod runs, JSON for the programs in ``launch/``."""
@@ -61,11 +68,10 @@ Host *
 """For launches by hand; the programs use one of their own (decision 29)."""
 
 
-def dependents(identity: Identity, hostfile: str, port: int) -> tuple[Dependent, ...]:
+def dependents(identity: Identity, hostfile: str, config: str) -> tuple[Dependent, ...]:
     """The job's Secret and ConfigMap. The ConfigMap's hostfile is for people to look at."""
 
     def secret(name: str) -> Manifest:
-        config = CLIENT_CONFIG.format(port=port, run=RUN_PATH)
         return {
             "apiVersion": "v1",
             "kind": "Secret",
@@ -99,6 +105,7 @@ class Node:
     """The container that runs sshd and the launch."""
     port: int
     hosts: Sequence[str]
+    places: Places
     sshd: str = SSHD_PATH
     auth_path: str = AUTH_PATH
     launch: LaunchLine | None = None
@@ -124,13 +131,37 @@ class OverSsh(Description[Spec]):
     def node(self, key: ReplicaKey, start: Start) -> Node:
         """What a replica's pod is told."""
 
+    def host_name(self, key: ReplicaKey) -> str:
+        """`worker-0`, which a manifest can know before the job has a name of its own, and the
+        same in hostfile, DNS and ssh (decision 110)."""
+        return f"{key.type}-{key.ordinal}"
+
     @cached_property
     def hosts(self) -> list[str]:
-        """The workers by rank."""
-        return [self.host(ReplicaKey(WORKER, index)) for index in range(self.counts[WORKER])]
+        """The workers by rank, as the hostfile has them."""
+        return [self.host_name(key) for key in self._workers(self.counts[WORKER])]
+
+    def host(self, key: ReplicaKey) -> str:
+        return address(self.places, self.host_name(key))
+
+    @staticmethod
+    def _workers(count: int) -> list[ReplicaKey]:
+        return [ReplicaKey(WORKER, index) for index in range(count)]
+
+    @cached_property
+    def places(self) -> Places:
+        """Where those are, and, of an elastic job, those that may come."""
+        if not self.settings.plain_processes:
+            return {"domain": self.domain}
+        most = self.elastic.max_replicas if self.elastic else self.counts[WORKER]
+        loopback = names.loopback_address
+        found = {self.host_name(k): loopback(self.pod_name(k)) for k in self._workers(most)}
+        return {"addresses": found}
 
     def beside(self) -> tuple[Dependent, ...]:
-        return dependents(self.identity, self.hostfile, self.settings.ssh_port)
+        config = blocks(self.places)
+        config += CLIENT_CONFIG.format(port=self.settings.ssh_port, run=RUN_PATH)
+        return dependents(self.identity, self.hostfile, config)
 
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         if start.resume and start.resume.skip_init_container:
@@ -186,6 +217,7 @@ def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> Lau
         "port": node.port,
         "sshd": node.sshd,
         "graceSeconds": max(grace - GRACE_MARGIN_SECONDS, 1),
+        "places": node.places,
         "reportSessions": node.report_sessions,
         "disableCustomEnv": node.disable_custom_env,
         "customEnv": [variable["name"] for variable in variables],

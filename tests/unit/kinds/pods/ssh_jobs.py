@@ -24,7 +24,11 @@ def template(name: str = "worker", pod: Object | None = None, **container: Any) 
 
 
 def deepspeed(
-    *, config: Object | None = None, worker: Object | None = None, **spec: Any
+    *,
+    config: Object | None = None,
+    worker: Object | None = None,
+    settings: Settings | None = None,
+    **spec: Any,
 ) -> Workload:
     """The workload of a DeepSpeedJob with two workers and the script `train.py`."""
     body = {
@@ -36,11 +40,15 @@ def deepspeed(
             **spec,
         },
     }
-    return describe(DeepSpeedJob.model_validate(body), Settings())
+    return describe(DeepSpeedJob.model_validate(body), settings or Settings())
 
 
 def colossalai(
-    *, torch: Object | None = None, specs: list[Object] | None = None, **spec: Any
+    *,
+    torch: Object | None = None,
+    specs: list[Object] | None = None,
+    settings: Settings | None = None,
+    **spec: Any,
 ) -> Workload:
     """The workload of a ColossalAIJob with two workers, no launcher given, and `train.py`."""
     workers = {"type": "worker", "replicas": 2, "template": template()}
@@ -53,7 +61,7 @@ def colossalai(
             **spec,
         },
     }
-    return describe(ColossalAIJob.model_validate(body), Settings())
+    return describe(ColossalAIJob.model_validate(body), settings or Settings())
 
 
 def pod(workload: Workload, kind: str = "worker", number: int = 0, *, resumed: bool = False) -> Any:

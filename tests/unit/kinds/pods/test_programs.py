@@ -27,6 +27,7 @@ def spec(**changes: Any) -> dict[str, Any]:
         "pod": "pod",
         "port": 2222,
         "hosts": ["a", "b"],
+        "places": {"domain": "job.svc"},
         "graceSeconds": 25,
         "launch": launch,
         **changes,
@@ -138,13 +139,13 @@ def test_the_deepspeed_line_has_every_option(
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".deepspeed_env").write_text("THEIRS=1")
     given = spec(literalEnv=["LITERAL", "QUOTED"])
-    given["launch"] |= {"localRank": False, "autotune": "run", "otherArgs": ["--include", "a"]}
+    given["launch"] |= {"localRank": False, "autotune": "run", "otherArgs": ["--force_multi"]}
     argv, environment = programs.program(given, tmp_path).command(["a", "b"])
     hostfile = str(tmp_path / "hostfile")
     assert argv == [
         str(tmp_path / "deepspeed"),
-        *("--hostfile", hostfile, "--master_addr", "a", "--no_local_rank"),
-        *("--autotuning", "run", "--include", "a"),
+        *("--hostfile", hostfile, "--master_addr", "a.job.svc", "--no_local_rank"),
+        *("--autotuning", "run", "--force_multi"),
         *(str(FOLDER / "rank.py"), "python", "t.py"),
     ]
     assert Path(hostfile).read_text() == "a slots=2\nb slots=2\n"
@@ -154,6 +155,39 @@ def test_the_deepspeed_line_has_every_option(
     with pytest.raises(programs.Missing, match="pdsh not found"):
         programs.program(given, tmp_path).command(["a", "b"])
     programs.program(given, tmp_path).command(["a"])
+
+
+@pytest.mark.parametrize(
+    ("options", "left"),
+    [
+        ([], ["worker-0", "worker-1", "worker-2"]),
+        (["--include", "worker-2@worker-1:0"], ["worker-1", "worker-2"]),
+        (["--include=worker-1"], ["worker-1"]),
+        (["-iworker-1", "--master_port", "1"], ["worker-1"]),
+        (["--exclude", "worker-0:1"], ["worker-0", "worker-1", "worker-2"]),
+        (["--exclude", "worker-0:0,1@worker-2"], ["worker-1"]),
+        (["-e", "worker-0"], ["worker-1", "worker-2"]),
+        (["--exclu=worker-0@worker-1@worker-2"], ["worker-0", "worker-1", "worker-2"]),
+    ],
+)
+def test_rank_0_is_on_the_first_replica_that_is_left(options: list[str], left: list[str]) -> None:
+    """By deepspeed's own rules; what leaves none is for deepspeed to refuse."""
+    assert programs.chosen(["worker-0", "worker-1", "worker-2"], 2, options) == left
+
+
+def test_a_single_replica_elsewhere_is_reached_over_pdsh(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """deepspeed runs what it has for one host where it is itself, whatever the host."""
+    for name in ("deepspeed", "pdsh"):
+        (tmp_path / name).touch(mode=0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for other, is_forced in (("b", True), ("a", False)):
+        given = spec()
+        given["launch"] |= {"otherArgs": ["--include", other]}
+        argv = programs.program(given, tmp_path).arguments(["a", "b"])
+        assert ("--force_multi" in argv) is is_forced
+        assert argv[argv.index("--master_addr") + 1] == f"{other}.job.svc"
 
 
 @pytest.mark.parametrize(
@@ -171,10 +205,10 @@ def test_the_colossalai_line_keeps_options_and_script_apart(
     monkeypatch.setenv("PATH", str(tmp_path))
     launch = {"kind": "colossalai", "program": script, "processes": 2, "extraArgs": ["x=1", "y"]}
     argv, _ = programs.program(spec(launch=launch), tmp_path).command(["a", "b"])
-    options = ["run", "--nproc_per_node", "2", "--master_addr", "a"]
+    options = ["run", "--nproc_per_node", "2", "--master_addr", "a.job.svc"]
     options += ["--hostfile", str(tmp_path / "hostfile"), "--extra_launch_args", "x=1,y"]
     assert argv[argv.index("run") :] == [*options, *tail]
-    assert (tmp_path / "hostfile").read_text() == "a\nb\n"
+    assert (tmp_path / "hostfile").read_text() == "a.job.svc\nb.job.svc\n"
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tests.unit.kinds.pods.ssh_jobs import (
     told,
 )
 
+from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.ssh import HOSTFILE, KEY_FILES
 from trainyard.kinds.shared.workload import CleanUpPolicy, Generated, ReplicaKey, Workload, objects
 
@@ -101,7 +102,7 @@ def test_keys_are_made_by_the_executor_and_are_nowhere_else(make: Any) -> None:
 
 def test_worker_0_launches_and_the_others_serve() -> None:
     workload = deepspeed(config={"slotsPerWorker": 4, "otherArgs": ["--master_port", "1"]})
-    names = [workload.pod_name(key) for key in workload.keys]
+    names = ["worker-0", "worker-1"]
     first, second = told(workload), told(workload, number=1)
     assert first["hosts"] == names
     assert first["launch"] == {
@@ -117,6 +118,38 @@ def test_worker_0_launches_and_the_others_serve() -> None:
     assert hostfile == "".join(f"{name} slots=4\n" for name in names)
     assert HOSTFILE not in pod(workload, number=1)["metadata"]["annotations"]
     assert workload.decides == ReplicaKey("worker", 0)
+
+
+def test_a_replica_has_one_name_in_hostfile_dns_and_ssh() -> None:
+    """Known before the job is: without its name, and without the hash of its UID."""
+    workload = deepspeed()
+    built = pod(workload, number=1)
+    assert built["spec"]["hostname"] == "worker-1"
+    domain = f"{workload.base}.team.svc.cluster.local"
+    assert built["spec"]["dnsConfig"]["searches"] == [domain]
+    assert told(workload, number=1)["places"] == {"domain": domain}
+    assert by_hand(workload).startswith(f"Host worker-* !*.*\n    HostName %h.{domain}\n")
+    launcher = pod(colossalai(), "launcher")
+    assert launcher["spec"]["hostname"] == "launcher"
+
+
+def test_without_namespaces_names_are_known_to_ssh_alone() -> None:
+    """Of all workers that an elastic job may come to have, since the Secret never changes."""
+    plain = Settings(plain_processes=True)
+    elastic = {"enabled": True, "minReplicas": 1, "expectedReplicas": 1, "maxReplicas": 2}
+    workload = deepspeed(elastic=elastic, settings=plain)
+    places = told(workload)["places"]["addresses"]
+    assert list(places) == ["worker-0", "worker-1"]
+    assert f"Host worker-1\n    HostName {places['worker-1']}\n" in by_hand(workload)
+    launching = pod(colossalai(settings=plain), "launcher")
+    hostfile = launching["metadata"]["annotations"][HOSTFILE]
+    assert [line.split(".")[0] for line in hostfile.splitlines()] == ["127", "127"]
+
+
+def by_hand(workload: Workload) -> str:
+    """The client configuration for launches by hand."""
+    (secret,) = (d for d in workload.dependents if d.generated is Generated.SSH_KEYS)
+    return str(secret.manifest(secret.name)["stringData"]["config"])
 
 
 @pytest.mark.parametrize(
@@ -255,7 +288,7 @@ def test_the_colossalai_hostfile_has_bare_names() -> None:
     """`slots=` would become a part of the name."""
     workload = colossalai()
     hostfile = pod(workload, "launcher")["metadata"]["annotations"][HOSTFILE]
-    assert hostfile == f"{workload.base}-worker-0\n{workload.base}-worker-1\n"
+    assert hostfile == "worker-0\nworker-1\n"
 
 
 @pytest.mark.parametrize(
