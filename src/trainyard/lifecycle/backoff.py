@@ -29,7 +29,9 @@ def failures_in_row(
     before: int, healthy_since: datetime | None, now: datetime, settings: Settings
 ) -> int:
     """The number of this failure; a long healthy run before it starts the count anew."""
-    if healthy_since is None:
-        return before + 1
-    healthy_for = (now - healthy_since).total_seconds()
-    return 1 if healthy_for >= settings.backoff_reset_seconds else before + 1
+    return 1 if was_healthy(healthy_since, now, settings) else before + 1
+
+
+def was_healthy(since: datetime | None, until: datetime, settings: Settings) -> bool:
+    """Whether that was a long healthy run."""
+    return since is not None and (until - since).total_seconds() >= settings.backoff_reset_seconds

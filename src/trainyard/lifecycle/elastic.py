@@ -1,7 +1,8 @@
 """An elastic job changes its size: a new attempt that costs nothing.
 
 Decision 30: the replicas that stay keep their pods, and the launcher takes the newcomers in. Types
-shrink from their highest index, so that rank 0 is never removed.
+shrink from their highest index, so that rank 0 is never removed. A job that grows gets back what it
+had lost (decision 96).
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.kinds.shared.workload import ReplicaKey, Workload
-from trainyard.lifecycle.ledger import RESIZED, Ledger, ending
+from trainyard.kinds.shared.workload import ReplicaKey, Scope, Workload
+from trainyard.lifecycle.ledger import RESIZED, Ledger, Record, ending
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass
-from trainyard.lifecycle.replicas import View
+from trainyard.lifecycle.replicas import Replica, View
 
 
 def as_told(workload: Workload, status: Mapping[str, Any]) -> Workload:
@@ -38,13 +39,37 @@ def resize(job: Pass) -> tuple[Ledger, frozenset[str]]:
         return replace(ledger, size=workload.replicas), frozenset()
     if ledger.size == workload.replicas and not stale:
         return ledger, frozenset()
-    # Both cost nothing: they get another attempt without one being counted.
-    newcomers = [r.name for r in view.replicas if r.pod is None and r.entry is None]
-    ledger = ledger.restart_some([*newcomers, *stale], ending(now, RESIZED), now)
+    # All cost nothing: they get another attempt without one being counted. What waits for its
+    # restart is none of them, and goes on waiting (decision 95).
+    newcomers = _newcomers(job)
+    back = _given_up(job) if workload.replicas > ledger.size else []
+    anew = [*newcomers, *back, *stale]
+    before = ledger
+    ledger = ledger.restart_some(anew, ending(now, RESIZED), now)
+    number = ledger.attempt
+    ledger = ledger.put({name: replace(before.record(name), attempt=number) for name in stale})
+    ledger = ledger.put({name: Record(number, grown=True) for name in newcomers})
     wanted = {r.name for r in view.replicas}
     records = {name: record for name, record in ledger.records.items() if name in wanted}
     ledger = replace(ledger, size=workload.replicas, resized_at=now, records=records)
-    return ledger, frozenset(stale)
+    return ledger, frozenset(anew)
+
+
+def _newcomers(job: Pass) -> list[str]:
+    """Replicas that the job did not want before; a pod of that name is of one that left."""
+    told = {entry["name"] for task in job.before["tasks"] for entry in task["replicas"]}
+    return [r.name for r in job.view.replicas if r.name not in told]
+
+
+def _given_up(job: Pass) -> list[str]:
+    """Replicas that failed for good, without which the job went on."""
+    alone = job.workload.scope is Scope.REPLICA
+
+    def is_given_up(r: Replica) -> bool:
+        told_failed = r.entry is not None and r.entry["phase"] == State.FAILED.value
+        return job.ledger.is_lost(r.name) or (alone and told_failed)
+
+    return [r.name for r in job.view.replicas if is_given_up(r)]
 
 
 def goes_on(workload: Workload, view: View, lost: Collection[ReplicaKey]) -> bool:

@@ -32,10 +32,10 @@ def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> 
 
 
 def _answer(job: Pass, replicas: Sequence[Replica], fresh: Sequence[Replica]) -> Response:
-    cause = _cause(fresh, job.settings)
+    cause = cause_of(fresh, job.settings)
     if may_restart(job.workload, job.ledger, cause):
         return _restart(job, replicas, fresh, cause)
-    if wait := _settling(job, replicas, cause):
+    if wait := settling(job, replicas, cause):
         return Response(job.ledger, wake_at=wait)
     failed = [r for r in fresh if not may_restart(job.workload, job.ledger, r)]
     failed.sort(key=lambda r: r is not cause)
@@ -47,30 +47,20 @@ def _answer(job: Pass, replicas: Sequence[Replica], fresh: Sequence[Replica]) ->
 def _split(job: Pass, down: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:
     """Failures that belong to the incident under way, and others.
 
-    Until all replicas run again, a survivor's failure belongs to it; and so do all failures
-    shortly after an elastic job changed its size (decision 30).
+    Until all replicas run again, a survivor's failure belongs to it.
     """
     ledger = job.ledger
-    resizing = ledger.resized_at is not None and job.now - ledger.resized_at < _grace(job)
-    under_way = ledger.ready_at is None or resizing
-    if not (job.workload.survivors_stay and under_way):
+    if not job.workload.survivors_stay or ledger.ready_at is not None:
         return [], list(down)
     same: list[Replica] = []
     fresh: list[Replica] = []
     for replica in down:
         survived = ledger.wanted(replica.name) < ledger.attempt
         (same if survived else fresh).append(replica)
-    if resizing and not same:
-        # A new pod's own failure in this time is free as well; it gets an attempt of its own.
-        fresh = [_freed(replica) for replica in fresh]
     return same, fresh
 
 
-def _freed(replica: Replica) -> Replica:
-    return replica._replace(exit=replace(replica.exit, free=True)) if replica.exit else replica
-
-
-def _cause(fresh: Sequence[Replica], settings: Settings) -> Replica:
+def cause_of(fresh: Sequence[Replica], settings: Settings) -> Replica:
     """The replica that failed first.
 
     Clocks of nodes and of Kubernetes' whole seconds blur the order; so among failures close
@@ -83,7 +73,7 @@ def _cause(fresh: Sequence[Replica], settings: Settings) -> Replica:
     return next(telling, first)
 
 
-def _settling(job: Pass, replicas: Sequence[Replica], cause: Replica) -> datetime | None:
+def settling(job: Pass, replicas: Sequence[Replica], cause: Replica) -> datetime | None:
     """When the cause will be certain, if it is not yet and its exit code matters.
 
     What was seen first need not have happened first, on several nodes.
@@ -116,7 +106,7 @@ def _restart(
         ledger = ledger.restart_all(ended, start)
     ledger = replace(ledger, failures=failures)
     if not end.free:  # decision 24: however many failed, the incident costs one
-        ledger = replace(ledger, backoff=ledger.backoff + 1).count(_per_type(affected))
+        ledger = replace(ledger, backoff=ledger.backoff + 1).count(per_type(affected))
     return Response(
         ledger,
         incidents=(Incident(cause, end, len(affected), start),),
@@ -132,13 +122,14 @@ def _in_vain(job: Pass, failures: int) -> bool:
     then wait in it for ever, and only a new start of all of them helps.
     """
     ready_at = job.ledger.ready_at
-    return failures > 1 and (ready_at is None or job.now - ready_at < _grace(job))
+    return failures > 1 and (ready_at is None or job.now - ready_at < grace(job))
 
 
-def _grace(job: Pass) -> timedelta:
+def grace(job: Pass) -> timedelta:
+    """How long after replicas joined others a failure may come of that."""
     return timedelta(seconds=job.settings.resize_grace_seconds)
 
 
-def _per_type(replicas: Iterable[Replica]) -> Counter[str]:
+def per_type(replicas: Iterable[Replica]) -> Counter[str]:
     """Only replicas that had a pod were restarted."""
     return Counter(r.type.name for r in replicas if r.pod is not None or r.entry is not None)

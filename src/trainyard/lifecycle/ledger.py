@@ -34,7 +34,9 @@ class Record:
 
     `attempt` is that of the pod that it wants; `restarts` are those that count; `failures` are
     those in a row without a healthy run; its next pod is not created before `not_before`. One that
-    is `lost` failed for good, and its elastic job goes on without it.
+    is `lost` failed for good, and its elastic job goes on without it. One that has `grown` came
+    because its elastic job grew, and has had one pod at most. One that was `excused` failed
+    because the members of its job changed, which cost nothing.
     """
 
     attempt: int
@@ -42,6 +44,8 @@ class Record:
     failures: int = 0
     not_before: datetime | None = None
     lost: bool = False
+    grown: bool = False
+    excused: bool = False
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Record:
@@ -51,6 +55,8 @@ class Record:
             failures=obj.get("failures", 0),
             not_before=parse(obj.get("notBefore")),
             lost=obj.get("lost", False),
+            grown=obj.get("grown", False),
+            excused=obj.get("excused", False),
         )
 
     def encode(self) -> dict[str, Any]:
@@ -61,9 +67,8 @@ class Record:
             obj["failures"] = self.failures
         if self.not_before:
             obj["notBefore"] = render(self.not_before)
-        if self.lost:
-            obj["lost"] = True
-        return obj
+        marks = {"lost": self.lost, "grown": self.grown, "excused": self.excused}
+        return obj | {name: True for name, holds in marks.items() if holds}
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,24 +153,30 @@ class Ledger:
         record = self.records.get(name)
         return record.attempt if record else self.floor
 
-    def is_newcomer(self, name: str) -> bool:
-        """Whether the replica came with the attempt under way, because the job grew."""
-        return (
-            len(self.attempts) > 1
-            and self.attempts[-2].get("reason") == RESIZED
-            and self.wanted(name) == self.attempt
-        )
+    def is_first(self, name: str) -> bool:
+        """Whether the pod that this replica wants is its first, as the job grew."""
+        record = self.records.get(name)
+        return record is not None and record.grown
+
+    @property
+    def was_resized(self) -> bool:
+        """Whether the attempt under way began with a change of the job's size."""
+        return len(self.attempts) > 1 and self.attempts[-2].get("reason") == RESIZED
+
+    def record(self, name: str) -> Record:
+        """The account of the replica with this pod name."""
+        return self.records.get(name) or Record(self.floor)
 
     def restart_all(self, ended: Mapping[str, Any], start: datetime) -> Ledger:
         """A new attempt of every replica that is not lost; it starts at `start`."""
-        number = self.attempt + 1
+        number = self._next_number
         return replace(
             self,
             attempt=number,
             floor=number,
             ready_at=None,
             not_before=start,
-            # Decision 30: what is lost stays so until the job is paused and resumed.
+            # Decision 96: what is lost stays so.
             records={name: record for name, record in self.records.items() if record.lost},
             attempts=self._next(ended, start),
         )
@@ -174,7 +185,7 @@ class Ledger:
         self, names: Iterable[str], ended: Mapping[str, Any], start: datetime
     ) -> Ledger:
         """A new attempt for which only some replicas get new pods."""
-        number = self.attempt + 1
+        number = self._next_number
         return replace(
             self.join(names, number),
             attempt=number,
@@ -185,10 +196,11 @@ class Ledger:
 
     def join(self, names: Iterable[str], attempt: int) -> Ledger:
         """Let further replicas get new pods in that attempt."""
-        records = dict(self.records)
-        for name in names:
-            records[name] = Record(attempt)
-        return replace(self, records=records)
+        return self.put({name: Record(attempt) for name in names})
+
+    def put(self, records: Mapping[str, Record]) -> Ledger:
+        """With these accounts of replicas."""
+        return replace(self, records={**self.records, **records})
 
     def is_lost(self, name: str) -> bool:
         """Whether the job goes on without this replica."""
@@ -197,8 +209,7 @@ class Ledger:
 
     def lose(self, names: Iterable[str]) -> Ledger:
         """Go on without these replicas."""
-        lost = {name: Record(self.wanted(name), lost=True) for name in names}
-        return replace(self, records={**self.records, **lost})
+        return self.put({name: Record(self.wanted(name), lost=True) for name in names})
 
     def spent(self, name: str, *, is_shared: bool) -> int:
         """Restarts so far, of the budget that this replica has alone or that all share."""
@@ -245,8 +256,14 @@ class Ledger:
         opened = {"number": number, "startTime": render(start)}
         return replace(self, attempts=(*self.attempts, opened)[-HISTORY:])
 
+    @property
+    def _next_number(self) -> int:
+        """Above that of any replica: those that restart one by one may be ahead of the job."""
+        reached = [self.attempt, *(record.attempt for record in self.records.values())]
+        return max(reached) + 1
+
     def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
-        return self.close(ended).open(self.attempt + 1, start).attempts
+        return self.close(ended).open(self._next_number, start).attempts
 
 
 def ending(

@@ -60,12 +60,16 @@ class Pass:
 
 @dataclass(frozen=True, slots=True)
 class Incident:
-    """A restart that was decided upon: `cause` is the replica whose end came first."""
+    """A restart that was decided upon: `cause` is the replica whose end came first.
+
+    `members_changed`: these ended because others joined or left their elastic job (decision 94).
+    """
 
     cause: Replica
     exit: Exit
     restarted: int
     start: datetime
+    members_changed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

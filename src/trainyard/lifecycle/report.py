@@ -83,7 +83,7 @@ class Report:
             self._event(EventReason.NEW_REPLICA, texts.new_replicas(len(replicas)))
             return
         for replica in replicas:
-            attempt = 1 if ledger.is_newcomer(replica.name) else ledger.wanted(replica.name)
+            attempt = 1 if ledger.is_first(replica.name) else ledger.wanted(replica.name)
             self._event(EventReason.NEW_REPLICA, texts.new_replica(replica.name, attempt))
 
     # Changes of mode and size.
@@ -115,6 +115,10 @@ class Report:
         for incident in response.incidents:
             seconds = (incident.start - self._now).total_seconds()
             budget = self._budget(response.ledger, incident.cause)
+            if incident.members_changed:
+                text = texts.followed(incident.cause, incident.restarted, seconds)
+                self._event(EventReason.RESTART, text)
+                continue
             text = texts.restart(incident.cause, incident.restarted, seconds, budget)
             blamed = not incident.exit.free and incident.exit.code != 0
             self._event(EventReason.RESTART, text, warning=blamed)

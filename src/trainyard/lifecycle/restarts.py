@@ -2,7 +2,8 @@
 
 A replica that was taken away (deleted by somebody else, evicted, lost with its node) is restarted
 at no cost whatever its policy. Which others are, says the policy (`restart_policies`); how they
-are, the scope: all together (`group_restarts`) or each for itself (`single_restarts`).
+are, the scope: all together (`group_restarts`) or each for itself (`single_restarts`), which of an
+elastic job go on with the others (`elastic_restarts`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from trainyard.kinds.shared.workload import Scope
-from trainyard.lifecycle import backoff, group_restarts, single_restarts
+from trainyard.lifecycle import backoff, elastic_restarts, group_restarts, single_restarts
 from trainyard.lifecycle.ledger import COMPLETED, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import Incident, Pass, Response
@@ -49,7 +50,9 @@ def _together(job: Pass, down: Sequence[Replica], again: Sequence[Replica]) -> R
     response = Response(job.ledger)
     if down:
         unknown = (r for r in job.view.not_running if r.state is State.UNKNOWN)
-        response = group_restarts.respond(job, replicas, [*down, *map(_lost_with_node, unknown)])
+        is_elastic = job.workload.elastic is not None and job.workload.survivors_stay
+        policy = elastic_restarts if is_elastic else group_restarts
+        response = policy.respond(job, replicas, [*down, *map(_lost_with_node, unknown)])
     if not response.restarted and not response.failed_for_good:
         response = _again(job.having(response.ledger), response, again)
     return replace(response, failed_for_good=(*response.failed_for_good, *gone))

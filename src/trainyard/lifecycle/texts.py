@@ -83,6 +83,16 @@ def restart(replica: Replica, restarted: int, seconds: float, budget: str) -> st
     return f"{replica_failure(replica)}\nRestarting {what}{when} ({budget})."
 
 
+def followed(replica: Replica, restarted: int, seconds: float) -> str:
+    """Of replicas that ended because the members of their elastic job changed."""
+    what = "it" if restarted == 1 else f"{restarted} replicas"
+    when = f" in {seconds:g} s" if seconds > 0 else ""
+    return (
+        f"{replica_failure(replica)}\n"
+        f"The members of the job had changed: {what} will be created again{when}, at no cost."
+    )
+
+
 def name_taken(conflict: Conflict) -> str:
     """A name that somebody else's object holds; more advice may follow."""
     return (

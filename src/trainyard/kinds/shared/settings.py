@@ -50,9 +50,9 @@ class Settings:
     # Decision 54.
     incident_settle_seconds: float = 2.0
     """Failures this close together have one cause; under ExitCode all of them are looked at."""
-    # Decision 30.
+    # Decision 94.
     resize_grace_seconds: float = 60.0
-    """After an elastic job changed its size, failures within this time cost nothing."""
+    """For so long after replicas joined or left others, a failure of these may come of it."""
     # Decision 26.
     force_delete_seconds: float = 300.0
     """A pod that is still terminating this long after its grace period is deleted by force."""

@@ -1,0 +1,166 @@
+"""Restarts in an elastic job whose survivors stay: each replica pays for its own failure only.
+
+Others of the job are never restarted along. What fails because members joined or left costs
+nothing (decision 94); a newcomer's own failure is its own (decision 95).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from trainyard.lifecycle import backoff
+from trainyard.lifecycle.group_restarts import cause_of, grace, per_type, settling
+from trainyard.lifecycle.ledger import Record, ending
+from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.passes import Incident, Pass, Response
+from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.restart_policies import may_restart
+
+
+def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> Response:
+    """Decide on those that are down; `replicas` are all that the job still counts on."""
+    excused, own = _split(job, down)
+    taken_in = _take_in(job, excused)
+    response = _answer(job.having(taken_in.ledger), replicas, own) if own else taken_in
+    if not excused or not own:
+        return response
+    return replace(
+        response,
+        incidents=(*taken_in.incidents, *response.incidents),
+        restarted=response.restarted | taken_in.restarted,
+    )
+
+
+def _split(job: Pass, down: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:
+    """Those that fail because members changed, and those that fail by themselves."""
+    excused: list[Replica] = []
+    own: list[Replica] = []
+    for replica in down:
+        (excused if _is_excused(job, replica) else own).append(replica)
+    return excused, own
+
+
+def _is_excused(job: Pass, replica: Replica) -> bool:
+    """Whether a replica that was there before others joined or left has failed because of that.
+
+    That cannot be seen in how it ended. So it is told by attempts, and by whether members were
+    changing; and where the change itself cost nothing, a replica is believed once only, until it
+    has run well for long: a job that fails whatever its size must end, however often it changes.
+    """
+    ledger = job.ledger
+    at = _end_of(job, replica)
+    if ledger.wanted(replica.name) >= ledger.attempt or not _members_change(job, at):
+        return False
+    is_own_fault = replica.exit is not None and not replica.exit.free
+    if not is_own_fault or not ledger.was_resized:
+        return True
+    started, changed = replica.pod.started if replica.pod else None, ledger.resized_at
+    if started is not None and changed is not None and started > changed:
+        return False
+    return not ledger.record(replica.name).excused or backoff.was_healthy(started, at, job.settings)
+
+
+def _end_of(job: Pass, replica: Replica) -> datetime:
+    at = replica.exit.at if replica.exit else None
+    return job.now if at is None else min(at, job.now)
+
+
+def _members_change(job: Pass, moment: datetime) -> bool:
+    """Whether replicas join or leave the others at that moment, or did so shortly before."""
+    ledger = job.ledger
+    if ledger.ready_at is None or job.view.surplus:
+        return True
+    changes = [ledger.resized_at]
+    for replica in job.view.replicas:  # those among them that are lost by now
+        if ledger.wanted(replica.name) == ledger.attempt:
+            changes.append(replica.pod.started if replica.pod else None)
+            changes.append(replica.exit.at if replica.exit else None)
+    latest = max((change for change in changes if change is not None), default=None)
+    return latest is not None and moment - latest < grace(job)
+
+
+def _take_in(job: Pass, excused: Sequence[Replica]) -> Response:
+    """Let replicas join the attempt under way, at no cost and first time at once."""
+    if not excused:
+        return Response(job.ledger)
+    ledger, records, starts = job.ledger, {}, []
+    for replica in excused:
+        failures = _failures(job, replica)
+        start = job.now + backoff.delay(failures, job.settings, free=True)
+        if ledger.not_before is not None:  # that of an incident under way
+            start = max(start, ledger.not_before)
+        believed = ledger.was_resized and not (replica.exit or Exit()).free
+        records[replica.name] = Record(
+            ledger.attempt,
+            failures=failures,
+            not_before=start,
+            excused=believed or ledger.record(replica.name).excused,
+        )
+        starts.append(start)
+    cause = cause_of(excused, job.settings)
+    end = cause.exit or Exit()
+    incident = Incident(cause, end, len(excused), min(starts), members_changed=not end.free)
+    restarted = frozenset(replica.name for replica in excused)
+    return Response(ledger.put(records), incidents=(incident,), restarted=restarted)
+
+
+def _answer(job: Pass, replicas: Sequence[Replica], own: Sequence[Replica]) -> Response:
+    cause = cause_of(own, job.settings)
+    if may_restart(job.workload, job.ledger, cause):
+        return _restart(job, replicas, own, cause)
+    if wait := settling(job, replicas, cause):
+        return Response(job.ledger, wake_at=wait)
+    failed = [r for r in own if not may_restart(job.workload, job.ledger, r)]
+    failed.sort(key=lambda r: r is not cause)
+    # Decision 30: the job may go on without them; the next pass then restarts the others.
+    return Response(job.ledger.lose(r.name for r in failed), failed_for_good=tuple(failed))
+
+
+def _restart(
+    job: Pass, replicas: Sequence[Replica], own: Sequence[Replica], cause: Replica
+) -> Response:
+    """Start those anew that failed by themselves, each after its own delay."""
+    ledger, now, end = job.ledger, job.now, cause.exit or Exit()
+    failures = {replica.name: _failures(job, replica) for replica in own}
+    starts = {
+        name: now + backoff.delay(count, job.settings, free=end.free)
+        for name, count in failures.items()
+    }
+    start = starts[cause.name]
+    # Decision 95: nobody waits for a newcomer.
+    opens = now if _is_newcomer(job, replicas, cause) else start
+    after = ledger.restart_some(starts, ending(now, end.reason, cause.name, end), opens)
+    records = {
+        name: Record(
+            after.attempt,
+            failures=failures[name],
+            not_before=starts[name],
+            excused=ledger.record(name).excused,
+        )
+        for name in starts
+    }
+    after = after.put(records)
+    if not end.free:  # decision 24: however many failed, the incident costs one
+        after = replace(after, backoff=after.backoff + 1).count(per_type(own))
+    return Response(
+        after, incidents=(Incident(cause, end, len(own), start),), restarted=frozenset(starts)
+    )
+
+
+def _is_newcomer(job: Pass, replicas: Sequence[Replica], replica: Replica) -> bool:
+    """Whether a replica failed soon after it had joined others."""
+    ledger, started = job.ledger, replica.pod.started if replica.pod else None
+    if ledger.wanted(replica.name) < ledger.attempt:
+        return False
+    if started is not None and _end_of(job, replica) - started >= grace(job):
+        return False
+    return any(ledger.wanted(other.name) < ledger.attempt for other in replicas)
+
+
+def _failures(job: Pass, replica: Replica) -> int:
+    """The number of this failure of the replica in a row."""
+    before = job.ledger.record(replica.name).failures
+    started = replica.pod.started if replica.pod else None
+    return backoff.failures_in_row(before, started, _end_of(job, replica), job.settings)
