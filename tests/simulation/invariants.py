@@ -10,10 +10,11 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation import statuses
+from tests.simulation import agreement, statuses
 from tests.simulation.cluster import BOARDS, JOB_PLURALS
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
+from tests.simulation.telling import Told
 from tests.simulation.truth import JobTruth, PodTruth, ended_pods, truth_of
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -54,6 +55,8 @@ class Monitor(Observer):
     lost_nodes: dict[str, float] = field(default_factory=dict)
     """Nodes that do not answer, with the moment until which a controller may think so."""
     answered_creates: dict[int, dict[Key, str]] = field(default_factory=dict)
+    clock_is_steady: bool = True
+    """Nobody has set the wall clock back."""
     broken: asyncio.Event = field(default_factory=asyncio.Event)
 
     def fail(self, text: str) -> None:
@@ -168,6 +171,13 @@ class Monitor(Observer):
                 other.replaced = True
         job.pods[truth.uid] = truth
         job.attempt = max(job.attempt, truth.attempt)
+
+    # What the controller tells.
+    def told(self, told: Told) -> None:
+        """A pass has decided what to tell."""
+        if told.plan.status is not None or told.events:
+            for problem in agreement.untrue(told, times=self.clock_is_steady):
+                self.fail(f"{told.job['metadata']['name']}: {problem}")
 
     # What the controller asks for.
     def sent(self, sent: Sent) -> None:

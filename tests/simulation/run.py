@@ -10,6 +10,7 @@ import random
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from datetime import datetime
 
 import orjson
 
@@ -18,11 +19,15 @@ from tests.simulation.invariants import TERMINAL, Monitor, Violation
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
 from tests.simulation.scenario import FAULTS_END, Scenario, draw
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
+from tests.simulation.telling import Told
 from tests.simulation.virtual_time import StuckError, virtual_loop
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
+from trainyard.lifecycle.actions import Plan
+from trainyard.lifecycle.observed import Observed
 from trainyard.operator.controller import Controller, Host
 from trainyard.operator.diary import Diary, Sink
+from trainyard.operator.records import JobKey, JobRecord
 from trainyard.operator.settings import OperatorSettings
 
 TIME_LIMIT = 4 * 3600.0
@@ -75,6 +80,38 @@ def simulate(
                 written.happened("violation", text=str(violation))
             raise Violation(f"seed {seed}: {violation}") from None
         return run.report
+
+
+class Listener(Diary):
+    """The diary of every pass: the monitor judges what it tells; `written` keeps it, if at all."""
+
+    def __init__(self, monitor: Monitor, written: Diary | None) -> None:
+        self._monitor = monitor
+        self._written = written
+
+    def begin(self, settings: OperatorSettings) -> None:
+        """See Diary."""
+        if self._written:
+            self._written.begin(settings)
+
+    def decided(
+        self, job: JobRecord, observed: Observed, now: datetime, answer: Plan | Exception
+    ) -> None:
+        """See Diary."""
+        if self._written:
+            self._written.decided(job, observed, now, answer)
+        if isinstance(answer, Plan) and not job.kind.is_viewer:
+            self._monitor.told(Told.of(dict(job.raw), observed, answer, now))
+
+    def did(self, job: JobRecord, what: str, ended: str) -> None:
+        """See Diary."""
+        if self._written:
+            self._written.did(job, what, ended)
+
+    def ended(self, key: JobKey, how: str) -> None:
+        """See Diary."""
+        if self._written:
+            self._written.ended(key, how)
 
 
 class Run:
@@ -226,7 +263,8 @@ class Run:
         client = Client(wire, jitter=jitter.random)
         # The monitor knows jobs only; pods of other owners would all be strays to it.
         settings = OperatorSettings(lifecycle=self.scenario.settings)
-        controller = Controller(client, settings, Host(self.clock, jitter, diary=self.diary))
+        listener = Listener(self.monitor, self.diary)
+        controller = Controller(client, settings, Host(self.clock, jitter, diary=listener))
         self.controller = self.loop.create_task(controller.run())
 
     def _crash(self) -> None:
@@ -349,6 +387,7 @@ class Run:
         """The wall clock jumps."""
         self._hit("clock jump")
         self.clock.offset += seconds
+        self.monitor.clock_is_steady &= seconds > 0
 
     def _some_pod(self) -> Obj | None:
         pods = self._pods()

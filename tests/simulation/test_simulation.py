@@ -51,6 +51,7 @@ ONCE_FAILED = {
     17980: "a clock that jumped back made two incidents of one",
     3192: "failures that were learned of late were two incidents",
     9594: "a job that was resumed when all its replicas had ended was called ill",
+    452: "a replica that a resize had replaced was told as running, another being restarted",
     3499: "a job was deleted by its ttl over and over until the watch told of it",
 }
 

@@ -62,6 +62,15 @@ def compile_tasks(
     return tasks, counts
 
 
+def own_failures(job: Pass, is_removed: IsRemoved = never) -> list[Replica]:
+    """Replicas that are told as failed, but for those that only their job's end has stopped."""
+    return [
+        r
+        for r in job.view.not_running
+        if r.state is State.FAILED and not is_removed(r) and _entry(r).get("reason") != STOPPED
+    ]
+
+
 def _blank(name: str, phase: str) -> Entry:
     return {"name": name, "uid": "", "phase": phase, "containers": []}
 

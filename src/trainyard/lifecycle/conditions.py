@@ -62,23 +62,26 @@ class Conditions:
 _TIME = "lastTransitionTime"
 
 
-def not_finished(conditions: Conditions) -> None:
+def not_finished(conditions: Conditions, *, runs: bool) -> None:
     """What holds for every job that has not ended."""
-    conditions.set(
-        ConditionType.COMPLETED, False, ConditionReason.NOT_FINISHED, texts.STILL_RUNNING
-    )
-    if not conditions.has(ConditionType.REPLICA_FAILURE):
-        no_replica_failure(conditions)
+    text = texts.STILL_RUNNING if runs else texts.NOT_FINISHED
+    conditions.set(ConditionType.COMPLETED, False, ConditionReason.NOT_FINISHED, text)
 
 
-def no_replica_failure(conditions: Conditions) -> None:
-    """All replicas are well."""
-    conditions.set(ConditionType.REPLICA_FAILURE, False, ConditionReason.NONE, texts.RUNNING)
+def replica_failure(conditions: Conditions, text: str) -> None:
+    """A replica has failed and has not come back."""
+    conditions.set(ConditionType.REPLICA_FAILURE, True, ConditionReason.ERROR_IN_POD, text)
 
 
-def running(conditions: Conditions) -> None:
+def no_replica_failure(conditions: Conditions, text: str) -> None:
+    """None has, or all that had are back."""
+    reason = ConditionReason.FINISHED if text == texts.ALL_FINISHED else ConditionReason.NONE
+    conditions.set(ConditionType.REPLICA_FAILURE, False, reason, text)
+
+
+def running(conditions: Conditions, text: str) -> None:
     """All replicas run, or as many as the job needs."""
-    conditions.set(ConditionType.RUNNING, True, ConditionReason.NONE, texts.RUNNING)
+    conditions.set(ConditionType.RUNNING, True, ConditionReason.NONE, text)
 
 
 def not_running(conditions: Conditions, reason: str, message: str) -> None:
@@ -87,22 +90,12 @@ def not_running(conditions: Conditions, reason: str, message: str) -> None:
         conditions.set(ConditionType.RUNNING, False, reason, message)
 
 
-def success(conditions: Conditions, *, tells_all: bool) -> None:
-    """The job has ended well. `Completed` means ended, whichever way.
-
-    `tells_all`: in ReplicaFailure too, in the words that one kind's document has for it.
-    """
+def success(conditions: Conditions) -> None:
+    """The job has ended well. `Completed` means ended, whichever way."""
     reason, message = ConditionReason.SUCCEEDED, texts.FINISHED
     conditions.set(ConditionType.RUNNING, False, reason, message)
     conditions.set(ConditionType.FAILED, False, reason, message)
     conditions.set(ConditionType.COMPLETED, True, reason, message)
-    if tells_all:
-        kind, text = ConditionType.REPLICA_FAILURE, texts.FINISHED.rstrip(".")
-        conditions.set(kind, False, ConditionReason.FINISHED, text)
-    elif conditions.is_true(ConditionType.REPLICA_FAILURE) or not conditions.has(
-        ConditionType.REPLICA_FAILURE
-    ):
-        no_replica_failure(conditions)
 
 
 def failure(conditions: Conditions, reason: str, message: str) -> None:

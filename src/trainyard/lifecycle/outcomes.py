@@ -109,7 +109,7 @@ def _of_container(pod: Pod, container: Container) -> Exit:
     free = is_disruption(pod) and (container.failed or pod.phase == "Failed")
     return Exit(
         code=container.exit_code,
-        reason=(pod.reason if free and pod.reason else container.reason) or "Error",
+        reason=(free and (pod.reason or pod.disruption)) or container.reason or "Error",
         message=container.message,
         at=container.ended,
         free=free,

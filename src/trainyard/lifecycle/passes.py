@@ -29,6 +29,8 @@ class Pass:
     settings: Settings
     ledger: Ledger
     view: View
+    anew: frozenset[str] = frozenset()
+    """Pod names of the replicas that this pass has given a new attempt."""
 
     @classmethod
     def begin(
@@ -52,10 +54,12 @@ class Pass:
         """Sort the pods once more after the account gave these replicas a new attempt."""
         if not anew:
             return self
+        anew |= self.anew
         entries = entries_of(self.before)
         for name in anew:
             entries.pop(name, None)
-        return replace(self, view=look(self.workload, self.ledger, entries, self.observed))
+        view = look(self.workload, self.ledger, entries, self.observed)
+        return replace(self, view=view, anew=anew)
 
 
 @dataclass(frozen=True, slots=True)

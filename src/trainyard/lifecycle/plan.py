@@ -195,8 +195,8 @@ class _Steps:
         # scheduler where there is none must wait (decision 37).
         if not needs.conflicts and not self.job.workload.needs_gang:
             self._create_pods(needs.pod_group)
-        self._tell_progress(needs, well=well)
-        self._compile()
+        is_up = self._tell_progress(needs)
+        self._compile(well=well and is_up and self._is_complete())
 
     def _create_pods(self, pod_group: str) -> None:
         found, wake_at = creation.creations(self.job, pod_group)
@@ -218,20 +218,25 @@ class _Steps:
         self.actions += deletes
         self._wake(wake_at)
 
-    def _tell_progress(self, needs: dependents.Needs, *, well: bool) -> None:
-        self.report.unfinished()
+    def _tell_progress(self, needs: dependents.Needs) -> bool:
+        """Whether the job runs."""
         if needs.complete and self._has_all_pods():
             self.report.initialized()
         self._settle()
         job = self.job
         if elastic.is_up(job.workload, job.view):
-            together = job.workload.scope is Scope.JOB and job.ledger.ready_at is not None
-            all_well = together or all(r.ended for r in job.view.not_running)
-            self.report.up(well=well and all_well)
+            self.report.up(job.view)
             self._wake(self._due())
-            return
+            return True
         unknown = job.view.rank0_is(State.UNKNOWN)
         self.report.down(job.view, troubles.find(job, needs), unknown=unknown)
+        return False
+
+    def _is_complete(self) -> bool:
+        """Whether all replicas are back, or an elastic job has settled for those that are."""
+        job = self.job
+        together = job.workload.scope is Scope.JOB and job.ledger.ready_at is not None
+        return together or all(r.ended for r in job.view.not_running)
 
     def _settle(self) -> None:
         """An incident is over when all replicas run again (decision 24)."""
@@ -261,7 +266,7 @@ class _Steps:
         started = (pod.started for pod in self.job.observed.pods if pod.started is not None)
         self.report.ended(verdict, min(started, default=self.job.now))
         self._clean_up(failed=not verdict.success)
-        self._compile(aggregate.unless_ended)
+        self._compile(aggregate.unless_ended, well=verdict.success)
         return True
 
     def _last_words(self, verdict: Verdict) -> dict[str, Any]:
@@ -296,9 +301,14 @@ class _Steps:
     def _wake(self, moment: datetime | None) -> None:
         self.wake_at = earliest(self.wake_at, moment)
 
-    def _compile(self, is_removed: aggregate.IsRemoved = aggregate.never) -> None:
+    def _compile(
+        self, is_removed: aggregate.IsRemoved = aggregate.never, *, well: bool = False
+    ) -> None:
+        """Tell of the replicas. `well`: what had failed before is back."""
         tasks, counts = aggregate.compile_tasks(self.job, is_removed)
         self.report.status |= {"tasks": tasks, "aggregate": counts}
+        failed = aggregate.own_failures(self.job, is_removed)
+        self.report.replicas(failed, counts, well=well)
 
     def result(self) -> Plan:
         """The plan; without a status when that is as it was."""

@@ -16,6 +16,7 @@ from trainyard.lifecycle import conditions, texts
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Response
 from trainyard.lifecycle.replicas import Replica, View
 from trainyard.lifecycle.troubles import Trouble
@@ -83,8 +84,10 @@ class Report:
             self._event(EventReason.NEW_REPLICA, texts.new_replicas(len(replicas)))
             return
         for replica in replicas:
-            attempt = 1 if ledger.is_first(replica.name) else ledger.wanted(replica.name)
-            self._event(EventReason.NEW_REPLICA, texts.new_replica(replica.name, attempt))
+            name = replica.name
+            grown = ledger.is_first(name)
+            text = texts.new_replica(name, ledger.wanted(name), grown=grown)
+            self._event(EventReason.NEW_REPLICA, text)
 
     # Changes of mode and size.
 
@@ -93,7 +96,7 @@ class Report:
         if first:
             self._event(EventReason.PAUSED, texts.PAUSED)
         self.conditions.set(ConditionType.PAUSED, True, ConditionReason.PAUSED, texts.PAUSED)
-        conditions.not_finished(self.conditions)
+        conditions.not_finished(self.conditions, runs=False)
         conditions.not_running(self.conditions, ConditionReason.PAUSED, texts.PAUSED)
         self.status.pop("startTime", None)  # decision 28
         self.status["phase"] = Phase.PAUSED.value
@@ -123,7 +126,8 @@ class Report:
             blamed = not incident.exit.free and incident.exit.code != 0
             self._event(EventReason.RESTART, text, warning=blamed)
             if blamed:
-                self._replica_failure(texts.replica_failure(incident.cause))
+                failure = texts.replica_failure(incident.cause)
+                conditions.replica_failure(self.conditions, failure)
 
     def failed_for_good(self, replicas: Sequence[Replica]) -> None:
         """The job goes on without these."""
@@ -132,10 +136,28 @@ class Report:
             if replica.entry is None or replica.entry.get("phase") != "Failed":
                 self._event(EventReason.REPLICA_FAILURE, text, warning=True)
         if replicas:
-            self._replica_failure(texts.replica_failure(replicas[0]))
+            conditions.replica_failure(self.conditions, texts.replica_failure(replicas[0]))
 
-    def _replica_failure(self, text: str) -> None:
-        self.conditions.set(ConditionType.REPLICA_FAILURE, True, ConditionReason.ERROR_IN_POD, text)
+    def replicas(self, failed: Sequence[Replica], counts: Mapping[str, int], *, well: bool) -> None:
+        """ReplicaFailure, by what the status tells of the replicas (decision 104).
+
+        `failed`: those told as failed by their own end. `well`: what had failed before is back.
+        """
+        is_told = self.conditions.is_true(ConditionType.REPLICA_FAILURE)
+        if failed:
+            if not is_told:
+                text = texts.replica_failure(failed[0])
+                conditions.replica_failure(self.conditions, text)
+        elif well or not is_told:
+            conditions.no_replica_failure(self.conditions, self._no_failure(counts))
+
+    def _no_failure(self, counts: Mapping[str, int]) -> str:
+        if counts["failed"]:
+            return texts.stopped(counts["failed"])
+        if self.phase == Phase.SUCCEEDED:
+            return texts.ALL_FINISHED if self._workload.tells_all else texts.RUNNING
+        are_well = counts["running"] + counts["succeeded"] == sum(counts.values())
+        return texts.RUNNING if are_well else texts.NO_FAILURE
 
     def _budget(self, ledger: Ledger, replica: Replica) -> str:
         spent = ledger.spent(replica.name, is_shared=self._workload.shared_budget)
@@ -143,37 +165,32 @@ class Report:
 
     # Running or not.
 
-    def unfinished(self) -> None:
-        """The job has not ended."""
-        conditions.not_finished(self.conditions)
-
-    def up(self, *, well: bool) -> None:
-        """The job runs. `well`: and no replica has failed that did not come back."""
+    def up(self, view: View) -> None:
+        """The job runs."""
         # Decision 28: from here on the deadline's clock runs.
         if "startTime" not in self.status:
             self.status["startTime"] = render(self._now)
             self._event(EventReason.RUNNING, texts.began_running(self._now))
         self.status["phase"] = Phase.RUNNING.value
-        conditions.running(self.conditions)
-        if well:
-            conditions.no_replica_failure(self.conditions)
+        conditions.running(self.conditions, _progress(view))
+        conditions.not_finished(self.conditions, runs=True)
 
     def down(self, view: View, trouble: Trouble | None, *, unknown: bool) -> None:
         """Not all replicas run that should. `unknown`: nor can it be told whether they do."""
-        # Decision 47: the text must not contradict the aggregate.
-        well = len(view.replicas) - sum(1 for r in view.not_running if not r.ended)
         if trouble is not None:
             reason, text = trouble.reason, trouble.message
             if trouble.event and self._is_news(text):
                 self._event(trouble.event, text, warning=True)
         else:
-            reason, text = ConditionReason.NONE, texts.waiting(len(view.replicas), well)
+            reason, text = ConditionReason.NONE, _progress(view)
         conditions.not_running(self.conditions, reason, text)
         if unknown:  # decision 33
             self.status["phase"] = Phase.UNKNOWN.value
         elif self.phase != Phase.RESUMING:
-            begun = well > 0 and "startTime" in self.status
+            begun = _well(view) > 0 and "startTime" in self.status
             self.status["phase"] = (Phase.RUNNING if begun else Phase.PENDING).value
+        runs = self.phase in (Phase.RUNNING, Phase.UNKNOWN)
+        conditions.not_finished(self.conditions, runs=runs)
 
     def _is_news(self, text: str) -> bool:
         return self.conditions.get(ConditionType.RUNNING).get("message") != text
@@ -187,14 +204,24 @@ class Report:
         if verdict.success:
             self.status["phase"] = Phase.SUCCEEDED.value
             self.initialized()
-            conditions.success(self.conditions, tells_all=self._workload.tells_all)
+            conditions.success(self.conditions)
             self._event(EventReason.SUCCEEDED, texts.FINISHED)
             return
         self.status["phase"] = Phase.FAILED.value
         conditions.failure(self.conditions, verdict.reason, verdict.message)
-        if verdict.cause is not None:
+        if verdict.cause is not None and verdict.cause.state is State.FAILED:
             text = texts.replica_failure(verdict.cause)
-            self._replica_failure(text)
+            conditions.replica_failure(self.conditions, text)
             self._event(EventReason.REPLICA_FAILURE, text, warning=True)
         event = _FAILURE_EVENTS.get(ConditionReason(verdict.reason), EventReason.FAILED)
         self._event(event, verdict.message, warning=True)
+
+
+def _well(view: View) -> int:
+    """How many replicas run or have completed."""
+    return len(view.replicas) - sum(1 for r in view.not_running if r.state is not State.SUCCEEDED)
+
+
+def _progress(view: View) -> str:
+    failed = sum(1 for r in view.not_running if r.state is State.FAILED)
+    return texts.progress(len(view.replicas), _well(view), failed)

@@ -16,7 +16,11 @@ from trainyard.lifecycle.replicas import Replica
 INITIALIZED = "The job has been initialized successfully."
 RUNNING = "All pods are running normally or have completed successfully."
 STILL_RUNNING = "The job is still running."
+NOT_FINISHED = "The job has not finished."
+NO_FAILURE = "No replica has failed."
 FINISHED = "The job has finished successfully."
+ALL_FINISHED = "The job has finished successfully"
+"""Of ReplicaFailure, in the words that one kind's document has for it."""
 PAUSED = "The job is paused: its pods are deleted."
 RESUMED = "The job has been resumed."
 SPEC_DRIFT = (
@@ -137,10 +141,12 @@ def created(workload: Workload) -> str:
     return f"A {workload.kind} has been created: {workload.name}"
 
 
-def new_replica(pod: str, attempt: int) -> str:
-    """A replica's pod; `attempt` counts from 1."""
+def new_replica(pod: str, attempt: int, *, grown: bool) -> str:
+    """A replica's pod; `attempt` counts from 1. `grown`: it came as the job grew."""
     if attempt == 1:
         return f"Create the replica[{pod}] for the first time."
+    if grown:  # it may have been there before the job shrank
+        return f"Create the replica[{pod}], attempt {attempt}: the job has grown."
     return f"Create the replica[{pod}] again, attempt {attempt}."
 
 
@@ -168,6 +174,15 @@ def queue_limit(workload: Workload, replica: Replica) -> str:
     )
 
 
-def waiting(replicas: int, running: int) -> str:
-    """While not all replicas run."""
-    return f"{running} of {replicas} replicas are running or have completed."
+def progress(replicas: int, well: int, failed: int) -> str:
+    """How many run or have completed; in the documented words when all do."""
+    if well == replicas:
+        return RUNNING
+    text = f"{well} of {replicas} replicas are running or have completed"
+    return f"{text}; {failed} {'has' if failed == 1 else 'have'} failed." if failed else f"{text}."
+
+
+def stopped(number: int) -> str:
+    """Of replicas that did not fail, but are told as failed: the end of the job stopped them."""
+    was = "was" if number == 1 else "were"
+    return f"No replica has failed by itself; {number} {was} stopped."

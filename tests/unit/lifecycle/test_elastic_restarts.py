@@ -126,7 +126,7 @@ def test_growing_brings_a_lost_replica_back_and_shrinking_does_not(scope: str | 
     new = world.told("NewReplica")[-2:]
     assert sorted(text[text.index("]") + 1 :] for text in new) == [
         " again, attempt 3.",
-        " for the first time.",
+        ", attempt 3: the job has grown.",
     ]
 
 

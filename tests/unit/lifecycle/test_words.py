@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import START, World, pytorch
-from trainyard.lifecycle import conditions, texts
-from trainyard.lifecycle.conditions import Conditions
+from trainyard.lifecycle import texts
 from trainyard.lifecycle.ledger import Ledger, Record, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica, look
@@ -166,37 +165,3 @@ def test_an_attempt_ends_once() -> None:
     entry = {"number": 1, "startTime": now, "endTime": now, "reason": "Paused"}
     assert closed.attempts == (entry,)
     assert closed.close(ending(seconds(9), "Error")) == closed
-
-
-# Conditions of a job that has ended well.
-
-
-@pytest.mark.parametrize(
-    ("status", "message"),
-    [
-        (None, "All pods are running normally or have completed successfully."),
-        ("True", "All pods are running normally or have completed successfully."),
-        ("False", "as it was"),
-    ],
-)
-def test_after_a_success_all_replicas_are_well(status: str | None, message: str) -> None:
-    held = {"type": "ReplicaFailure", "status": status, "reason": "R", "message": "as it was"}
-    before = [{**held, "lastTransitionTime": "then"}] if status else []
-    found = Conditions(before, START)
-    conditions.success(found, tells_all=False)
-    told = {c["type"]: (c["status"], c["message"]) for c in found.encode()}
-    done = "The job has finished successfully."
-    assert told == {
-        "Running": ("False", done),
-        "Failed": ("False", done),
-        "Completed": ("True", done),
-        "ReplicaFailure": ("False", message),
-    }
-
-
-def test_one_kind_tells_a_success_of_its_replicas_too() -> None:
-    found = Conditions([], START)
-    conditions.success(found, tells_all=True)
-    told = found.get("ReplicaFailure")
-    assert (told["status"], told["reason"]) == ("False", "Finished")
-    assert told["message"] == "The job has finished successfully"

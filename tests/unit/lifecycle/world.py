@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.simulation.agreement import untrue
+from tests.simulation.telling import Told
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kinds.table import KINDS, describe
@@ -128,7 +130,7 @@ class World:
     def __init__(self, job: dict[str, Any], settings: Settings = SETTINGS) -> None:
         self.job = copy.deepcopy(job)
         self.settings = settings
-        self.now = START
+        self.now = self._latest = START
         self.pods: dict[str, dict[str, Any]] = {}
         self.owned: dict[tuple[Resource, str], dict[str, Any]] = {}
         self.status: dict[str, Any] | None = None
@@ -157,9 +159,16 @@ class World:
         )
 
     def look(self) -> Plan:
-        """Compute a plan, and do not carry it out."""
+        """Compute a plan, whose texts must be true, and do not carry it out."""
         status = json.loads(json.dumps(self.status)) if self.status is not None else None
-        return plan(self.workload, status, self.observed(), self.now, self.settings)
+        observed = self.observed()
+        made = plan(self.workload, status, observed, self.now, self.settings)
+        job = {**self.job, "status": self.status}
+        self._latest = max(self._latest, self.now)
+        told = Told.of(job, observed, made, self.now)
+        lies = list(untrue(told, times=self.now == self._latest))
+        assert not lies, "\n".join(lies)
+        return made
 
     def step(self) -> Plan:
         """One pass of the controller."""

@@ -1,0 +1,199 @@
+"""What one pass tells, beside what it had seen, in the form in which `texts` judges it."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from tests.simulation.server import Obj
+from trainyard.kinds.shared import labels
+from trainyard.lifecycle.actions import Create, Delete, Event, Plan
+from trainyard.lifecycle.observed import Container, Observed, Pod
+
+ENDS = ("Succeeded", "Failed")
+STOPPED = "Stopped"
+"""Why a replica is told as Failed that only the end of its job has stopped."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """One pass over one job: `before` and `after` are its status, `after` as the pass wants it."""
+
+    job: Obj
+    before: Obj
+    after: Obj
+    observed: Observed
+    plan: Plan
+    now: datetime
+
+    @classmethod
+    def of(cls, job: Obj, observed: Observed, plan: Plan, now: datetime) -> Told:
+        before = job.get("status") or {}
+        after = before if plan.status is None else plan.status
+        return cls(job, before, after, observed, plan, now)
+
+    @property
+    def spec(self) -> Obj:
+        spec: Obj = self.job["spec"]
+        return spec
+
+    @property
+    def phase(self) -> str:
+        return str(self.after.get("phase", ""))
+
+    @property
+    def ends_now(self) -> bool:
+        """Whether this pass is the one that ends the job."""
+        return self.phase in ENDS and self.before.get("phase") not in ENDS
+
+    @property
+    def events(self) -> Sequence[Event]:
+        return self.plan.events
+
+    # Replicas, as the status tells them.
+
+    @cached_property
+    def entries(self) -> Mapping[str, Obj]:
+        """By pod name."""
+        return _entries(self.after)
+
+    @cached_property
+    def known(self) -> Mapping[str, Obj]:
+        """Those of which an earlier status told a pod."""
+        return {name: e for name, e in _entries(self.before).items() if e.get("uid")}
+
+    @cached_property
+    def counts(self) -> Counter[str]:
+        """Replicas by phase, counted by hand."""
+        return Counter(entry["phase"].lower() for entry in self.entries.values())
+
+    @property
+    def total(self) -> int:
+        return len(self.entries)
+
+    @property
+    def well(self) -> int:
+        """How many run or have completed."""
+        return self.counts["running"] + self.counts["succeeded"]
+
+    @cached_property
+    def failed(self) -> Sequence[str]:
+        """Replicas that are told as failed by themselves."""
+        return [
+            name
+            for name, entry in self.entries.items()
+            if entry["phase"] == "Failed" and entry.get("reason") != STOPPED
+        ]
+
+    # Pods, as they were seen.
+
+    @cached_property
+    def pods(self) -> Mapping[str, Pod]:
+        uid = self.job["metadata"]["uid"]
+        return {pod.name: pod for pod in self.observed.pods if pod.owner_uid == uid}
+
+    @cached_property
+    def creates(self) -> Mapping[str, Create]:
+        """Creations of pods, by name."""
+        return {
+            a.name: a
+            for a in self.plan.actions
+            if isinstance(a, Create) and a.resource.plural == "pods"
+        }
+
+    def goes(self, pod: str) -> bool:
+        """Whether the pod is on its way out, or is deleted now."""
+        seen = self.pods.get(pod)
+        deleted = {a.uid for a in self.plan.actions if isinstance(a, Delete)}
+        return seen is None or seen.deleting is not None or seen.uid in deleted
+
+    def attempt_of(self, pod: str) -> int:
+        """Of a pod that is created now."""
+        annotations = self.creates[pod].manifest()["metadata"]["annotations"]
+        return int(annotations[labels.ATTEMPT])
+
+    def ended_with(self, pod: str, code: int | None, init: str = "") -> bool:
+        """Whether the pod was seen to end so; if it is gone, an earlier status told it."""
+        seen = self.pods.get(pod)
+        if seen is None:
+            entry = self.known.get(pod, {})
+            codes = [c.get("exitCode") for c in entry.get("containers") or ()]
+            return entry.get("phase") in ENDS and (code in codes or code is None)
+        if code is None:
+            return seen.phase == "Failed"
+        return any(_ended_with(each, code, init) for each in seen.containers)
+
+    def was_taken(self, pod: str) -> bool:
+        """Whether somebody or something else took the pod away, or it vanished."""
+        seen = self.pods.get(pod)
+        if seen is None:
+            return pod in self.known
+        return (
+            seen.deleting is not None
+            or bool(seen.disruption)
+            or bool(seen.reason)
+            or seen.phase == "Unknown"
+            or seen.node in self.observed.lost_nodes
+            or any(c.reason in ("ContainerStatusUnknown", "Unknown") for c in seen.containers)
+        )
+
+    # The account.
+
+    def raised(self) -> set[str]:
+        """Replicas of which another attempt is wanted than before."""
+        return {n for n in self.entries if _wanted(self.after, n) > _wanted(self.before, n)}
+
+    def account(self, status: Obj) -> Obj:
+        internal: Obj = status.get("internal") or {}
+        return internal
+
+
+class Text(NamedTuple):
+    """One text that was told. `place` is `Running=True`, `event Restart` and the like.
+
+    `reason` is an event's type, Normal or Warning. Not `is_new`: it was told before.
+    """
+
+    place: str
+    reason: str
+    message: str
+    is_new: bool
+
+
+def texts_of(told: Told) -> Iterator[Text]:
+    """All conditions and events of a pass."""
+    before = {(c["type"], c["status"]): c for c in told.before.get("conditions") or ()}
+    for condition in told.after.get("conditions") or ():
+        was = before.get((condition["type"], condition["status"]), {})
+        place, message = f"{condition['type']}={condition['status']}", condition["message"]
+        yield Text(place, condition["reason"], message, was.get("message") != message)
+    for event in told.events:
+        yield Text(f"event {event.reason}", event.type, event.message, is_new=True)
+
+
+Judge = Callable[[Told, re.Match[str]], Iterator[str]]
+
+
+def _entries(status: Obj) -> Mapping[str, Obj]:
+    return {
+        entry["name"]: entry
+        for task in status.get("tasks") or ()
+        for entry in task.get("replicas") or ()
+    }
+
+
+def _ended_with(container: Container, code: int, init: str) -> bool:
+    if container.exit_code != code:
+        return False
+    return container.name == init if init else not container.is_init
+
+
+def _wanted(status: Obj, name: str) -> int:
+    internal: dict[str, Any] = status.get("internal") or {}
+    record = (internal.get("replicas") or {}).get(name) or {}
+    return int(record.get("attempt", internal.get("floor", 1)))

@@ -1,0 +1,104 @@
+"""Conditions and events say what the counts beside them say (decision 104).
+
+Every pass that any of these tests makes is judged besides: see `World.look`.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.lifecycle.world import World, colossalai, elastic, generic, pytorch
+
+WELL = "All pods are running normally or have completed successfully."
+
+
+def test_an_elastic_job_that_goes_on_without_a_replica_does_not_say_that_all_run() -> None:
+    world = World(elastic(1, 3, 3, policy="Never")).running()
+    world.advance(600).exit("2", 7).settle()
+    text = "2 of 3 replicas are running or have completed; 1 has failed."
+    assert world.condition("Running") == ("True", "-", text)
+    failed = f"Pod[{world.name('2')}] exited with error code 7"
+    assert world.condition("ReplicaFailure") == ("True", "ErrorInPod", failed)
+
+
+def test_a_failure_that_its_deadline_meets_is_told_all_the_same() -> None:
+    world = World(pytorch(workers=2, run_policy={"activeDeadlineSeconds": 60})).running()
+    world.advance(61).exit("1", 3).settle()
+    assert world.condition("Failed")[1] == "DeadlineExceeded"  # type: ignore[index]
+    failed = f"Pod[{world.name('1')}] exited with error code 3"
+    assert world.condition("ReplicaFailure") == ("True", "ErrorInPod", failed)
+
+
+def test_replicas_that_the_end_of_their_job_stops_have_not_failed() -> None:
+    world = World(pytorch(workers=2, run_policy={"activeDeadlineSeconds": 60})).running()
+    world.advance(60).settle()
+    for replica in "01":
+        world.exit(replica, 143)
+        world.pods[world.name(replica)]["status"]["reason"] = "DeadlineExceeded"
+    world.settle()
+    assert world.aggregate == {"failed": 2}
+    text = "No replica has failed by itself; 2 were stopped."
+    assert world.condition("ReplicaFailure") == ("False", "-", text)
+
+
+@pytest.mark.parametrize("job", [pytorch(policy="Never"), colossalai(workers=4)])
+def test_a_success_does_not_hide_a_replica_that_failed(job: dict[str, object]) -> None:
+    world = World(job).running()
+    first = "0" if "train-1b255-worker-0" in world.pods and job["kind"] != "ColossalAIJob" else ""
+    world.exit("1", 5).exit(first or "launcher", 0).settle()
+    assert world.phase == "Succeeded"
+    failed = f"Pod[{world.name('1')}] exited with error code 5"
+    assert world.condition("ReplicaFailure") == ("True", "ErrorInPod", failed)
+
+
+def test_a_replica_that_fails_after_the_success_of_its_job_is_told() -> None:
+    world = World(pytorch(workers=2)).running().exit("0", 0).settle()
+    assert world.condition("ReplicaFailure") == ("False", "-", WELL)
+    world.exit("1", 5).settle()
+    assert world.condition("ReplicaFailure")[0] == "True"  # type: ignore[index]
+    assert (world.phase, world.aggregate) == ("Succeeded", {"succeeded": 1, "failed": 1})
+
+
+def test_the_success_of_one_kind_is_told_of_its_replicas_too() -> None:
+    world = World(colossalai()).running().exit("launcher", 0).settle()
+    text = "The job has finished successfully"
+    assert world.condition("ReplicaFailure") == ("False", "Finished", text)
+
+
+def test_before_replicas_run_none_is_said_to() -> None:
+    world = World(pytorch(workers=2)).settle()
+    assert world.condition("ReplicaFailure") == ("False", "-", "No replica has failed.")
+    assert world.condition("Completed") == ("False", "NotFinished", "The job has not finished.")
+    world.run("0").settle()
+    assert world.condition("ReplicaFailure") == ("False", "-", "No replica has failed.")
+    world.run("1").settle()
+    assert world.condition("ReplicaFailure") == ("False", "-", WELL)
+    assert world.condition("Completed") == ("False", "NotFinished", "The job is still running.")
+
+
+def test_a_failure_is_told_before_it_is_decided_what_follows() -> None:
+    """While the cause of an incident is not certain, its policy being ExitCode."""
+    world = World(pytorch(workers=3, policy="ExitCode")).running()
+    world.exit("1", 1).step()
+    text = "2 of 3 replicas are running or have completed; 1 has failed."
+    assert (world.phase, world.condition("ReplicaFailure")[0]) == ("Running", "True")  # type: ignore[index]
+    assert text in str(world.condition("Running"))
+
+
+def test_a_replica_that_its_queue_removed_has_not_failed() -> None:
+    world = World(generic()).running()
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "QueueMaxDuration"}
+    world.pods[world.name("0")]["status"]["conditions"] = [target]
+    world.take(world.name("0")).settle()
+    assert world.condition("Failed")[1] == "QueueMaxDuration"  # type: ignore[index]
+    assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
+    assert not world.told("ReplicaFailure")
+
+
+def test_one_that_the_cluster_stopped_is_said_to_be_taken_for_the_reason_that_it_gave() -> None:
+    world = World(pytorch(workers=2, policy="Never")).running().exit("1", 137)
+    target = {"type": "DisruptionTarget", "status": "True", "reason": "TerminationByKubelet"}
+    world.pods[world.name("1")]["status"]["conditions"] = [target]
+    world.settle()
+    (told,) = world.told("Restart")
+    assert "was taken away (TerminationByKubelet)" in told
