@@ -10,12 +10,19 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation import agreement, statuses
+from tests.simulation import agreement, policies, statuses
 from tests.simulation.cluster import BOARDS, JOB_PLURALS
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
 from tests.simulation.telling import Told
-from tests.simulation.truth import JobTruth, PodTruth, ended_pods, truth_of
+from tests.simulation.truth import (
+    JobTruth,
+    PodTruth,
+    ended_pods,
+    has_fatal_end,
+    survived_fatal_ends,
+    truth_of,
+)
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
 ACTIVE = frozenset({"Pending", "Running", "Unknown", "Succeeded", "Failed", "Paused"})
@@ -121,10 +128,15 @@ class Monitor(Observer):
             self.fail(f"{job.key.name}: phase {after}, condition Failed {is_.get('Failed')}")
         if (new.get("backoffCount") or 0) < (old.get("backoffCount") or 0):
             self.fail(f"{job.key.name}: backoffCount fell")
-        if (new.get("backoffCount") or 0) > _limit(obj):
-            self.fail(f"{job.key.name}: backoffCount above the limit of {_limit(obj)}")
+        self._check_budget(job, new, obj)
+        if statuses.failed_by_rule(new) and not has_fatal_end(job, obj):
+            self.fail(f"{job.key.name}: failed by a rule that nothing has matched")
         for problem in statuses.contradictions(old, new, obj):
             self.fail(f"{job.key.name}: {problem}")
+
+    def _check_budget(self, job: JobTruth, new: Obj, obj: Obj) -> None:
+        if (new.get("backoffCount") or 0) > _limit(obj):
+            self.fail(f"{job.key.name}: backoffCount above the limit of {_limit(obj)}")
 
     def _pod_changed(self, job: JobTruth, change: Change) -> None:
         pod = change.object
@@ -147,11 +159,28 @@ class Monitor(Observer):
             if pod["status"].get("reason") in ("Evicted", "DeadlineExceeded"):
                 self._disturb(job, truth)
             elif not taken:
-                truth.own_end = _exit_code(pod)
-                ends = job.failures if truth.own_end else job.completions
-                ends[job.attempt] += 1
+                self._ended_by_itself(job, truth, pod)
                 if truth.own_end and self._misses_a_pod(owner_uid(pod)):
                     job.disturbances[job.attempt] += 1  # which may be why
+
+    def _ended_by_itself(self, job: JobTruth, truth: PodTruth, pod: Obj) -> None:
+        truth.own_end = _exit_code(pod)
+        if not truth.own_end:
+            job.completions[job.attempt] += 1
+            return
+        truth.action = policies.of_exit(self._stored(job), truth.own_end)
+        if truth.action == policies.IGNORE:
+            job.disturbances[job.attempt] += 1
+            return
+        job.failures[job.attempt] += 1
+        job.fatal[job.attempt] += truth.action == policies.FAIL_JOB
+
+    def _stored(self, job: JobTruth) -> Obj:
+        return self.server.objects.get(job.key) or {"spec": {}, "kind": ""}
+
+    def _restarts_alone(self, job: JobTruth) -> bool:
+        """Whether replicas restart one by one, and nobody has paused or resized the job."""
+        return not job.vague and statuses.restarts_one_by_one(self._stored(job))
 
     def _misses_a_pod(self, uid: str) -> bool:
         """Whether a node that does not answer has a pod of the job."""
@@ -161,6 +190,8 @@ class Monitor(Observer):
     def _disturb(self, job: JobTruth, truth: PodTruth) -> None:
         truth.disturbed = True
         job.disturbances[job.attempt] += 1
+        if policies.of_disruption(self._stored(job)) in ("Count", "Restart"):
+            job.countable += 1
 
     def _pod_added(self, job: JobTruth, pod: Obj) -> None:
         truth = truth_of(pod)
@@ -169,6 +200,8 @@ class Monitor(Observer):
                 if not other.gone:
                     self.fail(f"two pods for {truth.type}-{truth.index} of {job.key.name}")
                 other.replaced = True
+                if other.action == policies.FAIL_JOB and self._restarts_alone(job):
+                    self.fail(f"{other.name} has failed {job.key.name}, and is created again")
         job.pods[truth.uid] = truth
         job.attempt = max(job.attempt, truth.attempt)
 
@@ -325,6 +358,8 @@ class Monitor(Observer):
     def _incidents(self, job: JobTruth, stored: Obj, certain: set[int]) -> tuple[int, int]:
         """How many attempts ended by a failure: for certain (among those), and at most."""
         over = range(1, job.attempt)
+        for attempt in survived_fatal_ends(job, certain):
+            self.fail(f"{job.key.name}: a rule failed attempt {attempt}, and another came")
         least = sum(1 for a in over if a in certain and job.failures[a] and not job.disturbances[a])
         # Under Always a replica that completed costs one too; a failure after it, another one.
         most = sum(bool(job.failures[a]) + job.completions[a] for a in over)
@@ -333,7 +368,7 @@ class Monitor(Observer):
         return least, most + max(0, internal.get("attempt", 1) - job.attempt)
 
     def _compare(self, job: JobTruth, what: str, counted: int, real: tuple[int, int]) -> None:
-        least, most = real
+        least, most = real[0], real[1] + job.countable
         if not (0 if job.vague else least) <= counted <= most:
             self.fail(f"{job.key.name}: {what} is {counted}, really {least} to {most}")
 

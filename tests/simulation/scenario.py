@@ -98,6 +98,7 @@ def draw(seed: int) -> Scenario:
     jobs = [_job(rng, "first")]
     if rng.random() < 0.25:
         jobs.append(_job(rng, "second"))
+    _add_policies(random.Random(f"{seed} policies"), jobs)
     steps = _user_steps(rng, jobs) + _cluster_steps(rng)
     if len(jobs) == 1 and any(step.what == "delete" for step in steps):
         jobs.append(_job(rng, "second"))  # one that goes on
@@ -141,6 +142,27 @@ def _job(rng: random.Random, name: str) -> Obj:
     if rng.random() < 0.15:
         job["spec"]["scheduler"] = {"t9kScheduler": {"queue": "default", "priority": 5}}
     return job
+
+
+def _add_policies(rng: random.Random, jobs: list[Obj]) -> None:
+    """By a generator of their own, so that a seed keeps its jobs otherwise."""
+    for job in jobs:
+        if rng.random() < 0.25:
+            run = job["spec"].setdefault("runPolicy", {})
+            run["podFailurePolicy"] = {"rules": _failure_rules(rng)}
+
+
+def _failure_rules(rng: random.Random) -> list[Obj]:
+    rules: list[Obj] = []
+    for _ in range(rng.randint(1, 3)):
+        action = rng.choice(("FailJob", "Ignore", "Ignore", "Count", "Restart"))
+        if rng.random() < 0.25:
+            rules.append({"action": action, "onPodConditions": [{"type": "DisruptionTarget"}]})
+            continue
+        values = sorted(rng.sample(sorted(set(CODES)), rng.randint(1, 3)))
+        operator = rng.choice(("In", "In", "In", "NotIn"))
+        rules.append({"action": action, "onExitCodes": {"operator": operator, "values": values}})
+    return rules
 
 
 def _template(container: str) -> Obj:

@@ -30,7 +30,7 @@ def contradictions(old: Obj, new: Obj, job: Obj) -> Iterator[str]:
         return  # an invalid job has neither replicas nor attempts
     yield from _of_conditions(old, new)
     yield from _of_phase(new)
-    yield from _of_attempts(new, one_by_one=_restarts_one_by_one(job))
+    yield from _of_attempts(new, one_by_one=restarts_one_by_one(job))
     yield from _of_counts(old, new)
 
 
@@ -131,6 +131,13 @@ def differences(job: Obj, pods: Mapping[str, Obj]) -> Iterator[str]:
                 yield f"{replica['name']} is told as {replica['phase']}, and is {phase}"
 
 
-def _restarts_one_by_one(job: Obj) -> bool:
+def failed_by_rule(status: Obj) -> bool:
+    """Whether it says that a rule of podFailurePolicy has failed the job."""
+    failed = (c for c in status.get("conditions") or () if c["type"] == "Failed")
+    return any(c["reason"] == "PodFailurePolicy" for c in failed)
+
+
+def restarts_one_by_one(job: Obj) -> bool:
+    """Whether each replica restarts for itself."""
     scope = (job["spec"].get("runPolicy") or {}).get("restartScope")
     return job["kind"] == "GenericJob" or scope == "Replica"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from tests.simulation.shrink import invariant, shrink, violated
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.errors import Conflict
-from trainyard.lifecycle import outcomes
+from trainyard.lifecycle import failure_policy, outcomes, restart_policies
 from trainyard.lifecycle import plan as plan_of_a_job
 from trainyard.lifecycle.actions import Delete, Plan
 from trainyard.lifecycle.observed import Observed
+from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.operator import planners
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Executor, Outcome
@@ -116,6 +118,22 @@ def count_an_eviction(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outcomes, "is_disruption", lambda pod: False)
 
 
+def count_what_a_rule_ignores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of podFailurePolicy that ignores a failure does not keep it from being counted."""
+
+    def strict(*given: Any) -> tuple[State, Exit]:
+        state, end = judge(*given)
+        return state, replace(end, free=False) if end.ruling else end
+
+    judge = failure_policy.judge
+    monkeypatch.setattr(failure_policy, "judge", strict)
+
+
+def go_on_after_a_fatal_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rule of podFailurePolicy that fails the job is not heeded."""
+    monkeypatch.setattr(restart_policies, "fails_job", lambda replica: False)
+
+
 BUGS: Mapping[str, tuple[Plant, str]] = {
     "drop the expectation": (drop_the_expectation, "is asked for again"),
     "delete before counting": (delete_first(lambda plan: True), "before the status says why"),
@@ -124,6 +142,8 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
     "lose a delayed wake-up": (lose_a_wake_up, "has not ended"),
     "act on a stale list after 410": (act_on_a_stale_list, ""),
     "count an eviction": (count_an_eviction, "is [0-9]+, really"),
+    "count what a rule ignores": (count_what_a_rule_ignores, "is [0-9]+, really"),
+    "go on after a fatal exit": (go_on_after_a_fatal_exit, "and another came|is created again"),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",

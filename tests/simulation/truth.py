@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 
+from tests.simulation import policies
 from tests.simulation.server import Key, Obj
 from trainyard.kinds.shared import labels
 
@@ -22,6 +23,8 @@ class PodTruth:
     """Exit code, when its containers ended by themselves."""
     disturbed: bool = False
     """Somebody or something else took it away."""
+    action: str = ""
+    """What the job's podFailurePolicy says of its own end."""
     gone: bool = False
     replaced: bool = False
 
@@ -35,18 +38,44 @@ class JobTruth:
     attempt: int = 0
     failures: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """Own failures per attempt that was current at that moment."""
+    fatal: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    """Those of them that a rule of podFailurePolicy fails the job for."""
     completions: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     disturbances: dict[int, int] = field(default_factory=lambda: defaultdict(int))
+    countable: int = 0
+    """Disturbances that a rule of podFailurePolicy makes a cost."""
     vague: bool = False
     """Paused, resized or the like: what is counted then has no exact answer."""
     deleted: bool = False
 
 
 def ended_pods(pods: list[PodTruth]) -> tuple[int, int]:
-    """How many pods ended by themselves and were replaced: for certain, and at most."""
-    ended = [pod for pod in pods if pod.own_end is not None]
+    """How many pods ended by themselves, at a cost, and were replaced: for certain, and at most."""
+    ended = [pod for pod in pods if pod.own_end is not None and pod.action != policies.IGNORE]
     least = sum(1 for pod in ended if pod.replaced and not pod.disturbed)
     return least, len(ended)
+
+
+def has_fatal_end(job: JobTruth, stored: Obj) -> bool:
+    """Whether a pod ended as a rule of podFailurePolicy fails the job for."""
+    disrupted = policies.of_disruption(stored) == policies.FAIL_JOB
+    return any(
+        pod.action == policies.FAIL_JOB or (disrupted and pod.disturbed)
+        for pod in job.pods.values()
+    )
+
+
+def survived_fatal_ends(job: JobTruth, certain: set[int]) -> list[int]:
+    """Attempts that others followed though all that failed in them fails the job; of those that
+    certainly had pods."""
+    return [
+        attempt
+        for attempt in sorted(certain)
+        if attempt < job.attempt
+        and not job.vague
+        and not job.disturbances[attempt]
+        and 0 < job.fatal[attempt] == job.failures[attempt]
+    ]
 
 
 def truth_of(pod: Obj) -> PodTruth:

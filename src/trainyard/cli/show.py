@@ -161,12 +161,17 @@ def _attempts(job: Job, now: datetime) -> str:
             span(attempt.get("startTime"), attempt.get("endTime") or over, now),
             job.replica_of(attempt.get("replica") or ""),
             attempt.get("exitCode"),
-            attempt.get("reason") or _state(attempt, over, now),
+            _end_of(attempt) or _state(attempt, over, now),
         )
         for attempt in job.attempts
     ]
     headers = ("NUMBER", "START", "DURATION", "ENDED BY", "EXIT", "REASON")
     return table(headers, rows) if rows else ""
+
+
+def _end_of(attempt: Object) -> str:
+    """The reason, with the rule that decided on it."""
+    return "; ".join(str(attempt[key]) for key in ("reason", "message") if attempt.get(key))
 
 
 def _state(attempt: Object, over: str | None, now: datetime) -> str:

@@ -82,7 +82,7 @@ def _history(situation: Situation) -> str:
     age = duration(situation.ago(failure.get("endTime")))
     return (
         f"\n    attempt {failure.get('number', '?')} was ended by {death.who} ({death.ending}) "
-        f"{age} ago"
+        f"{age} ago" + (f"; {death.ruling}" if death.ruling else "")
     )
 
 

@@ -36,6 +36,8 @@ class Death:
     """Options of `trainyard logs` that show what it wrote."""
     is_accident: bool = False
     """Whether a restart might well have helped."""
+    ruling: str = ""
+    """Which rule of `podFailurePolicy` decided, and what."""
 
 
 def of(situation: Situation, failure: Object) -> Death:
@@ -57,6 +59,7 @@ def of(situation: Situation, failure: Object) -> Death:
         evidence=evidence,
         logs=f" --replica {replica}" + (f" -c {init}" if init else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
+        ruling=str(failure.get("message") or ""),
     )
 
 

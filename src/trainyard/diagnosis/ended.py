@@ -11,6 +11,7 @@ from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import span
 
 _QUOTED_LINES = 6
+_RULES_FIELD = "spec.runPolicy.podFailurePolicy"
 
 
 def succeeded(situation: Situation) -> Iterator[Cause]:
@@ -23,17 +24,13 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
         running = [p for p in situation.pods if p.phase == "Running" and not p.deleting_since]
         if left := [situation.replica(pod) for pod in running]:
             evidence.append(f"still running, as cleanUpPolicy None has it: {listed(left)}")
-            field = "runPolicy.cleanUpPolicy" if _has_run_policy(situation) else "cleanUpPolicy"
+            properties = situation.job.kind.schema["properties"]["spec"]["properties"]
+            field = "cleanUpPolicy" if "cleanUpPolicy" in properties else "runPolicy.cleanUpPolicy"
             advice.append(
                 f"`trainyard delete {situation.job.name}` ends what goes on; with spec.{field}: "
                 "Unfinished it ends with the job"
             )
         yield Cause("it has done its work", tuple(evidence), tuple(advice))
-
-
-def _has_run_policy(situation: Situation) -> bool:
-    """Whether jobs of the kind have `spec.runPolicy`; others have its fields in `spec`."""
-    return "runPolicy" in situation.job.kind.schema["properties"]["spec"]["properties"]
 
 
 def failed(situation: Situation) -> Iterator[Cause]:
@@ -116,10 +113,14 @@ def quoted(words: str) -> tuple[str, ...]:
 
 
 def _why_not_again(situation: Situation, condition: Object, death: deaths.Death) -> tuple[str, ...]:
-    """Why it was not restarted (any more) (decision 23)."""
+    """Why it was not restarted (any more) (decisions 23, 114)."""
+    if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:
+        return ()  # its message names the rule
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"its restarts are used up: {situation.job.restarts} so far",)
     policy, limit = situation.job.restart_policy(death.replica)
+    if death.ruling:
+        return (f"{death.ruling}; restartPolicy is {policy}, {_limit_field(situation)} is {limit}",)
     if policy == "Never":
         return ("restartPolicy is Never: it is not restarted",)
     if policy == "ExitCode" and death.code not in RESTARTABLE_CODES:
@@ -136,6 +137,8 @@ def _how_again(situation: Situation, condition: Object, death: deaths.Death) -> 
     """What would have restarted it, where a restart may have helped."""
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"more restarts are allowed by {_limit_field(situation)}, if a restart can help",)
+    if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:
+        return (f"if a restart can help, change that rule of {_RULES_FIELD}",)
     policy, _ = situation.job.restart_policy(death.replica)
     if policy == "Never" and death.is_accident:
         return ("restartPolicy ExitCode or OnFailure would have restarted it",)

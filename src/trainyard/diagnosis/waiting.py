@@ -129,6 +129,7 @@ def restarting(situation: Situation) -> Iterator[Cause]:
         ),
         *death.evidence,
         *quoted(death.words),
+        *([death.ruling] if death.ruling else []),
     ]
     if spent := situation.job.budget:
         evidence.append(f"{spent} restarts are used up")

@@ -49,6 +49,9 @@ def _is_excused(job: Pass, replica: Replica) -> bool:
     changing; and where the change itself cost nothing, a replica is believed once only, until it
     has run well for long: a job that fails whatever its size must end, however often it changes.
     """
+    ruling = replica.exit.ruling if replica.exit else None
+    if ruling is not None and ruling.tells:  # decision 115: nobody ends so because others did
+        return False
     ledger = job.ledger
     at = _end_of(job, replica)
     if ledger.wanted(replica.name) >= ledger.attempt or not _members_change(job, at):
@@ -108,10 +111,10 @@ def _take_in(job: Pass, excused: Sequence[Replica]) -> Response:
 
 def _answer(job: Pass, replicas: Sequence[Replica], own: Sequence[Replica]) -> Response:
     cause = cause_of(own, job.settings)
-    if may_restart(job.workload, job.ledger, cause):
-        return _restart(job, replicas, own, cause)
     if wait := settling(job, replicas, cause):
         return Response(job.ledger, wake_at=wait)
+    if may_restart(job.workload, job.ledger, cause):
+        return _restart(job, replicas, own, cause)
     failed = [r for r in own if not may_restart(job.workload, job.ledger, r)]
     failed.sort(key=lambda r: r is not cause)
     # Decision 30: the job may go on without them; the next pass then restarts the others.

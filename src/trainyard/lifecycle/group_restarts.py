@@ -18,7 +18,7 @@ from trainyard.lifecycle.ledger import ending
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.passes import Incident, Pass, Response
 from trainyard.lifecycle.replicas import Replica, end_order
-from trainyard.lifecycle.restart_policies import may_restart, policy_of, tells_cause
+from trainyard.lifecycle.restart_policies import is_certain, may_restart, tells_cause
 
 
 def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> Response:
@@ -33,10 +33,10 @@ def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> 
 
 def _answer(job: Pass, replicas: Sequence[Replica], fresh: Sequence[Replica]) -> Response:
     cause = cause_of(fresh, job.settings)
-    if may_restart(job.workload, job.ledger, cause):
-        return _restart(job, replicas, fresh, cause)
     if wait := settling(job, replicas, cause):
         return Response(job.ledger, wake_at=wait)
+    if may_restart(job.workload, job.ledger, cause):
+        return _restart(job, replicas, fresh, cause)
     failed = [r for r in fresh if not may_restart(job.workload, job.ledger, r)]
     failed.sort(key=lambda r: r is not cause)
     # Decision 30: an elastic job may go on without them; the next pass then restarts the others.
@@ -74,12 +74,12 @@ def cause_of(fresh: Sequence[Replica], settings: Settings) -> Replica:
 
 
 def settling(job: Pass, replicas: Sequence[Replica], cause: Replica) -> datetime | None:
-    """When the cause will be certain, if it is not yet and its exit code matters.
+    """When the cause will be certain, if it is not yet and it matters.
 
     What was seen first need not have happened first, on several nodes.
     """
     at = cause.exit.at if cause.exit else None
-    if not policy_of(cause.type).depends_on_exit or at is None:
+    if at is None or is_certain(job.workload, job.ledger, cause):
         return None
     if all(r.ended for r in replicas):
         return None

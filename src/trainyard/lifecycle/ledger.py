@@ -279,4 +279,6 @@ def ending(
         entry["replica"] = replica
     if end is not None and end.code is not None:
         entry["exitCode"] = end.code
+    if end is not None and end.ruling is not None:
+        entry["message"] = end.ruling.decides
     return entry

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from trainyard.kinds.shared import labels
@@ -78,6 +78,8 @@ class Pod:
     """The scheduler's message, if it could not place the pod."""
     disruption: str = ""
     """Reason of the DisruptionTarget condition: who took the pod away."""
+    conditions: tuple[tuple[str, str], ...] = ()
+    """Type and status of each condition."""
     containers: tuple[Container, ...] = ()
     told: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
     """The containers as a job's status tells them: built once, compared in every pass."""
@@ -120,6 +122,9 @@ class Pod:
             scheduled=bool(spec.get("nodeName")) or placed.get("status") == "True",
             unschedulable=placed.get("message", "") if placed.get("status") == "False" else "",
             disruption=disrupted.get("reason", "") if disrupted.get("status") == "True" else "",
+            conditions=_shared(
+                tuple((kind, c.get("status", "")) for kind, c in conditions.items())
+            ),
             containers=containers,
             told=[container.tell() for container in containers],
         )
@@ -222,6 +227,12 @@ def _controller_uid(meta: Mapping[str, Any]) -> str:
 
 def _number(text: str | None, default: int) -> int:
     return int(text) if text and text.isdecimal() else default
+
+
+@lru_cache(maxsize=1024)
+def _shared(conditions: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """The same for all pods with the same conditions, of which there are few."""
+    return conditions
 
 
 def _containers(status: Mapping[str, Any]) -> tuple[Container, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
+from trainyard.kinds.shared.workload import FailureAction
 from trainyard.lifecycle.observed import Container, Pod
 
 
@@ -24,8 +25,36 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Ruling:
+    """What a rule of `podFailurePolicy` says of an end; `text` names the rule and what it matched.
+
+    `tells`: such an end is hardly ever the fallout of another. `by_code`: an exit code matched,
+    rather than what the cluster says of the pod.
+    """
+
+    action: FailureAction
+    text: str
+    tells: bool
+    by_code: bool
+
+    @property
+    def decides(self) -> str:
+        """What the rule does, in words."""
+        return f"{self.text} {_DEEDS[self.action]}"
+
+
+_DEEDS = {
+    FailureAction.FAIL_JOB: "fails the job",
+    FailureAction.IGNORE: "ignores this failure",
+    FailureAction.COUNT: "counts this failure",
+    FailureAction.RESTART: "restarts after this failure",
+}
+
+
+@dataclass(frozen=True, slots=True)
 class Exit:
-    """How a replica ended. `free`: not by its own fault, so that a restart costs nothing."""
+    """How a replica ended. `free`: not by its own fault, or by a rule, so that a restart costs
+    nothing."""
 
     code: int | None = None
     reason: str = ""
@@ -34,6 +63,8 @@ class Exit:
     free: bool = False
     init_container: str = ""
     """Name of the init container that failed, if one did."""
+    ruling: Ruling | None = None
+    """Decision 114; None where no rule says anything else than what follows anyway."""
 
 
 DISRUPTIONS = frozenset(

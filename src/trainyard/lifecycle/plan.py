@@ -43,6 +43,7 @@ from trainyard.schema.times import earliest, parse
 ENDS: Sequence[Callable[[Pass, Response], Verdict | None]] = (
     verdicts.success_after,
     verdicts.removed_by_queue,
+    verdicts.by_rule,
     verdicts.failure,
     verdicts.refused,
 )

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
+from trainyard.lifecycle import failure_policy
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed, Pod
 from trainyard.lifecycle.outcomes import Exit, State, deletion_requested, exit_of
@@ -56,9 +57,10 @@ class View(NamedTuple):
 
 
 def end_order(replica: Replica) -> float:
-    """When it ended, in seconds. What vanished unseen is taken to have come first, at no cost."""
+    """When it ended, in seconds. What vanished unseen is taken to have come first."""
     end = replica.exit or Exit()
-    unknown = float("-inf") if end.free else float("inf")
+    vanished = end.free or (end.ruling is not None and not end.ruling.by_code)
+    unknown = float("-inf") if vanished else float("inf")
     return end.at.timestamp() if end.at else unknown
 
 
@@ -78,6 +80,7 @@ def look(
     # Decision 12: names are shared across kinds, the owner's UID is not.
     pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
     records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
+    rules = workload.pod_failure_rules
     replicas, not_running = [], []
     for replica_type, key, name in workload.roster:
         pod = pods.pop(name, None)
@@ -89,6 +92,9 @@ def look(
         if entry is not None and not entry.get("uid"):
             entry = None
         state, end = _judge(pod, entry, replica_type.main_container, lost)
+        if rules and end is not None and (state is State.FAILED or state is State.TAKEN):
+            told = pod.told if pod else (entry or {}).get("containers") or ()
+            state, end = failure_policy.judge(rules, replica_type, state, end, pod, told)
         replica = Replica(key, replica_type, name, state, pod, old, end, entry)
         replicas.append(replica)
         if state is not State.RUNNING:

@@ -9,7 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from trainyard.kinds.shared.workload import RESTARTABLE_CODES, ReplicaType, RestartPolicy, Workload
+from trainyard.kinds.shared.workload import (
+    RESTARTABLE_CODES,
+    FailureAction,
+    ReplicaType,
+    RestartPolicy,
+    Workload,
+)
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica
@@ -47,9 +53,11 @@ def policy_of(replica_type: ReplicaType) -> Policy:
 def may_restart(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
     """Whether policy and budget allow this replica's end to be followed by a restart."""
     assert replica.exit is not None
+    if fails_job(replica):
+        return False
     if replica.exit.free:  # decision 24: what was taken away comes back whatever the policy
         return True
-    return policy_of(replica.type).allows(replica.exit) and _has_budget(workload, ledger, replica)
+    return _allows(replica) and _has_budget(workload, ledger, replica)
 
 
 def restarts_after_success(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
@@ -69,12 +77,41 @@ def restarts_after_success(workload: Workload, ledger: Ledger, replica: Replica)
 def tells_cause(replica: Replica) -> bool:
     """Whether a replica hardly ever ends so because a peer has died: then it ends with 1."""
     end = replica.exit
-    return end is not None and (end.free or end.code in RESTARTABLE_CODES)
+    if end is None:
+        return False
+    by_itself = end.free and end.ruling is None
+    is_named = end.ruling is not None and end.ruling.tells
+    return by_itself or is_named or end.code in RESTARTABLE_CODES
+
+
+def is_certain(workload: Workload, ledger: Ledger, cause: Replica) -> bool:
+    """Whether the cause of an incident may be acted upon before others can have been seen that
+    came before it."""
+    ruling = cause.exit.ruling if cause.exit else None
+    if ruling is not None and ruling.action is FailureAction.FAIL_JOB:
+        return not ruling.by_code
+    if workload.pod_failure_rules and not tells_cause(cause):
+        return False
+    return may_restart(workload, ledger, cause) or not policy_of(cause.type).depends_on_exit
 
 
 def is_budget_spent(replica: Replica) -> bool:
     """Whether a replica that failed for good had been restarted, had there been budget left."""
-    return replica.type.limit > 0 and policy_of(replica.type).allows(replica.exit or Exit())
+    return replica.type.limit > 0 and _allows(replica) and not fails_job(replica)
+
+
+def fails_job(replica: Replica) -> bool:
+    """Whether a rule of `podFailurePolicy` fails the job for how this replica ended."""
+    ruling = replica.exit.ruling if replica.exit else None
+    return ruling is not None and ruling.action is FailureAction.FAIL_JOB
+
+
+def _allows(replica: Replica) -> bool:
+    """Whether a rule (decision 114), or else the policy, has this failure followed by a restart."""
+    end = replica.exit or Exit()
+    if end.ruling is not None and end.ruling.action is FailureAction.RESTART:
+        return True
+    return policy_of(replica.type).allows(end)
 
 
 def _has_budget(workload: Workload, ledger: Ledger, replica: Replica) -> bool:

@@ -13,7 +13,13 @@ from dataclasses import replace
 from datetime import datetime
 
 from trainyard.kinds.shared.workload import Scope
-from trainyard.lifecycle import backoff, elastic_restarts, group_restarts, single_restarts
+from trainyard.lifecycle import (
+    backoff,
+    elastic_restarts,
+    failure_policy,
+    group_restarts,
+    single_restarts,
+)
 from trainyard.lifecycle.ledger import COMPLETED, ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import Incident, Pass, Response
@@ -50,17 +56,26 @@ def _together(job: Pass, down: Sequence[Replica], again: Sequence[Replica]) -> R
     response = Response(job.ledger)
     if down:
         unknown = (r for r in job.view.not_running if r.state is State.UNKNOWN)
+        lost = (_lost_with_node(job, replica) for replica in unknown)
         is_elastic = job.workload.elastic is not None and job.workload.survivors_stay
         policy = elastic_restarts if is_elastic else group_restarts
-        response = policy.respond(job, replicas, [*down, *map(_lost_with_node, unknown)])
+        response = policy.respond(job, replicas, [*down, *lost])
     if not response.restarted and not response.failed_for_good:
         response = _again(job.having(response.ledger), response, again)
     return replace(response, failed_for_good=(*response.failed_for_good, *gone))
 
 
-def _lost_with_node(replica: Replica) -> Replica:
+def _lost_with_node(job: Pass, replica: Replica) -> Replica:
     """One that cannot be reached when its peers fail is taken for the cause, as if deleted."""
-    return replica._replace(exit=Exit(reason="NodeLost", free=True))
+    state, end = failure_policy.judge(
+        job.workload.pod_failure_rules,
+        replica.type,
+        State.TAKEN,
+        Exit(reason="NodeLost", free=True),
+        replica.pod,
+        (),
+    )
+    return replica._replace(state=state, exit=end)
 
 
 # Exits 0 that are followed by a restart.

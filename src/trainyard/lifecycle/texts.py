@@ -75,16 +75,26 @@ def job_failure(workload: Workload, replica: Replica) -> str:
     return f"{workload.kind} {workload.name} has failed: {replica.name} failed{why}"
 
 
+def failed_by_rule(workload: Workload, replica: Replica) -> str:
+    """A rule of `podFailurePolicy` fails the job."""
+    ruling = replica.exit.ruling if replica.exit else None
+    assert ruling is not None
+    return f"{job_failure(workload, replica)}; {ruling.decides}"
+
+
 def restart(replica: Replica, restarted: int, seconds: float, budget: str) -> str:
     """What is restarted, when, and what it cost."""
     what = "it" if restarted == 1 else f"{restarted} replicas"
     when = f" in {seconds:g} s" if seconds > 0 else ""
     end = replica.exit or Exit()
-    if end.free:
+    rule = f": {end.ruling.decides}" if end.ruling else ""
+    if end.free and end.ruling is None:
         return f"{lost_to(replica)}; {what} will be created again{when}, at no cost."
+    if end.free:
+        return f"{replica_failure(replica)}\nRestarting {what}{when}, at no cost{rule}."
     if end.code == 0:
         return f"Pod[{replica.name}] has completed; {what} will run again{when} ({budget})."
-    return f"{replica_failure(replica)}\nRestarting {what}{when} ({budget})."
+    return f"{replica_failure(replica)}\nRestarting {what}{when} ({budget}){rule}."
 
 
 def followed(replica: Replica, restarted: int, seconds: float) -> str:

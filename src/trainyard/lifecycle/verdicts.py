@@ -13,7 +13,11 @@ from trainyard.lifecycle import elastic, rules, texts
 from trainyard.lifecycle.outcomes import MAX_DURATION, State
 from trainyard.lifecycle.passes import Pass, Response
 from trainyard.lifecycle.replicas import Replica, View
-from trainyard.lifecycle.restart_policies import is_budget_spent, restarts_after_success
+from trainyard.lifecycle.restart_policies import (
+    fails_job,
+    is_budget_spent,
+    restarts_after_success,
+)
 
 UNPROCESSABLE = 422
 """HTTP status with which an API server says that an object is invalid."""
@@ -96,6 +100,15 @@ def failure(job: Pass, response: Response) -> Verdict | None:
     if is_budget_spent(cause):
         reason = ConditionReason.BACKOFF_LIMIT_EXCEEDED
     return Verdict(False, reason, texts.job_failure(workload, cause), cause)
+
+
+def by_rule(job: Pass, response: Response) -> Verdict | None:
+    """Whether a rule of `podFailurePolicy` fails the job (decision 114)."""
+    cause = next((r for r in response.failed_for_good if fails_job(r)), None)
+    if cause is None:
+        return None
+    message = texts.failed_by_rule(job.workload, cause)
+    return Verdict(False, ConditionReason.POD_FAILURE_POLICY, message, cause)
 
 
 def _to_blame(failed: Sequence[Replica]) -> Replica:

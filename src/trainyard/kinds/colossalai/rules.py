@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from trainyard.kinds.colossalai.spec import LAUNCHER, ColossalAIJob, ColossalAIJobSpec
 from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.run import HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
@@ -33,6 +35,7 @@ def check(job: ColossalAIJob) -> list[Problem]:
         *job_rules.check_run_mode(spec.run_mode, types, [LAUNCHER]),
         *_replicas(spec),
         *_script(spec),
+        *check_failure_policy(spec.run_policy.pod_failure_policy, _templates(spec)),
     ]
     for name, value in (
         ("sshdPath", spec.ssh.sshd_path),
@@ -41,6 +44,15 @@ def check(job: ColossalAIJob) -> list[Problem]:
         if not value.startswith("/"):
             problems.append(error(("spec", "ssh", name), f"must be absolute, is '{value[:80]}'"))
     return problems
+
+
+def _templates(spec: ColossalAIJobSpec) -> dict[str, Mapping[str, Any]]:
+    """Pod templates by type, with the container that a launcher without any gets."""
+    supplied = {"spec": {"containers": [{"name": LAUNCHER}]}}
+    launcher = spec.replica(LAUNCHER)
+    own = launcher.template if launcher and pod_rules.containers(launcher.template) else supplied
+    worker = spec.replica(WORKER)
+    return {LAUNCHER: own, WORKER: worker.template if worker else {}}
 
 
 def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:

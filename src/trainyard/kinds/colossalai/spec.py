@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     AUTH_PATH,
@@ -78,7 +79,7 @@ class ColossalReplicaSpec(Model):
 
 
 class ColossalRunPolicy(Model):
-    """What happens after the run."""
+    """What follows from failures, and what happens after the run."""
 
     clean_up_workers: bool = Field(
         default=False,
@@ -86,6 +87,7 @@ class ColossalRunPolicy(Model):
         "Defaults to false.",
         examples=[True],
     )
+    pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
 
 
 class ColossalAIJobSpec(Model):
@@ -112,7 +114,8 @@ class ColossalAIJobSpec(Model):
     )
     run_mode: RunMode = RUN_MODE
     run_policy: ColossalRunPolicy = Field(
-        default_factory=ColossalRunPolicy, description="What happens after the run."
+        default_factory=ColossalRunPolicy,
+        description="What follows from failures, and what happens after the run.",
     )
     scheduler: UnrankedSchedulePolicy | None = SCHEDULER
 

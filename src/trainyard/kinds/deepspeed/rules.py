@@ -12,6 +12,7 @@ from trainyard.kinds.deepspeed.spec import (
     DeepSpeedJobSpec,
 )
 from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error
 
@@ -42,6 +43,7 @@ def check(job: DeepSpeedJob) -> list[Problem]:
         *job_rules.check_elastic(spec.elastic, bounds),
         *pod_rules.check_template(spec.worker.template, template),
         *_launch(spec),
+        *check_failure_policy(spec.run_policy.pod_failure_policy, {WORKER: spec.worker.template}),
         *pod_rules.check_mounts(spec.worker.template, RESERVED_MOUNTS, template),
     ]
     if not spec.elastic.enabled:

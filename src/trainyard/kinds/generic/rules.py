@@ -14,6 +14,7 @@ from trainyard.kinds.generic.spec import (
     GenericJobSpec,
 )
 from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.schema.names import is_plain_label
 from trainyard.schema.problems import Path, Problem, error, suggest
 
@@ -30,6 +31,9 @@ def check(job: GenericJob) -> list[Problem]:
         *job_rules.check_types(types, _REPLICAS),
         *job_rules.check_run_mode(spec.run_mode, types),
         *_ports(spec),
+        *check_failure_policy(
+            spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
+        ),
     ]
     # Decision 4.
     if types and not sum(counts.values()):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     CLEAN_UP_POLICY,
@@ -104,6 +105,12 @@ class GenericReplicaSpec(Model):
     )
 
 
+class GenericRunPolicy(Model):
+    """What follows from failures (ours; the other policies of a GenericJob are in its spec)."""
+
+    pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
+
+
 class GenericJobSpec(Model):
     """What to run."""
 
@@ -125,6 +132,9 @@ class GenericJobSpec(Model):
         examples=[{"ports": [{"name": "grpc", "port": 2222}]}],
     )
     run_mode: RunMode = RUN_MODE
+    run_policy: GenericRunPolicy = Field(
+        default_factory=GenericRunPolicy, description="Ours: what follows from failures."
+    )
     clean_up_policy: CleanUpPolicy = CLEAN_UP_POLICY
     scheduler: UnrankedSchedulePolicy | None = SCHEDULER
     replica_specs: Items[GenericReplicaSpec] = Field(

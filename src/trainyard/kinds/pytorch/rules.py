@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from trainyard.kinds.pytorch import KIND
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
 from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.kinds.tensorboard import rules
 from trainyard.schema.problems import Path, Problem, error, warning
 
@@ -30,6 +31,9 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         *job_rules.check_run_mode(spec.run_mode, types),
         *job_rules.check_elastic(spec.elastic, bounds),
         *_torchrun(spec),
+        *check_failure_policy(
+            spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
+        ),
     ]
     for index, replica in enumerate(spec.replica_specs):
         here = (*path, index)

@@ -14,6 +14,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.shared import labels, names, pod_rules, pods, services
+from trainyard.kinds.shared.failure_policy import PodFailurePolicy
 from trainyard.kinds.shared.gang import Gang, Membership, gang_of
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.job import Job, spec_hash
@@ -56,7 +57,7 @@ class Endpoint(NamedTuple):
 
 class JobSpec(Protocol):
     """What the spec of every job has. One that can change its size has `elastic_range` too, and
-    a `RunPolicy` as `run_policy` is heeded."""
+    a `RunPolicy` as `run_policy` is heeded, and so is `pod_failure_policy` in any `run_policy`."""
 
     @property
     def run_mode(self) -> RunMode: ...
@@ -165,6 +166,10 @@ class Description(ABC, Generic[Spec]):
             revision=self.revision,
         )
         policy = getattr(self.spec, "run_policy", None)
+        failures: PodFailurePolicy | None = getattr(policy, "pod_failure_policy", None)
+        if failures is not None:
+            rules = tuple(rule.compiled() for rule in failures.rules)
+            found = replace(found, pod_failure_rules=rules)
         if not isinstance(policy, RunPolicy):
             return found
         return replace(

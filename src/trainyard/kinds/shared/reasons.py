@@ -41,6 +41,7 @@ class ConditionReason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
+    POD_FAILURE_POLICY = "PodFailurePolicy"
     NAME_CONFLICT = "NameConflict"
     CREATION_REFUSED = "CreationRefused"
     UNSCHEDULABLE = "Unschedulable"

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, NamedTuple
 from pydantic import Field, Strict, WithJsonSchema
 
 from trainyard.kinds.kind import BACKOFF_LIMIT
+from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
 from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.model import INT64_MAX, Count, Items, Model
 
@@ -138,6 +139,7 @@ class RunPolicy(Model):
         "Unset, plain launching restarts the job, torchrun the failed replicas.",
         examples=["Job"],
     )
+    pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
 
 
 RUN_POLICY = Field(

@@ -41,6 +41,18 @@ RESTARTABLE_CODES = (130, 137, ASKS_FOR_RESTART, 143)
 """What `ExitCode` restarts: SIGINT, SIGKILL and SIGTERM besides."""
 
 
+class FailureAction(StrEnum):
+    """What follows from a failure that a rule of `podFailurePolicy` matches (decision 114)."""
+
+    FAIL_JOB = "FailJob"
+    IGNORE = "Ignore"
+    """It starts again at no cost."""
+    COUNT = "Count"
+    """It is the replica's own: the restart policy decides."""
+    RESTART = "Restart"
+    """It starts again whatever the restart policy says, while there is budget."""
+
+
 class CleanUpPolicy(StrEnum):
     """Which pods are deleted once the job has ended."""
 
@@ -98,6 +110,28 @@ Rule = Mapping[str, tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True)
+class ExitCodes:
+    """Exit codes of a container (None: of the one that decides): one of `values`, or none of them
+    if not `is_in`."""
+
+    container: str | None
+    is_in: bool
+    values: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class FailureRule:
+    """A rule of `podFailurePolicy`: by exit codes, or by conditions (type and status) of the pod,
+    or by reasons. No `types` means all."""
+
+    action: FailureAction
+    types: frozenset[str] = frozenset()
+    codes: ExitCodes | None = None
+    conditions: tuple[tuple[str, str], ...] = ()
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Elastic:
     """A job that goes on with fewer replicas than it would like."""
 
@@ -150,6 +184,7 @@ class Workload:
     """The replica whose end decides (rank 0, worker-0, the launcher); None: rules decide."""
     success_rules: tuple[Rule, ...] = ()
     failure_rules: tuple[Rule, ...] = ()
+    pod_failure_rules: tuple[FailureRule, ...] = ()
     scope: Scope = Scope.JOB
     # Decision 24.
     survivors_stay: bool = False

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from trainyard.local.resources.resource import Object, Served
+from trainyard.schema.names import is_qualified_name
 from trainyard.schema.problems import REQUIRED, Path, Problem, error
 
-_LABEL_KEY = re.compile(r"([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LONGEST_PREFIX = 58
 """Of a generateName, so that a label can hold the name."""
@@ -37,7 +37,7 @@ def _problems(served: Served, metadata: dict[str, Any]) -> Iterator[Problem]:
             )
     yield from _labels(metadata)
     for finalizer in metadata.get("finalizers") or ():
-        if not _LABEL_KEY.fullmatch(finalizer):
+        if not is_qualified_name(finalizer):
             yield error(("metadata", "finalizers"), f"{finalizer[:100]!r} is not a qualified name")
     yield from _owners(metadata.get("ownerReferences") or ())
     for index, entry in enumerate(metadata.get("managedFields") or ()):
@@ -55,7 +55,7 @@ def _labels(metadata: dict[str, Any]) -> Iterator[Problem]:
     for field in ("labels", "annotations"):
         path: Path = ("metadata", field)
         for key, value in (metadata.get(field) or {}).items():
-            if not _LABEL_KEY.fullmatch(key):
+            if not is_qualified_name(key):
                 yield error(path, f"{key[:100]!r} is not a qualified name")
             if field == "labels" and not _LABEL_VALUE.fullmatch(value):
                 yield error(path, f"{value[:100]!r} is not a label value")

@@ -1,0 +1,65 @@
+"""Policies of ours under `runPolicy`, with real processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.embedded.command_line import Object, shell
+from tests.embedded.lifecycle_yard import (
+    Yard,
+    condition,
+    ends_of,
+    generic,
+    pytorch,
+    replicas,
+    template,
+    yard,
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
+    with yard(tmp_path_factory.mktemp("policies")) as made:
+        yield made
+
+
+def _ends_with(name: str, *codes: int) -> Object:
+    """A container that ends with these codes, one each time it runs, and then with 0."""
+    cases = " ".join(f"{i}) exit {code};;" for i, code in enumerate(codes, 1))
+    return template(shell(f"echo x >> /data/{name}; case $(wc -l < /data/{name}) in {cases} esac"))
+
+
+def _rule(action: str, *codes: int) -> Object:
+    return {"action": action, "onExitCodes": {"operator": "In", "values": list(codes)}}
+
+
+def test_a_failure_means_what_the_rules_say_of_its_exit_code(cluster: Yard) -> None:
+    rules = {"podFailurePolicy": {"rules": [_rule("FailJob", 7, 42), _rule("Ignore", 43)]}}
+    again = {"podFailurePolicy": {"rules": [_rule("Restart", 75)]}}
+    once = replicas("worker", 1, _ends_with("restart", 75, 3), policy="Never", limit=1)
+    cluster.submit(
+        pytorch("fatal", _ends_with("fatal", 1, 42), runPolicy=rules),
+        pytorch(
+            "ignore",
+            _ends_with("ignore", 43, 43),
+            policy="Never",
+            runPolicy={**rules, "backoffLimit": 0},
+        ),
+        generic("restart", once, runPolicy=again),
+    )
+    fatal = cluster.end("fatal", "Failed")
+    assert ends_of(fatal) == [("worker-0", 1), ("worker-0", 42)]
+    assert fatal["backoffCount"] == 1
+    assert condition(fatal, "Failed")["reason"] == "PodFailurePolicy"
+    said = "podFailurePolicy.rules[0] (exit code 42) fails the job"
+    assert condition(fatal, "Failed")["message"].endswith(said)
+    assert said in cluster.run("explain", "fatal")
+    assert said in cluster.run("show", "fatal")
+    ignored = cluster.end("ignore", "Succeeded")
+    assert ends_of(ignored) == [("worker-0", 43), ("worker-0", 43), ("", None)]
+    assert ignored["backoffCount"] == 0
+    restarted = cluster.end("restart", "Failed")
+    assert ends_of(restarted) == [("worker-0", 75), ("worker-0", 3)]
+    assert restarted["restartCount"] == 1

@@ -1,0 +1,472 @@
+"""`runPolicy.podFailurePolicy`: which rule decides, and what follows (decision 114)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.lifecycle.world import World, colossalai, deepspeed, elastic, generic, pytorch
+from trainyard.kinds.shared.workload import (
+    ExitCodes,
+    FailureAction,
+    FailureRule,
+    ReplicaType,
+    RestartPolicy,
+)
+from trainyard.lifecycle import failure_policy
+from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.outcomes import Exit, State, exit_of
+
+Rule = dict[str, Any]
+
+
+def codes(action: str, *values: int, operator: str = "In", **more: Any) -> Rule:
+    container = {"containerName": more.pop("container")} if "container" in more else {}
+    return {
+        "action": action,
+        "onExitCodes": {"operator": operator, "values": list(values), **container},
+        **more,
+    }
+
+
+def conditions(action: str, kind: str = "DisruptionTarget", status: str = "True") -> Rule:
+    return {"action": action, "onPodConditions": [{"type": kind, "status": status}]}
+
+
+def reasons(action: str, *names: str, **more: Any) -> Rule:
+    return {"action": action, "onReasons": list(names), **more}
+
+
+def policy(*rules: Rule, **more: Any) -> dict[str, Any]:
+    return {"podFailurePolicy": {"rules": list(rules)}, **more}
+
+
+def disrupted(world: World, replica: str, reason: str = "EvictionByEvictionAPI") -> None:
+    world.pods[world.name(replica)]["status"]["conditions"] = [
+        {"type": "DisruptionTarget", "status": "True", "reason": reason}
+    ]
+
+
+# The table of Kubernetes.
+
+
+def _pod(
+    *ended: int | None, init: tuple[int, ...] = (), held: tuple[str, str] | None = None
+) -> Pod:
+    def statuses(name: str, values: tuple[int | None, ...]) -> list[dict[str, Any]]:
+        states = (
+            {"terminated": {"exitCode": value}} if value is not None else {} for value in values
+        )
+        return [{"name": f"{name}{i}", "state": state} for i, state in enumerate(states)]
+
+    status: dict[str, Any] = {
+        "phase": "Failed",
+        "containerStatuses": statuses("main", ended),
+        "initContainerStatuses": statuses("init", init),
+    }
+    if held:
+        status["conditions"] = [{"type": held[0], "status": held[1], "reason": "x"}]
+    return Pod.decode({"metadata": {"name": "p", "uid": "u"}, "status": status})
+
+
+def _in(action: str, *values: int, is_in: bool = True) -> FailureRule:
+    return FailureRule(FailureAction(action), codes=ExitCodes(None, is_in, frozenset(values)))
+
+
+def _on(action: str, kind: str, status: str = "True") -> FailureRule:
+    return FailureRule(FailureAction(action), conditions=((kind, status),))
+
+
+TARGET = "DisruptionTarget"
+KUBERNETES: dict[str, tuple[tuple[FailureRule, ...], Pod, str | None]] = {
+    "no policy rules": ((), _pod(2), None),
+    "ignore rule matched for exit codes": ((_in("Ignore", 1, 2, 3),), _pod(2), "Ignore 0"),
+    "ignore rule matched on negative exit codes": (
+        (_in("Ignore", -1073741676, -1073741510),),
+        _pod(-1073741510),
+        "Ignore 0",
+    ),
+    "FailJob rule matched for exit codes": ((_in("FailJob", 1, 2, 3),), _pod(2), "FailJob 0"),
+    "successful containers are skipped by the rules": (
+        (_in("FailJob", 111, is_in=False),),
+        _pod(111, 0, init=(0,)),
+        None,
+    ),
+    "NotIn operator and value 0": ((_in("FailJob", 0, is_in=False),), _pod(1, 0), "FailJob 0"),
+    "second jobfail rule matched for exit codes": (
+        (_in("Count", 1, 2, 3), _in("FailJob", 4, 5, 6)),
+        _pod(6),
+        "FailJob 1",
+    ),
+    "count rule matched for exit codes": ((_in("Count", 1, 2, 3),), _pod(None, 2), "Count 0"),
+    "ignore rule matched for pod conditions": (
+        (_on("Ignore", TARGET),),
+        _pod(held=(TARGET, "True")),
+        "free",
+    ),
+    "ignore rule matches by the status=False": (
+        (_on("Ignore", TARGET, "False"),),
+        _pod(held=(TARGET, "False")),
+        "Ignore 0",
+    ),
+    "ignore rule matches by the status=Unknown": (
+        (_on("Ignore", TARGET, "Unknown"),),
+        _pod(held=(TARGET, "Unknown")),
+        "Ignore 0",
+    ),
+    "ignore rule does not match when status for pattern is False, but actual True": (
+        (_on("Ignore", TARGET, "False"),),
+        _pod(held=(TARGET, "True")),
+        "free",
+    ),
+    "ignore rule does not match when status for pattern is True, but actual False": (
+        (_on("Ignore", TARGET),),
+        _pod(held=(TARGET, "False")),
+        None,
+    ),
+    "job fail rule matched for pod conditions": (
+        (_on("FailJob", TARGET),),
+        _pod(held=(TARGET, "True")),
+        "FailJob 0",
+    ),
+    "count rule matched for pod conditions": (
+        (_on("Count", TARGET),),
+        _pod(held=(TARGET, "True")),
+        "Count 0",
+    ),
+    "no rule matched": (
+        (
+            _in("Count", 8, is_in=False),
+            _in("Ignore", 1, 2, 3),
+            _in("FailJob", 5, 6, 7, is_in=False),
+            _on("Count", "ResourceLimitExceeded"),
+            _on("Ignore", TARGET),
+        ),
+        _pod(32),
+        "Count 0",
+    ),
+    "expected matching rule returned": (
+        (_on("FailJob", "MaxFailedIndexesExceeded"), _on("Count", TARGET)),
+        _pod(held=(TARGET, "True")),
+        "Count 1",
+    ),
+    "an init container": ((_in("FailJob", 3),), _pod(init=(3,)), "FailJob 0"),
+}
+
+
+@pytest.mark.parametrize(("rules", "pod", "expected"), KUBERNETES.values(), ids=list(KUBERNETES))
+def test_rules_decide_as_those_of_kubernetes(
+    rules: tuple[FailureRule, ...], pod: Pod, expected: str | None
+) -> None:
+    """The cases of TestMatchPodFailurePolicy (pkg/controller/job), as far as they are about known
+    actions and operators; what is taken away is free here without a rule."""
+    end = exit_of(pod, None)
+    assert end is not None
+    anyone = ReplicaType("worker", 1, RestartPolicy.ON_FAILURE, 3)
+    state, judged = failure_policy.judge(rules, anyone, State.FAILED, end, pod, pod.told)
+    assert state is State.FAILED
+    if expected is None or expected == "free":
+        assert judged == end
+        assert judged.free is (expected == "free")
+        return
+    assert judged.ruling is not None
+    index = judged.ruling.text.removeprefix("podFailurePolicy.rules[")[0]
+    assert f"{judged.ruling.action.value} {index}" == expected
+    assert judged.free is (judged.ruling.action is FailureAction.IGNORE)
+
+
+# What follows in a job.
+
+
+def test_a_rule_fails_the_job_at_once() -> None:
+    world = World(pytorch(run_policy=policy(codes("FailJob", 7), codes("FailJob", 42)))).running()
+    world.exit("2", 42).advance(5).settle()
+    name = world.name("2")
+    assert world.phase == "Failed"
+    assert world.backoff == 0
+    assert world.condition("Failed") == (
+        "True",
+        "PodFailurePolicy",
+        (
+            f"PyTorchTrainingJob train has failed: {name} failed with exit code 42; "
+            "podFailurePolicy.rules[1] (exit code 42) fails the job"
+        ),
+    )
+    assert world.told("ReplicaFailure") == [f"Pod[{name}] exited with error code 42"]
+    assert world.status is not None
+    assert world.status["attempts"][-1]["message"].endswith("fails the job")
+
+
+def test_what_is_ignored_costs_nothing_and_comes_back() -> None:
+    world = World(
+        pytorch(policy="Never", run_policy=policy(codes("Ignore", 42), backoffLimit=0))
+    ).running()
+    for attempt in "234":
+        world.exit("2", 42).settle().advance(360).settle()
+        assert {world.attempt_of(r) for r in "0123"} == {attempt}
+        world.run().settle()
+    assert (world.phase, world.backoff) == ("Running", 0)
+    assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
+    assert world.told("Restart")[0] == (
+        f"Pod[{world.name('2')}] exited with error code 42\nRestarting 4 replicas, at no cost: "
+        "podFailurePolicy.rules[0] (exit code 42) ignores this failure."
+    )
+    assert not [event for event in world.events if event.type == "Warning"]
+
+
+@pytest.mark.parametrize("restart_policy", ["Never", "ExitCode"])
+def test_restart_overrides_the_policy_as_long_as_the_budget_lasts(restart_policy: str) -> None:
+    run_policy = policy(codes("Restart", 75), backoffLimit=1)
+    world = World(pytorch(policy=restart_policy, run_policy=run_policy)).running()
+    world.exit("2", 75).settle().advance(10).settle()
+    assert world.backoff == 1
+    assert world.told("Restart") == [
+        (
+            f"Pod[{world.name('2')}] exited with error code 75\n"
+            "Restarting 4 replicas in 10 s (1 of 1 restarts): "
+            "podFailurePolicy.rules[0] (exit code 75) restarts after this failure."
+        )
+    ]
+    world.run().settle().exit("2", 75).advance(5).settle()
+    assert world.phase == "Failed"
+    assert world.condition("Failed")[1] == "BackoffLimitExceeded"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("restart_policy", ["Never", "OnFailure"])
+def test_count_leaves_it_to_the_policy_and_ends_the_search(restart_policy: str) -> None:
+    rules = policy(codes("Count", 42), codes("FailJob", 42))
+    world = World(pytorch(policy=restart_policy, run_policy=rules)).running()
+    world.exit("2", 42).advance(5).settle()
+    if restart_policy == "Never":
+        assert world.condition("Failed")[1] == "Failed"  # type: ignore[index]
+    else:
+        assert (world.phase, world.backoff) == ("Pending", 1)
+        assert "(exit code 42) counts this failure." in world.told("Restart")[0]
+
+
+def test_without_a_match_the_restart_policy_decides() -> None:
+    world = World(pytorch(run_policy=policy(codes("FailJob", 42)))).running()
+    world.exit("2", 3).advance(5).settle()
+    assert world.backoff == 1
+    assert "podFailurePolicy" not in world.told("Restart")[0]
+
+
+@pytest.mark.parametrize("gone", ["evicted", "deleted", "by the eviction API"])
+def test_what_is_taken_away_can_be_counted(gone: str) -> None:
+    rules = policy(reasons("Count", "Deleted"), conditions("Count"))
+    world = World(pytorch(run_policy=rules)).running()
+    if gone == "evicted":
+        world.evict("2")
+    else:
+        if gone != "deleted":
+            disrupted(world, "2")
+        world.take(world.name("2"))
+    world.settle()
+    assert world.backoff == 1
+    assert "counts this failure." in world.told("Restart")[0]
+
+
+@pytest.mark.parametrize("rule", [conditions("FailJob"), reasons("FailJob", "Evicted")])
+def test_what_is_taken_away_can_fail_the_job(rule: Rule) -> None:
+    world = World(pytorch(run_policy=policy(rule))).running()
+    world.evict("2").settle()
+    assert world.phase == "Failed"
+    what = "condition DisruptionTarget" if "onPodConditions" in rule else "reason Evicted"
+    assert world.condition("Failed")[2].endswith(  # type: ignore[index]
+        f"failed (Evicted); podFailurePolicy.rules[0] ({what}) fails the job"
+    )
+
+
+def test_a_pod_that_somebody_deletes_is_no_disruption() -> None:
+    """As in Kubernetes, where only the cluster's own doing has the condition."""
+    world = World(pytorch(run_policy=policy(conditions("FailJob")))).running()
+    world.take(world.name("2")).settle()
+    assert (world.phase, world.backoff) == ("Pending", 0)
+
+
+def test_counted_under_never_it_fails_for_good_once() -> None:
+    """It is told as failed then, and nobody creates its pod again."""
+    rules = {"podFailurePolicy": {"rules": [conditions("Count")]}}
+    world = World(
+        generic(workers=2, policy="Never", successRules=[{"worker": [0]}], runPolicy=rules)
+    ).running()
+    disrupted(world, "1")
+    world.take(world.name("1")).settle()
+    for _ in range(3):
+        world.advance(60).settle()
+    assert world.phase == "Running"
+    assert world.aggregate == {"running": 1, "failed": 1}
+    assert len(world.told("ReplicaFailure")) == 1
+    assert list(world.pods) == [world.name("0")]
+
+
+def test_the_exit_code_of_what_was_taken_away_says_nothing() -> None:
+    """Here Kubernetes would fail the job, unless a rule about disruptions comes first."""
+    world = World(pytorch(run_policy=policy(codes("FailJob", 0, operator="NotIn")))).running()
+    world.exit("2", 137).evict("2").settle()
+    assert (world.phase, world.backoff) == ("Pending", 0)
+
+
+def test_an_end_that_was_told_is_not_revived_by_an_eviction_later() -> None:
+    rules = policy(conditions("Ignore"), reasons("Ignore", "Evicted"))
+    world = World(
+        generic(workers=2, policy="Never", successRules=[{"worker": [0]}], runPolicy=rules)
+    ).running()
+    world.exit("1", 3).settle()
+    disrupted(world, "1")
+    world.evict("1").settle().advance(60).settle()
+    assert world.aggregate == {"running": 1, "failed": 1}
+    assert world.attempt_of("1") == "1"
+
+
+def test_the_cause_decides_and_not_the_peers_that_die_with_it() -> None:
+    rules = policy(codes("FailJob", 1), codes("Ignore", 42))
+    world = World(pytorch(run_policy=rules)).running()
+    world.exit("0", 1).exit("1", 1).exit("2", 42).exit("3", 1).settle()
+    assert (world.phase, world.backoff) == ("Pending", 0)
+
+
+def test_a_cause_that_comes_to_be_seen_after_its_peers_decides() -> None:
+    rules = policy(codes("FailJob", 42), codes("Ignore", 1))
+    world = World(pytorch(run_policy=rules)).running()
+    world.exit("0", 1).exit("1", 1).settle()
+    assert world.phase == "Running", "an exit 1 may be the fallout of another"
+    world.advance(1).exit("2", 42).advance(2).settle()
+    assert world.condition("Failed")[1] == "PodFailurePolicy"  # type: ignore[index]
+
+
+def test_a_lost_peer_that_is_seen_later_comes_before_the_launch_that_lost_it() -> None:
+    """The launch ends with 137 when it loses a worker, which may be seen before the loss is."""
+    job = deepspeed(policy="ExitCode", run_policy=policy(codes("FailJob", 137)))
+    world = World(job).running()
+    world.exit("0", 137).settle()
+    assert world.phase == "Running"
+    world.evict("1").settle()
+    assert (world.phase, world.backoff) == ("Pending", 0)
+
+
+def test_what_a_rule_names_is_acted_upon_at_once() -> None:
+    world = World(pytorch(run_policy=policy(codes("Restart", 75)))).running()
+    world.exit("2", 75).settle()
+    assert world.backoff == 1
+
+
+def test_without_fallout_to_wait_for_the_decision_is_made() -> None:
+    world = World(pytorch(workers=1, run_policy=policy(codes("FailJob", 3)))).running()
+    world.exit("0", 3).settle()
+    assert world.phase == "Failed"
+
+
+def test_a_rule_may_be_about_some_types_only() -> None:
+    rules = policy(codes("FailJob", 3, replicaTypes=["launcher"]), codes("Ignore", 3))
+    for replica, phase in (("launcher", "Failed"), ("worker-0", "Pending")):
+        world = World(colossalai(runPolicy=rules)).running()
+        world.exit(replica, 3).advance(5).settle()
+        assert world.phase == phase
+
+
+def test_the_training_container_decides_unless_another_is_named() -> None:
+    rules = policy(codes("Ignore", 143), codes("FailJob", 9, container="helper"))
+    for helper, phase in ((143, "Pending"), (9, "Failed")):
+        job = pytorch(workers=1, run_policy=rules)
+        containers = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
+        containers.append({"name": "helper", "image": "i"})
+        world = World(job).running()
+        world.exit("0", 5)
+        state = {"terminated": {"exitCode": helper, "reason": "Error"}}
+        world.pods[world.name("0")]["status"]["containerStatuses"][1]["state"] = state
+        world.settle()
+        assert (world.phase, world.backoff) == (phase, 1 if phase == "Pending" else 0)
+    assert "(exit code 9 of container helper)" in world.condition("Failed")[2]  # type: ignore[index]
+
+
+def test_the_reason_of_a_container_counts() -> None:
+    rules = policy(reasons("FailJob", "OOMKilled"))
+    for job in (pytorch(workers=1, run_policy=rules), generic(workers=1, limit=3, runPolicy=rules)):
+        world = World(job).running()
+        world.exit("0", 137, reason="OOMKilled").settle()
+        assert "(reason OOMKilled)" in world.condition("Failed")[2]  # type: ignore[index]
+
+
+def test_a_node_that_is_lost_has_a_reason() -> None:
+    rules = policy(reasons("FailJob", "NodeLost"))
+    world = World(pytorch(run_policy=rules)).running()
+    world.pods[world.name("2")]["spec"]["nodeName"] = "gone"
+    world.lost_nodes = frozenset({"gone"})
+    world.exit("0", 1).settle()
+    assert "(reason NodeLost)" in world.condition("Failed")[2]  # type: ignore[index]
+
+
+def test_generic_replicas_are_judged_each_for_itself() -> None:
+    rules = {"podFailurePolicy": {"rules": [codes("Ignore", 7), codes("FailJob", 8)]}}
+    world = World(
+        generic(workers=3, limit=0, successRules=[{"worker": [0]}], runPolicy=rules)
+    ).running()
+    world.exit("1", 7).settle().run().settle()
+    assert world.attempt_of("1") == "2"
+    assert world.status is not None
+    assert world.status["restartCount"] == 0
+    world.exit("2", 8).settle()
+    assert world.condition("Failed")[1] == "PodFailurePolicy"  # type: ignore[index]
+
+
+def test_success_wins_over_a_rule() -> None:
+    world = World(pytorch(run_policy=policy(codes("FailJob", 42)))).running()
+    world.exit("2", 42).exit("0", 0).settle()
+    assert world.phase == "Succeeded"
+
+
+def test_an_elastic_job_does_not_go_on_without_what_fails_it() -> None:
+    rules = policy(codes("FailJob", 42))
+    world = World(elastic(1, 3, 4, policy="Never", run_policy=rules)).running()
+    world.advance(600).settle().exit("2", 42).advance(5).settle()
+    assert world.condition("Failed")[1] == "PodFailurePolicy"  # type: ignore[index]
+
+
+def test_the_end_of_a_queue_s_time_goes_before_a_rule() -> None:
+    world = World(pytorch(run_policy=policy(conditions("Ignore")))).running()
+    disrupted(world, "2", "QueueMaxDuration")
+    world.take(world.name("2")).settle()
+    assert world.condition("Failed")[1] == "QueueMaxDuration"  # type: ignore[index]
+
+
+def test_a_pod_that_goes_before_the_decision_is_judged_by_what_was_told() -> None:
+    rules = policy(codes("FailJob", 42, container="main"))
+    world = World(pytorch(run_policy=rules)).running()
+    world.exit("2", 42).settle()
+    assert world.phase == "Running", "another may have failed before"
+    world.remove("2").advance(5).settle()
+    assert world.phase == "Failed"
+
+
+def test_exit_is_what_it_was_where_no_rule_matches() -> None:
+    anyone = ReplicaType("worker", 1, RestartPolicy.ON_FAILURE, 3)
+    end = Exit(5, "Error")
+    rules = (_in("Ignore", 6),)
+    assert failure_policy.judge(rules, anyone, State.FAILED, end, None, ()) == (State.FAILED, end)
+
+
+def test_a_newcomer_of_an_elastic_job_is_judged_alone() -> None:
+    """It is ignored, or fails the job; its peers keep their pods until then."""
+    rules = policy(codes("Ignore", 43), codes("FailJob", 42), backoffLimit=0)
+    world = World(elastic(1, 2, 4, policy="Never", run_policy=rules)).running()
+    world.advance(600).settle()
+    world.job["spec"]["elastic"]["expectedReplicas"] = 3
+    world.settle().run().settle()
+    kept = {r: world.pods[world.name(r)]["metadata"]["uid"] for r in "01"}
+    world.exit("2", 43).settle().advance(60).settle().run().settle()
+    assert kept == {r: world.pods[world.name(r)]["metadata"]["uid"] for r in "01"}
+    assert (world.phase, world.backoff) == ("Running", 0)
+    world.exit("2", 42).advance(5).settle()
+    assert world.condition("Failed")[1] == "PodFailurePolicy"  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("code", "phase"), [(42, "Failed"), (1, "Running")])
+def test_a_survivor_is_excused_unless_a_rule_names_its_exit(code: int, phase: str) -> None:
+    rules = policy(codes("FailJob", 1, 42), backoffLimit=0)
+    world = World(elastic(1, 2, 4, policy="Never", run_policy=rules)).running()
+    world.advance(600).settle()
+    world.job["spec"]["elastic"]["expectedReplicas"] = 3
+    world.settle().exit("0", code).settle().advance(5).settle()
+    assert world.phase == phase
