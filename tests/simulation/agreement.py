@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.simulation import policies
+from tests.simulation import rule_judges as rule_judges  # registers its judges
 from tests.simulation.judges import judged
 from tests.simulation.server import Obj
 from tests.simulation.telling import ENDS, Told, texts_of
@@ -81,7 +83,9 @@ def _of_replicas(told: Told) -> Iterator[str]:
             "Pending": pod.scheduled and pod.phase in ("Pending", "Running"),
             "Running": pod.phase == "Running" and pod.deleting is None,
             "Succeeded": pod.phase == "Succeeded" or 0 in codes,
-            "Failed": pod.phase == "Failed" or any(codes),
+            "Failed": pod.phase == "Failed"
+            or any(codes)
+            or (pod.deleting is not None and policies.may_charge_losses(told.job)),
             "Unknown": pod.phase == "Unknown" or pod.node in told.observed.lost_nodes,
             "Deleted": True,
         }

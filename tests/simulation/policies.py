@@ -7,18 +7,39 @@ from tests.simulation.server import Obj
 FAIL_JOB, IGNORE = "FailJob", "Ignore"
 
 
+def matches_exit(rule: Obj, code: int) -> bool:
+    """Whether a rule is about this exit code."""
+    codes = rule.get("onExitCodes")
+    return bool(codes) and (code in codes["values"]) == (codes["operator"] == "In")
+
+
+def may_charge_losses(job: Obj) -> bool:
+    """Whether a rule may make a failure of what the cluster took away."""
+    return any("onExitCodes" not in r and r["action"] != IGNORE for r in _rules(job))
+
+
+def index_of_exit(job: Obj, code: int) -> int | None:
+    """The rule about a container that ended by itself; None where there is none."""
+    return next((i for i, rule in enumerate(_rules(job)) if matches_exit(rule, code)), None)
+
+
+def index_of_disruption(job: Obj) -> int | None:
+    """The rule about a pod that the cluster takes away; None where there is none."""
+    return next((i for i, rule in enumerate(_rules(job)) if "onPodConditions" in rule), None)
+
+
 def of_exit(job: Obj, code: int) -> str:
     """The action for a container that ended by itself; "" where no rule is about it."""
-    for rule in _rules(job):
-        codes = rule.get("onExitCodes")
-        if codes and (code in codes["values"]) == (codes["operator"] == "In"):
-            return str(rule["action"])
-    return ""
+    return _action(job, index_of_exit(job, code))
 
 
 def of_disruption(job: Obj) -> str:
     """The action for a pod that the cluster takes away; "" where no rule is about it."""
-    return next((str(rule["action"]) for rule in _rules(job) if "onPodConditions" in rule), "")
+    return _action(job, index_of_disruption(job))
+
+
+def _action(job: Obj, index: int | None) -> str:
+    return "" if index is None else str(_rules(job)[index]["action"])
 
 
 def _rules(job: Obj) -> list[Obj]:

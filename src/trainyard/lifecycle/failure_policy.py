@@ -60,7 +60,8 @@ def _ruling(
             what, tells = _by_pod(rule, replica_type, end, pod, containers), True
         if what:
             text = f"podFailurePolicy.rules[{index}] ({what})"
-            return Ruling(rule.action, text, tells=tells, by_code=rule.codes is not None)
+            by_code = rule.codes is not None
+            return Ruling(rule.action, text, tells=tells, by_code=by_code, taken=end.free)
     return None
 
 

@@ -29,13 +29,15 @@ class Ruling:
     """What a rule of `podFailurePolicy` says of an end; `text` names the rule and what it matched.
 
     `tells`: such an end is hardly ever the fallout of another. `by_code`: an exit code matched,
-    rather than what the cluster says of the pod.
+    rather than what the cluster says of the pod. `taken`: it was taken away, and is not to come
+    back for free.
     """
 
     action: FailureAction
     text: str
     tells: bool
     by_code: bool
+    taken: bool = False
 
     @property
     def decides(self) -> str:

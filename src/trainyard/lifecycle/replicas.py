@@ -59,7 +59,7 @@ class View(NamedTuple):
 def end_order(replica: Replica) -> float:
     """When it ended, in seconds. What vanished unseen is taken to have come first."""
     end = replica.exit or Exit()
-    vanished = end.free or (end.ruling is not None and not end.ruling.by_code)
+    vanished = end.free or (end.ruling is not None and end.ruling.taken)
     unknown = float("-inf") if vanished else float("inf")
     return end.at.timestamp() if end.at else unknown
 

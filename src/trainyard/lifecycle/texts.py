@@ -41,6 +41,8 @@ LAST_CHARACTERS = 800
 def replica_failure(replica: Replica) -> str:
     """`Pod[…] exited with error code 137 (OOMKilled): last lines`."""
     end = replica.exit or Exit()
+    if end.ruling is not None and end.ruling.taken:
+        return lost_to(replica)
     if end.code is None:
         text = f"Pod[{replica.name}] failed"
     else:
@@ -69,10 +71,12 @@ def last_lines(message: str) -> str:
 def job_failure(workload: Workload, replica: Replica) -> str:
     """Why a job failed of which this replica was the last hope."""
     end = replica.exit or Exit()
-    why = f" ({end.reason})" if end.reason else ""
-    if end.code is not None:
-        why = f" with exit code {end.code}"
-    return f"{workload.kind} {workload.name} has failed: {replica.name} failed{why}"
+    what = f"failed ({end.reason})" if end.reason else "failed"
+    if end.ruling is not None and end.ruling.taken:
+        what = f"was taken away ({end.reason})"
+    elif end.code is not None:
+        what = f"failed with exit code {end.code}"
+    return f"{workload.kind} {workload.name} has failed: {replica.name} {what}"
 
 
 def failed_by_rule(workload: Workload, replica: Replica) -> str:

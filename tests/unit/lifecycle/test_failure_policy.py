@@ -274,7 +274,7 @@ def test_what_is_taken_away_can_fail_the_job(rule: Rule) -> None:
     assert world.phase == "Failed"
     what = "condition DisruptionTarget" if "onPodConditions" in rule else "reason Evicted"
     assert world.condition("Failed")[2].endswith(  # type: ignore[index]
-        f"failed (Evicted); podFailurePolicy.rules[0] ({what}) fails the job"
+        f"was taken away (Evicted); podFailurePolicy.rules[0] ({what}) fails the job"
     )
 
 
