@@ -14,17 +14,6 @@ def settings(tmp_path: Path, **environment: str) -> NodeSettings:
     return NodeSettings("n", str(tmp_path), environment=environment, python_prefix="/py", gpus=())
 
 
-def test_the_callers_virtual_environment_comes_first_in_the_path(tmp_path: Path) -> None:
-    (tmp_path / "pyvenv.cfg").touch()
-    env = image_environment("any", settings(tmp_path, PATH="/bin", VIRTUAL_ENV=str(tmp_path)))
-    assert env["PATH"] == f"{tmp_path}/bin:/bin"
-    assert env["VIRTUAL_ENV"] == str(tmp_path)
-
-
-def test_without_one_the_interpreter_of_the_cluster_comes_first(tmp_path: Path) -> None:
-    assert image_environment("any", settings(tmp_path, PATH="/bin"))["PATH"] == "/py/bin:/bin"
-
-
 @pytest.mark.parametrize(
     "name", ["MASTER_ADDR", "RANK", "WORLD_SIZE", "PET_NNODES", "TORCHELASTIC_RUN_ID", "HOSTNAME"]
 )

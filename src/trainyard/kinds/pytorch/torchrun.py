@@ -35,19 +35,43 @@ leaves by `os._exit`, because an orderly end would close the rendezvous to all o
 The working directory is taken off the path of the agent (not of the ranks), as for `torchrun`.
 """
 
+HAS_TORCH = """\
+import sys
+if sys.path[:1] == [""]: del sys.path[0]
+from importlib.util import find_spec
+sys.exit(find_spec("torch") is None)
+"""
 SCRIPT = f"""\
-IFS= read -r run <"$(command -v torchrun || echo /dev/null)"
-case $run in
-'#!'/*/python*) run=${{run#'#!'}} ;;
-*) run=$(command -v python3 || command -v python) ;;
-esac
-[ -n "$run" ] || {{
+set -f
+python= first= torchrun=
+IFS=:
+for folder in $PATH; do
+    for name in python3 python; do
+        [ -n "$python" ] || [ ! -x "$folder/$name" ] || {{ python=$folder/$name; first=$folder; }}
+    done
+    if [ -x "$folder/torchrun" ]; then torchrun=$folder; break; fi
+done
+unset IFS
+if [ -n "$torchrun" ] && [ "$first" != "$torchrun" ] && [ -n "$python" ]; then
+    "$python" -c '{HAS_TORCH}' 2>/dev/null && torchrun=
+fi
+if [ -n "$torchrun" ]; then
+    IFS= read -r run <"$torchrun/torchrun"
+    case $run in
+    '#!'/*/python*) exec ${{run#'#!'}} -c '{PROGRAM}' "$@" ;;
+    esac
+    for name in python3 python; do
+        [ ! -x "$torchrun/$name" ] || python=$torchrun/$name
+    done
+fi
+[ -n "$python" ] || {{
     echo "torchrun: this image has neither torchrun nor python in its PATH" >&2
     exit 127
 }}
-exec $run -c '{PROGRAM}' "$@"
+exec "$python" -c '{PROGRAM}' "$@"
 """
-"""Picks the interpreter that `torchrun` itself would use: the one of its first line."""
+"""Picks the interpreter that `torchrun` itself would use, the one of its first line, unless one
+that has torch comes before it in the PATH (decision 121)."""
 
 ELASTIC_MAX_RESTARTS = 100
 """torchrun counts a changed membership as a restart, and allows none by default (decision 30)."""

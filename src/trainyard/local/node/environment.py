@@ -19,6 +19,7 @@ from typing import Any
 from trainyard.kube.errors import NotFound
 from trainyard.kube.people import Person
 from trainyard.local import guests
+from trainyard.local.node import pythons
 from trainyard.local.node.inherited import inherited
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
@@ -144,23 +145,13 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
-_FALLBACK_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-
-
 def image_environment(image: str, settings: NodeSettings) -> dict[str, str]:
-    """The variables that the image's virtual environment, or the caller's, brings (decision 42)."""
+    """The variables that the image's environment, or the caller's, brings (decisions 42, 120)."""
     env = inherited(settings.environment, settings.passed)
-    prefix = next(
-        (folder for pattern, folder in settings.images if fnmatch.fnmatchcase(image, pattern)),
-        env.get("VIRTUAL_ENV", settings.python_prefix),
-    )
-    prefix = os.path.abspath(prefix)
-    path = env.get("PATH", _FALLBACK_PATH)
-    env["PATH"] = f"{prefix}/bin:{path}"
-    if os.path.exists(f"{prefix}/pyvenv.cfg"):
-        env["VIRTUAL_ENV"] = prefix
-        env.pop("PYTHONHOME", None)
-    return env
+    for pattern, prefix in settings.images:
+        if fnmatch.fnmatchcase(image, pattern):
+            return pythons.with_prefix(env, prefix)
+    return pythons.as_called(env, settings.python_prefix, settings.called_as)
 
 
 def container_environment(context: PodContext, container: Mapping[str, Any]) -> dict[str, str]:

@@ -31,6 +31,9 @@ class NodeSettings:
     hidden: tuple[str, ...] = ()
     """Folders of clusters, beside ``state_dir``, that no pod may see; real paths."""
     python_prefix: str = sys.prefix
+    """Of the environment that trainyard itself runs in."""
+    called_as: str = field(default_factory=lambda: sys.argv[0])
+    """How it was called."""
     host_ip: str = "127.0.0.1"
     restart_delay: float = 1.0
     restart_delay_limit: float = 300.0

@@ -10,13 +10,14 @@ from typing import Any, NamedTuple
 from trainyard.kinds.shared import labels
 from trainyard.kube.people import Person
 from trainyard.local import guests
-from trainyard.local.node import folders, gpus
+from trainyard.local.node import folders, gpus, pythons
 from trainyard.local.node.environment import (
     PodContext,
     Warn,
     container_environment,
     expand,
     host_name,
+    image_environment,
 )
 from trainyard.local.node.folders import component
 from trainyard.local.node.settings import NodeSettings
@@ -171,7 +172,8 @@ def _as_guest(program: Program, guest: Person, context: PodContext, isolation: s
 
 def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> list[Bind]:
     """A /tmp of the pod's own, unless something that it needs lies beneath the host's."""
-    needed = [*folders, settings.python_prefix, settings.environment.get("VIRTUAL_ENV", "")]
+    python = pythons.interpreter(image_environment("", settings))
+    needed = [*folders, settings.python_prefix, os.path.dirname(python or "")]
     needed += [folder for _, folder in settings.images]
     if any((os.path.realpath(path) + "/").startswith("/tmp/") for path in needed if path):
         return []

@@ -1,0 +1,82 @@
+"""Which Python a container runs: the one that the caller's shell would (decision 120).
+
+trainyard may live in an environment of its own (a tool's, of ``uv tool`` or ``pipx``, or any
+other), which is to come before nothing that the caller has.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+_FALLBACK_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_TOOL_MARKS = ("uv-receipt.toml", "pipx_metadata.json")
+_TOOL_CACHES = ("archive-v0", "pipx")
+"""Folders in which `uvx` and `pipx run` keep the environments of the tools that they run."""
+
+
+def interpreter(environment: Mapping[str, str]) -> str | None:
+    """Where ``python`` is, else ``python3``, by the PATH; None if neither is anywhere."""
+    path = environment.get("PATH", _FALLBACK_PATH)
+    return shutil.which("python", path=path) or shutil.which("python3", path=path)
+
+
+def as_called(environment: Mapping[str, str], own: str, program: str) -> dict[str, str]:
+    """The caller's environment, in which Python is found as the caller's shell would find it.
+
+    ``own`` is the prefix of the environment that trainyard runs in, ``program`` how it was called
+    (``sys.argv[0]``). The own environment comes last, for who has no Python at all; it comes first
+    only where it was called by its path, beside a torch of its own, by somebody whose shell finds
+    no environment but the system's.
+    """
+    env = dict(environment)
+    active = env.get("VIRTUAL_ENV") or env.get("CONDA_PREFIX") or ""
+    folders = env.get("PATH", _FALLBACK_PATH).split(":")
+    mine = f"{own}/bin"
+    if _is_tool(own) and env.get("VIRTUAL_ENV") != own:  # uvx puts it into the PATH
+        folders = [folder for folder in folders if folder.rstrip("/") != mine]
+    env["PATH"] = ":".join(folders)
+    if active and f"{active}/bin" not in folders and os.access(f"{active}/bin/python", os.X_OK):
+        return with_prefix(env, active)
+    if mine in folders:
+        return env
+    if not active and _is_meant(own, program) and not _is_environment(interpreter(env)):
+        return with_prefix(env, own)
+    return env | {"PATH": ":".join([*folders, mine])}
+
+
+def with_prefix(environment: Mapping[str, str], prefix: str) -> dict[str, str]:
+    """The environment with another Python first, as its activation would have it."""
+    prefix = os.path.abspath(prefix)
+    env = dict(environment)
+    env["PATH"] = f"{prefix}/bin:{env.get('PATH', _FALLBACK_PATH)}"
+    for variable, mark in (("VIRTUAL_ENV", "pyvenv.cfg"), ("CONDA_PREFIX", "conda-meta")):
+        env.pop(variable, None)
+        if os.path.exists(f"{prefix}/{mark}"):
+            env[variable] = prefix
+    env.pop("PYTHONHOME", None)
+    return env
+
+
+def _is_tool(prefix: str) -> bool:
+    folder = Path(prefix)
+    return any((folder / mark).exists() for mark in _TOOL_MARKS) or any(
+        cache in folder.parts for cache in _TOOL_CACHES
+    )
+
+
+def _is_meant(own: str, program: str) -> bool:
+    """Whether trainyard was called by its path in an environment for training."""
+    called_in = os.path.dirname(os.path.abspath(program))
+    has_torch = any(Path(own).glob("lib*/python*/site-packages/torch/version.py"))
+    return called_in == f"{own}/bin" and has_torch and not _is_tool(own)
+
+
+def _is_environment(python: str | None) -> bool:
+    """Whether an interpreter belongs to a virtual environment or to conda."""
+    if python is None:
+        return False
+    prefix = Path(python).parent.parent
+    return (prefix / "pyvenv.cfg").exists() or (prefix / "conda-meta").exists()

@@ -1,0 +1,101 @@
+"""A replica runs the Python that the caller's shell would run, wherever trainyard itself lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import trainyard as package
+from tests.embedded.command_line import CommandLine, job, shell
+
+_TELL = shell('echo "python: $(command -v python) $(python -c "import sys; print(sys.prefix)")"')
+
+
+@pytest.fixture
+def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"):
+        line.environment.pop(name, None)
+    yield line
+    line.kill_everything()
+
+
+@pytest.fixture
+def tool(tmp_path: Path) -> Path:
+    """trainyard in an environment of its own, as `uv tool install` leaves it: the script."""
+    folder = tmp_path / "tools" / "trainyard"
+    venv.create(folder, with_pip=False)
+    (folder / "uv-receipt.toml").touch()
+    (packages,) = folder.glob("lib/python*/site-packages")
+    paths = [Path(package.__file__).parents[1], sysconfig.get_path("purelib")]
+    (packages / "all.pth").write_text("\n".join(map(str, paths)))
+    script = folder / "bin" / "trainyard"
+    script.write_text(
+        f"#!{folder}/bin/python\nfrom trainyard.cli.main import main\nif __name__ == '__main__':\n"
+        "    main()\n"
+    )
+    script.chmod(0o755)
+    link = tmp_path / "local" / "trainyard"
+    link.parent.mkdir()
+    link.symlink_to(script)
+    return script
+
+
+def conda_style(folder: Path) -> Path:
+    """A prefix as conda makes it: an interpreter, no pyvenv.cfg."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "conda-meta").mkdir()
+    base = Path(sys._base_executable).resolve()  # type: ignore[attr-defined]
+    python = folder / "bin" / "python"
+    library = folder / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}"
+    library.parent.mkdir()
+    library.symlink_to(sysconfig.get_path("stdlib"))
+    python.write_text(f'#!/bin/sh\nexport PYTHONHOME={folder}\nexec {base} "$@"\n')
+    python.chmod(0o755)
+    return folder
+
+
+def test_replicas_run_the_python_of_the_callers_shell(
+    trainyard: CommandLine, tool: Path, tmp_path: Path
+) -> None:
+    file = trainyard.manifest("m.yaml", job("tell", _TELL))
+    plain, uv, conda = tmp_path / "plain", tmp_path / "uv", conda_style(tmp_path / "conda")
+    venv.create(plain, with_pip=False)
+    subprocess.run(
+        [sys.executable, "-m", "uv", "venv", "-q", "--python", sys.executable, str(uv)], check=True
+    )
+    rest = os.environ["PATH"]
+    linked = str(tmp_path / "local" / "trainyard")
+    for called, prefix, variables in (
+        (linked, plain, {"PATH": f"{plain}/bin:{rest}", "VIRTUAL_ENV": str(plain)}),
+        (linked, uv, {"PATH": rest, "VIRTUAL_ENV": str(uv)}),
+        (str(tool), conda, {"PATH": f"{conda}/bin:{rest}", "CONDA_PREFIX": str(conda)}),
+        (str(tool), plain, {"PATH": f"{plain}/bin:{conda}/bin:{rest}"}),
+    ):
+        done = subprocess.run(
+            [called, "run", "-f", file],
+            env=trainyard.environment | variables,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert f"python: {prefix}/bin/python {prefix}\n" in done.stdout
+
+
+def test_an_environment_for_an_image_brings_its_python(
+    trainyard: CommandLine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "image"
+    venv.create(folder, with_pip=False)
+    file = trainyard.manifest("m.yaml", job("tell", _TELL))
+    output = trainyard.run("run", "-f", file, "--image", f"busy*={folder}")
+    assert f"python: {folder}/bin/python {folder}\n" in output
