@@ -132,7 +132,7 @@ def _began(told: Told, found: re.Match[str]) -> Iterator[str]:
 @says("event Created", "Normal", rf"A {NAMED.replace(' ', ' has been created: ')}")
 def _created(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _named(told, found)
-    yield from _if(bool(told.before.get("phase")), "it was there before")
+    yield from _if(bool(told.account(told.before)), "it was there before")
 
 
 @says("event NewReplica", "Normal", r"Create the replica\[(?P<pod>.+)\] for the first time\.")
@@ -357,6 +357,14 @@ def _failed(told: Told, found: re.Match[str]) -> Iterator[str]:
         inits = [c.name for p in told.observed.pods for c in p.containers if c.is_init]
         of_init = any(code is not None and told.ended_with(found["pod"], code, i) for i in inits)
         yield from _if(not of_init, f"it did not end so: {_seen(told, found['pod'])}")
+
+
+@says(WHILE_FAILED, "Failed", rf"{NAMED} has failed\.", once=True)
+def _failed_somehow(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _named(told, found)
+    held = {c["type"]: c["status"] for c in told.before.get("conditions") or ()}
+    is_known = "True" in (held.get("Failed"), held.get("Completed"))
+    yield from _if(told.ends_now or is_known, "it was known why")
 
 
 @says(WHILE_FAILED, "Failed", r"The job is failed with rule: (?P<rule>\{.*\})")

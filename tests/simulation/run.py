@@ -333,6 +333,24 @@ class Run:
         """A job is deleted."""
         self.server.delete(self.keys[number])
 
+    def step_forge(self, argument: tuple[int, str, bool]) -> None:
+        """Somebody writes another phase into a job's status, and turns conditions round."""
+        number, phase, thoroughly = argument
+        status = self.server.get(self.keys[number]).get("status")
+        if not status or status.get("phase") == phase:
+            return
+        forged = {**status, "phase": phase}
+        if thoroughly and phase in TERMINAL:
+            kinds = ("Failed",) if phase == "Failed" else ("Completed",)
+            others = [c for c in status["conditions"] if c["type"] not in kinds]
+            time = {"lastTransitionTime": others[0]["lastTransitionTime"]} if others else {}
+            words = {"status": "True", "reason": "Forged", "message": "Believe it."}
+            forged["conditions"] = [*others, *({"type": k, **words, **time} for k in kinds)]
+        self._hit("forged phase")
+        self.monitor.is_forging = True
+        self.server.set(self.keys[number], status=forged)
+        self.monitor.is_forging = False
+
     def step_squat(self, number: int) -> None:
         """Somebody else's object holds a name that the job will want."""
         key = self.keys[number]

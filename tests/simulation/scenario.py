@@ -15,6 +15,7 @@ Obj = dict[str, Any]
 
 CODES = (1, 1, 1, 2, 130, 137, 138, 143)
 CALL_FAULTS: tuple[Fault, ...] = tuple(fault for fault in Fault if fault is not Fault.NONE)
+PHASES = ("Pending", "Running", "Paused", "Resuming", "Succeeded", "Failed", "Unknown")
 FAULTS_END = 150.0
 """Virtual seconds after which nothing goes wrong any more."""
 
@@ -315,6 +316,9 @@ def _user_steps(rng: random.Random, jobs: list[Obj]) -> list[Step]:
             steps.append(Step(start + rng.uniform(0.2, 100), "delete", number))
         if rng.random() < 0.1:
             steps.append(Step(rng.uniform(0.0, start), "squat", number))
+        if rng.random() < 0.2:
+            phase, thoroughly = rng.choice(PHASES), rng.random() < 0.5
+            steps.append(Step(rng.uniform(start, 140), "forge", (number, phase, thoroughly)))
     return steps
 
 

@@ -49,7 +49,9 @@ class Told:
     @property
     def ends_now(self) -> bool:
         """Whether this pass is the one that ends the job."""
-        return self.phase in ENDS and self.before.get("phase") not in ENDS
+        before = self.before
+        had_ended = before.get("phase") in ENDS and "completionTime" in before
+        return self.phase in ENDS and not (self.account(before).get("ended") or had_ended)
 
     @property
     def events(self) -> Sequence[Event]:

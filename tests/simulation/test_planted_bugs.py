@@ -82,7 +82,7 @@ def ignore_409(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The planner does not look at the phase first."""
+    """The planner does not ask first whether the job has ended."""
 
     def amnesiac(
         workload: Workload,
@@ -92,7 +92,8 @@ def restart_after_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         settings: Settings,
     ) -> Plan:
         if status and status.get("phase") in TERMINAL:
-            status = {**status, "phase": "Running"}
+            account = {k: v for k, v in status["internal"].items() if k != "ended"}
+            status = {**status, "phase": "Running", "internal": account}
         return plan_of_a_job(workload, status, observed, now, settings)
 
     monkeypatch.setattr(planners, "plan", amnesiac)

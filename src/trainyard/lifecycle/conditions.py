@@ -49,6 +49,10 @@ class Conditions:
         """Whether the condition is there."""
         return kind in self._items
 
+    def drop(self, kind: str) -> None:
+        """Tell nothing of that aspect."""
+        self._items.pop(kind, None)
+
     def get(self, kind: str) -> Mapping[str, Any]:
         """The condition, or an empty one."""
         return self._items.get(kind, {})

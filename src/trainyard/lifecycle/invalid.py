@@ -14,6 +14,7 @@ from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Event
 from trainyard.lifecycle import cleanup, conditions, texts
 from trainyard.lifecycle.actions import Event, Plan
 from trainyard.lifecycle.conditions import Conditions
+from trainyard.lifecycle.ledger import outcome
 from trainyard.lifecycle.observed import Pod
 from trainyard.schema.times import render
 
@@ -39,17 +40,22 @@ def plan_invalid(
     """What to do about such a job now."""
     before = dict(status or {})
     held = Conditions(before.get("conditions") or (), now)
-    if before.get("phase") in (Phase.SUCCEEDED, Phase.FAILED):
+    if ended := outcome(before):
         ours = held.get(ConditionType.FAILED).get("reason") == ConditionReason.INVALID_SPEC
         seen = before.get("observedGeneration") == job.generation
-        new = None if seen else before | {"observedGeneration": job.generation}
+        seen = seen and before.get("phase") == ended
+        right = {"observedGeneration": job.generation, "phase": ended}
+        new = None if seen else before | right
         return Plan(new, tuple(cleanup.stop_all(pods)) if ours else ())
     conditions.failure(held, ConditionReason.INVALID_SPEC, job.message)
+    if held.is_true(ConditionType.PAUSED):
+        held.drop(ConditionType.PAUSED)
     failed = before | {
         "phase": Phase.FAILED.value,
         "conditions": held.encode(),
         "completionTime": render(now),
         "observedGeneration": job.generation,
+        "internal": (before.get("internal") or {}) | {"ended": Phase.FAILED.value},
     }
     event = Event("Warning", EventReason.INVALID_SPEC.value, job.message)
     return Plan(failed, tuple(cleanup.stop_all(pods)), (event,))

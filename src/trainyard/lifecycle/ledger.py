@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
+from trainyard.kinds.shared.reasons import ConditionType, Phase
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.schema.times import parse, render
 
@@ -78,7 +79,7 @@ class Ledger:
     `attempt` is the running number; replicas without a record want a pod of attempt `floor`.
     `backoff` counts restarts against the shared budget. `ready_at` tells when all replicas of this
     attempt ran, `resized_at` when an elastic job changed its `size` last. `attempts` is the
-    history, as in status, the current one last.
+    history, as in status, the current one last. `ended` is the phase that the job has ended with.
     """
 
     attempt: int = 1
@@ -91,6 +92,7 @@ class Ledger:
     not_before: datetime | None = None
     resumed: bool = False
     paused: bool = False
+    ended: str = ""
     warned: str = ""
     records: Mapping[str, Record] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
@@ -111,6 +113,7 @@ class Ledger:
             not_before=parse(internal.get("notBefore")),
             resumed=internal.get("resumed", False),
             paused=internal.get("paused", False),
+            ended=outcome(status),
             warned=internal.get("warned", ""),
             records={
                 name: Record.decode(obj) for name, obj in internal.get("replicas", {}).items()
@@ -135,6 +138,7 @@ class Ledger:
             "failures": self.failures,
             "resumed": self.resumed,
             "paused": self.paused,
+            "ended": self.ended,
             "warned": self.warned,
             "size": self.size,
         }
@@ -264,6 +268,21 @@ class Ledger:
 
     def _next(self, ended: Mapping[str, Any], start: datetime) -> tuple[Mapping[str, Any], ...]:
         return self.close(ended).open(self._next_number, start).attempts
+
+
+def outcome(status: Mapping[str, Any]) -> str:
+    """The phase that a job has ended with, by its account; "" while it has not ended.
+
+    The phase itself anybody may have written who may write a status (decision 105).
+    """
+    account = status.get("internal") or {}
+    if "ended" in account:
+        return str(account["ended"])
+    # Those that ended under an earlier version have no such entry.
+    conditions = {c["type"]: c["status"] for c in status.get("conditions") or ()}
+    phase = str(status.get("phase", ""))
+    has_ended = conditions.get(ConditionType.COMPLETED) == "True" and "completionTime" in status
+    return phase if has_ended and phase in (Phase.SUCCEEDED, Phase.FAILED) else ""
 
 
 def ending(

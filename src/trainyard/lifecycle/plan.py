@@ -31,7 +31,7 @@ from trainyard.lifecycle import (
     viewer_links,
 )
 from trainyard.lifecycle.actions import Action, Create, Delete, Plan
-from trainyard.lifecycle.ledger import Ledger, ending
+from trainyard.lifecycle.ledger import Ledger, ending, outcome
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass, Response
@@ -63,7 +63,7 @@ def plan(
     way out: then its objects go with it by their owner references.
     """
     before = dict(status or {})
-    has_ended = before.get("phase") in (Phase.SUCCEEDED, Phase.FAILED)
+    has_ended = bool(outcome(before))
     if has_ended and workload.elastic is not None:
         workload = elastic.as_told(workload, before)
     steps = _Steps(Pass.begin(workload, before, observed, now, settings))
@@ -94,8 +94,11 @@ class _Steps:
 
     def finished(self) -> None:
         """After the end, which is final (decision 27): clean up until it is done, then expire."""
-        self._clean_up(failed=self.job.before["phase"] == Phase.FAILED)
-        self._compile(aggregate.unless_ended)
+        self._keep(replace(self.job.ledger, ended=outcome(self.job.before)))
+        self.report.remains(self.job.ledger)
+        failed = self.job.ledger.ended == Phase.FAILED
+        self._clean_up(failed=failed)
+        self._compile(aggregate.unless_ended, well=not failed)
 
     def pause(self) -> None:
         """While paused: no pods, and no PodGroup."""
@@ -140,7 +143,8 @@ class _Steps:
     def _welcome(self) -> None:
         """What is told, and begun, when a job is seen for the first time."""
         workload = self.job.workload
-        if not self.report.phase:
+        self.report.goes_on(self.job.ledger)
+        if not self.job.before.get("internal"):
             self.report.created()
             if not workload.paused:
                 self._keep(self.job.ledger.begin(self.job.now))
@@ -261,7 +265,9 @@ class _Steps:
             return False
         self.actions.clear()
         self.wake_at = None
-        self._keep(self.job.ledger.close(self._last_words(verdict)))
+        phase = Phase.SUCCEEDED if verdict.success else Phase.FAILED
+        closed = self.job.ledger.close(self._last_words(verdict))
+        self._keep(replace(closed, ended=phase.value))
         if self._has_all_pods():  # a quick end may be seen before anything else
             self.report.initialized()
         started = (pod.started for pod in self.job.observed.pods if pod.started is not None)

@@ -50,6 +50,38 @@ class Report:
     def _event(self, reason: EventReason, message: str, *, warning: bool = False) -> None:
         self.events.append(Event("Warning" if warning else "Normal", reason.value, message))
 
+    # What others may have written into the status (decision 105).
+
+    def goes_on(self, ledger: Ledger) -> None:
+        """The job has not ended, whatever its status says, and may never have been paused."""
+        self.conditions.drop(ConditionType.FAILED)
+        self.status.pop("completionTime", None)
+        if not ledger.paused and self.conditions.is_true(ConditionType.PAUSED):
+            self._not_paused()
+        if not ledger.resumed and self.phase == Phase.RESUMING:
+            self.status["phase"] = Phase.PENDING.value
+
+    def remains(self, ledger: Ledger) -> None:
+        """The job has ended, as its account says, whatever its status says."""
+        self.status["phase"] = ledger.ended
+        if self.conditions.is_true(ConditionType.PAUSED):
+            self.conditions.drop(ConditionType.PAUSED)
+        if "completionTime" not in self.status:
+            last = ledger.attempts[-1] if ledger.attempts else {}
+            self.status["completionTime"] = last.get("endTime", render(self._now))
+        if ledger.ended == Phase.SUCCEEDED:
+            conditions.success(self.conditions)
+            return
+        told = self._account_of_the_failure()
+        conditions.failure(self.conditions, told["reason"], told["message"])
+
+    def _account_of_the_failure(self) -> Mapping[str, Any]:
+        for kind in (ConditionType.FAILED, ConditionType.COMPLETED):
+            if self.conditions.is_true(kind):
+                return self.conditions.get(kind)
+        message = texts.has_failed(self._workload)
+        return {"reason": ConditionReason.FAILED, "message": message}
+
     # The beginning, and what is wrong from the beginning.
 
     def created(self) -> None:
@@ -103,9 +135,12 @@ class Report:
 
     def resumed(self) -> None:
         """The pause is over."""
-        self.conditions.set(ConditionType.PAUSED, False, ConditionReason.RESUMED, texts.RESUMED)
+        self._not_paused()
         self._event(EventReason.RESUMED, texts.RESUMED)
         self.status["phase"] = Phase.RESUMING.value
+
+    def _not_paused(self) -> None:
+        self.conditions.set(ConditionType.PAUSED, False, ConditionReason.RESUMED, texts.RESUMED)
 
     def resized(self, before: int, after: int) -> None:
         """An elastic job changes its size."""

@@ -86,6 +86,11 @@ def failed_by_rule(workload: Workload, replica: Replica) -> str:
     return f"{job_failure(workload, replica)}; {ruling.decides}"
 
 
+def has_failed(workload: Workload) -> str:
+    """Where why it failed has been lost."""
+    return f"{workload.kind} {workload.name} has failed."
+
+
 def restart(replica: Replica, restarted: int, seconds: float, budget: str) -> str:
     """What is restarted, when, and what it cost."""
     what = "it" if restarted == 1 else f"{restarted} replicas"

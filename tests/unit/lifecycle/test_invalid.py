@@ -55,6 +55,7 @@ def test_it_fails_and_all_problems_are_told() -> None:
         "startTime": "then",
         "completionTime": now,
         "observedGeneration": 3,
+        "internal": {"ended": "Failed"},
     }
     assert made.events == (Event("Warning", "InvalidSpec", MESSAGE),)
     assert made.actions == stops()
@@ -76,7 +77,19 @@ def test_after_the_end_only_a_failure_for_the_spec_goes_on_stopping(
     """One that has failed for something else is cleaned up by its policy."""
     conditions = [{"type": "Running", "reason": "X"}, {"type": "Failed", "reason": reason}]
     before: dict[str, Any] = {"phase": "Failed", "conditions": conditions}
+    before["internal"] = {"ended": "Failed"}
     before["observedGeneration"] = generation
     made = plan_invalid(INVALID, before, START, pods())
     new = None if generation == 3 else before | {"observedGeneration": 3}
     assert made == Plan(new, stops() if stopped else ())
+    forged = before | {"observedGeneration": 3, "phase": "Running"}
+    right = before | {"observedGeneration": 3}
+    assert plan_invalid(INVALID, forged, START, pods()).status == right
+
+
+def test_it_is_not_paused_any_more() -> None:
+    held = {"type": "Paused", "status": "True", "reason": "Paused", "message": "m"}
+    held["lastTransitionTime"] = "then"
+    status = plan_invalid(INVALID, {"phase": "Paused", "conditions": [held]}, START).status
+    assert status is not None
+    assert "Paused" not in {condition["type"] for condition in status["conditions"]}

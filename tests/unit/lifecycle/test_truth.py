@@ -102,3 +102,81 @@ def test_one_that_the_cluster_stopped_is_said_to_be_taken_for_the_reason_that_it
     world.settle()
     (told,) = world.told("Restart")
     assert "was taken away (TerminationByKubelet)" in told
+
+
+# What others write into a status (decision 105).
+
+
+def lives() -> dict[str, World]:
+    """A job in each situation."""
+    waiting = World(pytorch(workers=2)).settle()
+    running = World(pytorch(workers=2)).running()
+    paused = World(pytorch(workers=2)).running()
+    paused.job["spec"]["runMode"] = {"pause": {"enabled": True}}
+    paused.settle()
+    succeeded = World(pytorch(workers=2)).running().exit("0", 0).exit("1", 0).settle()
+    failed = World(pytorch(workers=2, policy="Never")).running().exit("1", 5).settle()
+    return {world.phase: world for world in (waiting, running, paused, succeeded, failed)}
+
+
+PHASES = ("Pending", "Running", "Paused", "Succeeded", "Failed")
+
+
+@pytest.mark.parametrize("real", PHASES)
+@pytest.mark.parametrize("forged", [*PHASES, "Resuming", "Unknown", "", "Nonsense"])
+def test_a_phase_that_somebody_else_wrote_is_put_right(real: str, forged: str) -> None:
+    world = lives()[real]
+    assert world.status is not None
+    right, pods, told = world.status, dict(world.pods), len(world.events)
+    world.status = {**right, "phase": forged}
+    world.settle()
+    assert world.status == right
+    assert (world.pods, len(world.events)) == (pods, told)
+
+
+@pytest.mark.parametrize("real", PHASES)
+@pytest.mark.parametrize("kind", ["Running", "Failed", "Completed", "Paused"])
+@pytest.mark.parametrize("phase", ["", "Succeeded", "Failed"])
+def test_conditions_that_somebody_else_turned_round_are_put_right(
+    real: str, kind: str, phase: str
+) -> None:
+    world = lives()[real]
+    assert world.status is not None
+    right, pods = world.status, dict(world.pods)
+    conditions = {c["type"]: dict(c) for c in right["conditions"]}
+    if kind not in conditions:
+        conditions[kind] = {"type": kind, "status": "False", "lastTransitionTime": "then"}
+    condition = conditions[kind]
+    condition["status"] = "False" if condition["status"] == "True" else "True"
+    world.status = {**right, "conditions": [*conditions.values()]}
+    if phase:
+        world.status["phase"] = phase
+    world.settle()
+    ours = {c["type"]: c["status"] for c in right["conditions"]}
+    now = {c["type"]: c["status"] for c in world.status["conditions"]}
+    if kind not in ours:  # told as not so, or not at all
+        assert now.pop(kind, "False") == "False"
+    assert now == ours
+    assert (world.status["phase"], world.pods) == (real, pods)
+
+
+def test_a_job_that_ended_under_an_earlier_version_has_ended() -> None:
+    world = lives()["Succeeded"]
+    assert world.status is not None
+    right = world.status
+    internal = {key: value for key, value in right["internal"].items() if key != "ended"}
+    world.status = {**right, "internal": internal}
+    world.settle()
+    assert world.status == right
+    assert world.told("Succeeded") == ["The job has finished successfully."]
+
+
+def test_an_end_that_was_erased_is_told_again_as_far_as_it_is_known() -> None:
+    world = lives()["Failed"]
+    assert world.status is not None
+    ended = world.status["completionTime"]
+    world.status = {**world.status, "conditions": [], "phase": "Running"}
+    del world.status["completionTime"]
+    world.settle()
+    assert world.condition("Failed") == ("True", "Failed", "PyTorchTrainingJob train has failed.")
+    assert (world.phase, world.status["completionTime"]) == ("Failed", ended)
