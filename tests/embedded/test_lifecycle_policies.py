@@ -8,6 +8,7 @@ import pytest
 
 from tests.embedded.command_line import Object, shell
 from tests.embedded.lifecycle_yard import (
+    START_SECONDS,
     Yard,
     condition,
     ends_of,
@@ -23,6 +24,18 @@ from tests.embedded.lifecycle_yard import (
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     with yard(tmp_path_factory.mktemp("policies")) as made:
         yield made
+
+
+def test_a_job_that_needs_all_its_replicas_waits_for_the_last(cluster: Yard) -> None:
+    pods = template(shell("[ $RANK = 0 ] || until [ -e /data/last ]; do sleep 0.05; done"))
+    cluster.submit(pytorch("all", pods, replicas=2, runPolicy={"successPolicy": "AllReplicas"}))
+    told = {"worker-0": "Succeeded", "worker-1": "Running"}
+    cluster.await_pods("all", told, START_SECONDS)
+    status = cluster.await_phase("all", "Running")
+    assert condition(status, "Completed")["status"] == "False"
+    cluster.file("last").touch()
+    cluster.end("all", "Succeeded")
+    assert set(cluster.pod_phases("all").values()) == {"Succeeded"}
 
 
 def _ends_with(name: str, *codes: int) -> Object:

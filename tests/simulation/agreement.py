@@ -52,10 +52,23 @@ def _of_conditions(told: Told) -> Iterator[str]:
     if ("Paused" in is_true) != (told.phase == "Paused"):
         yield f"Paused is {held.get('Paused')}, and the phase {told.phase}"
     yield from _of_failures(told, is_true, held)
+    yield from _of_success(told)
     if told.phase in ENDS:
         words = {(held[t]["reason"], held[t]["message"]) for t in ("Failed", "Completed")}
         if len(words) > 1:
             yield f"two accounts of the end: {words}"
+
+
+def _of_success(told: Told) -> Iterator[str]:
+    """A job that needs all its replicas has not succeeded before; an elastic one goes without
+    those that it has lost or never got."""
+    if not (told.ends_now and told.phase == "Succeeded" and policies.needs_all(told.job)):
+        return
+    elastic = (told.spec.get("elastic") or {}).get("enabled")
+    missing = {"failed", "deleted"} if elastic else set()
+    others = set(told.counts) - missing - {"succeeded"}
+    if any(told.counts[phase] for phase in others):
+        yield f"it succeeded without all: {dict(told.counts)}"
 
 
 def _of_failures(told: Told, is_true: set[str], held: dict[str, Obj]) -> Iterator[str]:

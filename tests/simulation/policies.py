@@ -1,10 +1,15 @@
-"""What a job's podFailurePolicy says of an end, by the simulation's own reading of it."""
+"""What a job's policies say, by the simulation's own reading of them."""
 
 from __future__ import annotations
 
 from tests.simulation.server import Obj
 
 FAIL_JOB, IGNORE = "FailJob", "Ignore"
+
+
+def needs_all(job: Obj) -> bool:
+    """Whether all replicas have to succeed."""
+    return (job["spec"].get("runPolicy") or {}).get("successPolicy") == "AllReplicas"
 
 
 def matches_exit(rule: Obj, code: int) -> bool:

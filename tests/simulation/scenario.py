@@ -151,6 +151,8 @@ def _add_policies(rng: random.Random, jobs: list[Obj]) -> None:
         if rng.random() < 0.25:
             run = job["spec"].setdefault("runPolicy", {})
             run["podFailurePolicy"] = {"rules": _failure_rules(rng)}
+        if job["kind"] == "PyTorchTrainingJob" and rng.random() < 0.2:
+            job["spec"]["runPolicy"]["successPolicy"] = "AllReplicas"
 
 
 def _failure_rules(rng: random.Random) -> list[Obj]:

@@ -80,14 +80,21 @@ def goes_on(workload: Workload, view: View, lost: Collection[ReplicaKey]) -> boo
     return left >= workload.elastic.min_replicas
 
 
+def is_out(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+    """Whether an elastic job ends without this replica: it was lost, or does not run yet."""
+    is_out = replica.state is State.CREATING or ledger.is_lost(replica.name)
+    return workload.elastic is not None and is_out
+
+
 def is_up(workload: Workload, view: View) -> bool:
     """Whether the job runs: all replicas run or are done, or as many as an elastic job needs."""
     if workload.elastic is None:
         return all(r.ended for r in view.not_running)
     # Decision 30: it runs with what fits.
-    running = len(view.replicas) - len(view.not_running)
-    without_rank0 = any(r.key == workload.decides for r in view.not_running)
-    return running >= workload.elastic.min_replicas and not without_rank0
+    away = [r for r in view.not_running if r.state is not State.SUCCEEDED]
+    well = len(view.replicas) - len(away)
+    without_rank0 = any(r.key == workload.decides for r in away)
+    return well >= workload.elastic.min_replicas and not without_rank0
 
 
 def settles_at(job: Pass, started: datetime | None) -> datetime | None:

@@ -13,9 +13,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import SuccessPolicy
 from trainyard.lifecycle import backoff
 from trainyard.lifecycle.ledger import ending
-from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import Incident, Pass, Response
 from trainyard.lifecycle.replicas import Replica, end_order
 from trainyard.lifecycle.restart_policies import is_certain, may_restart, tells_cause
@@ -97,7 +98,7 @@ def _restart(
     start = now + backoff.delay(failures, job.settings, free=end.free)
     # Decision 24. A process group cannot be rejoined, but agents of torchrun take newcomers in:
     # https://docs.pytorch.org/docs/stable/elastic/run.html#membership-changes
-    some = job.workload.survivors_stay and not _in_vain(job, failures)
+    some = job.workload.survivors_stay and not _in_vain(job, failures) and not _some_left(job)
     affected = fresh if some else replicas
     ended = ending(now, end.reason, cause.name, end)
     if some:
@@ -123,6 +124,13 @@ def _in_vain(job: Pass, failures: int) -> bool:
     """
     ready_at = job.ledger.ready_at
     return failures > 1 and (ready_at is None or job.now - ready_at < grace(job))
+
+
+def _some_left(job: Pass) -> bool:
+    """Whether replicas that have to succeed all have begun to end: agents of torchrun whose
+    processes have ended with 0 close the rendezvous, and let nobody in any more."""
+    needs_all = job.workload.success_policy is SuccessPolicy.ALL_REPLICAS
+    return needs_all and any(r.state is State.SUCCEEDED for r in job.view.not_running)
 
 
 def grace(job: Pass) -> timedelta:

@@ -176,7 +176,7 @@ class _Steps:
         """Where one replica decides, its exit 0 ends the job before anything else is looked at."""
         workload = self.job.workload
         return workload.decides is not None and self._end_if(
-            verdicts.success(workload, self.job.view, frozenset())
+            verdicts.success(self.job, self.job.ledger, frozenset())
         )
 
     def _overdue(self) -> Verdict | None:

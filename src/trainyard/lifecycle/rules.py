@@ -1,8 +1,8 @@
 """Whether a job has succeeded or failed, by the rules of decisions 22 and 23.
 
 Where one replica decides (rank 0, worker-0, the launcher), its exit 0 is the job's success under
-any policy. Else rules decide, and without rules all replicas must succeed. When success and
-failure hold together, success wins.
+any policy, unless `successPolicy` asks for all of them (decision 116). Else rules decide, and
+without rules all replicas must succeed. When success and failure hold together, success wins.
 """
 
 from __future__ import annotations
@@ -11,14 +11,21 @@ import json
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 
-from trainyard.kinds.shared.workload import ReplicaKey, Rule, Workload
+from trainyard.kinds.shared.workload import ReplicaKey, Rule, SuccessPolicy, Workload
 
 
-def succeeded(workload: Workload, done: AbstractSet[ReplicaKey]) -> bool:
+def succeeded(
+    workload: Workload, done: AbstractSet[ReplicaKey], out: AbstractSet[ReplicaKey] = frozenset()
+) -> bool:
     """Whether the job has done what it was made for, given the replicas that succeeded.
 
-    Under Always a replica counts as one once its budget is spent: before, it runs again.
+    Under Always a replica counts as one once its budget is spent: before, it runs again. `out` are
+    those without which an elastic job has come to its end.
     """
+    if workload.success_policy is SuccessPolicy.ALL_REPLICAS:
+        least = workload.elastic.min_replicas if workload.elastic else workload.replicas
+        everybody = all(key in done or key in out for key in workload.keys)
+        return everybody and workload.decides in done and len(done) >= least
     if workload.decides is not None:
         return workload.decides in done
     if workload.success_rules:

@@ -7,12 +7,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from trainyard.kinds.shared.reasons import ConditionReason
-from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle import elastic, rules, texts
+from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.outcomes import MAX_DURATION, State
 from trainyard.lifecycle.passes import Pass, Response
-from trainyard.lifecycle.replicas import Replica, View
+from trainyard.lifecycle.replicas import Replica
 from trainyard.lifecycle.restart_policies import (
     fails_job,
     is_budget_spent,
@@ -36,15 +36,15 @@ class Verdict:
 SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, texts.FINISHED)
 
 
-def success(workload: Workload, view: View, restarted: AbstractSet[str]) -> Verdict | None:
+def success(job: Pass, ledger: Ledger, restarted: AbstractSet[str]) -> Verdict | None:
     """Whether the replicas that succeeded make the job a success.
 
     `restarted`: pod names of replicas that run again, so that their exit 0 does not count yet.
     """
-    done = {
-        r.key for r in view.not_running if r.state is State.SUCCEEDED and r.name not in restarted
-    }
-    return SUCCESS if rules.succeeded(workload, done) else None
+    ended = job.view.not_running
+    done = {r.key for r in ended if r.state is State.SUCCEEDED and r.name not in restarted}
+    out = {r.key for r in ended if elastic.is_out(job.workload, ledger, r)}
+    return SUCCESS if rules.succeeded(job.workload, done, out) else None
 
 
 def success_before_pause(job: Pass) -> Verdict | None:
@@ -52,12 +52,12 @@ def success_before_pause(job: Pass) -> Verdict | None:
     again = {
         r.name for r in job.view.not_running if restarts_after_success(job.workload, job.ledger, r)
     }
-    return success(job.workload, job.view, again)
+    return success(job, job.ledger, again)
 
 
 def success_after(job: Pass, response: Response) -> Verdict | None:
     """Decision 22: it wins over any failure that holds at the same time."""
-    return success(job.workload, job.view, response.restarted)
+    return success(job, response.ledger, response.restarted)
 
 
 def removed_by_queue(job: Pass, _: Response) -> Verdict | None:

@@ -404,6 +404,16 @@ COLOSSALAI: dict[str, Row] = {
         "one of Always, OnFailure, Never",
     ),
 }
+TORCH["success policy"] = (
+    m.pytorch(runPolicy={"successPolicy": "AllWorkers"}),
+    "spec.runPolicy.successPolicy",
+    "one of Rank0, AllReplicas",
+)
+DEEPSPEED["success policy"] = (
+    m.deepspeed(runPolicy={"successPolicy": "AllReplicas"}),
+    "spec.runPolicy.successPolicy",
+    "unknown field",
+)
 GENERIC: dict[str, Row] = {
     "port name": (
         m.generic(service={"ports": [{"name": "Grpc", "port": 1}]}),

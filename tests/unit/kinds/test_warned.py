@@ -20,6 +20,15 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.runMode.pause.enable",
         "write 'enabled'",
     ),
+    "Always where all must succeed": (
+        m.changed(
+            m.pytorch(runPolicy={"successPolicy": "AllReplicas"}),
+            "spec.replicaSpecs.0.restartPolicy",
+            "Always",
+        ),
+        "spec.replicaSpecs[0].restartPolicy",
+        "an exit 0 is final",
+    ),
     "nodePort": (
         m.generic(service={"ports": [{"port": 1, "nodePort": 30000}]}),
         "spec.service.ports[0].nodePort",

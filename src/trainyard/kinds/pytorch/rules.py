@@ -9,6 +9,7 @@ from trainyard.kinds.pytorch import KIND
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
 from trainyard.kinds.shared import job_rules, pod_rules
 from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
+from trainyard.kinds.shared.workload import RestartPolicy, SuccessPolicy
 from trainyard.kinds.tensorboard import rules
 from trainyard.schema.problems import Path, Problem, error, warning
 
@@ -35,9 +36,13 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),
     ]
+    everybody = spec.run_policy.success_policy is SuccessPolicy.ALL_REPLICAS
     for index, replica in enumerate(spec.replica_specs):
         here = (*path, index)
         problems += pod_rules.check_template(replica.template, (*here, "template"))
+        if everybody and replica.restart_policy is RestartPolicy.ALWAYS:
+            why = "successPolicy is AllReplicas, so an exit 0 is final; write OnFailure"
+            problems.append(warning((*here, "restartPolicy"), f"restarts failures only: {why}"))
         if replica is spec.by_rank[0]:
             problems += job_rules.check_rank0(replica.replicas, here)
     if spec.elastic.enabled and not spec.torchrun_config.enabled:

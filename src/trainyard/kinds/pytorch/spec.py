@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, Strict, WithJsonSchema
 
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     RUN_MODE,
-    RUN_POLICY,
     SCHEDULER,
     Elastic,
     ElasticRange,
@@ -18,12 +17,28 @@ from trainyard.kinds.shared.run import (
     RunPolicy,
     SchedulePolicy,
 )
-from trainyard.kinds.shared.workload import RestartPolicy
+from trainyard.kinds.shared.workload import RestartPolicy, SuccessPolicy
 from trainyard.kinds.tensorboard.spec import TensorBoardSpec
 from trainyard.schema.model import Count, Items, Model, Template
 
 MASTER = "master"
 """The replica type that holds the first ranks, wherever it stands."""
+SuccessPolicyName = Annotated[
+    SuccessPolicy,
+    Strict(False),
+    WithJsonSchema({"enum": [policy.value for policy in SuccessPolicy], "type": "string"}),
+]
+
+
+class PyTorchRunPolicy(RunPolicy):
+    """Limits of a run, when it has succeeded, and what happens after it."""
+
+    success_policy: SuccessPolicyName = Field(
+        default=SuccessPolicy.RANK0,
+        description="Ours. Rank0: the job succeeds when rank 0 ends with 0. AllReplicas: when all "
+        "replicas have; an exit 0 is final then, under Always too. Defaults to Rank0.",
+        examples=["AllReplicas"],
+    )
 
 
 class PyTorchReplicaSpec(Model):
@@ -117,7 +132,11 @@ class PyTorchTrainingJobSpec(Model):
         examples=[{"logDir": {"pvc": [{"name": "mnist", "subPath": ["log"]}]}}],
     )
     run_mode: RunMode = RUN_MODE
-    run_policy: RunPolicy = RUN_POLICY
+    run_policy: PyTorchRunPolicy = Field(
+        default_factory=PyTorchRunPolicy,
+        description="Limits of the run, when it has succeeded, and what happens after it.",
+        examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
+    )
     scheduler: SchedulePolicy | None = SCHEDULER
     elastic: Elastic = Field(
         default_factory=Elastic,

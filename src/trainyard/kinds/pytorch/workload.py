@@ -27,6 +27,7 @@ from trainyard.kinds.shared.workload import (
     Manifest,
     ReplicaKey,
     ReplicaType,
+    SuccessPolicy,
     Workload,
 )
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
@@ -93,6 +94,7 @@ class _Description(Description[PyTorchTrainingJobSpec]):
 
     def workload(self) -> Workload:
         found, spec = super().workload(), self.spec
+        policy = SuccessPolicy(spec.run_policy.success_policy)
         board: tuple[Dependent, ...] = ()
         warnings: tuple[str, ...] = ()
         if spec.tensorboard_spec:
@@ -107,6 +109,8 @@ class _Description(Description[PyTorchTrainingJobSpec]):
             found,
             dependents=(*found.dependents, *board),
             survivors_stay=self.survivors_stay,
+            success_policy=policy,
+            restart_after_success=policy is not SuccessPolicy.ALL_REPLICAS,
             warnings=warnings,
         )
 

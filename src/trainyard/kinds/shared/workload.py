@@ -41,6 +41,13 @@ RESTARTABLE_CODES = (130, 137, ASKS_FOR_RESTART, 143)
 """What `ExitCode` restarts: SIGINT, SIGKILL and SIGTERM besides."""
 
 
+class SuccessPolicy(StrEnum):
+    """Whose exit 0 makes a job without rules of its own succeed (decision 116)."""
+
+    RANK0 = "Rank0"
+    ALL_REPLICAS = "AllReplicas"
+
+
 class FailureAction(StrEnum):
     """What follows from a failure that a rule of `podFailurePolicy` matches (decision 114)."""
 
@@ -182,6 +189,7 @@ class Workload:
     # Decision 22.
     decides: ReplicaKey | None
     """The replica whose end decides (rank 0, worker-0, the launcher); None: rules decide."""
+    success_policy: SuccessPolicy = SuccessPolicy.RANK0
     success_rules: tuple[Rule, ...] = ()
     failure_rules: tuple[Rule, ...] = ()
     pod_failure_rules: tuple[FailureRule, ...] = ()
