@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -51,8 +51,8 @@ class Lines:
     def job_changed(self, job: Job) -> None:
         """Not looked at."""
 
-    def log_line(self, job: Job, source: str, line: str) -> None:
-        self.found.append(f"{source}: {line}")
+    def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
+        self.found.extend(f"{source}: {line}" for line in lines)
 
     def warning(self, about: str, message: str) -> None:
         """Not looked at."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
@@ -12,6 +13,10 @@ from typing import IO
 import pytest
 
 from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, job, shell
+from tests.tools import soak
+from trainyard.shim.logs import MISSING
+
+RUN = [sys.executable, "-m", "trainyard.cli.main", "run"]
 
 
 @pytest.fixture
@@ -25,7 +30,7 @@ def _run(
     trainyard: CommandLine, file: str, out: int | IO[str] = subprocess.PIPE, **environment: str
 ) -> tuple[int, str, str]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "trainyard.cli.main", "run", "-f", file],
+        [*RUN, "-f", file],
         cwd=trainyard.folder,
         env={**trainyard.environment, **environment},
         stdin=subprocess.DEVNULL,
@@ -84,6 +89,49 @@ def test_a_second_interrupt_ends_replicas_that_ignore_the_first(trainyard: Comma
     rest, _ = process.communicate(timeout=20)
     assert process.returncode == 130, said + rest
     assert "Traceback" not in rest
+
+
+MEGABYTES = soak(20, 200)
+_BURST = f"""
+import os
+for start in range(0, {MEGABYTES * 10_000}, 500):
+    rest = b"".join(b"%09d %s\\n" % (n, b"x" * 89) for n in range(start, start + 500))
+    while rest:
+        rest = rest[os.write(1, rest):]
+print("the last line")
+"""
+
+
+@pytest.mark.parametrize("is_background", [False, True], ids=["own cluster", "background"])
+def test_all_that_is_written_in_the_last_moment_is_told(
+    trainyard: CommandLine, *, is_background: bool
+) -> None:
+    """Decision 107: many times what is kept of a log, to one who reads slowly."""
+    file = trainyard.manifest("m.yaml", job("burst", [sys.executable, "-c", _BURST]))
+    limits = ["--log-max-size", "512Ki", "--log-max-files", "2"]
+    if is_background:
+        trainyard.run("up", *limits)
+    process = subprocess.Popen(
+        [*RUN, "-f", file, *([] if is_background else limits)],
+        cwd=trainyard.folder,
+        env=trainyard.environment,
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    numbers, others = [], []
+    with process.stdout as lines:
+        for number, line in enumerate(lines):
+            text = line.removeprefix(b"[worker-0] ")
+            numbers += [int(text[:9])] if text[:9].isdigit() else []
+            others += [] if text[:9].isdigit() else [text]
+            if number % 500 == 0:
+                time.sleep(0.001)
+    assert process.wait(PATIENCE_SECONDS) == 0
+    assert numbers == list(range(MEGABYTES * 10_000))
+    assert b"the last line\n" in others
+    assert not [line for line in others if MISSING.encode() in line]
+    if is_background:
+        trainyard.run("down")
 
 
 def test_two_jobs_of_one_name_are_refused_before_either_runs(trainyard: CommandLine) -> None:

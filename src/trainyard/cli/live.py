@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Sequence
 from typing import Self
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.control import strip_control_codes
 from rich.live import Live
+from rich.segment import Segment
+from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +24,23 @@ from trainyard.client.job import Job
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")
 _PHASES = {"Running": "green", "Succeeded": "green", "Failed": "red", "Pending": "yellow"}
 _MAX_ROWS = 16
+
+
+class _Lines:
+    """Lines of a log with what each begins with; not wrapped and not measured, which takes long."""
+
+    def __init__(self, begin: Segment, lines: Sequence[str]) -> None:
+        self._begin = begin
+        self._lines = lines
+
+    def __rich_console__(self, console: Console, _: ConsoleOptions) -> RenderResult:
+        for line in self._lines:
+            yield self._begin
+            if "\x1b" in line:
+                yield from Text.from_ansi(line, end="").render(console)
+                yield Segment.line()
+            else:
+                yield Segment(strip_control_codes(line) + "\n")
 
 
 class LiveScreen:
@@ -44,11 +65,12 @@ class LiveScreen:
     def job_changed(self, job: Job) -> None:
         self._jobs[job.uid] = job  # drawn by the clock
 
-    def log_line(self, job: Job, source: str, line: str) -> None:
+    def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
         name = prefix(job, source, names_jobs=self._names_jobs)
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
-        text = Text(f"[{name}] ", style=color)
-        self._console.print(text.append(Text.from_ansi(line)), soft_wrap=True)
+        begin = Segment(f"[{name}] ", Style.parse(color))
+        # At once: the table is drawn anew below whatever is printed.
+        self._console.print(_Lines(begin, lines), soft_wrap=True)
 
     def warning(self, about: str, message: str) -> None:
         text = message if about in message else f"{about}: {message}"

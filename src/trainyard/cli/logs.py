@@ -15,7 +15,8 @@ import click
 from trainyard.cli.target import container_option, on_job
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
-from trainyard.client.logs import LogRequest, follow_logs, read, shown_container
+from trainyard.client.keptlogs import find_kept, read_kept, reader
+from trainyard.client.logs import LogFollower, LogRequest, follow_logs, read, shown_container
 from trainyard.client.pods import PodView
 from trainyard.client.replicas import check_container, choose_pod
 from trainyard.client.target import CommandError, Target
@@ -66,13 +67,14 @@ async def command(target: Target, job: Job, **wanted: Any) -> None:
     check_container(job, pods, request.container)
     if request.follow and not job.is_over:
         show = Printer(is_prefixed=_are_several(job, pods, request))
-        await follow_logs(
+        logs = LogFollower(
             target.client,
-            job,
             request,
             lambda pod, _, lines: show.write(job.replica_of(pod.name), lines),
             lambda error: click.echo(str(error), err=True),
+            None if target.folder is None else reader(target.folder),
         )
+        await follow_logs(target.client, job, request, logs)
     else:
         await _print_all(target, job, pods, request)
 
@@ -120,8 +122,6 @@ def _are_several(job: Job, pods: Sequence[PodView], request: LogRequest) -> bool
 
 
 async def _print_kept(folder: Path, job: Job, request: LogRequest) -> None:
-    from trainyard.client.keptlogs import find_kept, read_kept
-
     found = find_kept(folder, job, request)
     show = Printer(is_prefixed=not request.replica and len(found) > 1)
     for replica, path in found.items():

@@ -23,6 +23,7 @@ from trainyard.cli.screens import PlainScreen, summary, viewer_summary
 from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
+from trainyard.client.keptlogs import reader
 from trainyard.client.submission import submit
 from trainyard.client.target import Target
 from trainyard.kube.client import Client
@@ -126,7 +127,7 @@ class _Run:
             raise
 
     async def _to_the_end(self, jobs: Sequence[Job], *, clean: bool) -> int:
-        follower = Follower(self.target.client, jobs, self._screen)
+        follower = Follower(self.target.client, jobs, self._screen, reader(self.paths.folder))
         with _Interrupts() as interrupts, self._screen:
             self._explain_modes(jobs)
             is_interrupted = await self._follow(follower, jobs, interrupts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Self, TextIO
 
@@ -39,8 +39,9 @@ class PlainScreen:
             counts = ", ".join(f"{count} {name}" for name, count in job.aggregate.items() if count)
             self._print(f"{job.name}: {job.phase}" + (f" ({counts})" if counts else ""))
 
-    def log_line(self, job: Job, source: str, line: str) -> None:
-        self._print(f"[{prefix(job, source, names_jobs=self._names_jobs)}] {line}")
+    def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
+        begin = f"[{prefix(job, source, names_jobs=self._names_jobs)}] "
+        self._print(begin + f"\n{begin}".join(lines))
 
     def warning(self, about: str, message: str) -> None:
         self._print(

@@ -9,7 +9,7 @@ from typing import Protocol, Self
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
-from trainyard.client.logs import LogFollower, LogRequest, texts
+from trainyard.client.logs import Kept, LogFollower, LogRequest, texts
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
 from trainyard.client.watching import watch
@@ -34,7 +34,7 @@ class Screen(Protocol):
     def job_changed(self, job: Job) -> None:
         """The job or one of its pods changed."""
 
-    def log_line(self, job: Job, source: str, line: str) -> None:
+    def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
         """`source` is the replica, with the container where there are several."""
 
     def warning(self, about: str, message: str) -> None:
@@ -47,12 +47,16 @@ class Screen(Protocol):
 class Follower:
     """Follows a set of jobs that were just created."""
 
-    def __init__(self, client: Client, jobs: Sequence[Job], screen: Screen) -> None:
+    def __init__(
+        self, client: Client, jobs: Sequence[Job], screen: Screen, kept: Kept | None = None
+    ) -> None:
+        """`kept` reads the logs of pods that are gone, where these are kept."""
         self._client = client
         self._screen = screen
         self.jobs = {job.uid: job for job in jobs}
         self._changed = asyncio.Event()
-        self._logs = LogFollower(client, LogRequest(follow=True), self._log_lines, lambda _: None)
+        wanted = LogRequest(follow=True)
+        self._logs = LogFollower(client, wanted, self._log_lines, lambda _: None, kept)
         self._warned: set[tuple[str, str]] = set()
         self._early: dict[str, list[Object]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -126,6 +130,7 @@ class Follower:
         pod = PodView(obj)
         if is_gone:
             job.pods.pop(pod.uid, None)
+            self._logs.gone(pod)
         else:
             job.pods[pod.uid] = pod
             for event in self._early.pop(pod.uid, ()):
@@ -169,5 +174,4 @@ class Follower:
     def _log_lines(self, pod: PodView, container: str, lines: bytes) -> None:
         job = self.jobs[pod.labels[labels.JOB_UID]]
         source = f"{pod.replica}/{container}" if len(pod.containers) > 1 else pod.replica
-        for line in texts(lines):
-            self._screen.log_line(job, source, line)
+        self._screen.log_lines(job, source, texts(lines))

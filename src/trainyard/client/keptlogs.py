@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from trainyard.client.job import Job
-from trainyard.client.logs import LogRequest, whole_lines
+from trainyard.client.logs import Kept, LogRequest, whole_lines
+from trainyard.client.pods import PodView
 from trainyard.client.target import CommandError
+from trainyard.kube.errors import NotFound
+from trainyard.schema.times import parse
 from trainyard.shim.logs import LogOptions, changed_at, logs_in, read_log
 
 
@@ -51,9 +55,26 @@ def kept_logs(
             yield replica, same[-1 - back][1]
 
 
+def reader(folder: Path) -> Kept:
+    """Reads what is kept of pods in a state folder, for a `LogFollower`."""
+
+    async def read(pod: PodView, container: str, request: LogRequest) -> AsyncGenerator[bytes]:
+        own = folder / "pods" / f"{pod.namespace}_{pod.name}_{pod.uid}" / container
+        logs = sorted(logs_in(own), key=changed_at)
+        if not logs:
+            raise NotFound(f"nothing is kept of container {container} of pod {pod.name}")
+        async with contextlib.aclosing(read_kept(logs[-1], request)) as lines:
+            async for each in lines:
+                yield each
+
+    return read
+
+
 def read_kept(path: Path, request: LogRequest) -> AsyncGenerator[bytes]:
     """A kept log, whole lines at a time."""
     ago = request.since_seconds
-    since = None if ago is None else datetime.now(UTC) - timedelta(seconds=ago)
+    since = parse(request.since_time) if request.since_time else None
+    if ago is not None:
+        since = datetime.now(UTC) - timedelta(seconds=ago)
     wanted = LogOptions(tail=request.tail, timestamps=request.timestamps, since=since)
     return whole_lines(read_log(str(path), wanted, lambda: True))

@@ -18,11 +18,13 @@ from trainyard.shim.logs import MISSING
 
 LONGEST_LINE = 1 << 20
 """Bytes; where longer lines are cut."""
-_TIME = re.compile(rb"\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)")
+_TIME = re.compile(rb"\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d)")
+_TIME_OF_LINE = re.compile(rb"^" + _TIME.pattern + rb" ", re.MULTILINE)
 _TIME_BYTES = 40
 _RETRY_SECONDS = 0.2
 _TRIES = 10
 _DRAIN_SECONDS = 5.0
+_STALLED_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +91,24 @@ class Stamped:
 
     def feed(self, chunk: bytes) -> bytes:
         """The lines that are whole by now and new."""
-        lines = self._lines.feed(chunk).split(b"\n")[:-1]
+        block = self._lines.feed(chunk)
+        if not self._is_catching_up and MISSING.encode() not in block:
+            texts, count = _TIME_OF_LINE.subn(b"", block)
+            if count and count == block.count(b"\n"):
+                self._note(block, count)
+                return block if self._keeps_times else texts
+        lines = block.split(b"\n")[:-1]
         return b"".join(text + b"\n" for line in lines for text in self._new(line))
+
+    def _note(self, block: bytes, lines: int) -> None:
+        """Lines that are told as they are: where the log can be taken up after them."""
+        start = block.rfind(b"\n", 0, -1) + 1
+        self._stamp = block[start : block.index(b" ", start)]
+        last, begun = self._stamp.decode(), self._stamp + b" "
+        same = block.count(b"\n" + begun) + block.startswith(begun)
+        is_same = same == lines and last == self.since
+        self.told += lines
+        self.since, self._count = last, self._count + same if is_same else same
 
     def end(self) -> bytes:
         """There is no further stream; an unfinished last line is finished."""
@@ -136,6 +154,8 @@ async def whole_lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
 
 def texts(lines: bytes) -> list[str]:
     """Whole lines as a terminal would show them: what a carriage return overwrote is gone."""
+    if b"\r" not in lines:
+        return lines.decode(errors="replace").split("\n")[:-1]
     return [
         line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
         for line in lines.split(b"\n")[:-1]
@@ -160,21 +180,32 @@ async def read(
 
 Tell = Callable[[PodView, str, bytes], None]
 """Takes whole lines of a pod's container."""
+Kept = Callable[[PodView, str, LogRequest], AsyncGenerator[bytes]]
+"""Reads what is kept of a deleted pod's container, times and all; NotFound if nothing is."""
+GONE = "[trainyard: output is missing here: its pod was deleted before it was read]"
+"""Stands for the end of a log that broke off, and could not be taken up."""
 
 
 class LogFollower:
     """Streams the logs of containers to their ends, each once; broken streams are taken up."""
 
     def __init__(
-        self, client: Client, request: LogRequest, tell: Tell, fail: Callable[[KubeError], None]
+        self,
+        client: Client,
+        request: LogRequest,
+        tell: Tell,
+        fail: Callable[[KubeError], None],
+        kept: Kept | None = None,
     ) -> None:
-        """`fail` is told why a log cannot be read; that of a deleted pod is simply over."""
+        """`fail` is told why a log cannot be read; that of a deleted pod is in `kept`, or over."""
         self._client = client
+        self._kept = kept or _nothing_kept
         self._request = request
         self._tell = tell
         self._fail = fail
         self._streams: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._pods: dict[str, PodView] = {}
+        self._gone: set[str] = set()
         self._told = 0
 
     def begin(self, group: asyncio.TaskGroup, pod: PodView, containers: Iterable[str]) -> None:
@@ -184,6 +215,10 @@ class LogFollower:
             key = (pod.uid, name)
             if key not in self._streams and pod.has_started(name):
                 self._streams[key] = group.create_task(self._stream(pod, name))
+
+    def gone(self, pod: PodView) -> None:
+        """A pod was deleted: nothing more is written to its logs."""
+        self._gone.add(pod.uid)
 
     async def drain(self, seconds: float) -> None:
         """Let the logs reach their end: containers may have written more than was read.
@@ -196,7 +231,7 @@ class LogFollower:
         told = -1
         while (left := self._streams_of_ended()) and self._told > told:
             told = self._told
-            await asyncio.wait(left, timeout=seconds)
+            await asyncio.wait(left, timeout=_STALLED_SECONDS)
         self.stop()
 
     def _streams_of_ended(self) -> list[asyncio.Task[None]]:
@@ -204,9 +239,7 @@ class LogFollower:
         return [
             stream
             for (uid, name), stream in self._streams.items()
-            if not stream.done()
-            and (found := self._pods[uid].container(name)) is not None
-            and found.ended
+            if not stream.done() and (uid in self._gone or self._pods[uid].has_ended(name))
         ]
 
     def stop(self) -> None:
@@ -222,8 +255,9 @@ class LogFollower:
             try:
                 await self._read(pod, container, wanted, log)
                 break
-            except NotFound:
-                break  # the pod was deleted
+            except NotFound:  # the pod was deleted
+                await self._read_rest(pod, container, wanted, log, is_broken=failures > 0)
+                break
             except KubeError as error:
                 failures = 1 if log.told > told else failures + 1
                 if failures == _TRIES:
@@ -238,7 +272,23 @@ class LogFollower:
 
     async def _read(self, pod: PodView, container: str, wanted: LogRequest, log: Stamped) -> None:
         """One stream to its end."""
-        chunks = self._client.logs(pod.name, pod.namespace, container, wanted)
+        await self._take(
+            self._client.logs(pod.name, pod.namespace, container, wanted), pod, container, log
+        )
+
+    async def _read_rest(
+        self, pod: PodView, container: str, wanted: LogRequest, log: Stamped, *, is_broken: bool
+    ) -> None:
+        """What the server does not tell any more; one that takes it slowly is cut off at times."""
+        try:
+            await self._take(self._kept(pod, container, wanted), pod, container, log)
+        except NotFound:
+            if is_broken:
+                self._tell(pod, container, log.end() + GONE.encode() + b"\n")
+
+    async def _take(
+        self, chunks: AsyncGenerator[bytes], pod: PodView, container: str, log: Stamped
+    ) -> None:
         async with contextlib.aclosing(chunks) as stream:
             is_begun = False
             async for chunk in stream:
@@ -250,11 +300,13 @@ class LogFollower:
                     self._tell(pod, container, lines)
 
 
-async def follow_logs(
-    client: Client, job: Job, request: LogRequest, tell: Tell, fail: Callable[[KubeError], None]
-) -> None:
+async def _nothing_kept(_: PodView, container: str, __: LogRequest) -> AsyncGenerator[bytes]:
+    raise NotFound(f"nothing is kept of {container}")
+    yield b""  # makes it a generator
+
+
+async def follow_logs(client: Client, job: Job, request: LogRequest, logs: LogFollower) -> None:
     """The logs of every pod of a job, also those to come, until it is over and all is told."""
-    logs = LogFollower(client, request, tell, fail)
 
     def begin(group: asyncio.TaskGroup, pods: Sequence[PodView]) -> None:
         for pod in in_order(pods):
@@ -265,6 +317,8 @@ async def follow_logs(
         async with contextlib.aclosing(watch_pods(client, job)) as states:
             async for state in states:
                 begin(group, [PodView(pod) for pod in state.changed])
+                for pod in state.gone:
+                    logs.gone(PodView(pod))
 
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(begin_all(group))

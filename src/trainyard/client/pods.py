@@ -110,6 +110,11 @@ class PodView:
         found = self.container(container)
         return found is not None and not found.state.keys().isdisjoint(("running", "terminated"))
 
+    def has_ended(self, container: str) -> bool:
+        """Whether a container has ended, and writes no more."""
+        found = self.container(container)
+        return found is not None and bool(found.ended)
+
     @property
     def failed_container(self) -> ContainerView | None:
         """The first container that ended with an error."""

@@ -7,28 +7,35 @@ which they were written.
 
 A log is the file at its path; when that is full it is renamed to ``<path>.<number>``, with a number
 that only ever grows, and a new one is begun (decision 91). Readers go by these numbers, so that
-neither a rename nor a deletion under their hands costs them a line. What a process that is killed
-between the two steps leaves behind, numbered files alone, is a log as well.
+neither a rename nor a deletion under their hands costs them a line. They lock the file that they
+are at (``hold``), and while there is room neither it nor a later one is dropped (decision 107).
+What a process that is killed between the two steps leaves behind, numbered files alone, is a log as
+well.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import stat
 import time
-from collections import deque
 from typing import NamedTuple
 
 PARTIAL_AFTER_SECONDS = 0.1
 _PARTIAL_BYTES = 16 * 1024
+_SHARE = 4
 
 
 class LogLimits(NamedTuple):
-    """A log's files hold up to ``size`` bytes each; the last ``files`` are kept, at least two."""
+    """A log's files hold up to ``size`` bytes each; the last ``files`` are kept, at least two.
+
+    What a reader has yet to read may take ``held`` bytes more.
+    """
 
     size: int = 10 << 20
     files: int = 5
+    held: int = 2 << 30
 
 
 KUBERNETES = LogLimits()
@@ -58,6 +65,46 @@ def numbered(path: str, number: int) -> str:
     return f"{path}.{number}"
 
 
+def hold(fd: int) -> None:
+    """Keep a log's file, and the later ones, from being dropped until ``fd`` is closed."""
+    with contextlib.suppress(OSError):  # a file system without locks
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+
+
+def drop_oldest(path: str, limits: LogLimits) -> None:
+    """Delete the rotated files of a log beyond those that are kept, up to one that is read."""
+    known = numbers(path)
+    surplus = len(known) - max(1, limits.files - 1)
+    for position, number in enumerate(known[: max(0, surplus)]):
+        name = numbered(path, number)
+        if _is_held(name) and (surplus - position) * limits.size <= _room(path, limits):
+            return
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name)
+
+
+def _is_held(name: str) -> bool:
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return False
+
+
+def _room(path: str, limits: LogLimits) -> int:
+    """For what is held: never much of what a disk has left."""
+    found = os.statvfs(os.path.dirname(path) or ".")
+    return min(limits.held, found.f_bavail * found.f_frsize // _SHARE)
+
+
 def keep_end(fd: int, limit: int) -> None:
     """Cut a file that is open for reading and appending to its last lines, once it is too long.
 
@@ -77,7 +124,6 @@ class LogFile:
     def __init__(self, path: str, limits: LogLimits = KUBERNETES) -> None:
         os.makedirs(os.path.dirname(path), exist_ok=True)
         self._path, self._limits = path, limits
-        self._numbers = deque(numbers(path))
         self._fd = self._open()
         self._size = os.fstat(self._fd).st_size
         self._rest = b""
@@ -156,19 +202,17 @@ class LogFile:
 
     def _rotate(self) -> None:
         """Set the file aside, drop the oldest, begin another; OSError leaves it as it was."""
-        number = self._numbers[-1] + 1 if self._numbers else 1
+        known = numbers(self._path)
+        number = known[-1] + 1 if known else 1
         with contextlib.suppress(FileNotFoundError):  # somebody has removed it
             os.rename(self._path, numbered(self._path, number))
-        while len(self._numbers) >= max(1, self._limits.files - 1):
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(numbered(self._path, self._numbers.popleft()))
+        drop_oldest(self._path, self._limits)
         try:
             fd = self._open()
         except OSError:
             with contextlib.suppress(OSError):
                 os.rename(numbered(self._path, number), self._path)
             raise
-        self._numbers.append(number)
         os.close(self._fd)
         self._fd, self._size = fd, 0
 

@@ -12,13 +12,13 @@ import contextlib
 import json
 import os
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from trainyard.shim.logfile import numbered, numbers
+from trainyard.shim.logfile import hold, numbered, numbers
 from trainyard.shim.protocol import ContainerState, from_raw
 
 MISSING = "[trainyard: output is missing here: it was rotated away before it was read]"
@@ -30,6 +30,7 @@ _CHUNK = 1 << 18
 _HEAD_BYTES = 64
 """At least the time, stream and flag before a record's text."""
 _LAST_BYTES = 1 << 17
+_WHOLE_LINE = re.compile(rb"^([^ \n]+) [^ \n]+ F ", re.MULTILINE)
 _COARSE_SECONDS = 2.0
 """Of files' times, which may lag behind those of their records."""
 
@@ -82,7 +83,7 @@ def changed_at(path: Path) -> float:
 
 async def read_log(
     path: str, options: LogOptions, is_over: Callable[[], bool]
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes]:
     """Chunks of the log at ``path``; with ``follow`` until ``is_over()`` and all is read.
 
     Otherwise up to where it ends now. FileNotFoundError if there is no log.
@@ -150,6 +151,7 @@ class _Files:
     # -- which file ---------------------------------------------------------------------------
 
     def _take(self, fd: int, number: int) -> None:
+        hold(fd)  # before the last one is let go, so that none between them is dropped
         self.close()
         self._fd, self._number, self._offset, self._is_rotated = fd, number, 0, False
 
@@ -326,6 +328,16 @@ class _Formatter:
 
     def feed(self, records: bytes) -> bytes:
         """The text of whole records."""
+        if not self._inside and not self._since:
+            told = rb"\1 " if self._timestamps else b""
+            text, count = _WHOLE_LINE.subn(told, records)
+            if count == records.count(b"\n") and records.endswith(b"\n"):
+                start = records.rfind(b"\n", 0, -1) + 1
+                self._stamp = records[start : records.index(b" ", start)]
+                return text
+        return self._feed_each(records)
+
+    def _feed_each(self, records: bytes) -> bytes:
         result = []
         for record in records.removesuffix(b"\n").split(b"\n"):
             stamp, _, tail = record.partition(b" ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +103,8 @@ def test_plain_lines_tell_each_phase_once_and_every_restart() -> None:
 )
 def test_lines_name_their_job_where_there_are_several(names_jobs: bool, prefix: str) -> None:
     out = io.StringIO()
-    PlainScreen(names_jobs=names_jobs, out=out).log_line(view(), "worker-0", "text")
-    assert out.getvalue() == f"{prefix} text\n"
+    PlainScreen(names_jobs=names_jobs, out=out).log_lines(view(), "worker-0", ["text", "more"])
+    assert out.getvalue() == f"{prefix} text\n{prefix} more\n"
 
 
 class Told:
@@ -116,7 +117,7 @@ class Told:
     def job_changed(self, job: Job) -> None:
         """Not looked at."""
 
-    def log_line(self, job: Job, source: str, line: str) -> None:
+    def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
         """Not looked at."""
 
     def warning(self, about: str, message: str) -> None:

@@ -11,15 +11,16 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from tests.unit.client.objects import pod
-from trainyard.client.logs import LONGEST_LINE, LogFollower, LogRequest
+from tests.unit.client.objects import pod, pod_name
+from trainyard.client.keptlogs import reader
+from trainyard.client.logs import GONE, LONGEST_LINE, Kept, LogFollower, LogRequest
 from trainyard.client.pods import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.shim.logs import MISSING
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n"
-GONE = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+GONE_POD = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 BROKEN = b"HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 LOG = [
@@ -73,14 +74,19 @@ async def serving(folder: Path, answers: Sequence[Part | bytes]) -> AsyncIterato
 
 
 async def followed(
-    folder: Path, answers: Sequence[Part | bytes], request: LogRequest | None = None
+    folder: Path,
+    answers: Sequence[Part | bytes],
+    request: LogRequest | None = None,
+    kept: Kept | None = None,
 ) -> tuple[bytes, list[KubeError]]:
     """What a follower tells of the log of one container, and of its errors."""
     told: list[bytes] = []
     errors: list[KubeError] = []
     request = request or LogRequest(follow=True)
     async with serving(folder, answers) as client:
-        logs = LogFollower(client, request, lambda _, __, lines: told.append(lines), errors.append)
+        logs = LogFollower(
+            client, request, lambda _, __, lines: told.append(lines), errors.append, kept
+        )
         async with asyncio.TaskGroup() as group:
             running = PodView(pod(states={"pytorch": {"running": {}}}))
             logs.begin(group, running, ["pytorch"])
@@ -105,6 +111,16 @@ async def test_times_are_told_where_they_are_asked_for(tmp_path: Path) -> None:
     assert text.splitlines() == [stamp.encode() + b" " + line for stamp, line in LOG]
 
 
+@pytest.mark.parametrize("cut", [0, 1, 40, 100, SIZE - 1])
+async def test_what_is_kept_of_a_pod_that_was_deleted_under_its_reader_is_told(
+    tmp_path: Path, cut: int
+) -> None:
+    path = tmp_path / "pods" / f"default_{pod_name('worker-0')}_pod-worker-0" / "pytorch" / "0.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"".join(b"%s stdout F %s\n" % (at.encode(), line) for at, line in LOG))
+    assert await followed(tmp_path, [Part(cut), GONE_POD], kept=reader(tmp_path)) == (TEXT, [])
+
+
 @pytest.mark.parametrize("kept", [2, 3, 4, 5])
 async def test_what_was_rotated_away_meanwhile_is_told_to_be_missing(
     tmp_path: Path, kept: int
@@ -119,9 +135,10 @@ async def test_what_was_rotated_away_meanwhile_is_told_to_be_missing(
 
 
 async def test_of_a_pod_that_is_deleted_meanwhile_all_is_told_that_was_read(tmp_path: Path) -> None:
-    assert await followed(tmp_path, [Part(69), GONE]) == (b"line 0\n\n", [])
-    assert await followed(tmp_path, [Part(72), GONE]) == (b"line 0\nlin\n", [])
-    assert await followed(tmp_path, [Part(50), GONE]) == (b"line 0\n", [])
+    missing = GONE.encode() + b"\n"
+    assert await followed(tmp_path, [Part(69), GONE_POD]) == (b"line 0\n\n" + missing, [])
+    assert await followed(tmp_path, [Part(72), GONE_POD]) == (b"line 0\nlin\n" + missing, [])
+    assert await followed(tmp_path, [Part(50), GONE_POD]) == (b"line 0\n" + missing, [])
 
 
 async def test_the_end_of_a_log_is_taken_up_too(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from tests.small_disk import on_small_disk
 from trainyard.shim import logs
-from trainyard.shim.logfile import LogFile, LogLimits
+from trainyard.shim.logfile import LogFile, LogLimits, drop_oldest
 from trainyard.shim.logs import MISSING, LogOptions, last_lines, read_log
 
 
@@ -176,7 +176,7 @@ async def test_followers_that_keep_up_have_every_line_once(tmp_path: Path) -> No
 
 async def test_a_follower_that_falls_behind_is_told_so_and_goes_on(tmp_path: Path) -> None:
     """A writer in a thread of its own does not wait; what is read twice or out of order fails."""
-    path, limits = tmp_path / "0.log", LogLimits(size=32 << 10, files=3)
+    path, limits = tmp_path / "0.log", LogLimits(size=32 << 10, files=3, held=0)
     log, reader, last = LogFile(str(path), limits), Reader(path), 200_000
 
     def write() -> None:
@@ -202,7 +202,7 @@ async def test_a_follower_that_falls_behind_is_told_so_and_goes_on(tmp_path: Pat
 
 async def test_a_reader_that_stands_still_is_told_what_it_missed(tmp_path: Path) -> None:
     path = tmp_path / "0.log"
-    log = LogFile(str(path), LogLimits(size=1000, files=3))
+    log = LogFile(str(path), LogLimits(size=1000, files=3, held=0))
     log.write(b"first\nbegun")
     log.flush()
     over = False
@@ -217,6 +217,43 @@ async def test_a_reader_that_stands_still_is_told_what_it_missed(tmp_path: Path)
     marks = [number for number, line in enumerate(rest) if MISSING.encode() in line]
     assert len(marks) == 1
     assert rest[-2].endswith(b" 299")
+
+
+async def test_what_a_reader_has_yet_to_read_is_kept_for_it_as_long_as_there_is_room(
+    tmp_path: Path,
+) -> None:
+    """Decision 107: a slow reader has every line, and what was there for it goes after it."""
+    path, limits = tmp_path / "0.log", LogLimits(size=1000, files=3, held=20_000)
+    log = LogFile(str(path), limits)
+    log.write(b"first\n")
+    over = False
+    chunks = read_log(str(path), LogOptions(follow=True), lambda: over)
+    assert await anext(chunks) == b"first\n"
+    for number in range(300):
+        log.write(b"%d\n" % number)
+    assert 10_000 < used(tmp_path) < 20_000
+    over = True
+    rest = b"".join([chunk async for chunk in chunks])
+    assert rest.split() == [b"%d" % number for number in range(300)]
+    for number in range(100):
+        log.write(b"%d\n" % number)
+    log.close()
+    assert used(tmp_path) < 3500
+
+
+async def test_a_reader_that_stands_still_costs_no_more_disk_than_is_held(tmp_path: Path) -> None:
+    path, limits = tmp_path / "0.log", LogLimits(size=1000, files=3, held=20_000)
+    log = LogFile(str(path), limits)
+    log.write(b"first\n")
+    chunks = read_log(str(path), LogOptions(follow=True), lambda: False)
+    assert await anext(chunks) == b"first\n"
+    for number in range(3000):
+        log.write(b"%d\n" % number)
+        assert used(tmp_path) < 25_000
+    await chunks.aclose()
+    drop_oldest(str(path), limits)
+    assert used(tmp_path) < 3500
+    log.close()
 
 
 async def test_a_line_without_an_end_is_kept_to_the_limit_and_read_in_pieces(
@@ -237,7 +274,7 @@ async def test_a_line_without_an_end_is_kept_to_the_limit_and_read_in_pieces(
 
 FULL = """
 import os, sys
-from trainyard.shim.logfile import LogFile, LogLimits
+from trainyard.shim.logfile import LogFile, LogLimits, drop_oldest
 log = LogFile(sys.argv[1] + "/logs/0.log", LogLimits(size=100_000, files=5))
 ballast = sys.argv[1] + "/ballast"
 with open(ballast, "wb", buffering=0) as file:
@@ -272,7 +309,7 @@ async def test_on_a_full_disk_output_is_left_out_and_said_so_and_then_goes_on() 
 
 FILES = """
 import sys
-from trainyard.shim.logfile import LogFile, LogLimits
+from trainyard.shim.logfile import LogFile, LogLimits, drop_oldest
 log = LogFile(sys.argv[1] + "/logs/0.log", LogLimits(size=10_000, files=3))
 for number in range(5_000):
     log.write(b"%d\\n" % number)

@@ -7,6 +7,7 @@ status is written there, and a pod that is being deleted is finally removed ther
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -26,7 +27,7 @@ from trainyard.local.node.worker import PodWorker
 from trainyard.local.objects import Objects
 from trainyard.local.storage.journal import Event
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim import protocol
+from trainyard.shim import logfile, protocol
 from trainyard.shim.logs import LogOptions, has_log, read_log
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
@@ -261,8 +262,12 @@ class NodeAgent:
         def is_over() -> bool:
             return previous or worker is None or worker.is_over(container)
 
-        async for chunk in read_log(path, options, is_over):
-            yield chunk
+        try:
+            async with contextlib.aclosing(read_log(path, options, is_over)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+        finally:
+            logfile.drop_oldest(path, self._settings.log_limits)  # what was there for this reader
 
     async def exec(
         self,

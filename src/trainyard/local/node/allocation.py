@@ -148,8 +148,9 @@ class Allocation:
         try:
             self._forget_logs(run)
             log, kept = self.log_path(run), node.settings.log_limits
+            limits_of_log = (kept.size, kept.files)
             await node.runtime.request(
-                protocol.Start(self._uid, run.name, run.attempt, log, program, root, *kept)
+                protocol.Start(self._uid, run.name, run.attempt, log, program, root, *limits_of_log)
             )
         except RuntimeRefused as error:
             run.phase = "waiting"
