@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -334,6 +335,43 @@ async def test_a_deadline_set_while_running_counts(node: Cluster) -> None:
     await node.registry.update("pods", "default", "job-0", stop)
     pod = await node.phase("job-0", "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
+
+
+async def _write_status(node: Cluster, name: str, **status: str) -> None:
+    """As anybody may through the subresource, once."""
+
+    def change(pod: dict[str, Any]) -> dict[str, Any]:
+        return {**pod, "status": {**pod["status"], **status}}
+
+    await node.registry.update("pods", "default", name, change, subresource="status")
+
+
+async def test_a_terminal_phase_that_somebody_else_writes_stays_and_ends_the_pod(
+    node: Cluster,
+) -> None:
+    await node.create("job-0", ["sh", "-c", "echo $$$$; exec sleep 987654"])
+    await node.phase("job-0", "Running")
+    why = {"reason": "Evicted", "message": "The node was low on memory."}
+    await _write_status(node, "job-0", phase="Failed", **why)
+
+    def has_ended(pod: dict[str, Any]) -> bool:
+        assert pod["status"]["phase"] == "Failed"
+        return "terminated" in pod["status"]["containerStatuses"][0]["state"]
+
+    pod = await node.until("job-0", has_ended)
+    assert {key: pod["status"][key] for key in why} == why
+    assert pod["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 143
+    assert not processes_with("987654")
+
+
+async def test_a_pod_that_has_ended_does_not_run_again_because_its_status_says_so(
+    node: Cluster,
+) -> None:
+    ended = (await node.run("job-0", ["sh", "-c", "exit 3"]))["status"]
+    await eventually(lambda: not node.agent._workers)
+    await _write_status(node, "job-0", phase="Running")
+    pod = await node.phase("job-0", "Failed")
+    assert pod["status"] == ended
 
 
 async def test_exec_runs_in_the_container(node: Cluster) -> None:

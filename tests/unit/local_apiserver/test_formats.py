@@ -71,6 +71,17 @@ def container(state: dict[str, Any], **extra: Any) -> dict[str, Any]:
             },
             "Init:Error",
         ),
+        (
+            {
+                "phase": "Succeeded",
+                "conditions": [{"type": "Initialized", "status": "True"}],
+                "initContainerStatuses": [
+                    container({"terminated": {"exitCode": 143, "reason": "Error"}})
+                ],
+                "containerStatuses": [container({"terminated": {"reason": "Completed"}})],
+            },
+            "Completed",
+        ),
     ],
 )
 def test_the_word_for_a_pod_is_the_most_telling_one(status: dict[str, Any], word: str) -> None:

@@ -53,6 +53,22 @@ def test_conditions_of_others_are_kept() -> None:
     assert scheduled in conditions([run("running")], "Running", 1, [scheduled])
 
 
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_pod_whose_sidecar_has_ended_with_an_error_was_initialized(code: int) -> None:
+    runs = [run("terminated", 143, init=True, restartPolicy="Always"), run("terminated", code)]
+    held = conditions(runs, "Failed" if code else "Succeeded", 1, [])
+    assert {c["type"]: c["status"] for c in held}["Initialized"] == "True"
+
+
+def test_a_terminal_phase_stays_whoever_wrote_it() -> None:
+    old = {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}
+    told = Told("Running", "DeadlineExceeded", "", "10.0.0.2", "127.0.0.1", start_time=5)
+    found = pod_status([run("running")], told, old=old, now=1)
+    assert old == {key: found[key] for key in old}
+    ready = [c["status"] for c in found["conditions"] if c["type"] == "Ready"]
+    assert ready == ["False"]
+
+
 def test_a_status_that_is_computed_again_is_the_same() -> None:
     runs = [run("terminated", 3)]
     told = Told("Failed", "", "", "10.0.0.2", "127.0.0.1", start_time=5)

@@ -23,6 +23,7 @@ from trainyard.local.node.hosts import HostsFiles
 from trainyard.local.node.pod_object import EventWriter, PodObject
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.settings import NodeSettings
+from trainyard.local.node.status import ENDED
 from trainyard.local.node.worker import PodWorker
 from trainyard.local.objects import Objects
 from trainyard.local.storage.journal import Event
@@ -33,7 +34,6 @@ from trainyard.shim.logs import LogOptions, has_log, read_log
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
 _PODS_BETWEEN_SWEEPS = 50
 _LIMITS_SECONDS = 5.0
-_ENDED = ("Succeeded", "Failed")
 _Known = dict[str, protocol.PodState]
 _log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ class NodeAgent:
                         if event.resource == "services":
                             self._service(event.type, event.object)
                         else:
-                            self._pod(group, event.type, event.object, known)
+                            self._pod(group, event, known)
                 if self._has_services:
                     self._services_changed.set()
         finally:
@@ -141,7 +141,8 @@ class NodeAgent:
         self._runtime.close()
         self._groups.close()
 
-    def _pod(self, group: asyncio.TaskGroup, kind: str, pod: dict[str, Any], known: _Known) -> None:
+    def _pod(self, group: asyncio.TaskGroup, event: Event, known: _Known) -> None:
+        kind, pod, old = event.type, event.object, event.old
         uid = pod["metadata"]["uid"]
         worker = self._workers.get(uid)
         if kind == "DELETED":
@@ -152,13 +153,17 @@ class NodeAgent:
         if worker is not None:
             worker.pod_changed(pod, is_gone=kind == "DELETED")
         elif kind != "DELETED" and pod["spec"].get("nodeName") == self._settings.node_name:
-            if uid not in known and (pod.get("status") or {}).get("phase") in _ENDED:
+            if uid not in known and _has_ended(pod):
                 self._ended.add(uid)
             if uid not in self._ended:
                 self._start(group, pod, known)
             elif pod["metadata"].get("deletionTimestamp"):
                 ended = PodObject(self._api, self._events, pod)
                 group.create_task(self._findings.keep(f"end of {uid}", ended.remove))
+            elif not _has_ended(pod) and old is not None and _has_ended(old):
+                ended = PodObject(self._api, self._events, pod)
+                put_back = partial(ended.put_back, old["status"])
+                group.create_task(self._findings.keep(f"status of {uid}", put_back))
 
     def _start(self, group: asyncio.TaskGroup, pod: dict[str, Any], known: _Known) -> None:
         uid = pod["metadata"]["uid"]
@@ -301,6 +306,10 @@ class NodeAgent:
             except TrainyardError as error:  # the pod has ended meanwhile
                 problem = str(error)
         raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem}")
+
+
+def _has_ended(pod: dict[str, Any]) -> bool:
+    return (pod.get("status") or {}).get("phase") in ENDED
 
 
 def _named(pod: dict[str, Any]) -> str:

@@ -105,6 +105,16 @@ class PodObject:
         return bool(self.newest["metadata"].get("deletionTimestamp"))
 
     @property
+    def end(self) -> str:
+        """The terminal phase that its status tells; "" while it tells none.
+
+        Somebody else may have written it, an eviction for one: the pod is stopped then, as by the
+        kubelet (`UpdatePod` in pkg/kubelet/pod_workers.go). Decision 106.
+        """
+        phase = str((self.newest.get("status") or {}).get("phase", ""))
+        return phase if phase in status.ENDED else ""
+
+    @property
     def restart_policy(self) -> str:
         return str(self.spec.get("restartPolicy", "Always"))
 
@@ -127,6 +137,21 @@ class PodObject:
         except NotFound:
             return False
         return True
+
+    async def put_back(self, told: Mapping[str, Any]) -> None:
+        """It has ended with this status: write it again where another phase was written."""
+
+        def change(pod: dict[str, Any]) -> dict[str, Any] | None:
+            phase = (pod.get("status") or {}).get("phase")
+            if pod["metadata"]["uid"] != self.uid or phase in status.ENDED:
+                return None
+            return {**pod, "status": dict(told)}
+
+        metadata = self.newest["metadata"]
+        with contextlib.suppress(NotFound):
+            await self._api.update(
+                "pods", metadata["namespace"], metadata["name"], change, subresource="status"
+            )
 
     async def remove(self) -> None:
         """It has ended: let it go."""

@@ -10,6 +10,8 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.schema import times
 
 Status = dict[str, Any]
+ENDED = ("Succeeded", "Failed")
+"""Phases that are terminal."""
 _LOST = "the container was lost with the node's shim process; its exit code is unknown"
 _KILLED_CODE, _SIGKILL = 137, 9
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy
@@ -120,13 +122,22 @@ def phase_of(runs: Sequence[Run], restart_policy: str) -> str:
 def conditions(
     runs: Sequence[Run], phase: str, now: int, previous: Sequence[Status]
 ) -> list[Status]:
-    """Ready, ContainersReady and Initialized, with those that others maintain kept."""
+    """Ready, ContainersReady and Initialized, with those that others maintain kept.
+
+    A pod of which a main container has run is initialized, whatever its sidecars end with.
+    """
+    # `GeneratePodInitializedCondition` in pkg/kubelet/status/generate.go.
+    has_begun = any(run.phase in ("running", "terminated") for run in runs if not run.init)
     mains = [run for run in runs if not run.init]
-    over = phase in ("Succeeded", "Failed")
+    over = phase in ENDED
     ready = not over and bool(mains) and all(run.ready for run in mains)
     reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
     wanted = [
-        ("Initialized", is_initialized(runs) or phase == "Succeeded", "ContainersNotInitialized"),
+        (
+            "Initialized",
+            is_initialized(runs) or has_begun or phase == "Succeeded",
+            "ContainersNotInitialized",
+        ),
         ("ContainersReady", ready, reason),
         ("Ready", ready, reason),
     ]
@@ -159,7 +170,13 @@ class Told(NamedTuple):
 
 
 def pod_status(runs: Sequence[Run], told: Told, *, old: Status, now: int) -> Status:
-    """The whole status; fields that the node does not own come from ``old``."""
+    """The whole status; fields that the node does not own come from ``old``.
+
+    A terminal phase stays as it is, whoever wrote it, with its reason.
+    """
+    if old.get("phase") in ENDED:  # decision 106
+        why = {"reason": old.get("reason", ""), "message": old.get("message", "")}
+        told = told._replace(phase=old["phase"], **why)
     result = {
         **{key: value for key, value in old.items() if key not in ("reason", "message")},
         "phase": told.phase,

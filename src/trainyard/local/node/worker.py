@@ -213,10 +213,10 @@ class PodWorker:
             return None
         if self._should_stop():
             is_failed = self._reason or not all(r.succeeded for r in self.runs if not r.sidecar)
-            await self._end("Failed" if is_failed else "Succeeded")
+            await self._end(self._object.end or ("Failed" if is_failed else "Succeeded"))
             return self._deadline_in()
         phase = status.phase_of(self.runs, self._object.restart_policy)
-        if phase in ("Succeeded", "Failed"):
+        if phase in status.ENDED:
             await self._end(phase)
             return None
         if not self._allocation.address:
@@ -251,7 +251,7 @@ class PodWorker:
         if left is not None and left <= 0:
             self._reason = "DeadlineExceeded"
             self._message = "Pod was active on the node longer than the specified deadline"
-        return bool(self._reason) or self._object.is_deleted
+        return bool(self._reason or self._object.end) or self._object.is_deleted
 
     # -- starting -----------------------------------------------------------------------------
 
@@ -330,7 +330,7 @@ class PodWorker:
         if self._gone:
             return
         phase = self._over or status.phase_of(self.runs, self._object.restart_policy)
-        if not self._over and phase in ("Succeeded", "Failed"):
+        if not self._over and phase in status.ENDED:
             phase = "Running"  # something is still being stopped
         addresses = (self._allocation.address, self._node.settings.host_ip)
         started_at = self._object.started_at
@@ -343,7 +343,7 @@ class PodWorker:
         """Go on where an earlier agent stopped, from the pod's status and what the runtime has."""
         if old.get("startTime"):
             self._object.started_at = times.nanoseconds(old["startTime"])
-        if old.get("phase") in ("Succeeded", "Failed"):
+        if old.get("phase") in status.ENDED:
             self._over = old["phase"]
         self._reason, self._message = old.get("reason", ""), old.get("message", "")
         statuses = [*old.get("initContainerStatuses", ()), *old.get("containerStatuses", ())]

@@ -139,7 +139,7 @@ def _status(pod: Object) -> str:
     initial = _initial_word(pod)
     if initial is not None:
         word = initial
-    else:
+    if initial is None or _is_initialized(pod):
         for container in reversed(_containers(pod)):
             state = container.get("state") or {}
             if reason := (state.get("waiting") or {}).get("reason"):
@@ -151,6 +151,12 @@ def _status(pod: Object) -> str:
     if pod["metadata"].get("deletionTimestamp"):
         return "Unknown" if status.get("reason") == "NodeLost" else "Terminating"
     return str(word)
+
+
+def _is_initialized(pod: Object) -> bool:
+    """Also where a sidecar, which is an init container, has ended with an error since."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(c.get("type") == "Initialized" and c.get("status") == "True" for c in conditions)
 
 
 def _initial_word(pod: Object) -> str | None:
