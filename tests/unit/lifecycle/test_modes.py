@@ -29,11 +29,13 @@ def resize(world: World, expected: int) -> World:
     return world
 
 
-@pytest.mark.parametrize("job", [pytorch(runMode=PAUSED), generic(runMode=PAUSED)])
-def test_paused_at_creation_has_no_pods(job: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("job", "beside"), [(pytorch(runMode=PAUSED), ["Service"]), (generic(runMode=PAUSED), [])]
+)
+def test_paused_at_creation_has_no_pods(job: dict[str, Any], beside: list[str]) -> None:
     world = World(job).settle()
     assert (world.phase, world.pods) == ("Paused", {})
-    assert kinds(world) == ["Service"]
+    assert kinds(world) == beside
     assert world.condition("Paused")[0] == "True"  # type: ignore[index]
     set_paused(world, False).settle()
     assert world.phase == "Resuming"

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from trainyard.kinds.generic.spec import DIGITS, VARIABLE, FinishRule, GenericJob, GenericJobSpec
-from trainyard.kinds.shared import names, services
+from trainyard.kinds.shared import names, pods, services
 from trainyard.kinds.shared.description import Description, Start
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import (
@@ -100,8 +100,17 @@ class _Description(Description[GenericJobSpec]):
     def marks(self, key: ReplicaKey) -> Mapping[str, str]:
         return {REPLICA_LABEL: self._replica_name(key)}
 
+    @property
+    def has_names(self) -> bool:
+        """Not without `service`, by which no Service is to be created (decision 13)."""
+        return bool(self.ports)
+
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
-        super().launch(pod, key, start)
+        if start.debug:  # no container of these pods is the one that trains (decision 29)
+            for container in pod["spec"].get("containers") or ():
+                pods.idle(pod, container["name"], start.debug)
+        else:
+            super().launch(pod, key, start)
         variables = Variables(
             key=key,
             replicas=self.counts,

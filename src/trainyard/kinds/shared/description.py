@@ -120,6 +120,11 @@ class Description(ABC, Generic[Spec]):
         """The type under which a run mode's entries speak of a replica."""
         return key.type
 
+    @property
+    def has_names(self) -> bool:
+        """Whether pods find each other by name."""
+        return True
+
     def beside(self) -> tuple[Dependent, ...]:
         """Objects beside the pods that only this kind has."""
         return ()
@@ -152,7 +157,7 @@ class Description(ABC, Generic[Spec]):
             pod_name=self.pod_name,
             build_pod=self.build_pod,
             dependents=(
-                services.headless(identity),
+                *((services.headless(identity),) if self.has_names else ()),
                 *self.beside(),
                 *(self.gang.dependents() if self.gang else ()),
             ),
@@ -303,15 +308,15 @@ class Description(ABC, Generic[Spec]):
         return metadata
 
     def _pod_spec(self, key: ReplicaKey, member: Membership) -> dict[str, Any]:
-        base = self.identity.base
         spec = dict(self.template(key.type).get("spec") or {})
         # Decision 3.
         spec["restartPolicy"] = "Never"
         spec["hostname"] = self.host_name(key)
-        spec["subdomain"] = base
-        dns = dict(spec.get("dnsConfig") or {})
-        dns["searches"] = [*(dns.get("searches") or ()), self.domain]
-        spec["dnsConfig"] = dns
+        if self.has_names:
+            spec["subdomain"] = self.identity.base
+            dns = dict(spec.get("dnsConfig") or {})
+            dns["searches"] = [*(dns.get("searches") or ()), self.domain]
+            spec["dnsConfig"] = dns
         if member.scheduler_name:
             spec["schedulerName"] = member.scheduler_name
         for field in ("initContainers", "containers"):

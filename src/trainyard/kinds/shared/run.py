@@ -41,7 +41,8 @@ class ReplicaDebugSet(ModeEntry):
 
     command: Items[str] | None = Field(
         default=None,
-        description="Command that replaces the training container's; its args are cleared. "
+        description="Command that replaces the training container's, of a GenericJob every "
+        "container's; args are cleared. "
         "Defaults to ['sleep', 'inf'], for a DeepSpeedJob to ['/usr/sbin/sshd', '-D'].",
         examples=[["sleep", "inf"]],
     )

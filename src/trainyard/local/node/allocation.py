@@ -111,10 +111,14 @@ class Allocation:
     def adopt(self, address: str) -> None:
         """The shim has the pod's network already; make the address known to its peers."""
         self.address = address
-        metadata = self._pod["metadata"]
-        subdomain = self._pod["spec"].get("subdomain", "")
-        host = Host(metadata["namespace"], subdomain, host_name(self._pod), address)
-        self._node.hosts.set_pod(self._uid, host)
+        self._node.hosts.set_pod(self._uid, self._host(address))
+
+    def _host(self, address: str = "") -> Host:
+        namespace, subdomain = (
+            self._pod["metadata"]["namespace"],
+            self._pod["spec"].get("subdomain"),
+        )
+        return Host(namespace, subdomain or "", host_name(self._pod), address)
 
     def restore(self, run: Run, found: protocol.ContainerState) -> None:
         """Note what a container that is known to the shim holds."""
@@ -125,9 +129,8 @@ class Allocation:
         """Start a container; raises NotReady or Refused. Its events follow."""
         node, metadata = self._node, self._pod["metadata"]
         volumes = await self._prepared_volumes()
-        subdomain = self._pod["spec"].get("subdomain", "")
         place = start_request.Place(
-            hosts=node.hosts.path(metadata["namespace"], subdomain),
+            hosts=node.hosts.path(self._host().group),
             resolver=node.hosts.resolver_path(metadata["namespace"]),
             isolation=node.runtime.hello.isolation,
             gpus=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),

@@ -1,9 +1,10 @@
 """Name resolution by /etc/hosts: one file per group of pods, kept current while they run.
 
-A group is the pods of a namespace that share a subdomain, which is how the pods of a job are
-made. Each group's file is mounted into all of its pods and rewritten in place, so that a pod
-started later is found by those that run already. It holds the reverse look-up as well: a process
-that asks for the name of a peer's address never waits for a name server.
+A group is the pods of a namespace that share a subdomain, which is how the pods of most jobs are
+made. A pod without one has no name for others, as in Kubernetes, and is a group by itself. Each
+group's file is mounted into all of its pods and rewritten in place, so that a pod started later is
+found by those that run already. It holds the reverse look-up as well: a process that asks for the
+name of a peer's address never waits for a name server.
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ class Host(NamedTuple):
     hostname: str
     address: str
 
+    @property
+    def group(self) -> tuple[str, str]:
+        """Namespace, and what no other group of it has."""
+        return self.namespace, self.subdomain or f"{self.hostname}."
+
 
 class HostsFiles:
     """All groups of one node. ``folder`` receives the files."""
@@ -34,9 +40,9 @@ class HostsFiles:
         self._services: dict[tuple[str, str], str] = {}
         self._written: dict[str, str] = {}
 
-    def path(self, namespace: str, subdomain: str) -> str:
+    def path(self, group: tuple[str, str]) -> str:
         """The file to mount at /etc/hosts for the pods of this group."""
-        return os.path.join(self._folder, f"{namespace}_{subdomain}")
+        return os.path.join(self._folder, "_".join(group))
 
     def resolver_path(self, namespace: str) -> str:
         """The file to mount at /etc/resolv.conf."""
@@ -48,15 +54,15 @@ class HostsFiles:
 
     def set_pod(self, uid: str, host: Host) -> None:
         self._pods[uid] = host
-        self._write(host.namespace, host.subdomain)
+        self._write(host.group)
 
     def remove_pod(self, uid: str) -> None:
         host = self._pods.pop(uid, None)
         if host is None:
             return
-        if any(other[:2] == host[:2] for other in self._pods.values()):
-            self._write(host.namespace, host.subdomain)
-        elif (path := self.path(host.namespace, host.subdomain)) in self._written:
+        if any(other.group == host.group for other in self._pods.values()):
+            self._write(host.group)
+        elif (path := self.path(host.group)) in self._written:
             del self._written[path]
             os.unlink(path)
 
@@ -67,17 +73,17 @@ class HostsFiles:
         self._services[namespace, name] = address
         if not address:
             del self._services[namespace, name]
-        for subdomain in {pod.subdomain for pod in self._pods.values() if pod[0] == namespace}:
-            self._write(namespace, subdomain)
+        for group in {pod.group for pod in self._pods.values() if pod.namespace == namespace}:
+            self._write(group)
 
-    def _write(self, namespace: str, subdomain: str) -> None:
-        group = (namespace, subdomain)
-        lines = [_HEAD, *(_pod_line(h) for h in self._pods.values() if h[:2] == group)]
+    def _write(self, group: tuple[str, str]) -> None:
+        namespace = group[0]
+        lines = [_HEAD, *(_pod_line(h) for h in self._pods.values() if h.group == group)]
         for (space, name), address in self._services.items():
             short = f"{name} " if space == namespace else ""
             lines.append(f"{address} {short}{name}.{space} {name}.{space}.{_DOMAIN}\n")
         text = "".join(lines)
-        path = self.path(namespace, subdomain)
+        path = self.path(group)
         if self._written.get(path) != text:
             self._written[path] = text
             _rewrite(path, text.encode())

@@ -109,10 +109,23 @@ def test_each_replica_has_a_service_that_selects_it_alone() -> None:
         assert not selector.items() <= other.items()
 
 
-def test_without_ports_there_is_only_the_headless_service() -> None:
-    services = [o for o in objects(workload(generic())) if o["kind"] == "Service"]
-    assert [s["spec"].get("clusterIP") for s in services] == ["None"]
-    assert services[0]["spec"]["publishNotReadyAddresses"] is True
+@pytest.mark.parametrize("spec", [{}, {"service": {}}, {"service": {"ports": []}}])
+def test_without_ports_there_is_no_service_and_no_name(spec: dict[str, Any]) -> None:
+    """As its document says: "Defaults to empty and no service will be created"."""
+    described = workload(generic(**spec))
+    assert [o for o in objects(described) if o["kind"] == "Service"] == []
+    built = pod(described)["spec"]
+    assert "subdomain" not in built
+    assert "dnsConfig" not in built
+
+
+def test_with_ports_pods_find_each_other_by_name_as_well() -> None:
+    described = workload(generic(service=PORTS))
+    services = [o for o in objects(described) if o["kind"] == "Service"]
+    headless = [s for s in services if s["spec"].get("clusterIP") == "None"]
+    assert [s["metadata"]["name"] for s in headless] == [described.base]
+    assert headless[0]["spec"]["publishNotReadyAddresses"] is True
+    assert pod(described)["spec"]["subdomain"] == described.base
 
 
 def test_generic_labels() -> None:
@@ -149,9 +162,27 @@ def test_objects_pass_the_official_schema() -> None:
             kubernetes_validate.validate(built, "1.31", strict=True)
 
 
-def test_debug_and_resume() -> None:
+def test_debug() -> None:
     waiting = workload(generic(runMode={"debug": {"enabled": True}}))
     assert container(pod(waiting))["command"] == ["sleep", "inf"]
+
+
+def test_debug_holds_for_every_container() -> None:
+    """None of them is the one that trains, and any that did would start the job."""
+    probe = {"exec": {"command": ["true"]}}
+    both = [
+        {"name": "server", "image": "i", "args": ["serve"], "livenessProbe": probe},
+        {"name": "worker", "image": "i", "command": ["work"], "lifecycle": {"preStop": probe}},
+    ]
+    spec = {"type": "worker", "replicas": 1, "template": {"spec": {"containers": both}}}
+    entry = {"type": "worker", "command": ["sh"]}
+    waiting = workload(generic(spec, runMode={"debug": {"enabled": True, "replicaSpecs": [entry]}}))
+    for made in pod(waiting)["spec"]["containers"]:
+        assert made["command"] == ["sh"]
+        assert not {"args", "livenessProbe", "lifecycle"} & set(made)
+
+
+def test_resume() -> None:
     resume = {"pause": {"resumeSpecs": [{"type": "worker", "args": ["$(rank)"]}]}}
     again = pod(workload(generic(runMode=resume)), ordinal=1, resumed=True)
     assert container(again)["args"] == ["1"]
