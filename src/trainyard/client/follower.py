@@ -20,6 +20,8 @@ from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
+_TOLD_ELSEWHERE = (EventReason.FAILED, EventReason.IGNORED_FIELD)
+"""By the summary, and when the manifest was read."""
 _See = Callable[[Object, bool], None]
 """Takes an object as it is now, or, with True, was last."""
 
@@ -148,8 +150,8 @@ class Follower:
             about.get("uid") in job.pods for job in self.jobs.values()
         )
         said = (str(obj.get("reason")), str(obj.get("message")))
-        if said[0] == EventReason.FAILED or obj.get("type") != "Warning":
-            return  # the summary says it
+        if said[0] in _TOLD_ELSEWHERE or obj.get("type") != "Warning":
+            return
         if not is_ours:  # or not yet: pods and events are watched each for itself
             self._early.setdefault(str(about.get("uid")), []).append(obj)
         elif said not in self._warned:

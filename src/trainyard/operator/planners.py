@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -68,4 +69,8 @@ class Planner:
         if admission.errors or model is None:
             problems = tuple(problem.detail for problem in admission.errors)
             return Invalid(record.kind.kind, record.name, record.generation, problems)
-        return record.kind.describe(model, self._settings)
+        described = record.kind.describe(model, self._settings)
+        if record.kind.is_viewer or not admission.warnings:
+            return described
+        # Who submitted the job may not have been told: not every server asks us for admission.
+        return replace(described, warnings=tuple(p.detail for p in admission.warnings))

@@ -70,7 +70,9 @@ ACCEPTED: dict[str, dict[str, Any]] = {
     ),
     "colossalai module": m.colossalai(torchConfig={"script": ["-m", "train"]}),
     "colossalai debug without script": m.colossalai(runMode=DEBUG, torchConfig={}),
-    "rule indexes as strings": m.generic(successRules=[{"worker": ["0", "1"], "ps": [0]}]),
+    "rule indexes as strings": m.generic(
+        successRules=[{"worker": ["0", "1"], "ps": [0]}], failureRules=[]
+    ),
     "an escaped variable": m.changed(
         m.generic(), f"{POD}.containers.0.args", ["$$(service.ps[0].host) $$(replicas[ps])"]
     ),
@@ -84,6 +86,26 @@ ACCEPTED: dict[str, dict[str, Any]] = {
             "$(type)-$(rank)-$(replicas[ps])-$(service.ps[0].host):$(service.port[grpc])",
             "$(HOME) $(UNKNOWN_NAME)",
         ],
+    ),
+    "failure rules beside every success rule": m.generic(
+        successRules=[{"worker": [0]}, {"worker": [1]}],
+        failureRules=[{"ps": [0]}, {"worker": [0]}, {"worker": [1]}],
+    ),
+    "torchrun options that nothing else sets": m.pytorch(
+        torchrunConfig={
+            "enabled": True,
+            "extraOptions": ["--tee", "3", "--max_restarts=2", "--rdzv-conf", "timeout=900"],
+        }
+    ),
+    "etcd with its endpoint": m.pytorch(
+        torchrunConfig={
+            "enabled": True,
+            "rdzvBackend": "etcd-v2",
+            "extraOptions": ["--rdzv-endpoint", "etcd:2379"],
+        }
+    ),
+    "restarts with a limit": m.changed(
+        m.generic(), "spec.replicaSpecs.0.restartPolicy", {"policy": "OnFailure", "limit": 1}
     ),
     "queue and priority": m.pytorch(scheduler=QUEUE),
     "filesets": m.pytorch(tensorboardSpec={"trainingLogFilesets": ["t9k://pvc/a/log"]}),

@@ -56,6 +56,8 @@ def test_every_example_is_valid(kind: str) -> None:
         ),
         "GenericJob": m.generic(successRules=[], failureRules=[]),
     }
+    plain = bases["PyTorchTrainingJob"]
+    bases["PyTorchTrainingJob"] = m.changed(plain, "spec.replicaSpecs.0.restartPolicy", "OnFailure")
     base = bases.get(kind) or m.BUILDERS[kind]()
     for group in groups(KINDS[kind]):
         if group.path.startswith("spec"):

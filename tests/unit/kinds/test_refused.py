@@ -161,6 +161,16 @@ DEEPSPEED: dict[str, Row] = {
     "ssh_port": (other("--ssh_port=22"), "spec.config.otherArgs[0]", "port"),
     "launcher": (other("--launcher", "openmpi"), "spec.config.otherArgs[0]", "pdsh"),
     "launcher=": (other("--launcher=mvapich"), "spec.config.otherArgs[0]", "pdsh"),
+    "a script that is python": (
+        m.deepspeed(config={"run": {"python": ["python3", "train.py"]}}),
+        "spec.config.run.python[0]",
+        "begin with 'train.py'",
+    ),
+    "a script among the options": (
+        other("--master_port", "1", "train.py"),
+        "spec.config.otherArgs[2]",
+        "the script belongs to config.run",
+    ),
     "an unknown host": (
         other("--include", "worker-0@worker-2"),
         "spec.config.otherArgs[0]",
@@ -233,6 +243,16 @@ TORCH: dict[str, Row] = {
         ),
         f"{SHOWN}.args",
         "move the script to args",
+    ),
+    "torchrun of torchrun": (
+        m.changed(m.pytorch(torchrunConfig=TORCHRUN), f"{CONTAINER}.args", ["torchrun", "a.py"]),
+        f"{SHOWN}.args[0]",
+        "begin with 'a.py'",
+    ),
+    "a script among torchrun's options": (
+        m.pytorch(torchrunConfig={**TORCHRUN, "extraOptions": ["--tee=3", "train.py"]}),
+        "spec.torchrunConfig.extraOptions[1]",
+        "the script belongs to the args",
     ),
     "procPerNode": (
         m.pytorch(torchrunConfig={"procPerNode": "0"}),

@@ -9,6 +9,18 @@ from tests.unit.kinds import manifests as m
 
 from trainyard.kinds.admission import check
 
+RULE = "spec.replicaSpecs.0.restartPolicy"
+TORCHRUN = {"enabled": True}
+
+
+def rules(success: list[Any], failure: list[Any]) -> dict[str, Any]:
+    return m.generic(successRules=success, failureRules=failure)
+
+
+def torchrun(*options: str, **config: Any) -> dict[str, Any]:
+    return m.pytorch(torchrunConfig={**TORCHRUN, "extraOptions": list(options), **config})
+
+
 WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
     "debug.enable": (
         m.pytorch(runMode={"debug": {"enable": True}}),
@@ -117,6 +129,129 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         ),
         "spec.replicaSpecs[0].template.spec.containers[0].command",
         "is ignored",
+    ),
+    "failureRules alone": (
+        rules([], [{"worker": [0, 1]}]),
+        "spec.failureRules[0]",
+        "without successRules",
+    ),
+    "a failure rule after which no success is possible": (
+        rules([{"worker": [0, 1]}, {"worker": [1], "ps": [0]}], [{"ps": [0]}, {"worker": [1, 0]}]),
+        "spec.failureRules[1]",
+        "no success rule can be met any more",
+    ),
+    "a success rule that asks for more than another": (
+        rules([{"worker": [0, 1]}, {"worker": [1]}], []),
+        "spec.successRules[0]",
+        "successRules[1] names some of the same and holds before it",
+    ),
+    "the same failure rule twice": (
+        rules([{"worker": [0]}], [{"ps": [0]}, {"ps": ["0"]}]),
+        "spec.failureRules[1]",
+        "failureRules[0] is the same",
+    ),
+    "an empty list in a rule": (
+        rules([{"worker": [], "ps": [0]}], []),
+        "spec.successRules[0].worker",
+        "list all their indexes",
+    ),
+    "an index twice": (
+        rules([{"worker": [0, 0]}], []),
+        "spec.successRules[0].worker[1]",
+        "names worker-0 a second time",
+    ),
+    "a limit of Never": (
+        m.changed(m.generic(), RULE, {"policy": "Never", "limit": 3}),
+        f"{RULE.replace('.0', '[0]')}.limit",
+        "the policy is Never",
+    ),
+    "OnFailure without a limit": (
+        m.changed(m.generic(), RULE, {"policy": "OnFailure"}),
+        f"{RULE.replace('.0', '[0]')}.policy",
+        "restarts nothing while limit is 0",
+    ),
+    "a budget for Never": (
+        m.pytorch(runPolicy={"backoffLimit": 5}),
+        "spec.runPolicy.backoffLimit",
+        "every restartPolicy is Never",
+    ),
+    "elastic that is not enabled": (
+        m.deepspeed(elastic={"minReplicas": 1, "maxReplicas": 4}),
+        "spec.elastic",
+        "enabled is not true",
+    ),
+    "torchrunConfig that is not enabled": (
+        m.pytorch(torchrunConfig={"procPerNode": "8"}),
+        "spec.torchrunConfig",
+        "enabled is not true",
+    ),
+    "the command of a DeepSpeedJob": (
+        m.changed(m.deepspeed(), "spec.worker.template.spec.containers.0.command", ["./run.sh"]),
+        "spec.worker.template.spec.containers[0].command",
+        "spec.config says what is launched",
+    ),
+    "the args of a ColossalAIJob": (
+        m.changed(m.colossalai(), "spec.replicaSpecs.1.template.spec.containers.0.args", ["a.py"]),
+        "spec.replicaSpecs[1].template.spec.containers[0].args",
+        "torchConfig.script is launched",
+    ),
+    "the command of a launcher": (
+        m.changed(
+            m.colossalai(),
+            "spec.replicaSpecs.0.template",
+            m.template(m.container("launcher", command=["colossalai", "run"])),
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].command",
+        "the launcher runs torchConfig.script",
+    ),
+    "an option that is generated": (
+        torchrun("--tee", "3", "--nnodes=2"),
+        "spec.torchrunConfig.extraOptions[2]",
+        "overrides --nnodes, which is the number of replicas",
+    ),
+    "an option that a field sets": (
+        torchrun("--max-restarts", "1", maxRestarts=3),
+        "spec.torchrunConfig.extraOptions[0]",
+        "overrides --max_restarts, which torchrunConfig.maxRestarts sets",
+    ),
+    "an abbreviated option": (
+        torchrun("--nproc=2"),
+        "spec.torchrunConfig.extraOptions[0]",
+        "overrides --nproc_per_node",
+    ),
+    "an option among the args": (
+        m.changed(
+            m.pytorch(torchrunConfig=TORCHRUN),
+            "spec.replicaSpecs.0.template.spec.containers.0.args",
+            ["--nproc-per-node", "8", "train.py", "--nnodes", "2"],
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].args[0]",
+        "overrides --nproc_per_node",
+    ),
+    "standalone": (
+        torchrun("--standalone"),
+        "spec.torchrunConfig.extraOptions[0]",
+        "makes each replica train by itself",
+    ),
+    "an option of another rendezvous": (
+        torchrun("--master_port=1"),
+        "spec.torchrunConfig.extraOptions[0]",
+        "--master_port has no effect",
+    ),
+    "etcd without an endpoint": (
+        torchrun(rdzvBackend="etcd"),
+        "spec.torchrunConfig.rdzvBackend",
+        "give extraOptions --rdzv_endpoint=HOST:PORT",
+    ),
+    "an option of colossalai's own": (
+        m.colossalai(torchConfig={"script": ["a.py"], "extraArgs": ["--nproc_per_node=2"]}),
+        "spec.torchConfig.extraArgs[0]",
+        "overrides --nproc_per_node, which torchConfig.procPerWorker sets",
+    ),
+    "the address of DeepSpeed's rank 0": (
+        m.deepspeed(config={"run": {"python": ["a"]}, "otherArgs": ["--master_addr=10.0.0.1"]}),
+        "spec.config.otherArgs[0]",
+        "overrides --master_addr",
     ),
     "shell characters": (
         m.colossalai(torchConfig={"script": ["a.py", "a b"]}),

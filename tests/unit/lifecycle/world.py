@@ -9,6 +9,7 @@ import copy
 import itertools
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -139,13 +140,15 @@ class World:
         self.conflicts: tuple[Conflict, ...] = ()
         self.lost_nodes: frozenset[str] = frozenset()
         self.deleted = False
+        self.warnings: tuple[str, ...] = ()
         self.last = Plan(None)
         self._uids = (f"uid-{n}" for n in itertools.count())
 
     @property
     def workload(self) -> Workload:
         model = KINDS[self.job["kind"]].model.model_validate(self.job)
-        return describe(model, self.settings)  # type: ignore[arg-type]
+        described = describe(model, self.settings)  # type: ignore[arg-type]
+        return replace(described, warnings=self.warnings)
 
     # Passes.
 

@@ -1,4 +1,5 @@
-"""Jobs that were stored with pod fields that nobody knows: by a server without our admission."""
+"""Jobs that were stored by a server without our admission: with pod fields that nobody knows, and
+with fields that have no effect."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from tests.unit.operator.test_controller import eventually, job, running
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
-from trainyard.kube.resources import PODS
+from trainyard.kube.resources import EVENTS, PODS
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 from trainyard.operator.controller import run
@@ -54,4 +55,31 @@ async def test_the_job_fails_and_has_no_pods(
         assert conditions["Failed"]["reason"] == "InvalidSpec"
         assert "commands" in conditions["Failed"]["message"]
         assert (await client.list(PODS))[0] == []
+    await server.close()
+
+
+async def test_what_has_no_effect_is_told_in_events(registry: Registry, tmp_path: Path) -> None:
+    """The same words that `validate` has; each once."""
+    server = ApiServer(registry, None)
+    await server.serve_unix(tmp_path / "api.sock")
+    stored = job("train")
+    stored["spec"]["runPolicy"] = {"backoffLimit": 5}
+    stored["spec"]["elastic"] = {"minReplicas": 2}
+    await registry.create(JOBS.full_name, stored)
+    settings = OperatorSettings(lifecycle=Settings.local())
+    async with (
+        Client.unix(tmp_path / "api.sock", timeout_seconds=5) as client,
+        running(run(client, settings)),
+    ):
+
+        async def told() -> list[str] | None:
+            events = (await client.list(EVENTS))[0]
+            found = [e["message"] for e in events if e["reason"] == "IgnoredField"]
+            return found if len(found) >= 2 else None
+
+        found = await eventually(told)
+    assert sorted(text.partition(": ")[0] for text in found) == [
+        "spec.elastic",
+        "spec.runPolicy.backoffLimit",
+    ]
     await server.close()

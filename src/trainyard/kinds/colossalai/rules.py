@@ -6,14 +6,30 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainyard.kinds.colossalai import KIND
 from trainyard.kinds.colossalai.spec import LAUNCHER, ColossalAIJob, ColossalAIJobSpec
-from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared import job_rules, pod_rules, torchrun_options
 from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.run import HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
 _SHELL = re.compile(r"[\s;&|<>$`\\\"'*?()\[\]{}!#~]")
 _REPLICAS: Path = ("spec", "replicaSpecs")
+
+_BY = {
+    WORKER: "the container runs sshd, and torchConfig.script is launched over it",
+    LAUNCHER: "the launcher runs torchConfig.script on the workers",
+}
+_ADDRESS = "is the address of worker-0"
+_GENERATED = {
+    "nproc_per_node": "torchConfig.procPerWorker sets",
+    "nnodes": "is the number of workers",
+    "node_rank": "is the number of the worker",
+    "master_addr": _ADDRESS,
+    "rdzv_backend": "`colossalai run` does without",
+    "rdzv_endpoint": _ADDRESS,
+}
+_REMARKS = {"standalone": "makes each worker train by itself"}
 
 CEL = {
     (): {
@@ -36,6 +52,7 @@ def check(job: ColossalAIJob) -> list[Problem]:
         *_replicas(spec),
         *_script(spec),
         *check_failure_policy(spec.run_policy.pod_failure_policy, _templates(spec)),
+        *_options(spec),
     ]
     for name, value in (
         ("sshdPath", spec.ssh.sshd_path),
@@ -68,6 +85,12 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
         yield from pod_rules.check_template(
             replica.template, (*here, "template"), needs_container=is_worker
         )
+        yield from job_rules.check_limit(
+            replica.restart_policy, spec.run_policy.pod_failure_policy, here
+        )
+        yield from job_rules.check_launched(
+            replica.template, KIND, replica.type, (*here, "template"), by=_BY[replica.type]
+        )
         if is_worker:
             yield from job_rules.check_rank0(replica.replicas, here)
             found = [container["name"] for container in pod_rules.containers(replica.template)]
@@ -80,6 +103,13 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
     types = {replica.type for replica in spec.replica_specs}
     if types and types <= {LAUNCHER}:
         yield error(_REPLICAS, "needs a replica type 'worker'")
+
+
+def _options(spec: ColossalAIJobSpec) -> Iterator[Problem]:
+    path: Path = ("spec", "torchConfig", "extraArgs")
+    words = spec.torch_config.extra_args
+    yield from torchrun_options.stray(words, path, "torchConfig.script")
+    yield from torchrun_options.check(words, path, _GENERATED, _REMARKS)
 
 
 def _script(spec: ColossalAIJobSpec) -> Iterator[Problem]:

@@ -33,7 +33,6 @@ from trainyard.payloads.messages import LaunchLine
 
 COPIED_TO_CONTAINER = ("image", "imagePullPolicy", "workingDir", "env", "envFrom")
 COPIED_TO_POD = ("imagePullSecrets", "securityContext")
-SHELL_CHARACTERS = set(" \t\n\"'\\$`;&|<>()*?[]#~!{}")
 
 
 def describe(job: ColossalAIJob, settings: Settings) -> Workload:
@@ -54,18 +53,6 @@ def extra_launch_args(options: tuple[str, ...]) -> list[str]:
         else:
             found[-1] += f"={option}"
     return found
-
-
-def shell_warning(script: tuple[str, ...]) -> str:
-    """A warning for arguments that the workers' shell will change; empty if there are none."""
-    # Decision 17.
-    changed = [argument for argument in script if SHELL_CHARACTERS & set(argument)]
-    if not changed:
-        return ""
-    return (
-        f"spec.torchConfig.script: {changed[0]!r} passes through the workers' shell, because "
-        "`colossalai run` does not quote it; quote it for a shell if it must arrive as it is"
-    )
 
 
 class _Description(OverSsh[ColossalAIJobSpec]):
@@ -129,13 +116,11 @@ class _Description(OverSsh[ColossalAIJobSpec]):
 
     def workload(self) -> Workload:
         cleans = self.spec.run_policy.clean_up_workers
-        warning = shell_warning(self.spec.torch_config.script)
         return replace(
             super().workload(),
             restart_after_success=False,
             tells_all=True,
             clean_up=CleanUpPolicy.WORKERS if cleans else CleanUpPolicy.NONE,
-            warnings=(warning,) if warning else (),
         )
 
     def node(self, key: ReplicaKey, start: Start) -> Node:

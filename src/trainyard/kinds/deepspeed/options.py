@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from trainyard.kinds.deepspeed.spec import DeepSpeedConfig
+from trainyard.kinds.shared import torchrun_options
 from trainyard.kinds.shared.run import WORKER
 from trainyard.schema.problems import Path, Problem, error, warning
 
@@ -45,6 +46,7 @@ class _Option(NamedTuple):
 
 def check(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
     """Every problem of the options."""
+    yield from torchrun_options.stray(config.other_args, _PATH, "config.run")
     for option in _options(config.other_args):
         flag, path = option.name, option.path
         if forbidden := _forbidden(flag):
@@ -54,6 +56,8 @@ def check(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
                 yield error(path, f"only --launcher=pdsh is supported, not '{option.value[:40]}'")
         elif flag == "--elastic_training" and not config.local_rank:
             yield error(path, "--elastic_training cannot be used with localRank: false")
+        elif flag == "--master_addr":
+            yield warning(path, "overrides --master_addr, which is the host of rank 0")
         elif flag in _USELESS:
             yield warning(path, f"{flag} has no effect: the workers are reached through pdsh")
     yield from _choice(config, pool)

@@ -20,6 +20,7 @@ RESERVED_MOUNTS = (AUTH_PATH, HOSTFILE_PATH, "/root/.deepspeed_env")
 """Paths that belong to the controller (decision 5)."""
 
 _PATH: Path = ("spec", "config")
+_BY = "the container runs sshd, and spec.config says what is launched over it"
 
 CEL = {
     ("config", "run"): {
@@ -44,6 +45,8 @@ def check(job: DeepSpeedJob) -> list[Problem]:
         *pod_rules.check_template(spec.worker.template, template),
         *_launch(spec),
         *check_failure_policy(spec.run_policy.pod_failure_policy, {WORKER: spec.worker.template}),
+        *job_rules.check_backoff(spec.run_policy, [spec.worker.restart_policy]),
+        *job_rules.check_launched(spec.worker.template, KIND, WORKER, template, by=_BY),
         *pod_rules.check_mounts(spec.worker.template, RESERVED_MOUNTS, template),
     ]
     if not spec.elastic.enabled:
@@ -82,6 +85,8 @@ def _choices(config: DeepSpeedConfig) -> Iterator[Problem]:
     chosen = [name for name, value in values.items() if value]
     if not chosen:
         yield error((*_PATH, "run"), "needs one of python, module and exec")
+    elif chosen == ["python"]:
+        yield from job_rules.check_script(run.python or (), (*_PATH, "run", "python"))
     elif len(chosen) > 1:
         yield error(
             (*_PATH, "run", chosen[1]),

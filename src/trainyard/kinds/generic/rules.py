@@ -6,17 +6,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from trainyard.kinds.generic.spec import (
-    DIGITS,
-    VARIABLE,
-    FinishRule,
-    GenericJob,
-    GenericJobSpec,
-)
+from trainyard.kinds.generic import finish_rules
+from trainyard.kinds.generic.finish_rules import indexes_of, no_type
+from trainyard.kinds.generic.spec import DIGITS, VARIABLE, GenericJob, GenericJobSpec
 from trainyard.kinds.shared import job_rules, pod_rules
 from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.schema.names import is_plain_label
-from trainyard.schema.problems import Path, Problem, error, suggest
+from trainyard.schema.problems import Path, Problem, error
 
 _REPLICAS: Path = ("spec", "replicaSpecs")
 
@@ -38,38 +34,15 @@ def check(job: GenericJob) -> list[Problem]:
     # Decision 4.
     if types and not sum(counts.values()):
         problems.append(error(_REPLICAS, "the job has no replica; at least one type needs one"))
-    for key, rules in (("successRules", spec.success_rules), ("failureRules", spec.failure_rules)):
-        for index, rule in enumerate(rules):
-            problems += _rule(rule, counts, ("spec", key, index))
+    problems += finish_rules.check(spec.success_rules, spec.failure_rules, counts)
     for index, replica in enumerate(spec.replica_specs):
+        problems += job_rules.check_limit(
+            replica.restart_policy, spec.run_policy.pod_failure_policy, (*_REPLICAS, index)
+        )
         path = (*_REPLICAS, index, "template")
         problems += pod_rules.check_template(replica.template, path)
         problems += _variables(replica.template, spec, counts, path)
     return problems
-
-
-def _rule(rule: FinishRule, counts: Mapping[str, int], path: Path) -> Iterator[Problem]:
-    if not any(rule.values()):
-        yield error(path, "names no replica; write for example {worker: [0]}")
-    for name, indexes in rule.items():
-        if name not in counts:
-            yield error((*path, name), *_no_type(name, counts))
-            continue
-        for position, index in enumerate(indexes):
-            if index >= counts[name]:
-                message = f"there is no {name}-{index}; {_indexes(name, counts)}"
-                yield error((*path, name, position), message)
-
-
-def _no_type(name: str, counts: Mapping[str, int]) -> tuple[str, str]:
-    known = ", ".join(counts) or "none"
-    message = f"there is no replica type '{name[:63]}'; the job has {known}"
-    return message, suggest(name, tuple(counts))
-
-
-def _indexes(name: str, counts: Mapping[str, int]) -> str:
-    count = counts[name]
-    return f"{name} has the indexes 0 to {count - 1}" if count else f"{name} has no replicas"
 
 
 def _ports(spec: GenericJobSpec) -> Iterator[Problem]:
@@ -121,7 +94,7 @@ def _unresolvable(
         return None
     name = match["count"] if match["count"] is not None else match["host"]
     if name is not None and name not in counts:
-        message, hint = _no_type(name, counts)
+        message, hint = no_type(name, counts)
         return f"{text}: {message}" + (f"; did you mean '{hint}'?" if hint else "")
     if match["count"] is not None:
         return None
@@ -132,5 +105,5 @@ def _unresolvable(
         known = ", ".join(str(port) for port in ports)
         return None if match["port"] in ports else f"{text}: the Service has the ports {known}"
     if not DIGITS.match(match["index"]) or int(match["index"]) >= counts[name]:
-        return f"{text}: {_indexes(name, counts)}"
+        return f"{text}: {indexes_of(name, counts)}"
     return None

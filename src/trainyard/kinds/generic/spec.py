@@ -124,7 +124,7 @@ class GenericJobSpec(Model):
         default=(),
         description="The job fails when any rule holds, that is when all replicas that it "
         "lists have failed for good, or when no success rule can be met any more.",
-        examples=[[{"worker": [0, 1]}]],
+        examples=[[{"worker": [1]}]],
     )
     service: ServiceOption | None = Field(
         default=None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from trainyard.kinds.pytorch import KIND
+from trainyard.kinds.pytorch import KIND, options
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
 from trainyard.kinds.shared import job_rules, pod_rules
 from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
@@ -35,6 +35,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         *check_failure_policy(
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),
+        *job_rules.check_backoff(spec.run_policy, [r.restart_policy for r in spec.replica_specs]),
     ]
     everybody = spec.run_policy.success_policy is SuccessPolicy.ALL_REPLICAS
     for index, replica in enumerate(spec.replica_specs):
@@ -61,7 +62,9 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
             f"must be a positive number in quotes or gpu, not '{config.proc_per_node[:40]}'",
         )
     if not config.enabled:
+        yield from job_rules.check_unused(config, ("spec", "torchrunConfig"))
         return
+    yield from options.check(config)
     for index, replica in enumerate(spec.replica_specs):
         found = pod_rules.trainer(replica.template, KIND, replica.type)
         if found is None:
@@ -72,6 +75,8 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
         if not container.get("args") and not spec.run_mode.debug.enabled:
             message = "is required under torchrun, which ignores command; move the script to args"
             yield error((*path, "args"), message)
+        elif not spec.run_mode.debug.enabled:
+            yield from options.check_args(config, container["args"], (*path, "args"))
         command = container.get("command") or []
         if (
             command

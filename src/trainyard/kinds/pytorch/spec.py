@@ -114,6 +114,7 @@ class PyTorchTrainingJobSpec(Model):
                 {
                     "type": "worker",
                     "replicas": 4,
+                    "restartPolicy": "OnFailure",
                     "template": {
                         "spec": {"containers": [{"name": "pytorch", "args": ["train.py"]}]}
                     },

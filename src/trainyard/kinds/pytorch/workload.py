@@ -32,8 +32,6 @@ from trainyard.kinds.shared.workload import (
 )
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 
-ELASTIC_WITHOUT_TORCHRUN = "spec.elastic is ignored: only a job with torchrunConfig can be elastic."
-
 
 def describe(job: PyTorchTrainingJob, settings: Settings) -> Workload:
     """The workload of a valid job."""
@@ -96,22 +94,18 @@ class _Description(Description[PyTorchTrainingJobSpec]):
         found, spec = super().workload(), self.spec
         policy = SuccessPolicy(spec.run_policy.success_policy)
         board: tuple[Dependent, ...] = ()
-        warnings: tuple[str, ...] = ()
         if spec.tensorboard_spec:
             board = (
                 Dependent(
                     TENSOR_BOARDS, self.identity.base, self._tensorboard, told_as="tensorboard"
                 ),
             )
-        if spec.elastic.enabled and not spec.torchrun_config.enabled:
-            warnings = (ELASTIC_WITHOUT_TORCHRUN,)
         return replace(
             found,
             dependents=(*found.dependents, *board),
             survivors_stay=self.survivors_stay,
             success_policy=policy,
             restart_after_success=policy is not SuccessPolicy.ALL_REPLICAS,
-            warnings=warnings,
         )
 
     def _tensorboard(self, name: str) -> Manifest:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-from trainyard.kinds.shared.run import Elastic, ElasticRange, RunMode
+from trainyard.kinds.kind import Kind
+from trainyard.kinds.shared import pod_rules
+from trainyard.kinds.shared.failure_policy import PodFailurePolicy
+from trainyard.kinds.shared.run import (
+    Elastic,
+    ElasticRange,
+    ReplicaRestartPolicy,
+    RunMode,
+    RunPolicy,
+)
+from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.meta import ObjectMeta
+from trainyard.schema.model import Model
 from trainyard.schema.names import MAX_LABEL, is_dns_label
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
 
 MAX_REPLICAS = 10_000
+_INTERPRETER = re.compile(r"(.*/)?(python|torchrun|deepspeed|accelerate)[\d.]*\Z")
 _HASH = 6  # "-" and five hex digits
 _GENERATED = 5  # what a server appends to generateName
 
@@ -98,6 +112,7 @@ def check_elastic(elastic: Elastic, bounds: ElasticRange) -> Iterator[Problem]:
     """1 ≤ minReplicas ≤ expectedReplicas ≤ maxReplicas, when the job is elastic (decision 8)."""
     path: Path = ("spec", "elastic")
     if not elastic.enabled:
+        yield from check_unused(elastic, path)
         return
     if bounds.minimum < 1:
         yield error((*path, "minReplicas"), f"must be at least 1, is {bounds.minimum}")
@@ -118,6 +133,59 @@ def check_rank0(replicas: int, path: Path) -> Iterator[Problem]:
     """The type of rank 0 has a replica (decision 4)."""
     if replicas < 1:
         yield error((*path, "replicas"), "must be at least 1: this type holds rank 0")
+
+
+def check_limit(
+    policy: ReplicaRestartPolicy, judged: PodFailurePolicy | None, replica: Path
+) -> Iterator[Problem]:
+    """A policy and a limit that leave nothing of each other, and no rule that restarts either."""
+    if judged is not None:
+        return
+    given, path = policy.model_fields_set, (*replica, "restartPolicy")
+    if policy.policy == "Never" and policy.limit:
+        yield ignored((*path, "limit"), "the policy is Never")
+    elif "policy" in given and "limit" not in given and policy.policy != "Never":
+        message = f"{policy.policy} restarts nothing while limit is 0, its default; set limit"
+        yield warning((*path, "policy"), message)
+
+
+def check_backoff(policy: RunPolicy, policies: Iterable[RestartPolicy]) -> Iterator[Problem]:
+    """A budget of restarts that no policy may spend."""
+    path: Path = ("spec", "runPolicy", "backoffLimit")
+    is_given = "backoff_limit" in policy.model_fields_set and policy.backoff_limit
+    if policy.pod_failure_policy is not None:
+        return
+    if is_given and all(each is RestartPolicy.NEVER for each in policies):
+        yield ignored(path, "every restartPolicy is Never, and restarts nothing")
+
+
+def check_unused(model: Model, path: Path, switch: str = "enabled") -> Iterator[Problem]:
+    """Fields that were set beside a switch that was not."""
+    given = sorted(model.model_fields_set)
+    if given and switch not in given:
+        yield ignored(path, f"{switch} is not true")
+
+
+def check_script(words: Sequence[str], path: Path) -> Iterator[Problem]:
+    """A script that is named after the program that the launcher starts it with."""
+    if words and _INTERPRETER.match(words[0]):
+        rest = words[1:]
+        hint = f"; begin with '{rest[0][:80]}'" if rest and not rest[0].startswith("-") else ""
+        message = f"'{words[0][:40]}' is taken for the script, which the launcher starts itself"
+        yield error((*path, 0), message + hint)
+
+
+def check_launched(
+    template: Mapping[str, Any], kind: Kind, replica_type: str, path: Path, *, by: str
+) -> Iterator[Problem]:
+    """The training container's own command, where the job starts something else instead."""
+    found = pod_rules.trainer(template, kind, replica_type)
+    if found is None:
+        return
+    which, container = found
+    for field in ("command", "args"):
+        if container.get(field):
+            yield ignored((*path, "spec", "containers", which, field), by)
 
 
 def ignored(path: Path, why: str) -> Problem:

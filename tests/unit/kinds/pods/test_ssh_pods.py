@@ -291,15 +291,6 @@ def test_the_colossalai_hostfile_has_bare_names() -> None:
     assert hostfile == "worker-0\nworker-1\n"
 
 
-@pytest.mark.parametrize(
-    ("argument", "warned"), [("plain", False), ("a b", True), ("$HOME", True), ("x=1,2", False)]
-)
-def test_arguments_that_the_remote_shell_changes_are_warned_about(
-    argument: str, warned: bool
-) -> None:
-    assert bool(colossalai(torch={"script": ["train.py", argument]}).warnings) is warned
-
-
 def test_one_budget_and_one_place_for_keys_and_sshd() -> None:
     """The larger limit counts, whichever type has it; `ssh` says where keys and sshd are."""
     policy = {"policy": "OnFailure", "limit": 2}
