@@ -23,7 +23,7 @@ from trainyard.kube.resources import EVENTS, PODS, Resource
 from trainyard.local.cluster import ClusterSettings
 from trainyard.local.node.shim_process import Isolation, start_shim
 from trainyard.local.runtime import PodRuntime
-from trainyard.payloads.minder import children_of, descendants
+from trainyard.payloads.processes import children_of, descendants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMESPACE = "default"

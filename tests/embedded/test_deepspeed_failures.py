@@ -24,7 +24,7 @@ from tests.embedded.launching import (
 )
 from tests.tools import require, soak
 from trainyard.kube.resources import CONFIG_MAPS
-from trainyard.payloads.minder import children_of, descendants
+from trainyard.payloads.processes import children_of, descendants
 
 LATE_SECONDS = soak(4, 20)
 LAUNCH_SECONDS = 1.0

@@ -9,14 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 NAMES = (
-    "supervise.py",
-    "fitness.py",
-    "launch.py",
-    "programs.py",
-    "places.py",
-    "minder.py",
-    "rank.py",
-    "colossalai_run.py",
+    *("supervise.py", "serving.py", "fitness.py", "ending.py", "processes.py"),
+    *("launch.py", "programs.py", "places.py", "minder.py", "rank.py", "colossalai_run.py"),
 )
 
 

@@ -94,7 +94,9 @@ class Server:
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             (os.POSIX_SPAWN_DUP2, ours, 2),
         ]
-        self.pid = os.posix_spawn(argv[0], argv, dict(os.environb), file_actions=actions)
+        self.pid = os.posix_spawn(
+            argv[0], argv, dict(os.environb), file_actions=actions, setsigmask=()
+        )
         os.close(ours)
         self.listener = threading.Thread(target=self.listen, args=(theirs,), daemon=True)
         self.listener.start()

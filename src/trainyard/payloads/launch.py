@@ -45,6 +45,8 @@ KILL_AFTER_SECONDS = 5.0
 """How long the ranks have to end after a failure of one of them."""
 STOP_SECONDS = 5.0
 """How long the launcher has to end after its ranks."""
+LAST_OUTPUT_SECONDS = 1.0
+"""How long the launcher has to hand on what its ranks wrote last."""
 END_SECONDS = 5.0
 PROGRESS_SECONDS = 10.0
 # Decision 19.
@@ -164,6 +166,8 @@ class Launch:
         self.goodbyes: set[str] = set()
         self.forgot: set[str] = set()
         self.terminated = 0
+        self.leaving = False
+        """Whether a member is being deleted, which its peers may take part in orderly."""
 
     def next_event(self, timeout: float) -> None:
         """Take in one event, if one comes within ``timeout`` seconds."""
@@ -195,6 +199,7 @@ class Launch:
                 text = f"{who} on {event.host} {how_it_ended(code)}"
                 self.failures.append(Failure(when if nanoseconds else time.time(), code, text))
         elif kind == "leaving":
+            self.leaving = self.leaving or event.host in self.members
             self.lose(event.host, "it is being deleted")
         elif kind == "bye":
             self.goodbyes.add(event.host)
@@ -238,6 +243,7 @@ class Launch:
         self.members = [host for host in self.hosts if host in self.ready]
         self.stopping = False
         self.failures, self.started, self.ended = [], set(), set()
+        self.leaving = False
         argv, environment = self.program.command(self.members)
         say(f"launching on {', '.join(self.members)}: {' '.join(argv)}")
         try:
@@ -253,7 +259,7 @@ class Launch:
 
     def should_stop(self) -> bool:
         """A failure has been there long enough, members may join, or we are told to go."""
-        if self.terminated:
+        if self.terminated or self.leaving:
             return True
         if self.failures:
             return time.time() - min(self.failures).time >= FIRST_FAILURE_SECONDS
@@ -280,24 +286,30 @@ class Launch:
         while not self.events.empty():
             self.next_event(0.01)
 
+    def patience(self) -> float:
+        """Seconds that the ranks have to end: what the pods' grace period allows if one is being
+        deleted (decision 97)."""
+        orderly = self.terminated or self.leaving
+        return self.spec["graceSeconds"] if orderly else KILL_AFTER_SECONDS
+
     def stop(self, process: subprocess.Popen[bytes]) -> None:
-        """End the ranks on every replica, then the launcher itself."""
+        """End the ranks on every replica; the launcher ends with them, or else is killed."""
         self.stopping = True
-        seconds = self.spec["graceSeconds"] if self.terminated else KILL_AFTER_SECONDS
+        seconds = self.patience()
         for link in self.links.values():
             link.send("stop", str(seconds))
         deadline = time.monotonic() + seconds + STOP_SECONDS
         while process.poll() is None and time.monotonic() < deadline:
             self.next_event(0.1)
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, number)
-            except ProcessLookupError:
-                break
-            try:
-                process.wait(2.0)
-            except subprocess.TimeoutExpired:
-                continue
+            if self.started and not self.training():
+                deadline = min(deadline, time.monotonic() + LAST_OUTPUT_SECONDS)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+    def training(self) -> set[str]:
+        """Ranks that have not ended, on replicas that are still to be heard of."""
+        running = self.started - self.ended
+        return {rank for rank in running if self.links[rank.split()[0]].ssh is not None}
 
     # -- ending ----------------------------------------------------------------------------
 
@@ -328,13 +340,13 @@ class Launch:
             return any(failure.lost for failure in self.failures)
         return bool(self.ready - set(self.members))
 
-    def ask(self, order: Order, answered: set[str]) -> None:
+    def ask(self, order: Order, answered: set[str], seconds: float = END_SECONDS) -> None:
         """Send an order to every replica, and wait for the answers."""
         answered.clear()
         asked = set(self.ready)
         for host in asked:
             self.links[host].send(order)
-        deadline = time.monotonic() + END_SECONDS
+        deadline = time.monotonic() + seconds
         while (asked & self.ready) - answered and time.monotonic() < deadline:
             self.next_event(0.1)
 
@@ -351,7 +363,7 @@ class Launch:
             if (code == 0 and not self.failures) or not self.again():
                 return self.verdict(code)
             say("the replicas that answer have changed; launching again with those that do")
-            self.ask("reset", self.forgot)
+            self.ask("reset", self.forgot, self.patience() + STOP_SECONDS)
 
 
 def positive(code: int) -> int:

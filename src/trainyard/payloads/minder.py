@@ -6,7 +6,8 @@ Prints what the ranks here report, and passes commands on to the supervisor. Lin
 over). When the connection breaks, the launch is gone and the ranks end: none may hold a GPU for
 nobody.
 
-The supervisor has from here which processes of a replica are the training's.
+A launch never meets ranks of the one before: neither ``hello`` nor the answer to ``reset`` is given
+while there are any.
 """
 
 from __future__ import annotations
@@ -21,6 +22,14 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # not mounted
     from trainyard.payloads.messages import Word
+
+if TYPE_CHECKING or __package__:
+    from trainyard.payloads import processes
+    from trainyard.payloads.ending import members
+else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
+    sys.path.insert(0, str(Path(__file__).parent))
+    import processes
+    from ending import members
 
 POLL_SECONDS = 0.05
 GRACE_SECONDS = "5"
@@ -43,64 +52,6 @@ def answer(word: Word, rest: str = "") -> None:
     print(f"{word} {rest}".rstrip(), flush=True)
 
 
-def is_minder(pid: int) -> bool:
-    """Whether the process is a minder still."""
-    try:
-        return b"/minder.py\0" in Path("/proc", str(pid), "cmdline").read_bytes()
-    except OSError:
-        return False
-
-
-def children_of() -> dict[int, list[int]]:
-    """Parent to children, for every process that we can see."""
-    tree: dict[int, list[int]] = {}
-    for entry in os.listdir("/proc"):
-        if entry.isdigit():
-            try:
-                fields = Path("/proc", entry, "stat").read_bytes().rpartition(b")")[2].split()
-            except OSError:
-                continue
-            tree.setdefault(int(fields[1]), []).append(int(entry))
-    return tree
-
-
-def descendants(root: int, tree: dict[int, list[int]]) -> set[int]:
-    """All processes below ``root``."""
-    found: set[int] = set()
-    waiting = [root]
-    while waiting:
-        for child in tree.get(waiting.pop(), []):
-            found.add(child)
-            waiting.append(child)
-    return found
-
-
-def is_ours(pid: int) -> bool:
-    """Whether the process is sshd or a minder, not part of the training."""
-    try:
-        name = Path("/proc", str(pid), "comm").read_text()
-        command = Path("/proc", str(pid), "cmdline").read_bytes()
-    except OSError:
-        return True
-    return name.startswith("sshd") or b"/minder.py\0" in command
-
-
-def training(launch: int) -> set[int]:
-    """Processes of the training below this one: neither sshd, minder nor the launch."""
-    tree = children_of()
-    mine = descendants(os.getpid(), tree)
-    if launch:
-        mine -= {launch} | descendants(launch, tree)
-    ours = {pid for pid in mine if is_ours(pid)}
-    # A minder's connection would end with the shell that some systems keep above it.
-    parents = {child: parent for parent, children in tree.items() for child in children}
-    for pid in list(ours):
-        while pid in parents:
-            pid = parents[pid]
-            ours.add(pid)
-    return mine - ours
-
-
 class Minder:
     """Relays between the connection on standard input and output and the supervisor."""
 
@@ -117,9 +68,10 @@ class Minder:
         owner = self.run / "minder"
         if owner.exists():
             former = int(owner.read_text())
-            if is_minder(former):
+            if processes.is_minder(former):
                 os.kill(former, signal.SIGKILL)
             self.stop(GRACE_SECONDS)
+            self.await_end()
             forget(self.reports)
         owner.write_text(str(os.getpid()))
 
@@ -127,6 +79,11 @@ class Minder:
         """Let the supervisor end the ranks."""
         (self.run / "grace").write_text(seconds)
         os.kill(self.supervisor, signal.SIGUSR2)
+
+    def await_end(self) -> None:
+        """Until no rank is left; the supervisor sees to it."""
+        while members(self.supervisor, self.run):
+            time.sleep(POLL_SECONDS)
 
     def tell(self) -> None:
         """Print the names of new reports."""
@@ -141,6 +98,7 @@ class Minder:
         if word == "stop":
             self.stop(rest)
         elif word == "reset":
+            self.await_end()
             forget(self.reports)
             self.told.clear()
             answer("forgot")

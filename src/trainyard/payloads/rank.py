@@ -52,8 +52,14 @@ def main() -> None:
     """Run, report, and end with the rank's code or 128 plus its signal."""
     run, rank = os.environ.pop("TRAINYARD_RUN"), os.environ.get("RANK", "0")
     prctl = ctypes.CDLL(None).prctl
-    # deepspeed and the supervisor signal the whole tree; this process must stay to report.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    asked: list[Path] = []
+
+    def note(*_: object) -> None:
+        # deepspeed signals the whole tree; the rank is not to be asked a second time.
+        for mark in asked:
+            mark.touch()
+
+    signal.signal(signal.SIGTERM, note)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def prepare_child() -> None:
@@ -64,10 +70,14 @@ def main() -> None:
     report(run, f"start-{rank}")
     argv = command(sys.argv[1:])
     try:
-        code = subprocess.Popen(argv, preexec_fn=prepare_child).wait()
+        process = subprocess.Popen(argv, preexec_fn=prepare_child)
+        asked.append(Path(run, "asked", str(process.pid)))
+        code = process.wait()
     except OSError as error:
         print(f"trainyard: cannot run {argv[0]}: {error.strerror}", file=sys.stderr)
         code = NOT_FOUND
+    for mark in asked:
+        mark.unlink() if mark.exists() else None
     code = 128 - code if code < 0 else code
     report(run, f"end-{rank}-{code}-{time.time_ns()}")
     raise SystemExit(code)
