@@ -76,10 +76,8 @@ class Ending:
         self.ranks_ended_at = 0.0
         """Since when there is nobody to be asked or awaited; 0 while there is."""
         self.asked: set[Identity] = set()
-        self.lines: dict[Identity, list[bytes]] = {}
-        """The command lines of those that were asked."""
         self.helpers: dict[Identity, Identity] = {}
-        """Processes below those that were asked, and below whom."""
+        """What those that were asked, or others below them, had forked, and who had."""
 
     @property
     def active(self) -> bool:
@@ -96,8 +94,9 @@ class Ending:
         To be called again soon, until it has.
         """
         everyone = members(os.getpid(), self.run)
-        self._end_helpers({member.identity for member in everyone})
-        candidates = self._candidates(everyone)
+        below: list[Member] = []
+        candidates = self._candidates(everyone, below)
+        self._end_helpers(everyone, below)
         has_asked = any(member.identity in self.asked for member in everyone)
         for member in self._readers_last(candidates, everyone, has_asked):
             self._ask(member)
@@ -111,7 +110,7 @@ class Ending:
                 stop(member.process.pid, signal.SIGKILL)
         if not everyone:
             self.kill_at = 0.0
-            self.asked, self.lines, self.helpers = set(), {}, {}
+            self.asked, self.helpers = set(), {}
         return not everyone
 
     def _ends_at(self, part: str, everyone: list[Member]) -> float:
@@ -125,20 +124,21 @@ class Ending:
             return self.ranks_ended_at + LAST_WORDS_SECONDS
         return self.kill_at + CARRIERS_SECONDS
 
-    def _candidates(self, everyone: list[Member]) -> list[Member]:
+    def _candidates(self, everyone: list[Member], below: list[Member]) -> list[Member]:
         """Whom to ask: no launchers, nobody twice, and nobody below one who was asked."""
-        tops: dict[int, Identity] = {}
+        tops: set[int] = set()
         found = []
         for member in everyone:
             process, identity = member.process, member.identity
             if process.parent in tops:
-                tops[process.pid] = self.helpers[identity] = tops[process.parent]
+                tops.add(process.pid)
+                below.append(member)
             elif member.part == FORWARDER:
                 stop(process.pid, signal.SIGSTOP)
             elif member.part in (SHELL, RANK):
                 if member.part == RANK:
-                    tops[process.pid] = identity
-                if identity not in self.asked:
+                    tops.add(process.pid)
+                if identity not in self.asked and identity not in self.helpers:
                     found.append(member)
         return found
 
@@ -162,17 +162,23 @@ class Ending:
     def _ask(self, member: Member) -> None:
         """SIGTERM, unless the rank's own launcher was quicker."""
         self.asked.add(member.identity)
-        self.lines[member.identity] = processes.arguments(member.process.pid)
         if not (self.run / "asked" / str(member.process.pid)).exists():
             stop(member.process.pid, signal.SIGTERM)
 
-    def _end_helpers(self, living: set[Identity]) -> None:
+    def _end_helpers(self, everyone: list[Member], below: list[Member]) -> None:
         """What a rank had forked would take our asking for the rank's; it ends with it."""
-        for helper, top in list(self.helpers.items()):
-            if helper not in living:
-                del self.helpers[helper]
-            elif top not in living and processes.arguments(helper[0]) == self.lines.get(top):
+        living = {member.process.pid: member.identity for member in everyone}
+        for helper, parent in self.helpers.items():
+            if living.get(helper[0]) == helper and living.get(parent[0]) != parent:
                 stop(helper[0], signal.SIGKILL)
+        for member in below:
+            process, identity = member.process, member.identity
+            line = processes.arguments(process.parent)
+            if not line:  # it has just ended
+                continue
+            self.helpers.pop(identity, None)
+            if line == processes.arguments(process.pid):
+                self.helpers[identity] = living[process.parent]
 
 
 def stop(pid: int, number: int) -> None:

@@ -133,17 +133,20 @@ def is_minder(pid: int) -> bool:
     return program_of(arguments(pid)) == HERE + b"/minder.py"
 
 
-def part_of(pid: int, run: Path) -> str:
-    """The part of a process; ``run`` is the pod's private folder."""
-    argv, name = arguments(pid), name_of(pid)
+def part(argv: list[bytes], name: str, run: Path) -> str:
+    """The part of a process by its command line and name; ``run`` is the pod's private folder."""
     folder, _, program = program_of(argv).rpartition(b"/")
     if folder == HERE and program in OUR_PARTS:
         return OUR_PARTS[program]
     if name.startswith("sshd") or MINDER in argv or os.fsencode(run / "session") in argv:
         return OURS
-    if program in PARTS:
-        return PARTS[program]
-    return SHELL if name in SHELLS and not catches_sigterm(pid) else RANK
+    return PARTS.get(program, SHELL if name in SHELLS else RANK)
+
+
+def part_of(pid: int, run: Path) -> str:
+    """The part of a process; a shell that traps SIGTERM answers for what it runs."""
+    found = part(arguments(pid), name_of(pid), run)
+    return RANK if found == SHELL and catches_sigterm(pid) else found
 
 
 def pipe_into(pid: int) -> str:
