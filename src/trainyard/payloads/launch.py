@@ -26,12 +26,19 @@ if TYPE_CHECKING:  # not mounted
 if TYPE_CHECKING or __package__:
     from trainyard.payloads.minder import say
     from trainyard.payloads.places import address
-    from trainyard.payloads.programs import Missing, Program, program, require
+    from trainyard.payloads.programs import (
+        Missing,
+        Program,
+        how_it_ended,
+        positive,
+        program,
+        require,
+    )
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
     from minder import say
     from places import address
-    from programs import Missing, Program, program, require
+    from programs import Missing, Program, how_it_ended, positive, program, require
 
 CONNECT_SECONDS = 0.5
 """Where packets to a replica that is not there yet are dropped, a longer try would outlast its
@@ -364,25 +371,6 @@ class Launch:
                 return self.verdict(code)
             say("the replicas that answer have changed; launching again with those that do")
             self.ask("reset", self.forgot, self.patience() + STOP_SECONDS)
-
-
-def positive(code: int) -> int:
-    """A launcher's code as a shell would give it: 128 plus the signal.
-
-    ``subprocess`` knows a signal as its negative number, which ``sys.exit`` cuts to eight bits:
-    deepspeed makes 247 of SIGKILL.
-    """
-    if code < 0:
-        return 128 - code
-    return 128 + 256 - code if code > 256 - signal.NSIG else code
-
-
-def how_it_ended(code: int) -> str:
-    """``failed with exit code 1`` or ``failed with exit code 137 (SIGKILL)``."""
-    try:
-        return f"failed with exit code {code} ({signal.Signals(code - 128).name})"
-    except ValueError:
-        return f"failed with exit code {code}"
 
 
 def main() -> int:

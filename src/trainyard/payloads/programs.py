@@ -1,4 +1,4 @@
-"""The command lines of the launches: ``deepspeed``, ``colossalai run``, or the user's own.
+"""The programs of the launches: ``deepspeed``, ``colossalai run``, or the user's own; their codes.
 
 Mounted beside ``launch.py``, which decides when to run them.
 """
@@ -10,6 +10,7 @@ import base64
 import os
 import re
 import shutil
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -219,3 +220,22 @@ def program(spec: LaunchDescription, run: Path) -> Program:
     """The program of a launch."""
     kinds = {"command": Program, "deepspeed": DeepSpeed, "colossalai": ColossalAI}
     return kinds[spec["launch"]["kind"]](spec, run)
+
+
+def positive(code: int) -> int:
+    """A launcher's code as a shell would give it: 128 plus the signal.
+
+    ``subprocess`` knows a signal as its negative number, which ``sys.exit`` cuts to eight bits:
+    deepspeed makes 247 of SIGKILL.
+    """
+    if code < 0:
+        return 128 - code
+    return 128 + 256 - code if code > 256 - signal.NSIG else code
+
+
+def how_it_ended(code: int) -> str:
+    """``failed with exit code 1`` or ``failed with exit code 137 (SIGKILL)``."""
+    try:
+        return f"failed with exit code {code} ({signal.Signals(code - 128).name})"
+    except ValueError:
+        return f"failed with exit code {code}"
