@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainyard import payloads as package
-from trainyard.payloads import minder, programs, rank, supervise
-from trainyard.payloads.launch import Event, Launch, how_it_ended, positive
+from trainyard.payloads import minder, programs, rank, serving
+from trainyard.payloads.launch import Event, Launch
+from trainyard.payloads.programs import how_it_ended, positive
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0"))
 FOLDER = Path(package.__file__).parent
@@ -94,7 +95,7 @@ def test_a_session_has_the_containers_environment_byte_by_byte(
     names = {"PATH", "SHELL", "SSH_ORIGINAL_COMMAND", "TRAINYARD_RUN", "PWD", "SHLVL", "_"}
     variables = {name: value for name, value in variables.items() if name not in names}
     pairs = [f"{name}={value}".encode() for name, value in variables.items()]
-    supervise.prepare_sessions({}, run, pairs)
+    serving.prepare_sessions({}, run, pairs)
     show = 'import os, sys; sys.stdout.buffer.write(open("/proc/self/environ", "rb").read())'
     environment = {
         "PATH": os.environ["PATH"],
@@ -110,7 +111,7 @@ def test_a_session_has_the_containers_environment_byte_by_byte(
 
 
 def test_a_failing_session_of_colossalai_is_reported(tmp_path: Path) -> None:
-    supervise.prepare_sessions({"reportSessions": True}, tmp_path, [])
+    serving.prepare_sessions({"reportSessions": True}, tmp_path, [])
     environment = {**os.environ, "SHELL": "/bin/sh", "SSH_ORIGINAL_COMMAND": "exit 7"}
     argv = ["/bin/sh", str(tmp_path / "session")]
     assert subprocess.run(argv, env=environment, check=False, timeout=60).returncode == 7
@@ -121,9 +122,9 @@ def test_a_failing_session_of_colossalai_is_reported(tmp_path: Path) -> None:
 
 def test_without_the_jobs_variables_a_session_has_what_images_set() -> None:
     pairs = [b"PATH=/bin", b"HOME=/x", b"MINE=1", b"FROM_SECRET=2", b"NCCL_MINE=3", b"NCCL_X=4"]
-    left = supervise.session_environment(pairs, ["MINE", "NCCL_MINE"], disabled=True)
+    left = serving.session_environment(pairs, ["MINE", "NCCL_MINE"], disabled=True)
     assert left == [b"PATH=/bin", b"HOME=/x", b"NCCL_X=4"]
-    assert supervise.session_environment(pairs, ["MINE"], disabled=False) == pairs
+    assert serving.session_environment(pairs, ["MINE"], disabled=False) == pairs
 
 
 def test_the_deepspeed_line_has_every_option(
@@ -297,8 +298,12 @@ def test_a_minder_takes_over_from_one_whose_launch_is_gone(tmp_path: Path) -> No
     """It ends what that launch left, and forgets what was reported to it."""
     (tmp_path / "reports").mkdir()
     (tmp_path / "reports" / "start-0").touch()
-    former = subprocess.Popen([sys.executable, "-c", "input()", "/minder.py"], stdin=-1)
+    (tmp_path / "former" / "reports").mkdir(parents=True)
     supervisor = subprocess.Popen(["sleep", "60"])
+    argv = [sys.executable, minder.__file__, str(tmp_path / "former"), str(supervisor.pid)]
+    former = subprocess.Popen(argv, stdin=-1, stdout=-1)
+    assert former.stdout is not None
+    assert former.stdout.readline().startswith(b"hello")
     (tmp_path / "minder").write_text(str(former.pid))
     with former, supervisor:
         minder.Minder(tmp_path, supervisor.pid).claim()
