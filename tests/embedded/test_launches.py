@@ -41,16 +41,26 @@ def beside(template: Object, *argv: str) -> Object:
     return template
 
 
-@needs_root
-async def test_what_cannot_start_is_named(jobs: Jobs) -> None:
-    jobs.script("show.py", SHOW)
+LIMIT_SECONDS = 20
+SILENT_SSHD = "#!/bin/sh\nexec sleep inf\n"
+NAME_SERVER = """\
+import socket, time
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("127.0.0.1", 53))
+time.sleep(3600)
+"""
+"""Takes questions, and answers none."""
+
+
+async def unfit(jobs: Jobs) -> dict[str, tuple[Object, str]]:
+    """Templates with which a pod ends before anything is launched, and what it says."""
     account = "root:x:0:0:root:/root:/usr/sbin/nologin\nsshd:x:100:1::/run/sshd:/bin/false\n"
     full = worker(volumeMounts=[{"name": "full", "mountPath": "/t9k/run"}])
     full["spec"]["volumes"] = [
         {"name": "full", "emptyDir": {"medium": "Memory", "sizeLimit": "1Ki"}}
     ]
     bare = worker(securityContext={"capabilities": {"drop": ["ALL"]}})
-    templates = {
+    return {
         "port": (
             beside(worker(), "python3", "-c", LISTEN),
             "another container of the pod may hold the port",
@@ -63,13 +73,56 @@ async def test_what_cannot_start_is_named(jobs: Jobs) -> None:
         "shell": (await file_at(jobs, "shell", "/etc/passwd", account), "has no login shell"),
         "disk": (full, "cannot prepare ssh: "),
     }
-    for name, (template, _) in templates.items():
-        job = spec({"python": ["show.py"]}, replicas=2, template=template)
+
+
+async def waiting(jobs: Jobs) -> dict[str, tuple[Object, str]]:
+    """Templates with which a launch waits for ever, and for what."""
+    account = "root:x:0:0:root:/root:/usr/bin/true\nsshd:x:100:1::/run/sshd:/bin/false\n"
+    lonely = "127.0.0.1 localhost\n"
+    dumb = beside(await file_at(jobs, "dns", "/etc/hosts", lonely), "python3", "-c", NAME_SERVER)
+    await file_at(jobs, "resolver", "/etc/resolv.conf", "nameserver 127.0.0.1\n")
+    mount = {"name": "resolver", "mountPath": "/etc/resolv.conf", "subPath": "file"}
+    dumb["spec"]["containers"][0]["volumeMounts"].append(mount)
+    dumb["spec"]["volumes"].append({"name": "resolver", "configMap": {"name": "resolver"}})
+    silent = await file_at(jobs, "silent", "/usr/sbin/sshd", SILENT_SSHD)
+    silent["spec"]["volumes"][0]["configMap"]["defaultMode"] = 0o755
+    return {
+        "unknown": (await file_at(jobs, "hosts", "/etc/hosts", lonely), "its name cannot be found"),
+        "slow-dns": (dumb, "the name server does not answer"),
+        "silent": (silent, "Connection refused"),
+        "ends": (
+            await file_at(jobs, "ends", "/etc/passwd", account),
+            "its session ended with exit code 0",
+        ),
+    }
+
+
+@needs_root
+async def test_what_cannot_start_is_named_and_ends(jobs: Jobs) -> None:
+    """All at once, since they mostly wait. What another try cannot mend is not tried again."""
+    jobs.script("show.py", SHOW)
+    templates, patient = await unfit(jobs), await waiting(jobs)
+    for name, (template, _) in (templates | patient).items():
+        policy = {"launchTimeoutSeconds": LIMIT_SECONDS, "backoffLimit": 1}
+        restarts = "Never" if name in patient else "OnFailure"
+        job = spec(
+            {"python": ["show.py"]}, template=template, restart_policy=restarts, runPolicy=policy
+        )
         await jobs.submit(KIND, name, job)
-    for name, (_, told) in templates.items():
+    for name, (_, told) in patient.items():
+        job = await jobs.until(KIND, name, lambda job: bool(launched(job)))
+        assert told in launched(job)["message"], name
+    for name, (_, told) in (templates | patient).items():
         status = await jobs.fail(KIND, name)
         failure = next(c for c in status["conditions"] if c["type"] == "ReplicaFailure")
-        assert told in failure["message"], failure
+        assert told in failure["message"], name
+        assert status["backoffCount"] == (1 if name in ("port", "disk") else 0), name
+
+
+def launched(job: Object) -> Object:
+    """The condition of the launch, once there is one."""
+    conditions = job.get("status", {}).get("conditions", ())
+    return next((c for c in conditions if c["type"] == "Launched"), {})
 
 
 @needs_root

@@ -50,11 +50,13 @@ class Selection:
 
     labels: str = ""
     name: str = ""
+    fields: str = ""
 
     @property
     def params(self) -> Params:
         """As a server is asked."""
-        fields = f"metadata.name={self.name}" if self.name else ""
+        name = f"metadata.name={self.name}" if self.name else ""
+        fields = ",".join(each for each in (name, self.fields) if each)
         return {"labelSelector": self.labels, "fieldSelector": fields}
 
 

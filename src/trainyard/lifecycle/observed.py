@@ -32,6 +32,10 @@ class Container:
     ended: datetime | None = None
     is_init: bool = False
     ready: bool = False
+    started: bool | None = None
+    """Whether its startup probe has succeeded; None where nothing tells."""
+    since: datetime | None = None
+    """Since when it runs."""
     last_exit_code: int | None = None
     last_message: str = ""
     """How its last run ended, if the kubelet has started it again or is about to."""
@@ -206,6 +210,8 @@ class Observed:
     conflicts: tuple[Conflict, ...] = ()
     lost_nodes: frozenset[str] = frozenset()
     """Nodes that do not answer (condition Ready is not True), or are gone."""
+    words: Mapping[str, str] = field(default_factory=dict)
+    """What the startup probes of launches that have not started say, by the UID of their pods."""
 
 
 def observed_resources(
@@ -264,6 +270,8 @@ def _container(status: Mapping[str, Any], is_init: bool) -> Container:
         message=waiting.get("message", ""),
         is_init=is_init,
         ready=bool(status.get("ready")),
+        started=status.get("started"),
+        since=parse((state.get("running") or {}).get("startedAt")),
         last_exit_code=last.get("exitCode"),
         last_message=last.get("message", ""),
     )

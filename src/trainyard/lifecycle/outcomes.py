@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 
+from trainyard.kinds.shared.reasons import cannot_start
 from trainyard.kinds.shared.workload import FailureAction
 from trainyard.lifecycle.observed import Container, Pod
 
@@ -67,6 +68,12 @@ class Exit:
     """Name of the init container that failed, if one did."""
     ruling: Ruling | None = None
     """Decision 114; None where no rule says anything else than what follows anyway."""
+
+    @property
+    def is_permanent(self) -> bool:
+        """Whether it says of itself that another try would end the same way."""
+        # Decision 102.
+        return not self.init_container and cannot_start(self.message) != ""
 
 
 DISRUPTIONS = frozenset(

@@ -23,6 +23,7 @@ from trainyard.lifecycle import (
     deletion,
     dependents,
     elastic,
+    launches,
     pause,
     restarts,
     single_restarts,
@@ -122,7 +123,7 @@ class _Steps:
         """While it runs, or should."""
         self._welcome()
         anew = self._resume() | self._resize()
-        self.job = self.job.look_again(anew)
+        self.job = launches.give_up(self.job.look_again(anew))
         if self._has_decided() or self._end_if(self._overdue()):
             return
         response = restarts.respond(self.job)
@@ -228,6 +229,7 @@ class _Steps:
         if needs.complete and self._has_all_pods():
             self.report.initialized()
         self._settle()
+        self._tell_launch()
         job = self.job
         if elastic.is_up(job.workload, job.view):
             self.report.up(job.view)
@@ -242,6 +244,17 @@ class _Steps:
         job = self.job
         together = job.workload.scope is Scope.JOB and job.ledger.ready_at is not None
         return together or all(r.ended for r in job.view.not_running)
+
+    def _tell_launch(self) -> None:
+        launch = launches.under_way(self.job)
+        if launch is not None:
+            self._wake(launches.look_at(self.job, launch))
+            if launches.is_slow(self.job, launch):
+                self.report.not_launched(launch.words)
+        elif launches.has_started(self.job):
+            self.report.launched()
+        else:
+            self.report.not_launched(None)
 
     def _settle(self) -> None:
         """An incident is over when all replicas run again (decision 24)."""

@@ -130,6 +130,7 @@ class Report:
         self.conditions.set(ConditionType.PAUSED, True, ConditionReason.PAUSED, texts.PAUSED)
         conditions.not_finished(self.conditions, runs=False)
         conditions.not_running(self.conditions, ConditionReason.PAUSED, texts.PAUSED)
+        self.not_launched(None)
         self.status.pop("startTime", None)  # decision 28
         self.status["phase"] = Phase.PAUSED.value
 
@@ -229,6 +230,24 @@ class Report:
 
     def _is_news(self, text: str) -> bool:
         return self.conditions.get(ConditionType.RUNNING).get("message") != text
+
+    def launched(self) -> None:
+        """The training has begun on the replicas, as far as the launch can tell."""
+        kind, reason = ConditionType.LAUNCHED, ConditionReason.NONE
+        self.conditions.set(kind, True, reason, texts.LAUNCHED)
+
+    def not_launched(self, words: str | None) -> None:
+        """It has not. `words`: what it waits for; None: for replicas that do not run, so that only
+        what was told before is put right."""
+        kind = ConditionType.LAUNCHED
+        if words is None:
+            if self.conditions.has(kind):
+                self.conditions.set(kind, False, ConditionReason.NONE, texts.TO_BE_LAUNCHED)
+            return
+        if self.conditions.get(kind).get("reason") != ConditionReason.LAUNCH_WAITS:
+            self._event(EventReason.LAUNCH_WAITS, texts.launch_waits(words), warning=True)
+        reason = ConditionReason.LAUNCH_WAITS
+        self.conditions.set(kind, False, reason, texts.launch_waits(words))
 
     # The end.
 

@@ -111,7 +111,7 @@ def _allows(replica: Replica) -> bool:
     end = replica.exit or Exit()
     if end.ruling is not None and end.ruling.action is FailureAction.RESTART:
         return True
-    return policy_of(replica.type).allows(end)
+    return not end.is_permanent and policy_of(replica.type).allows(end)
 
 
 def _has_budget(workload: Workload, ledger: Ledger, replica: Replica) -> bool:

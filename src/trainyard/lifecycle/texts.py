@@ -14,6 +14,8 @@ from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica
 
 INITIALIZED = "The job has been initialized successfully."
+LAUNCHED = "The launch has started."
+TO_BE_LAUNCHED = "The launch starts once all replicas run."
 RUNNING = "All pods are running normally or have completed successfully."
 STILL_RUNNING = "The job is still running."
 NOT_FINISHED = "The job has not finished."
@@ -147,6 +149,19 @@ def overdue(workload: Workload) -> str:
     return (
         f"{workload.kind} {workload.name} has failed: it was active longer than "
         f"activeDeadlineSeconds ({workload.active_deadline_seconds}) allows."
+    )
+
+
+def launch_waits(words: str) -> str:
+    """All replicas run, and the training has not begun."""
+    return f"The launch has not started: {words or 'its pod does not say why'}."
+
+
+def launch_overdue(workload: Workload, words: str) -> str:
+    """It never began."""
+    return (
+        f"the launch has not started within launchTimeoutSeconds "
+        f"({workload.launch_timeout_seconds}): {words or 'its pod does not say why'}"
     )
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -30,6 +30,7 @@ from trainyard.operator.planners import Planner, served_kinds
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.records import JobKey, JobRecord, Node
 from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.words import Words
 
 log = logging.getLogger(__name__)
 
@@ -78,6 +79,7 @@ class Controller:
             host.now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
         self._planner = Planner(settings)
+        self._words = Words(client, host.now)
         self._keys: dict[str, JobKey] = {}
         self._uids: dict[JobKey, str] = {}
         self._ready_nodes: dict[str, bool] = {}
@@ -216,7 +218,7 @@ class Controller:
             # What it owned is the garbage collector's.
             self._forget(key)
             return Outcome.JOB_GONE
-        made = self._plan(job)
+        made = self._plan(job, await self._words_of(job))
         self.queue.wake_at(key, made.wake_at)
         outcome = await self._executor.execute(job, made)
         if outcome is Outcome.JOB_GONE:
@@ -243,8 +245,14 @@ class Controller:
         self._in_vain[key] = made.actions
         return made.actions == before
 
-    def _plan(self, job: JobRecord) -> Plan:
-        observed, now = self._observe(job), self._host.now()
+    async def _words_of(self, job: JobRecord) -> Mapping[str, str]:
+        if not job.kind.launches_over_ssh:
+            return {}
+        pods = self.children[PODS].store.owned_by(job.namespace, job.uid)
+        return await self._words.of(job.uid, pods)
+
+    def _plan(self, job: JobRecord, words: Mapping[str, str]) -> Plan:
+        observed, now = replace(self._observe(job), words=words), self._host.now()
         answer: Plan | Exception | None = None
         try:
             answer = self._planner.plan(job, observed, now)
@@ -291,6 +299,7 @@ class Controller:
     def _forget_uid(self, uid: str) -> None:
         self._keys.pop(uid, None)
         self._planner.forget(uid)
+        self._words.forget(uid)
         self._executor.refusals.forget(uid)
 
 

@@ -69,7 +69,7 @@ def _rules() -> list[Object]:
         *(_rule([group], plurals, _OWN) for group, plurals in observed.items()),
         _rule(gangs, ["podgroups"], _OWN),
         _rule([""], ["nodes"], ["list", "watch"]),
-        _rule([""], ["events"], ["create", "patch", "update"]),
+        _rule([""], ["events"], ["create", "list", "patch", "update"]),
         _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"]),
     ]
 

@@ -12,7 +12,6 @@ import json
 import os
 import queue
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +23,8 @@ if TYPE_CHECKING:  # not mounted
     from trainyard.payloads.messages import LaunchDescription, Order
 
 if TYPE_CHECKING or __package__:
+    from trainyard.payloads.fitness import PERMANENT
+    from trainyard.payloads.links import Event, Link, Words, waiting_for
     from trainyard.payloads.minder import say
     from trainyard.payloads.places import address
     from trainyard.payloads.programs import (
@@ -36,16 +37,12 @@ if TYPE_CHECKING or __package__:
     )
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
+    from fitness import PERMANENT
+    from links import Event, Link, Words, waiting_for
     from minder import say
     from places import address
     from programs import Missing, Program, how_it_ended, positive, program, require
 
-CONNECT_SECONDS = 0.5
-"""Where packets to a replica that is not there yet are dropped, a longer try would outlast its
-arrival."""
-BANNER_SECONDS = 2.0
-FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
-"""Replicas mostly start together, so the first tries are soon repeated, later ones doubly later."""
 FIRST_FAILURE_SECONDS = 1.0
 """How long reports are collected before the earliest counts as the first."""
 KILL_AFTER_SECONDS = 5.0
@@ -55,18 +52,9 @@ STOP_SECONDS = 5.0
 LAST_OUTPUT_SECONDS = 1.0
 """How long the launcher has to hand on what its ranks wrote last."""
 END_SECONDS = 5.0
-PROGRESS_SECONDS = 10.0
 # Decision 19.
 NOT_FOUND, LOST = 127, 137
 """``LOST`` stands for a replica that vanished: as if killed, which may be restarted."""
-
-
-class Event(NamedTuple):
-    """What a thread tells the main one."""
-
-    what: str
-    host: str = ""
-    detail: str = ""
 
 
 class Failure(NamedTuple):
@@ -76,77 +64,6 @@ class Failure(NamedTuple):
     code: int
     text: str
     lost: bool = False
-
-
-class Link(threading.Thread):
-    """The connection to one replica: waits for its sshd, then relays its minder's lines."""
-
-    def __init__(
-        self, host: str, address: tuple[str, int], events: queue.SimpleQueue[Event]
-    ) -> None:
-        super().__init__(daemon=True, name=f"link to {host}")
-        self.host, self.address, self.events = host, address, events
-        self.ssh: subprocess.Popen[str] | None = None
-        self.clock_ahead = 0.0
-        self.reason = "no answer yet"
-
-    def run(self) -> None:
-        delay = FIRST_RETRY_SECONDS
-        while True:
-            if self.banner():
-                self.relay()
-            time.sleep(delay)
-            delay = min(2 * delay, RETRY_SECONDS)
-
-    def banner(self) -> bool:
-        """Whether an ssh server answers; cheaper than a whole connection while one waits."""
-        try:
-            with socket.create_connection(self.address, CONNECT_SECONDS) as connection:
-                connection.settimeout(BANNER_SECONDS)
-                answers = connection.recv(4) == b"SSH-"
-                self.reason = "" if answers else "something else than ssh answers"
-                return answers
-        except OSError as error:
-            self.reason = str(error)
-            return False
-
-    def relay(self) -> None:
-        """Pass on the minder's lines until the connection ends."""
-        ready = False
-        command = ["ssh", "-T", self.host, "trainyard-minder"]
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        ) as ssh:
-            self.ssh = ssh
-            for line in ssh.stdout or ():
-                word, _, rest = line.strip().partition(" ")
-                if word == "hello":
-                    ready = True
-                    self.clock_ahead = float(rest) - time.time()
-                    self.events.put(Event("ready", self.host))
-                elif ready:
-                    self.events.put(Event("report", self.host, word))
-            complaint = (ssh.stderr.read() if ssh.stderr else "").strip()
-            self.reason = complaint.rpartition("\n")[2] or "the connection was closed"
-        self.ssh = None
-        if ready:
-            self.events.put(Event("lost", self.host, self.reason))
-
-    def send(self, order: Order, argument: str = "") -> None:
-        """An order to the minder; a broken connection is reported by ``relay``."""
-        ssh = self.ssh
-        if ssh is None or ssh.stdin is None:
-            return
-        try:
-            ssh.stdin.write(f"{order} {argument}".rstrip() + "\n")
-            ssh.stdin.flush()
-        except (OSError, ValueError):
-            return
 
 
 class Launch:
@@ -162,6 +79,7 @@ class Launch:
             host: Link(host, (address(spec["places"], host), spec["port"]), self.events)
             for host in self.hosts
         }
+        self.words = Words(run)
         self.ready: set[str] = set()
         self.members: list[str] = []
         self.changed_at = time.monotonic()
@@ -197,6 +115,7 @@ class Launch:
         kind, *fields = event.detail.split("-")
         if kind == "start":
             self.started.add(f"{event.host} {fields[0]}")
+            self.words.done()
         elif kind == "end":
             rank, code, nanoseconds = fields[0], int(fields[1]), int(fields[2])
             self.ended.add(f"{event.host} {rank}")
@@ -234,14 +153,10 @@ class Launch:
 
     def wait_for_replicas(self) -> None:
         """Until the launch may start, or we are told to go."""
-        said_at = time.monotonic()
         while not self.may_start() and not self.terminated:
             self.next_event(0.2)
-            if time.monotonic() - said_at >= PROGRESS_SECONDS:
-                said_at = time.monotonic()
-                missing = [host for host in self.hosts if host not in self.ready]
-                why = self.links[missing[0]].reason
-                say(f"waiting for sshd on {', '.join(missing[:5])} ({len(missing)}): {why}")
+            missing = [self.links[host] for host in self.hosts if host not in self.ready]
+            self.words.wait(waiting_for(missing))
 
     # -- running ---------------------------------------------------------------------------
 
@@ -262,6 +177,8 @@ class Launch:
             self.events.put(Event("ended", detail=str(process.wait())))
 
         threading.Thread(target=reap, daemon=True, name="reaper").start()
+        if not self.program.must_start_ranks:
+            self.words.done()
         return process
 
     def should_stop(self) -> bool:
@@ -278,6 +195,8 @@ class Launch:
         process = self.start()
         while process.poll() is None and not self.should_stop():
             self.next_event(0.1)
+            if self.program.must_start_ranks and not self.started:
+                self.words.wait(f"{self.program.name} was started, but no rank has begun")
         if process.poll() is None:
             self.stop(process)
         else:
@@ -383,7 +302,7 @@ def main() -> int:
     try:
         code = launch.main()
     except Missing as missing:
-        say(f"{spec['pod']}: {missing}")
+        say(f"{PERMANENT}{spec['pod']}: {missing}")
         code = NOT_FOUND
     # A pod that is only replaced, or started again alone, needs the others where they are.
     if not launch.terminated and (code == 0 or not spec.get("workersStay")):

@@ -10,6 +10,7 @@ from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailure
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     AUTH_PATH,
+    LAUNCH_TIMEOUT,
     RUN_MODE,
     SCHEDULER,
     SSHD_PATH,
@@ -88,6 +89,7 @@ class ColossalRunPolicy(Model):
         examples=[True],
     )
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
+    launch_timeout_seconds: int = LAUNCH_TIMEOUT
 
 
 class ColossalAIJobSpec(Model):

@@ -129,6 +129,7 @@ class _Description(OverSsh[ColossalAIJobSpec]):
             identity=self.identity,
             container=self.container(key.type),
             port=self.settings.ssh_port,
+            probe_seconds=self.settings.launch_probe_seconds,
             hosts=self.hosts,
             places=self.places,
             sshd=self.spec.ssh.sshd_path,

@@ -9,14 +9,13 @@ from pydantic import Field
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     RUN_MODE,
-    RUN_POLICY,
     SCHEDULER,
     Elastic,
     ElasticRange,
     RestartPolicyName,
     RunMode,
-    RunPolicy,
     SchedulePolicy,
+    SshRunPolicy,
 )
 from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
@@ -116,7 +115,11 @@ class DeepSpeedJobSpec(Model):
         examples=[{"replicas": 2, "template": {"spec": {"containers": [{"name": "worker"}]}}}],
     )
     run_mode: RunMode = RUN_MODE
-    run_policy: RunPolicy = RUN_POLICY
+    run_policy: SshRunPolicy = Field(
+        default_factory=SshRunPolicy,
+        description="Limits of the run, and what happens after it.",
+        examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
+    )
     scheduler: SchedulePolicy | None = SCHEDULER
     elastic: Elastic = Field(
         default_factory=Elastic,

@@ -93,6 +93,7 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
             identity=self.identity,
             container=self.container(key.type),
             port=self.settings.ssh_port,
+            probe_seconds=self.settings.launch_probe_seconds,
             hosts=self.hosts,
             places=self.places,
             launch=self._launch(start.resume) if leads and not debug else None,

@@ -27,6 +27,8 @@ class ConditionType(StrEnum):
     COMPLETED = "Completed"
     REPLICA_FAILURE = "ReplicaFailure"
     PAUSED = "Paused"
+    # Decision 100.
+    LAUNCHED = "Launched"
 
 
 class ConditionReason(StrEnum):
@@ -49,6 +51,7 @@ class ConditionReason(StrEnum):
     PAUSED = "Paused"
     RESUMED = "Resumed"
     QUEUE_MAX_DURATION = "QueueMaxDuration"
+    LAUNCH_WAITS = "LaunchWaits"
 
 
 class EventReason(StrEnum):
@@ -72,6 +75,17 @@ class EventReason(StrEnum):
     NO_GANG_SCHEDULER = "NoGangScheduler"
     SPEC_DRIFT = "SpecDrift"
     IGNORED_FIELD = "IgnoredField"
+    LAUNCH_WAITS = "LaunchWaits"
+
+
+_CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)
+"""As `payloads.fitness` says it, which is not imported: everything else here starts up quickly."""
+
+
+def cannot_start(message: str) -> str:
+    """What a pod's last words say is missing for good; "" if they do not (decision 102)."""
+    found = _CANNOT_START.search(message)
+    return found[1] if found else ""
 
 
 _REPORT = re.compile(

@@ -151,6 +151,24 @@ RUN_POLICY = Field(
 """`run_policy` of the specs that have all of it."""
 
 
+LAUNCH_TIMEOUT: int = Field(
+    default=600,
+    ge=1,
+    le=INT64_MAX,
+    description="Seconds that a launch over ssh may take, from the moment when all replicas run "
+    "until the training begins; then it fails, as any replica may, and restartPolicy says what "
+    "follows. Defaults to 600.",
+    examples=[600],
+)
+"""`launch_timeout_seconds` of the policies of kinds that launch over ssh (decision 101)."""
+
+
+class SshRunPolicy(RunPolicy):
+    """Limits of a run, and what happens after it."""
+
+    launch_timeout_seconds: int = LAUNCH_TIMEOUT
+
+
 class ElasticRange(NamedTuple):
     """The sizes of an elastic job, defaults filled in."""
 

@@ -62,6 +62,9 @@ class Settings:
     # Decision 31.
     elastic_settle_seconds: float = 30.0
     """How long an elastic job that launches over ssh waits for more workers before it launches."""
+    # Decision 100.
+    launch_probe_seconds: int = 10
+    """How often a launch over ssh is asked whether it has started."""
     # Decision 41.
     plain_processes: bool = False
     """Pods share this machine's network (no namespaces): names are addresses, ports are shared."""
@@ -80,6 +83,7 @@ class Settings:
             refusal_base_seconds=0.2,
             refusal_max_seconds=10.0,
             elastic_settle_seconds=3.0,
+            launch_probe_seconds=2,
             plain_processes=plain_processes,
             boards=BoardSettings(node_port_host="127.0.0.1", yields=True),
         )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,7 +20,13 @@ from trainyard.kinds.shared import names, pod_rules, pods
 from trainyard.kinds.shared.description import Description, Spec, Start
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, WORKER, ResumeSpec
-from trainyard.kinds.shared.workload import Dependent, Generated, Manifest, ReplicaKey
+from trainyard.kinds.shared.workload import (
+    Dependent,
+    Generated,
+    Manifest,
+    ReplicaKey,
+    Workload,
+)
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 from trainyard.payloads import NAMES, texts
 from trainyard.payloads.messages import (
@@ -31,6 +37,7 @@ from trainyard.payloads.messages import (
     Places,
 )
 from trainyard.payloads.places import address, blocks
+from trainyard.schema.model import INT32_MAX
 
 LAUNCH = "trainyard.dev/launch"
 """Annotation: what the pod runs, JSON for the programs in ``launch/``."""
@@ -117,6 +124,8 @@ class Node:
     workers_stay: bool = False
     """Whether a launch that fails may be started again while the other replicas go on."""
     debug: Sequence[str] | None = None
+    probe_seconds: int = 10
+    """How often the launch is asked whether it has started."""
 
 
 class OverSsh(Description[Spec]):
@@ -157,6 +166,18 @@ class OverSsh(Description[Spec]):
         loopback = names.loopback_address
         found = {self.host_name(k): loopback(self.pod_name(k)) for k in self._workers(most)}
         return {"addresses": found}
+
+    def workload(self) -> Workload:
+        policy: Any = self.spec
+        decides = self.decides
+        # A startup probe of the user's own tells something else (decision 100).
+        is_told = decides is not None and "startupProbe" not in self.training(decides.type)
+        return replace(
+            super().workload(),
+            launch_timeout_seconds=policy.run_policy.launch_timeout_seconds
+            if is_told and not self.spec.run_mode.debug.enabled
+            else None,
+        )
 
     def beside(self) -> tuple[Dependent, ...]:
         config = blocks(self.places)
@@ -206,7 +227,21 @@ def equip(pod: Manifest, node: Node) -> None:
         ],
         env=[pod_ip, *(container.get("env") or ())],
         volumeMounts=[*(container.get("volumeMounts") or ()), *mounts],
+        startupProbe=container.get("startupProbe") or (_probe(node) if node.launch else None),
     )
+
+
+def _probe(node: Node) -> dict[str, Any]:
+    """Succeeds once the training has begun, and tells what is waited for until then."""
+    # Decision 100. When there has been enough waiting is not for a kubelet to say: it cannot know
+    # whether the other replicas run.
+    script = f"cat {RUN_PATH}/waits 2>&-; test -e {RUN_PATH}/launched"
+    return {
+        "exec": {"command": ["/bin/sh", "-c", script]},
+        "periodSeconds": node.probe_seconds,
+        "timeoutSeconds": node.probe_seconds,
+        "failureThreshold": INT32_MAX,
+    }
 
 
 def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> LaunchDescription:

@@ -209,6 +209,10 @@ class Workload:
     clean_up: CleanUpPolicy = CleanUpPolicy.NONE
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
+    # Decision 101.
+    launch_timeout_seconds: int | None = None
+    """How long the replica that decides may take to launch the others, once all run; None: it
+    launches nothing, or nothing is known of it."""
     paused: bool = False
     debug: bool = False
     elastic: Elastic | None = None

@@ -76,6 +76,7 @@ class Prober:
         needed = int(spec.get("successThreshold", 1))
         allowed = int(spec.get("failureThreshold", 3))
         successes = failures = 0
+        told = ""
         await asyncio.sleep(float(spec.get("initialDelaySeconds", 0)))
         while True:
             if kind != "startup" and not run.started:
@@ -84,8 +85,9 @@ class Prober:
             problem = await check(target, spec)
             successes = 0 if problem else successes + 1
             failures = failures + 1 if problem else 0
-            if failures == 1:  # as long as it stays so, it is told once
+            if problem and problem != told:  # as long as it stays so, it is told once
                 self._verdict(run, "failing", f"{kind.capitalize()} probe failed: {problem}")
+            told = problem
             if kind == "readiness":
                 if successes >= needed and not run.ready:
                     self._verdict(run, "ready", "")

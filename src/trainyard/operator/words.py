@@ -1,0 +1,76 @@
+"""What launches that have not started say: the output of their startup probes, from Events.
+
+A pod's status tells that a startup probe has not succeeded, not what it prints; that is in the
+Event of the kubelet (reason `Unhealthy`). It is asked for only while a launch waits (decision 100).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from trainyard.kube.client import Client, Selection
+from trainyard.kube.errors import KubeError
+from trainyard.kube.resources import EVENTS
+from trainyard.lifecycle.observed import Pod
+
+AGAIN = timedelta(seconds=5)
+"""For as long what was told is not asked for again."""
+PATIENCE = timedelta(seconds=3)
+"""Most launches start before; nothing is asked for until then."""
+MARK = "trainyard: "
+"""Begins what a launch says; before it stands what the kubelet makes of it."""
+
+
+class _Told(NamedTuple):
+    at: datetime
+    text: str
+
+
+class Words:
+    """The last words of each pod that has not started."""
+
+    def __init__(self, client: Client, now: Callable[[], datetime]) -> None:
+        self._client, self._now = client, now
+        self._told: dict[str, dict[str, _Told]] = {}
+
+    async def of(self, job_uid: str, pods: Iterable[Pod]) -> Mapping[str, str]:
+        """By UID, for the pods among the job's of which a container has not started."""
+        waiting = [pod for pod in pods if self._waits(pod)]
+        before = self._told.pop(job_uid, {})
+        if not waiting:
+            return {}
+        told = {pod.uid: await self._newest(pod, before.get(pod.uid)) for pod in waiting}
+        self._told[job_uid] = told
+        return {uid: each.text for uid, each in told.items()}
+
+    def forget(self, job_uid: str) -> None:
+        """The job is gone."""
+        self._told.pop(job_uid, None)
+
+    def _waits(self, pod: Pod) -> bool:
+        return any(
+            c.started is False and c.since is not None and self._now() - c.since >= PATIENCE
+            for c in pod.containers
+        )
+
+    async def _newest(self, pod: Pod, before: _Told | None) -> _Told:
+        now = self._now()
+        if before is not None and now - before.at < AGAIN:
+            return before
+        return _Told(now, await self._ask(pod, before.text if before else ""))
+
+    async def _ask(self, pod: Pod, before: str) -> str:
+        which = Selection(fields=f"involvedObject.uid={pod.uid},reason=Unhealthy")
+        try:
+            events, _ = await self._client.list(EVENTS, pod.namespace, which)
+        except KubeError:  # not permitted, or not there: the launch goes on all the same
+            return before
+        messages = [str(e.get("message")) for e in sorted(events, key=_when)]
+        said = [text.partition(MARK)[2] for text in messages if MARK in text]
+        return said[-1].strip() if said else before
+
+
+def _when(event: Mapping[str, object]) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")
