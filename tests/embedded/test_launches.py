@@ -10,6 +10,10 @@ import pytest
 
 from tests.embedded.deepspeed_job import KIND, SHOW, shown, spec, worker
 from tests.embedded.launching import Jobs, Object, require_programs, running_jobs
+from trainyard import diagnosis
+from trainyard.cli.explain import render, situation_of
+from trainyard.client.job import Job
+from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CONFIG_MAPS
 
 LISTEN = "import socket, time; s = socket.create_server(('', 2222)); time.sleep(3600)"
@@ -41,7 +45,7 @@ def beside(template: Object, *argv: str) -> Object:
     return template
 
 
-LIMIT_SECONDS = 20
+LIMIT_SECONDS = 22
 SILENT_SSHD = "#!/bin/sh\nexec sleep inf\n"
 NAME_SERVER = """\
 import socket, time
@@ -112,11 +116,23 @@ async def test_what_cannot_start_is_named_and_ends(jobs: Jobs) -> None:
     for name, (_, told) in patient.items():
         job = await jobs.until(KIND, name, lambda job: bool(launched(job)))
         assert told in launched(job)["message"], name
+        text = await explained(jobs, job)
+        assert "its launch has not started for" in text, text
+        assert told in text, text
     for name, (_, told) in (templates | patient).items():
         status = await jobs.fail(KIND, name)
         failure = next(c for c in status["conditions"] if c["type"] == "ReplicaFailure")
         assert told in failure["message"], name
+        text = await explained(jobs, await jobs.job(KIND, name))
+        assert told in text, text
+        assert "nothing is wrong" not in text, text
         assert status["backoffCount"] == (1 if name in ("port", "disk") else 0), name
+
+
+async def explained(jobs: Jobs, job: Object) -> str:
+    """What `trainyard explain` says."""
+    found = await situation_of(jobs.client, Job(KINDS[KIND], job), jobs.folder)
+    return render(found, diagnosis.causes(found))
 
 
 def launched(job: Object) -> Object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,11 +17,13 @@ from trainyard.client.events import events_of
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.target import Target
-from trainyard.diagnosis import Cause, Situation
-from trainyard.kube.client import Client
+from trainyard.diagnosis import Cause, Situation, launches
+from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.embedded import is_full
+from trainyard.kube.errors import KubeError
 
 _MOST_WARNINGS = 5
+_LOG_LINES = 50
 _COMMAND = "`trainyard "
 """Advice of this kind needs the cluster, which may end with the command `run`."""
 
@@ -44,7 +46,7 @@ async def command(target: Target, job: Job, output: str | None) -> None:
 
 async def situation_of(client: Client, job: Job, folder: Path | None) -> Situation:
     """What is known of the job by now; `folder` is the embedded cluster's, None on another."""
-    return Situation(
+    found = Situation(
         job,
         await pods_of(client, job),
         await events_of(client, job),
@@ -52,6 +54,19 @@ async def situation_of(client: Client, job: Job, folder: Path | None) -> Situati
         is_local=folder is not None,
         full_disk=str(folder) if folder and is_full(folder) else "",
     )
+    logs = {name: await _tail(client, job, name) for name in launches.concerned(found)}
+    return replace(found, logs=logs)
+
+
+async def _tail(client: Client, job: Job, pod: str) -> list[str]:
+    """The last lines of a pod's training container; none if they cannot be had."""
+    container = job.training_container(job.pods[pod]) if pod in job.pods else None
+    lines = client.logs(pod, job.namespace, container, LogOptions(tail=_LOG_LINES))
+    try:
+        text = b"".join([chunk async for chunk in lines]).decode(errors="replace")
+    except KubeError:
+        return []
+    return [line for line in text.splitlines() if line.strip()]
 
 
 async def advice(client: Client, job: Job, folder: Path) -> list[str]:

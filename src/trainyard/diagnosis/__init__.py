@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from trainyard.client.events import event_time
-from trainyard.diagnosis import deaths, ended, pods, waiting
+from trainyard.diagnosis import deaths, ended, launches, pods, waiting
 from trainyard.diagnosis.situation import Cause, Situation
-from trainyard.kinds.shared.reasons import Phase
+from trainyard.kinds.shared.reasons import Phase, launch_words
+from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.times import duration
 
 __all__ = ["Cause", "Situation", "causes", "headline", "warnings"]
@@ -32,6 +33,7 @@ _RULES: tuple[_Rule, ...] = (
     waiting.resuming,
     waiting.in_debug,
     pods.awaited,
+    launches.waiting,
     waiting.degraded,
     pods.half_ended,
     pods.unready,
@@ -44,7 +46,9 @@ _CONCLUSIVE = frozenset({waiting.being_deleted, ended.succeeded, ended.failed, w
 _FALLBACKS = frozenset({waiting.resuming, pods.starting})
 """Rules that say no more than the phase; for want of something better."""
 
-_TOLD = frozenset({"FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff"})
+_TOLD = frozenset(
+    {"FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff", "LaunchWaits"}
+)
 """Reasons of warnings that the causes tell in other words."""
 
 
@@ -95,6 +99,8 @@ def warnings(situation: Situation, found: Iterable[Cause] = ()) -> list[str]:
         if event.get("type") != "Warning" or event.get("reason") in _TOLD or message in told:
             continue
         if event.get("reason") == "Unhealthy" and _is_well(situation, event):
+            continue
+        if launch_words(message) or LAUNCHED_PATH in message:  # told by `launches`
             continue
         text = f"{event.get('reason')}: {message}"
         newest.pop(text, None)

@@ -45,10 +45,12 @@ def of(situation: Situation, failure: Object) -> Death:
     name = str(failure["replica"])
     replica = situation.replica(name)
     code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
-    words = situation.words_of(name)
+    # The pod of a launch that took too long did not end of itself.
+    of_pod = reason != "LaunchTimeout"
+    words = situation.words_of(name) if of_pod else situation.last_words
     probe = _probe(situation, failure)
     reading, evidence = probe or (exits.read(code, reason, words), ())
-    init = _init_container(situation, name)
+    init = _init_container(situation, name) if of_pod else ""
     return Death(
         replica=replica,
         who=f"{replica}'s init container {init}" if init else replica,
@@ -66,6 +68,8 @@ def of(situation: Situation, failure: Object) -> Death:
 def _init_container(situation: Situation, pod_name: str) -> str:
     """The init container that failed; empty if it was another container."""
     pod = situation.pod(pod_name)
+    if pod and any(each.exit_code for each in pod.main_containers):
+        return ""  # a sidecar ends with the others
     failed = pod.failed_container if pod else None
     return failed.name if pod and failed and failed.name in pod.init_container_names else ""
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from trainyard.diagnosis import deaths
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
-from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.kinds.shared.reasons import ConditionReason, Phase, cannot_start
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import span
 
@@ -118,6 +118,8 @@ def _why_not_again(situation: Situation, condition: Object, death: deaths.Death)
         return ()  # its message names the rule
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"its restarts are used up: {situation.job.restarts} so far",)
+    if cannot_start(death.words):  # decision 102
+        return ("another try would end the same way, so there is none",)
     policy, limit = situation.job.restart_policy(death.replica)
     if death.ruling:
         return (f"{death.ruling}; restartPolicy is {policy}, {_limit_field(situation)} is {limit}",)

@@ -7,6 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trainyard.kinds.shared.reasons import cannot_start
 from trainyard.kinds.shared.workload import ASKS_FOR_RESTART
 
 NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
@@ -85,6 +86,8 @@ _SAID = (
     ),
 )
 
+_PORT_TAKEN = "another container of the pod may hold the port"
+"""In the words of `payloads.fitness`."""
 _NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 """The last line of a Python traceback."""
@@ -92,13 +95,8 @@ _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTIL
 
 def read(code: int | None, reason: str = "", message: str = "") -> Reading:
     """The meaning of an exit code, the container's reason and its last lines."""
-    if reason == "OOMKilled":
-        return Reading(
-            "it used more memory than it may",
-            ("raise resources.limits.memory of the container, or use less memory",),
-        )
-    if reason == "Evicted":
-        return Reading("its node was short of memory or disk", ("request what it needs",))
+    if (told := _told(reason, message)) is not None:
+        return told
     for said, what, advice in _SAID:
         if found := re.search(said, message):
             subject = next((group for group in found.groups() if group), "")
@@ -116,6 +114,27 @@ def read(code: int | None, reason: str = "", message: str = "") -> Reading:
         return _of_signal(code - SIGNAL_BASE)
     exceptions = _EXCEPTION.findall(message)
     return Reading(f"its program ended with {exceptions[-1] if exceptions else 'an error'}")
+
+
+def _told(reason: str, message: str) -> Reading | None:
+    """Where reason or words leave nothing to guess."""
+    if reason == "OOMKilled":
+        return Reading(
+            "it used more memory than it may",
+            ("raise resources.limits.memory of the container, or use less memory",),
+        )
+    if reason == "Evicted":
+        return Reading("its node was short of memory or disk", ("request what it needs",))
+    if reason == "LaunchTimeout":
+        return Reading(f"its launch did not start in time: {message.partition('): ')[2] or '?'}")
+    if _PORT_TAKEN in message:
+        return Reading(
+            "the port of its sshd is taken by another container of its pod",
+            ("let that container listen on another port",),
+        )
+    if missing := cannot_start(message):
+        return Reading(f"it can never start there: {missing.partition(': ')[2]}")
+    return None
 
 
 def _of_signal(number: int) -> Reading:

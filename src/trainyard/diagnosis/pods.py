@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from trainyard.client.pods import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
+from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.times import duration
 
 _GRACE_SECONDS = 30
@@ -223,7 +224,11 @@ def _replica_phases(situation: Situation) -> list[tuple[str, str]]:
 def unready(situation: Situation) -> Iterator[Cause]:
     """Pods that run, and whose readiness or startup probe does not succeed."""
     for pod in situation.pods:
-        waiting = [each.name for each in pod.main_containers if _is_unready(each)]
+        waiting = [
+            each.name
+            for each in pod.main_containers
+            if _is_unready(each) and not _launches(pod, each)
+        ]
         if not waiting or pod.deleting_since:
             continue
         replica = situation.replica(pod)
@@ -252,6 +257,12 @@ def half_ended(situation: Situation) -> Iterator[Cause]:
                     f"`trainyard logs {situation.job.name} --replica {replica} -c {name}`",
                 ),
             )
+
+
+def _launches(pod: PodView, container: ContainerView) -> bool:
+    """Whether its startup probe is ours, of which `launches` tells."""
+    given = (c for c in pod.spec.get("containers") or () if c.get("name") == container.name)
+    return any(LAUNCHED_PATH in str(each.get("startupProbe")) for each in given)
 
 
 def _is_unready(container: ContainerView) -> bool:

@@ -34,6 +34,8 @@ class Situation:
     now: datetime = field(kw_only=True)
     is_local: bool = True
     """On the embedded cluster, where the remedies are other commands."""
+    logs: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """The last lines of the pods of a launch that waits, by pod name."""
     full_disk: str = ""
     """The state folder of the embedded cluster, if there is no room left in it."""
 

@@ -16,8 +16,8 @@ from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Replica
 
-NOTICE = timedelta(seconds=10)
-"""Waiting for as long is worth a word."""
+NOTICE = timedelta(seconds=15)
+"""Waiting for as long is worth a word; by then the probe has told what for."""
 LOOK_AGAIN = timedelta(seconds=15)
 """How often the words are asked for."""
 TIMEOUT = "LaunchTimeout"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from trainyard.kinds.shared.reasons import launch_words
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import EVENTS
@@ -19,8 +20,6 @@ AGAIN = timedelta(seconds=5)
 """For as long what was told is not asked for again."""
 PATIENCE = timedelta(seconds=3)
 """Most launches start before; nothing is asked for until then."""
-MARK = "trainyard: "
-"""Begins what a launch says; before it stands what the kubelet makes of it."""
 
 
 class _Told(NamedTuple):
@@ -68,8 +67,8 @@ class Words:
         except KubeError:  # not permitted, or not there: the launch goes on all the same
             return before
         messages = [str(e.get("message")) for e in sorted(events, key=_when)]
-        said = [text.partition(MARK)[2] for text in messages if MARK in text]
-        return said[-1].strip() if said else before
+        said = [words for text in messages if (words := launch_words(text))]
+        return said[-1] if said else before
 
 
 def _when(event: Mapping[str, object]) -> str:

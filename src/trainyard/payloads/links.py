@@ -36,6 +36,7 @@ SESSION_SECONDS = 30.0
 FIRST_RETRY_SECONDS, RETRY_SECONDS = 0.02, 0.2
 """Replicas mostly start together, so the first tries are soon repeated, later ones doubly later."""
 PROGRESS_SECONDS = 10.0
+UNANSWERED = "its name cannot be found: the name server does not answer"
 NAMED = 3
 """As many hosts with the same reason are named."""
 
@@ -81,7 +82,7 @@ class Link(threading.Thread):
         """Why it is not there yet; never empty."""
         asked = self.asked_at
         if asked is not None and time.monotonic() - asked > BANNER_SECONDS:
-            return "the name server does not answer"
+            return UNANSWERED
         return self.reason
 
     def answers(self) -> bool:
@@ -105,7 +106,9 @@ class Link(threading.Thread):
         try:
             found = socket.getaddrinfo(*self.address, type=socket.SOCK_STREAM)
         except OSError as error:
-            self.reason = f"its name cannot be found: {error.strerror}"
+            is_silent = error.errno == socket.EAI_AGAIN
+            found_not = f"its name cannot be found: {error.strerror}"
+            self.reason = UNANSWERED if is_silent else found_not
             return []
         finally:
             self.asked_at = None

@@ -51,7 +51,7 @@ def test_a_launch_that_is_quick_is_not_told_of_before_it_has_started() -> None:
 def test_what_a_slow_launch_waits_for_is_a_condition_and_one_event() -> None:
     world = launching(deepspeed())
     world.words = REFUSED
-    world.advance(11).settle().advance(15).settle()
+    world.advance(16).settle().advance(15).settle()
     told = f"The launch has not started: {REFUSED}."
     assert world.condition("Launched") == ("False", "LaunchWaits", told)
     assert world.told("LaunchWaits") == [told]
@@ -59,7 +59,7 @@ def test_what_a_slow_launch_waits_for_is_a_condition_and_one_event() -> None:
 
 
 def test_a_launch_without_words_is_told_of_all_the_same() -> None:
-    world = launching(deepspeed()).advance(11).settle()
+    world = launching(deepspeed()).advance(16).settle()
     assert world.condition("Launched") == (
         "False",
         "LaunchWaits",

@@ -88,6 +88,12 @@ def cannot_start(message: str) -> str:
     return found[1] if found else ""
 
 
+def launch_words(message: str) -> str:
+    """What a launch waits for, in the message of its failed startup probe; "" in any other."""
+    # Decision 100: before it stands what the kubelet makes of the failure.
+    return message.partition("trainyard: ")[2].strip()
+
+
 _REPORT = re.compile(
     r"^(?:[^\n]*torch/distributed/elastic/multiprocessing/api\.py:\d+\] failed .*"
     r"|={20,}\n[^\n]* FAILED *\n-{20,}.*)\Z",

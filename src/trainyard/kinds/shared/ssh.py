@@ -21,6 +21,7 @@ from trainyard.kinds.shared.description import Description, Spec, Start
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, WORKER, ResumeSpec
 from trainyard.kinds.shared.workload import (
+    LAUNCHED_PATH,
     Dependent,
     Generated,
     Manifest,
@@ -63,6 +64,8 @@ RUN_SIZE = "16Mi"
 GRACE_SECONDS = 30
 """A pod's ``terminationGracePeriodSeconds`` when it has none."""
 GRACE_MARGIN_SECONDS = 5
+PROBE_DELAY_SECONDS = 5
+"""Most launches start before, and are not probed in vain, which a kubelet warns of."""
 
 CLIENT_CONFIG = """\
 Host *
@@ -235,9 +238,10 @@ def _probe(node: Node) -> dict[str, Any]:
     """Succeeds once the training has begun, and tells what is waited for until then."""
     # Decision 100. When there has been enough waiting is not for a kubelet to say: it cannot know
     # whether the other replicas run.
-    script = f"cat {RUN_PATH}/waits 2>&-; test -e {RUN_PATH}/launched"
+    script = f"cat {RUN_PATH}/waits 2>&-; test -e {LAUNCHED_PATH}"
     return {
         "exec": {"command": ["/bin/sh", "-c", script]},
+        "initialDelaySeconds": PROBE_DELAY_SECONDS,
         "periodSeconds": node.probe_seconds,
         "timeoutSeconds": node.probe_seconds,
         "failureThreshold": INT32_MAX,

@@ -15,6 +15,9 @@ from typing import Any, NamedTuple, Protocol
 from trainyard.kube.resources import Resource
 
 Manifest = dict[str, Any]
+# Decision 100.
+LAUNCHED_PATH = "/t9k/run/launched"
+"""A file in the container that launches others, once the training has begun."""
 
 
 class ReplicaKey(NamedTuple):

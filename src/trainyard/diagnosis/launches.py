@@ -1,0 +1,121 @@
+"""A launch over ssh that all replicas wait for: for whom, why, and what its programs said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from trainyard.client.pods import ContainerView, PodView
+from trainyard.diagnosis.situation import Cause, Situation
+from trainyard.kinds.shared.reasons import ConditionReason, launch_words
+from trainyard.kinds.shared.workload import LAUNCHED_PATH
+from trainyard.schema.times import duration
+
+_DEFAULT_SECONDS = 600
+_SAID = "trainyard: sshd: "
+_QUOTED_LINES = 6
+_ADVICE = (
+    (
+        r"name cannot be found|name server",
+        "replicas find each other by DNS: look at the cluster's, at dnsPolicy and dnsConfig",
+    ),
+    (
+        r"Connection refused",
+        "no sshd listens there: look at that replica's log, and at sshd of its image",
+    ),
+    (
+        r"something else than ssh",
+        "another container of the pod listens on the port of sshd; let it use another one",
+    ),
+    (
+        r"timed out|No route|unreachable|no answer",
+        "no packets come through: look for a NetworkPolicy or firewall between the replicas",
+    ),
+    (
+        r"session|connection was closed|Connection closed",
+        "sshd answers and the session fails: look at the login shell and at its start-up files",
+    ),
+    (
+        r"no rank has begun",
+        "the launcher itself hangs or has failed: look at its log, and at the options given to it",
+    ),
+)
+
+
+def launching(situation: Situation) -> tuple[PodView, ContainerView] | None:
+    """The pod and container that launch the others and have not done so yet; None if none does."""
+    for pod in situation.pods:
+        for container in pod.spec.get("containers") or ():
+            view = pod.container(str(container["name"]))
+            if view is None or not view.is_running or view.obj.get("started") is not False:
+                continue
+            if LAUNCHED_PATH in str(container.get("startupProbe")):
+                return pod, view
+    return None
+
+
+def concerned(situation: Situation) -> list[str]:
+    """Pods whose logs may tell more of a launch that waits, who launches first."""
+    found = launching(situation)
+    if found is None:
+        return []
+    words = _words(situation, found[0])
+    others = [p.name for p in situation.pods if p.name in words and p.name != found[0].name]
+    return [found[0].name, *others[:2]]
+
+
+def waiting(situation: Situation) -> Iterator[Cause]:
+    """All replicas run, and the training has not begun."""
+    found = launching(situation)
+    if found is None or found[0].deleting_since:
+        return
+    pod, container = found
+    age = situation.ago(_latest_start(situation) or container.running.get("startedAt"))
+    words = _words(situation, pod)
+    shown = words.replace(f"{situation.job.base}-", "") or "it does not say yet what it waits for"
+    limit = situation.job.run_policy.get("launchTimeoutSeconds", _DEFAULT_SECONDS)
+    replica = situation.replica(pod)
+    evidence = [f"{replica} launches the training, which may take {limit} s in all"]
+    evidence += _said_by_sshd(situation)
+    if "no rank has begun" in words:
+        evidence += [f"| {line}" for line in situation.logs.get(pod.name, ())[-_QUOTED_LINES:]]
+    awaited = [situation.replica(each) for each in situation.pods if each.name in words]
+    others = [each for each in awaited if each != replica]
+    yield Cause(
+        f"its launch has not started for {duration(age)}: {shown}",
+        tuple(evidence),
+        (
+            *_advice(words),
+            f"`trainyard logs {situation.job.name} --replica {(others or [replica])[0]}`",
+        ),
+    )
+
+
+def _words(situation: Situation, pod: PodView) -> str:
+    for event in situation.events_about(pod.name, "Unhealthy"):
+        if words := launch_words(str(event.get("message") or "")):
+            return words
+    condition = situation.job.condition("Launched")
+    if condition.get("reason") != ConditionReason.LAUNCH_WAITS:
+        return ""
+    return str(condition.get("message") or "").partition(": ")[2].rstrip(".")
+
+
+def _latest_start(situation: Situation) -> str:
+    """When the last replica came up, before which nothing could be launched."""
+    return max(
+        (str(c.running.get("startedAt", "")) for p in situation.pods for c in p.main_containers),
+        default="",
+    )
+
+
+def _said_by_sshd(situation: Situation) -> list[str]:
+    return [
+        f"{situation.replica(name)}: {line.removeprefix('trainyard: ')}"
+        for name, lines in situation.logs.items()
+        for line in list(dict.fromkeys(each for each in lines if each.startswith(_SAID)))[-2:]
+    ]
+
+
+def _advice(words: str) -> tuple[str, ...]:
+    return tuple(advice for pattern, advice in _ADVICE if re.search(pattern, words))[:2]
