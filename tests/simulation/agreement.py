@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tests.simulation import launch_judges as launch_judges  # registers its judges
 from tests.simulation import policies
-from tests.simulation import rule_judges as rule_judges  # registers its judges
+from tests.simulation import rule_judges as rule_judges
 from tests.simulation.judges import judged
 from tests.simulation.server import Obj
 from tests.simulation.telling import ENDS, Told, texts_of
@@ -98,6 +99,7 @@ def _of_replicas(told: Told) -> Iterator[str]:
             "Succeeded": pod.phase == "Succeeded" or 0 in codes,
             "Failed": pod.phase == "Failed"
             or any(codes)
+            or told.gave_up(pod)
             or (pod.deleting is not None and policies.may_charge_losses(told.job)),
             "Unknown": pod.phase == "Unknown" or pod.node in told.observed.lost_nodes,
             "Deleted": True,

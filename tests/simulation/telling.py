@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -127,8 +127,18 @@ class Told:
             codes = [c.get("exitCode") for c in entry.get("containers") or ()]
             return entry.get("phase") in ENDS and (code in codes or code is None)
         if code is None:
-            return seen.phase == "Failed"
+            return seen.phase == "Failed" or self.gave_up(seen)
         return any(_ended_with(each, code, init) for each in seen.containers)
+
+    def gave_up(self, seen: Pod) -> bool:
+        """Whether it runs, and was to have launched the others by now."""
+        limit = timedelta(
+            seconds=(self.spec.get("runPolicy") or {}).get("launchTimeoutSeconds", 600)
+        )
+        return any(
+            c.started is False and c.since is not None and self.now - c.since >= limit
+            for c in seen.containers
+        )
 
     def was_taken(self, pod: str) -> bool:
         """Whether somebody or something else took the pod away, or it vanished."""

@@ -59,9 +59,8 @@ def concerned(situation: Situation) -> list[str]:
     found = launching(situation)
     if found is None:
         return []
-    words = _words(situation, found[0])
-    others = [p.name for p in situation.pods if p.name in words and p.name != found[0].name]
-    return [found[0].name, *others[:2]]
+    leader = found[0]
+    return [leader.name, *(p.name for p in _awaited(situation, leader)[:2])]
 
 
 def waiting(situation: Situation) -> Iterator[Cause]:
@@ -72,15 +71,14 @@ def waiting(situation: Situation) -> Iterator[Cause]:
     pod, container = found
     age = situation.ago(_latest_start(situation) or container.running.get("startedAt"))
     words = _words(situation, pod)
-    shown = words.replace(f"{situation.job.base}-", "") or "it does not say yet what it waits for"
+    shown = words or "it does not say yet what it waits for"
     limit = situation.job.run_policy.get("launchTimeoutSeconds", _DEFAULT_SECONDS)
     replica = situation.replica(pod)
     evidence = [f"{replica} launches the training, which may take {limit} s in all"]
     evidence += _said_by_sshd(situation)
     if "no rank has begun" in words:
         evidence += [f"| {line}" for line in situation.logs.get(pod.name, ())[-_QUOTED_LINES:]]
-    awaited = [situation.replica(each) for each in situation.pods if each.name in words]
-    others = [each for each in awaited if each != replica]
+    others = [situation.replica(each) for each in _awaited(situation, pod)]
     yield Cause(
         f"its launch has not started for {duration(age)}: {shown}",
         tuple(evidence),
@@ -89,6 +87,13 @@ def waiting(situation: Situation) -> Iterator[Cause]:
             f"`trainyard logs {situation.job.name} --replica {(others or [replica])[0]}`",
         ),
     )
+
+
+def _awaited(situation: Situation, leader: PodView) -> list[PodView]:
+    """The other pods that the launch names (decision 110: by type and number)."""
+    named = set(re.findall(r"[\w-]+", _words(situation, leader)))
+    others = (pod for pod in situation.pods if pod.name != leader.name)
+    return [pod for pod in others if situation.replica(pod) in named]
 
 
 def _words(situation: Situation, pod: PodView) -> str:

@@ -61,9 +61,9 @@ def give_up(job: Pass) -> Pass:
     if launch is None or job.now < launch.due:
         return job
     message = texts.launch_overdue(job.workload, launch.words)
-    failed = launch.replica._replace(
-        state=State.FAILED, exit=Exit(reason=TIMEOUT, message=message, at=launch.due)
-    )
+    # Without a time: any other failure goes before it, and nothing is waited for (decision 54).
+    end = Exit(reason=TIMEOUT, message=message)
+    failed = launch.replica._replace(state=State.FAILED, exit=end)
     replicas = [failed if r.key == failed.key else r for r in job.view.replicas]
     not_running = [r for r in replicas if r.state is not State.RUNNING]
     return replace(job, view=job.view._replace(replicas=replicas, not_running=not_running))

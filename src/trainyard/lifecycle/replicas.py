@@ -107,10 +107,11 @@ def _judge(
 ) -> tuple[State, Exit | None]:
     if pod is None:
         return _remember(entry)
-    if pod.deleting is None and pod.phase == "Running" and _all_run(pod):
+    has_ended = entry is not None and entry["uid"] == pod.uid and entry["phase"] in _ENDED
+    if not has_ended and pod.deleting is None and pod.phase == "Running" and _all_run(pod):
         return (State.UNKNOWN if pod.node in lost else State.RUNNING), None
     end = exit_of(pod, main)
-    if entry is not None and entry["uid"] == pod.uid and entry["phase"] in _ENDED:
+    if entry is not None and has_ended:
         return _as_told(entry, end)
     if end is not None and end.code != 0:
         return State.FAILED, end

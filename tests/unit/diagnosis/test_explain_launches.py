@@ -56,7 +56,7 @@ def explain(
     ],
 )
 def test_host_reason_time_and_advice_are_told(reason: str, advice: str) -> None:
-    text = explain(told(f"waiting for {WORKER_1}: {reason}"))
+    text = explain(told(f"waiting for worker-1: {reason}"))
     assert f"its launch has not started for 4m10s: waiting for worker-1: {reason}" in text
     assert "which may take 900 s in all" in text
     assert advice in text
@@ -67,7 +67,7 @@ def test_host_reason_time_and_advice_are_told(reason: str, advice: str) -> None:
 
 def test_the_words_of_sshd_are_evidence() -> None:
     said = ["other output", "trainyard: sshd: fatal: no hostkeys available"]
-    text = explain(told(f"waiting for {WORKER_1}: Connection refused"), logs={WORKER_1: said})
+    text = explain(told("waiting for worker-1: Connection refused"), logs={WORKER_1: said})
     assert "worker-1: sshd: fatal: no hostkeys available" in text
 
 
