@@ -10,15 +10,8 @@ from pathlib import Path
 
 NAMES = (
     *("supervise.py", "serving.py", "fitness.py", "ending.py", "processes.py"),
-    *(
-        "launch.py",
-        "links.py",
-        "programs.py",
-        "places.py",
-        "minder.py",
-        "rank.py",
-        "colossalai_run.py",
-    ),
+    *("launch.py", "links.py", "programs.py", "places.py"),
+    *("minder.py", "rank.py", "colossalai_run.py"),
 )
 
 
