@@ -52,7 +52,8 @@ def spec(script: list[str], *, workers: int = 1, limit: int = 0, **torch: Any) -
 async def test_every_rank_sees_its_place_and_its_own_workers_environment(jobs: Jobs) -> None:
     """A launcher and two workers with two processes each; the launcher's values stay its own."""
     jobs.script("show.py", SHOW)
-    job = spec(["show.py", "x"], workers=2, procPerWorker=2, extraArgs=["--max_restarts=3"])
+    extra = ["--max_restarts=3", "--rdzv_conf", "timeout=900,join_timeout=300"]
+    job = spec(["show.py", "x"], workers=2, procPerWorker=2, extraArgs=extra)
     launcher, worker = job["replicaSpecs"]
     launcher["template"] = template("launcher", {"LITERAL": "launcher", "TRICKY": "no"})
     worker["template"] = template("worker", {"LITERAL": "worker", "TRICKY": TRICKY})

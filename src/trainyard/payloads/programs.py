@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import signal
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -49,6 +50,13 @@ def require(name: str, hint: str) -> str:
     if path is None:
         raise Missing(name, hint)
     return path
+
+
+def require_module(name: str, script: str, hint: str) -> None:
+    """That the Python of a console script can import this; an error that names it otherwise."""
+    code = "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)"
+    if subprocess.run([interpreter(script), "-c", code, name], check=False).returncode:
+        raise Missing(f"the Python package {name}", hint)
 
 
 def encode(argument: str) -> str:
@@ -151,6 +159,9 @@ class DeepSpeed(Program):
         if not launch.get("localRank", True):
             options.append("--no_local_rank")
         if launch.get("autotune"):
+            require_module(
+                "tabulate", deepspeed, "pip install 'deepspeed[autotuning]' in the image"
+            )
             options += ["--autotuning", launch["autotune"]]
         rank = str(Path(__file__).parent / "rank.py")
         program = [launch["form"], *(encode(argument) for argument in launch["program"])]
@@ -199,13 +210,25 @@ class ColossalAI(Program):
         if "masterPort" in launch:
             options += ["--master_port", str(launch["masterPort"])]
         if launch.get("extraArgs"):
-            options += ["--extra_launch_args", ",".join(launch["extraArgs"])]
+            extra = [extra_argument(option) for option in launch["extraArgs"]]
+            options += ["--extra_launch_args", ",".join(extra)]
         program = launch["program"]
         # ``-m`` is an option of colossalai itself and must come before the ``--`` (decision 16).
         tail = ["-m", program[1], "--", *program[2:]] if program[0] == "-m" else ["--", *program]
         bootstrap = str(Path(__file__).parent / "colossalai_run.py")
         head = [interpreter(script), bootstrap, str(self.run / "ssh" / "config"), script]
         return [*head, self.spec["pod"], "run", *options, *tail]
+
+
+def extra_argument(option: str) -> str:
+    """A torchrun option for ``--extra_launch_args``, which cuts at every ``,`` and ``=``.
+
+    Measured: a second ``=`` ends ``colossalai run`` with a traceback and its processes stay. What
+    it cuts out goes through the workers' shell, which puts those characters back in.
+    """
+    name, sets, value = option.partition("=")
+    escaped = value.replace("=", r"$(printf '\075')").replace(",", r"$(printf '\054')")
+    return f"{name}{sets}{escaped}"
 
 
 def interpreter(script: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
@@ -139,6 +140,8 @@ def test_the_deepspeed_line_has_every_option(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / ".deepspeed_env").write_text("THEIRS=1")
+    (tmp_path / "tabulate.py").touch()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     given = spec(literalEnv=["LITERAL", "QUOTED"])
     given["launch"] |= {"localRank": False, "autotune": "run", "otherArgs": ["--force_multi"]}
     argv, environment = programs.program(given, tmp_path).command(["a", "b"])
@@ -191,6 +194,25 @@ def test_a_single_replica_elsewhere_is_reached_over_pdsh(
         assert argv[argv.index("--master_addr") + 1] == f"{other}.job.svc"
 
 
+def test_a_package_that_tuning_needs_is_missed_before_anything_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deepspeed").write_text(f"#!{sys.executable}\n")
+    (tmp_path / "deepspeed").chmod(0o755)
+    (tmp_path / "tabulate.py").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    given = spec()
+    given["launch"] |= {"autotune": "tune"}
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    programs.program(given, tmp_path).command(["a"])
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "nothing"))
+    (tmp_path / "tabulate.py").unlink()
+    if importlib.util.find_spec("tabulate"):
+        pytest.skip("tabulate is installed here")
+    with pytest.raises(programs.Missing, match=r"tabulate not found: .*deepspeed\[autotuning\]"):
+        programs.program(given, tmp_path).command(["a"])
+
+
 @pytest.mark.parametrize(
     ("script", "tail"),
     [
@@ -204,10 +226,12 @@ def test_the_colossalai_line_keeps_options_and_script_apart(
     (tmp_path / "colossalai").write_text("#!/usr/bin/env python3\n")
     (tmp_path / "colossalai").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    launch = {"kind": "colossalai", "program": script, "processes": 2, "extraArgs": ["x=1", "y"]}
+    launch = {"kind": "colossalai", "program": script, "processes": 2}
+    launch["extraArgs"] = ["x=1", "y", "rdzv_conf=timeout=900,b=1"]
     argv, _ = programs.program(spec(launch=launch), tmp_path).command(["a", "b"])
     options = ["run", "--nproc_per_node", "2", "--master_addr", "a.job.svc"]
-    options += ["--hostfile", str(tmp_path / "hostfile"), "--extra_launch_args", "x=1,y"]
+    options += ["--hostfile", str(tmp_path / "hostfile"), "--extra_launch_args"]
+    options += [r"x=1,y,rdzv_conf=timeout$(printf '\075')900$(printf '\054')b$(printf '\075')1"]
     assert argv[argv.index("run") :] == [*options, *tail]
     assert (tmp_path / "hostfile").read_text() == "a.job.svc\nb.job.svc\n"
 
