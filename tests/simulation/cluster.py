@@ -112,15 +112,58 @@ class Cluster(Observer):
         key, pod = self._reachable(uid, self._run)
         if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
             return
-        started = render(self.server.now())
-        state = {"running": {"startedAt": started}}
-        self._set_status(key, pod, "Running", state, startTime=started)
-        if pod["metadata"]["ownerReferences"][0]["kind"] != "TensorBoard":  # that runs for ever
-            seconds, code = self.outcome(pod)
-            self.loop.call_later(seconds, self._end, uid, code)
         limit = pod["spec"].get("activeDeadlineSeconds")
         if limit is not None:
             self.loop.call_later(limit, self._exceed, uid)
+        is_board = pod["metadata"]["ownerReferences"][0]["kind"] == "TensorBoard"
+        outcome = None if is_board else self.outcome(pod)  # that runs for ever
+        if not pod["spec"].get("initContainers"):
+            self._start(uid, outcome)
+            return
+        started = render(self.server.now())
+        waiting = {"waiting": {"reason": "PodInitializing"}}
+        running = {"running": {"startedAt": started}}
+        self._set_status(key, pod, "Pending", waiting, running, startTime=started)
+        if outcome is not None and outcome[1] and self.rng.random() < 0.4:
+            self._later(0.1, 2.0, self._fail_to_begin, uid, outcome[1])
+        else:
+            self._later(0.1, 2.0, self._start, uid, outcome)
+
+    def _start(self, uid: str, outcome: Outcome | None) -> None:
+        """The main containers run, for as long as `outcome` says."""
+        key, pod = self._reachable(uid, self._start, outcome)
+        if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
+            return
+        running = {"running": {"startedAt": render(self.server.now())}}
+        self._set_status(key, pod, "Running", running, self._terminated(0))
+        if outcome is not None:
+            self.loop.call_later(outcome[0], self._end, uid, outcome[1])
+        if _sidecars(pod) and self.rng.random() < 0.3:
+            self._later(0.5, 20.0, self._restart_sidecar, uid)
+
+    def _fail_to_begin(self, uid: str, code: int) -> None:
+        """An init container fails, and the pod with it."""
+        key, pod = self._reachable(uid, self._fail_to_begin, code)
+        if pod is not None and not _ended(pod) and not pod["metadata"].get("deletionTimestamp"):
+            waiting = {"waiting": {"reason": "PodInitializing"}}
+            self._set_status(key, pod, "Failed", waiting, self._terminated(code))
+
+    def _restart_sidecar(self, uid: str) -> None:
+        """A sidecar ends, and waits for its next run."""
+        key, pod = self._reachable(uid, self._restart_sidecar)
+        if pod is None or pod["status"].get("phase") != "Running":
+            return
+        statuses = [
+            status
+            if status["name"] not in _sidecars(pod)
+            else {
+                "name": status["name"],
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": self._terminated(1),
+            }
+            for status in pod["status"]["initContainerStatuses"]
+        ]
+        self.server.set(key, status={**pod["status"], "initContainerStatuses": statuses})
 
     def _end(self, uid: str, code: int, *, because_of_peer: bool = False) -> None:
         key, pod = self._reachable(uid, self._end, code)
@@ -155,22 +198,44 @@ class Cluster(Observer):
                     self._later(0.01, 3.0, self._end_with_peer, uid)
 
     def _terminate(self, key: Key, pod: Obj, code: int, reason: str = "") -> None:
-        state = {
+        phase = "Failed" if code else "Succeeded"
+        more = {"reason": reason} if reason else {}
+        if pod["status"]["phase"] == "Pending" and pod["status"].get("initContainerStatuses"):
+            waiting = {"waiting": {"reason": "PodInitializing"}}
+            self._set_status(key, pod, phase, waiting, self._terminated(code), **more)
+        else:
+            ended = self._terminated(code)
+            self._set_status(key, pod, phase, ended, self._terminated(0), **more)
+
+    def _terminated(self, code: int) -> Obj:
+        return {
             "terminated": {
                 "exitCode": code,
                 "reason": "Completed" if code == 0 else "Error",
                 "finishedAt": render(self.server.now()),
             }
         }
-        phase = "Failed" if code else "Succeeded"
-        self._set_status(key, pod, phase, state, **({"reason": reason} if reason else {}))
 
-    def _set_status(self, key: Key, pod: Obj, phase: str, state: Obj, **more: Any) -> None:
-        containers = [
+    def _set_status(
+        self, key: Key, pod: Obj, phase: str, state: Obj, init: Obj | None = None, **more: Any
+    ) -> None:
+        """`state` is that of the main containers, `init` that of init containers.
+
+        Sidecars run until the pod has ended, and then end with whatever code.
+        """
+        status = {**pod["status"], "phase": phase, **more}
+        status["containerStatuses"] = [
             {"name": container["name"], "state": state, "ready": "running" in state}
             for container in pod["spec"]["containers"]
         ]
-        status = {**pod["status"], "phase": phase, "containerStatuses": containers, **more}
+        if inits := pod["spec"].get("initContainers"):
+            beside: Obj = {"running": {"startedAt": render(self.server.now())}}
+            if phase in ("Succeeded", "Failed"):
+                beside = self._terminated(self.rng.choice((0, 143, 137)))
+            status["initContainerStatuses"] = [
+                {"name": each["name"], "state": beside if each["name"] in _sidecars(pod) else init}
+                for each in inits
+            ]
         self.server.set(key, status=status)
 
     # What befalls pods and nodes from outside.
@@ -256,6 +321,12 @@ class Cluster(Observer):
 def _quietly(what: Callable[..., None], *args: Any) -> None:
     with contextlib.suppress(Refused):  # it went away in between
         what(*args)
+
+
+def _sidecars(pod: Obj) -> set[str]:
+    """Init containers that run beside the others."""
+    inits = pod["spec"].get("initContainers") or ()
+    return {each["name"] for each in inits if each.get("restartPolicy") == "Always"}
 
 
 def _ended(pod: Obj) -> bool:

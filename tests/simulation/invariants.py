@@ -397,8 +397,10 @@ class Monitor(Observer):
 
 
 def _exit_code(pod: Obj) -> int:
-    statuses = pod["status"]["containerStatuses"]
-    return max(int(status["state"]["terminated"]["exitCode"]) for status in statuses)
+    status = pod["status"]
+    main = [each for each in status["containerStatuses"] if "terminated" in each["state"]]
+    ended = main or [e for e in status["initContainerStatuses"] if "terminated" in e["state"]]
+    return max(int(each["state"]["terminated"]["exitCode"]) for each in ended)
 
 
 def _conditions(status: Obj) -> dict[str, str]:

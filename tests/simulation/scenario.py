@@ -100,6 +100,7 @@ def draw(seed: int) -> Scenario:
     if rng.random() < 0.25:
         jobs.append(_job(rng, "second"))
     _add_policies(random.Random(f"{seed} policies"), jobs)
+    _add_containers(random.Random(f"{seed} containers"), jobs)
     steps = _user_steps(rng, jobs) + _cluster_steps(rng)
     if len(jobs) == 1 and any(step.what == "delete" for step in steps):
         jobs.append(_job(rng, "second"))  # one that goes on
@@ -153,6 +154,25 @@ def _add_policies(rng: random.Random, jobs: list[Obj]) -> None:
             run["podFailurePolicy"] = {"rules": _failure_rules(rng)}
         if job["kind"] == "PyTorchTrainingJob" and rng.random() < 0.2:
             job["spec"]["runPolicy"]["successPolicy"] = "AllReplicas"
+
+
+def _add_containers(rng: random.Random, jobs: list[Obj]) -> None:
+    """Init containers and sidecars; and some jobs are only debugged."""
+    for job in jobs:
+        spec = job["spec"]
+        for type_ in spec.get("replicaSpecs") or [spec["worker"]]:
+            if not type_["template"]:
+                continue
+            init: list[Obj] = []
+            if rng.random() < 0.2:
+                init.append({"name": "prep", "image": "busybox", "command": ["fetch"]})
+            if rng.random() < 0.15:
+                beside = {"name": "beside", "image": "busybox", "command": ["tail"]}
+                init.append({**beside, "restartPolicy": "Always"})
+            if init:
+                type_["template"]["spec"]["initContainers"] = init
+        if rng.random() < 0.07:
+            spec.setdefault("runMode", {})["debug"] = {"enabled": True}
 
 
 def _failure_rules(rng: random.Random) -> list[Obj]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Phase
 from trainyard.lifecycle import texts
 from trainyard.schema.times import render
 
@@ -107,3 +107,21 @@ def failure(conditions: Conditions, reason: str, message: str) -> None:
     conditions.set(ConditionType.RUNNING, False, reason, message)
     conditions.set(ConditionType.FAILED, True, reason, message)
     conditions.set(ConditionType.COMPLETED, True, reason, message)
+
+
+def ended(conditions: Conditions, outcome: str, reason: str, message: str) -> None:
+    """The job has ended with that phase, whatever its conditions say (decision 105).
+
+    `reason` and `message` are told where why it failed has been erased.
+    """
+    if conditions.is_true(ConditionType.PAUSED):
+        conditions.drop(ConditionType.PAUSED)
+    if outcome == Phase.SUCCEEDED:
+        success(conditions)
+        return
+    for kind in (ConditionType.FAILED, ConditionType.COMPLETED):
+        if conditions.is_true(kind):
+            told = conditions.get(kind)
+            failure(conditions, told["reason"], told["message"])
+            return
+    failure(conditions, reason, message)

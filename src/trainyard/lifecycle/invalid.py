@@ -42,14 +42,15 @@ def plan_invalid(
     held = Conditions(before.get("conditions") or (), now)
     if ended := outcome(before):
         ours = held.get(ConditionType.FAILED).get("reason") == ConditionReason.INVALID_SPEC
-        seen = before.get("observedGeneration") == job.generation
-        seen = seen and before.get("phase") == ended
-        right = {"observedGeneration": job.generation, "phase": ended}
-        new = None if seen else before | right
-        return Plan(new, tuple(cleanup.stop_all(pods)) if ours else ())
+        conditions.ended(held, ended, ConditionReason.INVALID_SPEC, job.message)
+        new = before | {
+            "phase": ended,
+            "conditions": held.encode(),
+            "observedGeneration": job.generation,
+        }
+        return Plan(new if new != before else None, tuple(cleanup.stop_all(pods)) if ours else ())
+    held.drop(ConditionType.PAUSED)
     conditions.failure(held, ConditionReason.INVALID_SPEC, job.message)
-    if held.is_true(ConditionType.PAUSED):
-        held.drop(ConditionType.PAUSED)
     failed = before | {
         "phase": Phase.FAILED.value,
         "conditions": held.encode(),

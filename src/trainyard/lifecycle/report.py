@@ -58,29 +58,18 @@ class Report:
         self.status.pop("completionTime", None)
         if not ledger.paused and self.conditions.is_true(ConditionType.PAUSED):
             self._not_paused()
-        if not ledger.resumed and self.phase == Phase.RESUMING:
+        resumes = ledger.resumed and "startTime" not in self.status
+        if self.phase == Phase.RESUMING and not resumes:
             self.status["phase"] = Phase.PENDING.value
 
     def remains(self, ledger: Ledger) -> None:
         """The job has ended, as its account says, whatever its status says."""
         self.status["phase"] = ledger.ended
-        if self.conditions.is_true(ConditionType.PAUSED):
-            self.conditions.drop(ConditionType.PAUSED)
         if "completionTime" not in self.status:
             last = ledger.attempts[-1] if ledger.attempts else {}
             self.status["completionTime"] = last.get("endTime", render(self._now))
-        if ledger.ended == Phase.SUCCEEDED:
-            conditions.success(self.conditions)
-            return
-        told = self._account_of_the_failure()
-        conditions.failure(self.conditions, told["reason"], told["message"])
-
-    def _account_of_the_failure(self) -> Mapping[str, Any]:
-        for kind in (ConditionType.FAILED, ConditionType.COMPLETED):
-            if self.conditions.is_true(kind):
-                return self.conditions.get(kind)
         message = texts.has_failed(self._workload)
-        return {"reason": ConditionReason.FAILED, "message": message}
+        conditions.ended(self.conditions, ledger.ended, ConditionReason.FAILED, message)
 
     # The beginning, and what is wrong from the beginning.
 

@@ -36,14 +36,19 @@ class Verdict:
 SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, texts.FINISHED)
 
 
-def success(job: Pass, ledger: Ledger, restarted: AbstractSet[str]) -> Verdict | None:
+def success(
+    job: Pass, ledger: Ledger, restarted: AbstractSet[str], failed: Sequence[Replica] = ()
+) -> Verdict | None:
     """Whether the replicas that succeeded make the job a success.
 
     `restarted`: pod names of replicas that run again, so that their exit 0 does not count yet.
+    `failed`: those that failed for good, without which an elastic job goes on.
     """
     ended = job.view.not_running
     done = {r.key for r in ended if r.state is State.SUCCEEDED and r.name not in restarted}
     out = {r.key for r in ended if elastic.is_out(job.workload, ledger, r)}
+    if job.workload.elastic is not None:
+        out.update(r.key for r in failed)
     return SUCCESS if rules.succeeded(job.workload, done, out) else None
 
 
@@ -57,7 +62,7 @@ def success_before_pause(job: Pass) -> Verdict | None:
 
 def success_after(job: Pass, response: Response) -> Verdict | None:
     """Decision 22: it wins over any failure that holds at the same time."""
-    return success(job, response.ledger, response.restarted)
+    return success(job, response.ledger, response.restarted, response.failed_for_good)
 
 
 def removed_by_queue(job: Pass, _: Response) -> Verdict | None:

@@ -62,7 +62,7 @@ def test_it_fails_and_all_problems_are_told() -> None:
 
 
 def test_conditions_that_it_had_keep_their_times() -> None:
-    held = {"type": "Paused", "status": "False", "reason": "Resumed", "message": "m"}
+    held = {"type": "Initialized", "status": "True", "reason": "-", "message": "m"}
     held["lastTransitionTime"] = "then"
     status = plan_invalid(INVALID, {"conditions": [held]}, START).status
     assert status is not None
@@ -75,9 +75,8 @@ def test_after_the_end_only_a_failure_for_the_spec_goes_on_stopping(
     reason: str, stopped: bool, generation: int
 ) -> None:
     """One that has failed for something else is cleaned up by its policy."""
-    conditions = [{"type": "Running", "reason": "X"}, {"type": "Failed", "reason": reason}]
-    before: dict[str, Any] = {"phase": "Failed", "conditions": conditions}
-    before["internal"] = {"ended": "Failed"}
+    before: dict[str, Any] = plan_invalid(INVALID, None, START).status or {}
+    before["conditions"] = [c | {"reason": reason} for c in before["conditions"]]
     before["observedGeneration"] = generation
     made = plan_invalid(INVALID, before, START, pods())
     new = None if generation == 3 else before | {"observedGeneration": 3}

@@ -148,3 +148,11 @@ def test_an_elastic_job_needs_rank_0() -> None:
     world = World(elastic(1, 2, 4, run_policy=ALL)).settle().run("1").settle()
     world.exit("1", 0).settle()
     assert world.phase != "Succeeded"
+
+
+@pytest.mark.parametrize("scope", ["Job", "Replica"])
+def test_an_elastic_job_ends_without_one_that_failed_for_good(scope: str) -> None:
+    job = elastic(1, 3, 3, policy="Never", run_policy={**ALL, "restartScope": scope})
+    world = World(job).running().advance(700)
+    world.exit("2", 5).settle().exit("0", 0).exit("1", 0).settle()
+    assert (world.phase, world.aggregate) == ("Succeeded", {"succeeded": 2, "failed": 1})
