@@ -125,7 +125,11 @@ class Monitor(Observer):
     def _put_right(self, job: JobTruth, real: Obj, new: Obj) -> None:
         """After somebody wrote into the status: the next one follows the last that was ours."""
         before, after = real.get("phase", ""), new.get("phase", "")
-        if before != after and after not in TRANSITIONS.get(before, frozenset()):
+        # Pending it is as well until it first runs after a pause; nothing tells which it was.
+        resumes = after == "Resuming" and before in ("Pending", "Unknown")
+        resumes &= "startTime" not in new and bool(new["internal"].get("resumed"))
+        follows = before == after or after in TRANSITIONS.get(before, frozenset())
+        if not follows and not resumes:
             self.fail(f"{job.key.name}: phase {before}, then forged, then {after}")
         if after in TERMINAL and _conditions(new) != {**_conditions(real), **_conditions(new)}:
             self.fail(f"{job.key.name}: conditions {_conditions(new)}, before {_conditions(real)}")

@@ -20,7 +20,7 @@ def measure(runs: int) -> dict[str, Any]:
         branch=True,
         source_pkgs=["trainyard.lifecycle"],
         # Words for what a viewer's own containers go through, which the model does not play.
-        omit=["*/boardstates.py"],
+        omit=["*/viewer_states.py"],
         config_file=False,
     )
     measured.start()
