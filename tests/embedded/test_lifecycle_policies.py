@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.embedded.command_line import Object, shell
+from tests.embedded.command_line import Object, shell, until
 from tests.embedded.lifecycle_yard import (
     START_SECONDS,
     Yard,
@@ -76,3 +76,40 @@ def test_a_failure_means_what_the_rules_say_of_its_exit_code(cluster: Yard) -> N
     restarted = cluster.end("restart", "Failed")
     assert ends_of(restarted) == [("worker-0", 75), ("worker-0", 3)]
     assert restarted["restartCount"] == 1
+
+
+def test_a_parameter_server_restarts_alone_and_workers_together(cluster: Yard) -> None:
+    """First worker-1 fails, then ps-0, each once the others run; the job ends with rank 0."""
+    wait = "until [ -e /data/mixed-{until} ]; do sleep 0.05; done"
+    worker = shell(
+        f"echo $RANK >> /data/mixed; [ $RANK = 1 ] && [ ! -e /data/mixed-again ] && "
+        f"{{ {wait.format(until='fail')}; touch /data/mixed-again; exit 3; }}; "
+        + wait.format(until="end")
+    )
+    server = shell(
+        f"[ -e /data/mixed-ps ] || {{ {wait.format(until='ps-fail')}; "
+        "touch /data/mixed-ps; exit 4; }; " + wait.format(until="end")
+    )
+    job = pytorch("mixed", template(worker), replicas=2)
+    types = job["spec"]["replicaSpecs"]
+    types.append({**types[0], "type": "ps", "replicas": 1, "template": template(server)})
+    types[1]["restartScope"] = "Replica"
+    cluster.submit(job)
+    running = {"worker-0": "Running", "worker-1": "Running", "ps-0": "Running"}
+    cluster.await_pods("mixed", running, START_SECONDS)
+    first = cluster.uids("mixed")
+    cluster.file("mixed-fail").touch()
+    until(
+        lambda: len(cluster.lines("mixed")) == 4, "both workers have started again", START_SECONDS
+    )
+    cluster.await_pods("mixed", running, START_SECONDS)
+    second = cluster.uids("mixed")
+    assert {name for name in first if first[name] != second[name]} == {"worker-0", "worker-1"}
+    cluster.file("mixed-ps-fail").touch()
+    until(lambda: cluster.status("mixed")["backoffCount"] == 2, "ps-0 restarts", START_SECONDS)
+    cluster.await_pods("mixed", running, START_SECONDS)
+    third = cluster.uids("mixed")
+    assert {name for name in second if second[name] != third[name]} == {"ps-0"}
+    cluster.file("mixed-end").touch()
+    status = cluster.end("mixed", "Succeeded")
+    assert ends_of(status) == [("worker-1", 3), ("ps-0", 4), ("", None)]

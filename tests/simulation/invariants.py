@@ -188,9 +188,11 @@ class Monitor(Observer):
     def _ended_by_itself(self, job: JobTruth, truth: PodTruth, pod: Obj) -> None:
         truth.own_end = _exit_code(pod)
         if not truth.own_end:
-            job.completions[job.attempt] += 1
+            job.completions[job.attempt] += not truth.apart
             return
         truth.action = policies.of_exit(self._stored(job), truth.own_end)
+        if truth.apart:
+            return
         if truth.action == policies.IGNORE:
             job.disturbances[job.attempt] += 1
             return
@@ -200,9 +202,10 @@ class Monitor(Observer):
     def _stored(self, job: JobTruth) -> Obj:
         return self.server.objects.get(job.key) or {"spec": {}, "kind": ""}
 
-    def _restarts_alone(self, job: JobTruth) -> bool:
-        """Whether replicas restart one by one, and nobody has paused or resized the job."""
-        return not job.vague and statuses.restarts_one_by_one(self._stored(job))
+    def _restarts_alone(self, job: JobTruth, pod: PodTruth) -> bool:
+        """Whether the replica does, and nobody has paused or resized the job."""
+        one_by_one = pod.apart or policies.restarts_one_by_one(self._stored(job))
+        return one_by_one and not job.vague
 
     def _misses_a_pod(self, uid: str) -> bool:
         """Whether a node that does not answer has a pod of the job."""
@@ -217,15 +220,17 @@ class Monitor(Observer):
 
     def _pod_added(self, job: JobTruth, pod: Obj) -> None:
         truth = truth_of(pod)
+        truth.apart = truth.type in policies.apart(self._stored(job))
         for other in job.pods.values():
             if (other.type, other.index) == (truth.type, truth.index):
                 if not other.gone:
                     self.fail(f"two pods for {truth.type}-{truth.index} of {job.key.name}")
                 other.replaced = True
-                if other.action == policies.FAIL_JOB and self._restarts_alone(job):
+                if other.action == policies.FAIL_JOB and self._restarts_alone(job, truth):
                     self.fail(f"{other.name} has failed {job.key.name}, and is created again")
         job.pods[truth.uid] = truth
-        job.attempt = max(job.attempt, truth.attempt)
+        if not truth.apart:
+            job.attempt = max(job.attempt, truth.attempt)
 
     # What the controller tells.
     def told(self, told: Told) -> None:
@@ -376,11 +381,14 @@ class Monitor(Observer):
             self._compare(job, "restarts of launcher", next(told, 0), real)
             return
         counted = status.get("backoffCount") or 0
-        if (stored["spec"].get("runPolicy") or {}).get("restartScope") == "Replica":
+        if policies.restarts_one_by_one(stored):
             self._compare(job, "backoffCount", counted, ended_pods(pods))
             return
-        started = {pod.attempt for pod in pods}
-        self._compare(job, "backoffCount", counted, self._incidents(job, stored, started))
+        started = {pod.attempt for pod in pods if not pod.apart}
+        alone = ended_pods([pod for pod in pods if pod.apart])
+        together = self._incidents(job, stored, started)
+        real = (together[0] + alone[0], together[1] + alone[1])
+        self._compare(job, "backoffCount", counted, real)
 
     def _incidents(self, job: JobTruth, stored: Obj, certain: set[int]) -> tuple[int, int]:
         """How many attempts ended by a failure: for certain (among those), and at most."""

@@ -252,7 +252,10 @@ def _restarted(told: Told, found: re.Match[str]) -> Iterator[str]:
     number = 1 if found["what"] == "it" else int(found["what"].split()[0])
     raised = told.raised()
     yield from _if(found["pod"] not in raised, "the replica gets no other attempt")
+    raised -= told.apart - {found["pod"]}
     yield from _if(number > len(raised), f"{len(raised)} replicas start anew")
+    if found["pod"] in told.apart:
+        return
     all_together = told.account(told.after).get("floor", 1) > told.account(told.before).get(
         "floor", 1
     )

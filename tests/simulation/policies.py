@@ -12,6 +12,25 @@ def needs_all(job: Obj) -> bool:
     return (job["spec"].get("runPolicy") or {}).get("successPolicy") == "AllReplicas"
 
 
+def apart(job: Obj) -> set[str]:
+    """Replica types that restart one by one in a job whose others restart together."""
+    scopes = _scopes(job)
+    alone = {name for name, scope in scopes.items() if scope == "Replica"}
+    return alone if len(alone) < len(scopes) else set()
+
+
+def restarts_one_by_one(job: Obj) -> bool:
+    """Whether each replica of the job restarts for itself."""
+    return job["kind"] == "GenericJob" or set(_scopes(job).values()) == {"Replica"}
+
+
+def _scopes(job: Obj) -> dict[str, str]:
+    spec = job["spec"]
+    overall = (spec.get("runPolicy") or {}).get("restartScope") or "Job"
+    types = spec.get("replicaSpecs") or [{"type": "worker"}]
+    return {each["type"]: each.get("restartScope") or overall for each in types}
+
+
 def matches_exit(rule: Obj, code: int) -> bool:
     """Whether a rule is about this exit code."""
     codes = rule.get("onExitCodes")

@@ -14,6 +14,7 @@ from datetime import datetime
 
 import orjson
 
+from tests.simulation import policies
 from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
 from tests.simulation.invariants import TERMINAL, Monitor, Violation
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
@@ -174,14 +175,14 @@ class Run:
         job = next((job for job in jobs if job and job["metadata"]["uid"] == uid), None)
         if job is None:
             return False
-        scope = (job["spec"].get("runPolicy") or {}).get("restartScope", "Job")
         elastic = (job["spec"].get("elastic") or {}).get("enabled", False)
         return (
             self.scenario.peers_die
             and job["kind"] != "GenericJob"
             and "torchrunConfig" not in job["spec"]
             and not elastic
-            and scope == "Job"
+            and not policies.restarts_one_by_one(job)
+            and not policies.apart(job)
         )
 
     # Time.

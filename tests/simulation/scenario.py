@@ -154,6 +154,10 @@ def _add_policies(rng: random.Random, jobs: list[Obj]) -> None:
             run["podFailurePolicy"] = {"rules": _failure_rules(rng)}
         if job["kind"] == "PyTorchTrainingJob" and rng.random() < 0.2:
             job["spec"]["runPolicy"]["successPolicy"] = "AllReplicas"
+        types = job["spec"].get("replicaSpecs") or ()
+        plain = job["kind"] == "PyTorchTrainingJob" and "torchrunConfig" not in job["spec"]
+        if plain and len(types) > 1 and rng.random() < 0.4:
+            rng.choice(types)["restartScope"] = rng.choice(("Replica", "Replica", "Job"))
 
 
 def _add_containers(rng: random.Random, jobs: list[Obj]) -> None:

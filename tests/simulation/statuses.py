@@ -13,6 +13,7 @@ from typing import Any
 
 import jsonschema_rs
 
+from tests.simulation import policies
 from tests.simulation.server import Obj
 from trainyard.kinds.table import KINDS
 
@@ -30,7 +31,8 @@ def contradictions(old: Obj, new: Obj, job: Obj) -> Iterator[str]:
         return  # an invalid job has neither replicas nor attempts
     yield from _of_conditions(old, new)
     yield from _of_phase(new)
-    yield from _of_attempts(new, one_by_one=restarts_one_by_one(job))
+    one_by_one = policies.restarts_one_by_one(job) or bool(policies.apart(job))
+    yield from _of_attempts(new, one_by_one=one_by_one)
     yield from _of_counts(old, new)
 
 
@@ -135,9 +137,3 @@ def failed_by_rule(status: Obj) -> bool:
     """Whether it says that a rule of podFailurePolicy has failed the job."""
     failed = (c for c in status.get("conditions") or () if c["type"] == "Failed")
     return any(c["reason"] == "PodFailurePolicy" for c in failed)
-
-
-def restarts_one_by_one(job: Obj) -> bool:
-    """Whether each replica restarts for itself."""
-    scope = (job["spec"].get("runPolicy") or {}).get("restartScope")
-    return job["kind"] == "GenericJob" or scope == "Replica"

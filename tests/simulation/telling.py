@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
 
+from tests.simulation import policies
 from tests.simulation.server import Obj
 from trainyard.kinds.shared import labels
 from trainyard.lifecycle.actions import Create, Delete, Event, Plan
@@ -159,6 +160,13 @@ class Told:
     def raised(self) -> set[str]:
         """Replicas of which another attempt is wanted than before."""
         return {n for n in self.entries if _wanted(self.after, n) > _wanted(self.before, n)}
+
+    @cached_property
+    def apart(self) -> set[str]:
+        """Pods of replicas that restart alone in a job whose others restart together."""
+        types = policies.apart(self.job)
+        tasks = (task for task in self.after["tasks"] if task["type"] in types)
+        return {entry["name"] for task in tasks for entry in task["replicas"]}
 
     def account(self, status: Obj) -> Obj:
         internal: Obj = status.get("internal") or {}

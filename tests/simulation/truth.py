@@ -25,6 +25,8 @@ class PodTruth:
     """Somebody or something else took it away."""
     action: str = ""
     """What the job's podFailurePolicy says of its own end."""
+    apart: bool = False
+    """It restarts alone in a job whose others restart together."""
     gone: bool = False
     replaced: bool = False
 

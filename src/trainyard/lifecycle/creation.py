@@ -21,8 +21,8 @@ def creations(job: Pass, pod_group: str) -> tuple[list[tuple[Replica, Create]], 
     """Pods to create now; when the delay of others is over."""
     ledger, view = job.ledger, job.view
     missing = [r for r in view.not_running if r.pod is None and r.old is None and not r.ended]
-    if not missing or _waits_for_old(ledger, view):
-        return [], None
+    if missing and _waits_for_old(ledger, view):
+        missing = [r for r in missing if r.type.restarts_alone]
     wake_at, ready = None, []
     for replica in missing:
         start = _start(ledger, replica.name)
@@ -53,5 +53,9 @@ def _waits_for_old(ledger: Ledger, view: View) -> bool:
     A new process that meets an old one joins a group that is about to end.
     """
     # Survivors of an incident, and replicas that restart one by one, have nobody to wait for.
-    all_anew = ledger.floor == ledger.attempt and not ledger.records
-    return all_anew and any(r.old is not None for r in view.not_running)
+    if ledger.floor != ledger.attempt:
+        return False
+    apart = {r.name for r in view.replicas if r.type.restarts_alone} if ledger.records else set()
+    if set(ledger.records) - apart:
+        return False
+    return any(r.old is not None for r in view.not_running if not r.type.restarts_alone)

@@ -104,7 +104,7 @@ def settles_at(job: Pass, started: datetime | None) -> datetime | None:
     `started`: when the job first ran.
     """
     ledger, elastic = job.ledger, job.workload.elastic
-    if all(r.ended for r in job.view.not_running):
+    if all(r.ended or r.type.restarts_alone for r in job.view.not_running):
         return job.now
     if elastic is None or ledger.ready_at is not None or not is_up(job.workload, job.view):
         return None

@@ -104,7 +104,8 @@ def _restart(
     if some:
         ledger = ledger.restart_some([r.name for r in fresh], ended, start)
     else:
-        ledger = ledger.restart_all(ended, start)
+        apart = [r.name for r in job.view.replicas if r.type.restarts_alone]
+        ledger = ledger.restart_all(ended, start, apart)
     ledger = replace(ledger, failures=failures)
     if not end.free:  # decision 24: however many failed, the incident costs one
         ledger = replace(ledger, backoff=ledger.backoff + 1).count(per_type(affected))

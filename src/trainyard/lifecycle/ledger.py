@@ -171,9 +171,15 @@ class Ledger:
         """The account of the replica with this pod name."""
         return self.records.get(name) or Record(self.floor)
 
-    def restart_all(self, ended: Mapping[str, Any], start: datetime) -> Ledger:
-        """A new attempt of every replica that is not lost; it starts at `start`."""
+    def restart_all(
+        self, ended: Mapping[str, Any], start: datetime, apart: Iterable[str] = ()
+    ) -> Ledger:
+        """A new attempt of every replica that is not lost; it starts at `start`.
+
+        Those `apart` restart alone, and keep theirs.
+        """
         number = self._next_number
+        kept = {name: record for name, record in self.records.items() if record.lost}
         return replace(
             self,
             attempt=number,
@@ -181,7 +187,7 @@ class Ledger:
             ready_at=None,
             not_before=start,
             # Decision 96: what is lost stays so.
-            records={name: record for name, record in self.records.items() if record.lost},
+            records=kept | {name: self.record(name) for name in apart},
             attempts=self._next(ended, start),
         )
 
@@ -254,6 +260,11 @@ class Ledger:
         *others, current = self.attempts
         number = max(current["number"], entry["number"] + 1)
         return replace(self, attempts=(*others, entry)).open(number, start)
+
+    def note_beside(self, entry: Mapping[str, Any]) -> Ledger:
+        """Add the finished attempt of a single replica, while that of the others goes on."""
+        *others, current = self.attempts
+        return replace(self, attempts=(*others, entry, current)[-HISTORY:])
 
     def open(self, number: int, start: datetime) -> Ledger:
         """Begin an attempt after the last one has ended."""

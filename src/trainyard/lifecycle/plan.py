@@ -243,7 +243,8 @@ class _Steps:
         """Whether all replicas are back, or an elastic job has settled for those that are."""
         job = self.job
         together = job.workload.scope is Scope.JOB and job.ledger.ready_at is not None
-        return together or all(r.ended for r in job.view.not_running)
+        rest = job.view.not_running
+        return all(r.ended or (together and not r.type.restarts_alone) for r in rest)
 
     def _tell_launch(self) -> None:
         launch = launches.under_way(self.job)
@@ -293,7 +294,7 @@ class _Steps:
         cause, now = verdict.cause, self.job.now
         if cause is None or cause.exit is None:
             return ending(now, verdict.reason)
-        if self.job.workload.scope is Scope.REPLICA:
+        if self.job.workload.scope is Scope.REPLICA or cause.type.restarts_alone:
             return single_restarts.last_attempt(self.job.ledger, cause, now)
         return ending(now, cause.exit.reason or "Error", cause.name, cause.exit)
 

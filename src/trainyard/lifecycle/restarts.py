@@ -2,8 +2,8 @@
 
 A replica that was taken away (deleted by somebody else, evicted, lost with its node) is restarted
 at no cost whatever its policy. Which others are, says the policy (`restart_policies`); how they
-are, the scope: all together (`group_restarts`) or each for itself (`single_restarts`), which of an
-elastic job go on with the others (`elastic_restarts`).
+are, the scope, of the job or of a replica type: all together (`group_restarts`) or each for itself
+(`single_restarts`), which of an elastic job go on with the others (`elastic_restarts`).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
+from itertools import filterfalse
 
 from trainyard.kinds.shared.workload import Scope
 from trainyard.lifecycle import (
@@ -35,7 +36,26 @@ def respond(job: Pass) -> Response:
     again = [r for r in ended if restarts_after_success(job.workload, job.ledger, r)]
     if job.workload.scope is Scope.REPLICA:
         return _each(job, down, again)
-    return _together(job, down, again)
+    if not any(t.restarts_alone for t in job.workload.types):
+        return _together(job, down, again)
+    alone = _each(job, *(list(filter(_is_apart, each)) for each in (down, again)))
+    rest = (list(filterfalse(_is_apart, each)) for each in (down, again))
+    return _both(alone, _together(job.having(alone.ledger), *rest))
+
+
+def _is_apart(replica: Replica) -> bool:
+    return replica.type.restarts_alone
+
+
+def _both(first: Response, second: Response) -> Response:
+    """Both answers; the account is the second's, which began with the first's."""
+    return Response(
+        second.ledger,
+        incidents=(*first.incidents, *second.incidents),
+        failed_for_good=(*first.failed_for_good, *second.failed_for_good),
+        wake_at=earliest(first.wake_at, second.wake_at),
+        restarted=first.restarted | second.restarted,
+    )
 
 
 def _each(job: Pass, down: Sequence[Replica], again: Sequence[Replica]) -> Response:
@@ -49,13 +69,13 @@ def _each(job: Pass, down: Sequence[Replica], again: Sequence[Replica]) -> Respo
 
 def _together(job: Pass, down: Sequence[Replica], again: Sequence[Replica]) -> Response:
     gone = [r for r in down if job.ledger.is_lost(r.name)]
-    replicas = job.view.replicas
+    replicas = list(filterfalse(_is_apart, job.view.replicas))
     if gone:  # an elastic job went on without them
         down = [r for r in down if not job.ledger.is_lost(r.name)]
         replicas = [r for r in replicas if not job.ledger.is_lost(r.name)]
     response = Response(job.ledger)
     if down:
-        unknown = (r for r in job.view.not_running if r.state is State.UNKNOWN)
+        unknown = (r for r in replicas if r.state is State.UNKNOWN)
         lost = (_lost_with_node(job, replica) for replica in unknown)
         is_elastic = job.workload.elastic is not None and job.workload.survivors_stay
         policy = elastic_restarts if is_elastic else group_restarts

@@ -41,7 +41,9 @@ def _restart(
     failures = backoff.failures_in_row(record.failures, healthy_since, job.now, job.settings)
     start = job.now + backoff.delay(failures, job.settings, free=end.free)
     counted = 0 if end.free else 1  # decision 24
-    ledger = ledger.note(last_attempt(ledger, replica, job.now), start)
+    entry = last_attempt(ledger, replica, job.now)
+    alone = replica.type.restarts_alone
+    ledger = ledger.note_beside(entry) if alone else ledger.note(entry, start)
     records[replica.name] = Record(record.attempt + 1, record.restarts + counted, failures, start)
     if counted:
         ledger = ledger.count({replica.type.name: 1})

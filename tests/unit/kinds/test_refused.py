@@ -424,6 +424,16 @@ COLOSSALAI: dict[str, Row] = {
         "one of Always, OnFailure, Never",
     ),
 }
+TORCH["scope of a type under torchrun"] = (
+    m.changed(m.pytorch(torchrunConfig=TORCHRUN), "spec.replicaSpecs.0.restartScope", "Replica"),
+    "spec.replicaSpecs[0].restartScope",
+    "use runPolicy.restartScope",
+)
+TORCH["scope of a type"] = (
+    m.changed(m.pytorch(), "spec.replicaSpecs.0.restartScope", "Type"),
+    "spec.replicaSpecs[0].restartScope",
+    "one of Job, Replica",
+)
 TORCH["success policy"] = (
     m.pytorch(runPolicy={"successPolicy": "AllWorkers"}),
     "spec.runPolicy.successPolicy",

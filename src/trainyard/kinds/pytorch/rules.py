@@ -44,6 +44,9 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         if everybody and replica.restart_policy is RestartPolicy.ALWAYS:
             why = "successPolicy is AllReplicas, so an exit 0 is final; write OnFailure"
             problems.append(warning((*here, "restartPolicy"), f"restarts failures only: {why}"))
+        if replica.restart_scope is not None and spec.torchrun_config.enabled:
+            why = "torchrun makes one group of all replicas; use runPolicy.restartScope"
+            problems.append(error((*here, "restartScope"), f"cannot be used: {why}"))
         if replica is spec.by_rank[0]:
             problems += job_rules.check_rank0(replica.replicas, here)
     if spec.elastic.enabled and not spec.torchrun_config.enabled:

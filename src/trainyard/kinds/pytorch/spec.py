@@ -13,6 +13,7 @@ from trainyard.kinds.shared.run import (
     Elastic,
     ElasticRange,
     RestartPolicyName,
+    RestartScope,
     RunMode,
     RunPolicy,
     SchedulePolicy,
@@ -57,6 +58,12 @@ class PyTorchReplicaSpec(Model):
         description="Always, OnFailure, Never or ExitCode (restart 130, 137, 138 and 143 only). "
         "Defaults to Never.",
         examples=["OnFailure"],
+    )
+    restart_scope: RestartScope | None = Field(
+        default=None,
+        description="Ours. Job: replicas of this type restart together with those of all other "
+        "types of scope Job. Replica: each restarts alone, and is left alone when others do. "
+        "Defaults to `runPolicy.restartScope`; not for torchrun.",
     )
     scaling_weight: Count | None = Field(
         default=None,

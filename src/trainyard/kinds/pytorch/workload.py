@@ -27,6 +27,7 @@ from trainyard.kinds.shared.workload import (
     Manifest,
     ReplicaKey,
     ReplicaType,
+    Scope,
     SuccessPolicy,
     Workload,
 )
@@ -62,9 +63,21 @@ class _Description(Description[PyTorchTrainingJobSpec]):
                 policy=spec.restart_policy,
                 limit=limit,
                 main_container=self.container(name),
+                restarts_alone=self.is_mixed and self.scopes[name] is Scope.REPLICA,
             )
             for name, spec in self.specs.items()
         )
+
+    @cached_property
+    def scopes(self) -> dict[str, Scope]:
+        """What restarts when a replica of a type fails (decision 117)."""
+        overall = self.spec.run_policy.restart_scope or Scope.JOB
+        return {name: Scope(spec.restart_scope or overall) for name, spec in self.specs.items()}
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some types restart together, and others replica by replica."""
+        return len(set(self.scopes.values())) > 1
 
     def template(self, replica_type: str) -> Mapping[str, Any]:
         return self.specs[replica_type].template
@@ -103,6 +116,7 @@ class _Description(Description[PyTorchTrainingJobSpec]):
         return replace(
             found,
             dependents=(*found.dependents, *board),
+            scope=Scope.JOB if Scope.JOB in self.scopes.values() else Scope.REPLICA,
             survivors_stay=self.survivors_stay,
             success_policy=policy,
             restart_after_success=policy is not SuccessPolicy.ALL_REPLICAS,

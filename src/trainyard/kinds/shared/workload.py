@@ -113,6 +113,9 @@ class ReplicaType:
     limit: int
     main_container: str | None = None
     is_launcher: bool = False
+    restarts_alone: bool = False
+    """Its replicas restart one by one in a job whose other types restart together (decision
+    117)."""
 
 
 Rule = Mapping[str, tuple[int, ...]]
