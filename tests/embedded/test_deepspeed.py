@@ -187,3 +187,49 @@ async def test_the_example_learns(jobs: Jobs) -> None:
 def loss_in(log: str, when: str) -> float:
     """The held-out loss that rank 0 printed."""
     return float(log.partition(f"held-out loss {when}: ")[2].split()[0])
+
+
+FILES = """\
+set -e
+for host in $(cut -d' ' -f1 $TRAINYARD_HOSTFILE); do
+    echo "from $host" >sent
+    scp -q sent $host:/tmp/copied
+    echo "put sent /tmp/put" | sftp -q -b - $host >sftp.log
+    ssh $host 'cat /tmp/copied /tmp/put'
+done
+"""
+
+
+async def test_a_long_custom_command_reaches_files_of_other_workers(jobs: Jobs) -> None:
+    """Longer than the kernel's limit of one argument; by scp and sftp."""
+    require_programs("scp", "sftp")
+    script = FILES + "# padding\n" * 16_000
+    await jobs.submit(KIND, "dj", spec(config={"customCommand": script}))
+    await jobs.succeed(KIND, "dj")
+    said = [line for line in (await jobs.logs()).splitlines() if line.startswith("from ")]
+    assert said == ["from worker-0", "from worker-0", "from worker-1", "from worker-1"]
+
+
+async def test_debug_mode_serves_ssh_whatever_its_command_is(jobs: Jobs) -> None:
+    """An sshd with options of its own, and beside another command, as of a ColossalAIJob."""
+    command = ["/usr/sbin/sshd", "-D", "-e", "-o", "MaxAuthTries=3"]
+    debug = {"enabled": True, "replicaSpecs": [{"type": "worker", "command": command}]}
+    await jobs.submit(KIND, "dj", spec({"python": ["x.py"]}, runMode={"debug": debug}))
+    colossalai = {
+        "torchConfig": {"script": ["x.py"]},
+        "replicaSpecs": [{"type": "worker", "replicas": 1, "template": worker()}],
+        "runMode": {"debug": {"enabled": True}},
+    }
+    await jobs.submit("ColossalAIJob", "cj", colossalai)
+    await jobs.until(KIND, "dj", lambda job: job.get("status", {}).get("phase") == "Running")
+    await jobs.until(
+        "ColossalAIJob", "cj", lambda job: job.get("status", {}).get("phase") == "Running"
+    )
+    await jobs.until(KIND, "dj", lambda _: len(sshd_processes(jobs)) == 4)
+    pods = await jobs.pods()
+    for pod in (min(pods), next(name for name in pods if name.endswith("-launcher"))):
+        output = await jobs.shell(
+            pods[pod],
+            "for i in 1 2 3 4 5 6 7 8 9; do ssh worker-0 echo here && break; sleep 0.3; done",
+        )
+        assert "here" in output.splitlines()

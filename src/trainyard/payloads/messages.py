@@ -16,8 +16,9 @@ class _Command(TypedDict):
 
 
 class CommandLaunch(_Command, total=False):
-    """The user's own command."""
+    """The user's own command; with ``script``, ``argv`` is what runs such a file."""
 
+    script: str
     slots: int
 
 

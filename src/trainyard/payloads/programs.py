@@ -87,7 +87,13 @@ class Program:
 
     def arguments(self, members: list[str]) -> list[str]:
         """The user's own command."""
-        return cast("CommandLaunch", self.spec["launch"])["argv"]
+        launch = cast("CommandLaunch", self.spec["launch"])
+        if "script" not in launch:
+            return launch["argv"]
+        # A file, because the kernel allows an argument 128 KiB (MAX_ARG_STRLEN).
+        path = self.run / "command"
+        path.write_text(launch["script"], encoding="utf-8", errors="surrogateescape")
+        return [*launch["argv"], str(path)]
 
     def hostfile(self, members: list[str]) -> Path:
         """A hostfile of these replicas; with all of them, it equals the mounted one."""

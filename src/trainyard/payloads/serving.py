@@ -60,7 +60,17 @@ MaxSessions 4096
 ClientAliveInterval 20
 ClientAliveCountMax 3
 ForceCommand /bin/sh {run}/session
+{sftp}
 """
+SFTP_SERVERS = (
+    "/usr/lib/openssh/sftp-server",  # Debian
+    "/usr/libexec/openssh/sftp-server",  # Fedora
+    "/usr/lib/ssh/sftp-server",  # Alpine, SUSE
+    "/usr/libexec/sftp-server",
+)
+"""A program, because sshd's built-in one is not to be had beside a forced command."""
+
+CLIENTS = ("ssh", "scp", "sftp")
 
 SESSION = """\
 run={run}
@@ -138,20 +148,31 @@ def root_is_locked() -> bool:
 
 
 def prepare_ssh(spec: LaunchDescription, keys: Path, run: Path) -> None:
-    """Keys, client and server configuration and the ``ssh`` that uses them."""
+    """Keys, client and server configuration and the clients that use them."""
     copy_keys(keys, run)
     pod_ip = os.environ.get(POD_IP, "")
     # Pods without a network of their own differ by their loopback address alone.
     listen = f"ListenAddress {pod_ip}" if pod_ip.startswith("127.") else ""
     pam = "yes" if os.getuid() == 0 and root_is_locked() else "no"
-    server = SSHD_CONFIG.format(port=spec["port"], listen=listen, run=run, pam=pam)
+    found = next((path for path in SFTP_SERVERS if os.access(path, os.X_OK)), "")
+    sftp = f"Subsystem sftp {found}" if found else ""
+    server = SSHD_CONFIG.format(port=spec["port"], listen=listen, run=run, pam=pam, sftp=sftp)
     write(run / "ssh" / "sshd_config", server.encode())
     write(run / "ssh" / "config", client_config(spec, run).encode())
-    client = shutil.which("ssh")
     (run / "bin").mkdir(mode=0o700, exist_ok=True)
-    if client is not None:
-        script = f'#!/bin/sh\nexec {client} -F {shlex.quote(str(run / "ssh" / "config"))} "$@"\n'
-        write(run / "bin" / "ssh", script.encode(), 0o700)
+    for name in CLIENTS:
+        client = shutil.which(name)
+        if client is not None:
+            config = shlex.quote(str(run / "ssh" / "config"))
+            script = f'#!/bin/sh\nexec {client} -F {config} "$@"\n'
+            write(run / "bin" / name, script.encode(), 0o700)
+
+
+def with_clients(pairs: list[bytes], run: Path) -> list[bytes]:
+    """The environment in which ``ssh`` and its kin are those that use our configuration."""
+    given = dict(pair.split(b"=", 1) for pair in pairs).get(b"PATH", os.fsencode(os.defpath))
+    path = b"PATH=" + os.fsencode(run / "bin") + b":" + given
+    return [*(pair for pair in pairs if not pair.startswith(b"PATH=")), path]
 
 
 def prepare_sessions(spec: LaunchDescription, run: Path, environment: list[bytes]) -> None:
@@ -185,3 +206,10 @@ def privilege_separation() -> None:
 def sshd_command(path: str, run: Path) -> list[str]:
     """sshd in the foreground with our configuration."""
     return [path, "-D", "-e", "-f", f"{run}/ssh/sshd_config"]
+
+
+def with_our_configuration(command: list[str], run: Path) -> list[str]:
+    """Somebody's own sshd command; its options win over our configuration."""
+    given = command[1:]
+    ours = [] if any(option.startswith("-f") for option in given) else sshd_command("", run)[2:]
+    return [command[0], *ours, *given]

@@ -68,7 +68,7 @@ class Supervisor:
         self.ending = Ending(self.run)
         self.sshd = 0
         self.main = 0
-        """The launch."""
+        """The launch, or the developer's command."""
         self.main_code: int | None = None
         self.leaving = False
         """Whether the pod is to end."""
@@ -78,21 +78,39 @@ class Supervisor:
 
     def start(self) -> None:
         """sshd first, so that the launch finds at least this replica."""
-        self.server = Server(serving.sshd_command(self.spec["sshd"], self.run))
-        self.sshd = self.server.pid
+        if "debug" in self.spec:
+            self.start_debugging(self.spec["debug"])
+            return
+        self.serve()
         if self.spec.get("launch"):
             launcher = str(Path(__file__).parent / "launch.py")
             arguments = [sys.executable, "-IS", launcher, str(self.options.spec), str(self.run)]
-            self.main = spawn(arguments, self.variables())
+            variables = dict(pair.split(b"=", 1) for pair in self.environment)
+            variables[b"TRAINYARD_RUN"] = os.fsencode(self.run)
+            self.main = spawn(arguments, variables)
 
-    def variables(self) -> dict[bytes, bytes]:
-        """The environment of the launch."""
-        found = dict(pair.split(b"=", 1) for pair in self.environment)
-        found[b"PATH"] = b":".join(
-            [os.fsencode(self.run / "bin"), found.get(b"PATH", os.fsencode(os.defpath))]
-        )
-        found[b"TRAINYARD_RUN"] = os.fsencode(self.run)
-        return found
+    def serve(self) -> None:
+        """Let others in over ssh."""
+        self.server = Server(serving.sshd_command(self.spec["sshd"], self.run))
+        self.sshd = self.server.pid
+
+    def start_debugging(self, command: list[str]) -> None:
+        """The developer's command, beside an sshd for a launch by hand unless it is one itself."""
+        # Decision 98.
+        if Path(command[0]).name == "sshd":
+            command = serving.with_our_configuration(command, self.run)
+        else:
+            try:
+                check(self.spec["sshd"])
+                self.serve()
+            except Unfit as unfit:
+                say(f"{self.spec['pod']} cannot be reached over ssh: {unfit}")
+        everything = [name + b"=" + value for name, value in os.environb.items()]
+        variables = serving.with_clients(everything, self.run)
+        try:
+            self.main = spawn(command, dict(pair.split(b"=", 1) for pair in variables), reads=True)
+        except OSError as error:
+            raise Unfit(f"cannot run {command[0]}: {error.strerror}", NOT_FOUND) from error
 
     def take(self, number: int) -> None:
         """What a signal wants."""
@@ -139,7 +157,7 @@ class Supervisor:
                 self.main_code = code
             elif pid == self.sshd:
                 self.sshd = 0
-                if not self.launch_is_over:
+                if not self.launch_is_over and "debug" not in self.spec:
                     raise self.server.end(code)
 
     def exit_code(self) -> int | None:
@@ -147,8 +165,10 @@ class Supervisor:
         quiet = not self.ending.active or self.ending.step()
         if self.leaving and not quiet:
             return None
-        if self.main:
+        if self.main_code is not None:
             return self.main_code
+        if self.main and "debug" not in self.spec:
+            return None
         if self.leaving:
             self.leave_at = self.leave_at or time.monotonic() + LAST_OUTPUT_SECONDS
             is_done = time.monotonic() >= self.leave_at or not self.open_sessions()
@@ -182,22 +202,12 @@ class Supervisor:
         return code
 
 
-def debug(command: list[str], sshd: str, run: Path) -> None:
-    """Replace ourselves by the developer's command, with everything in place for a launch."""
-    os.environ["PATH"] = f"{run}/bin:{os.environ.get('PATH', os.defpath)}"
-    if command == [sshd, "-D"]:
-        command = serving.sshd_command(sshd, run)
-    try:
-        os.execvp(command[0], command)
-    except OSError as error:
-        raise Unfit(f"cannot run {command[0]}: {error.strerror}", NOT_FOUND) from error
-
-
 def run_pod(spec: LaunchDescription, options: argparse.Namespace) -> int:
-    """Prepare, then supervise or, in debug mode, become the developer's command."""
+    """Prepare, then supervise."""
     os.umask(0o022)
     custom, disabled = spec.get("customEnv", []), bool(spec.get("disableCustomEnv"))
     environment = serving.session_environment(serving.container_environment(), custom, disabled)
+    environment = serving.with_clients(environment, options.run)
     try:
         serving.prepare_ssh(spec, options.keys, options.run)
         serving.prepare_sessions(spec, options.run, environment)
@@ -206,9 +216,8 @@ def run_pod(spec: LaunchDescription, options: argparse.Namespace) -> int:
         raise Unfit(f"cannot prepare ssh: {where}: {error.strerror}") from error
     if os.getuid() == 0:
         serving.privilege_separation()
-    if "debug" in spec:
-        debug(spec["debug"], spec["sshd"], options.run)
-    check(spec["sshd"])
+    if "debug" not in spec:
+        check(spec["sshd"])
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     return Supervisor(spec, options, environment).supervise()
 

@@ -41,6 +41,11 @@ STRICT: dict[str, Row] = {
         "spec.config.slotPerWorker",
         "did you mean 'slotsPerWorker'?",
     ),
+    "a script that no annotation holds": (
+        m.deepspeed(config={"customCommand": "x" * 200_000}),
+        "spec.config.customCommand",
+        "put it into a file of a volume",
+    ),
     "more replicas than can be counted through": (
         m.changed(m.pytorch(), "spec.replicaSpecs.0.replicas", 10_001),
         "spec",

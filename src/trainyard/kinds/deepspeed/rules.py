@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 from trainyard.kinds.deepspeed import KIND, options
@@ -19,6 +20,8 @@ from trainyard.schema.problems import Path, Problem, error
 RESERVED_MOUNTS = (AUTH_PATH, HOSTFILE_PATH, "/root/.deepspeed_env")
 """Paths that belong to the controller (decision 5)."""
 
+SCRIPT_SIZE = 192 << 10
+"""It travels in an annotation of worker-0's pod, all of which may have 256 KiB (decision 15)."""
 _PATH: Path = ("spec", "config")
 _BY = "the container runs sshd, and spec.config says what is launched over it"
 
@@ -61,7 +64,12 @@ def _launch(spec: DeepSpeedJobSpec) -> Iterator[Problem]:
             yield error(_PATH, "is required, except in debug mode")
         return
     if config.custom_command is not None:
-        if config.custom_command.strip():
+        if len(json.dumps(config.custom_command)) > SCRIPT_SIZE:
+            yield error(
+                (*_PATH, "customCommand"),
+                "is longer than 192 KiB; put it into a file of a volume, and run that",
+            )
+        elif config.custom_command.strip():
             yield from _disabled(config)
         else:
             yield error((*_PATH, "customCommand"), "must not be empty; remove it")

@@ -43,8 +43,10 @@ class DeepSpeedConfig(Model):
 
     custom_command: str | None = Field(
         default=None,
-        description="Shell command that replaces the generated launch; all other options but "
-        "`slotsPerWorker` are then ignored.",
+        description="Shell script that replaces the generated launch, of at most 192 KiB; all "
+        "other options but `slotsPerWorker` are then ignored. It is run by /bin/sh on worker-0, in "
+        "the working directory, once every worker's sshd answers; TRAINYARD_HOSTFILE is the path "
+        "of a hostfile of the workers that do, and `ssh`, `scp` and `sftp` lead to them.",
     )
     slots_per_worker: Annotated[int, Field(ge=1, le=INT32_MAX)] | None = Field(
         default=None,

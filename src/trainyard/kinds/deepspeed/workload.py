@@ -115,8 +115,8 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
         """What worker-0 is told to run; `programs.py` reads it."""
         config, argv = self.config, self.command(resume)
         # Decision 15.
-        if argv is None and config.custom_command:
-            argv = ["/bin/sh", "-c", config.custom_command]
+        if argv is None and (script := config.custom_command):
+            return {"kind": "command", "argv": ["/bin/sh"], "script": script, "slots": self.slots}
         if argv is not None:
             return {"kind": "command", "argv": argv, "slots": self.slots}
         form, program = self._program()

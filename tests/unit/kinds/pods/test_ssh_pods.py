@@ -181,10 +181,10 @@ def test_slots_default_to_the_gpus_of_the_training_container(resources: Object, 
     assert told(deepspeed(worker={"template": given}))["launch"]["slots"] == slots
 
 
-def test_a_custom_command_runs_in_a_shell() -> None:
+def test_a_custom_command_is_a_script_of_a_shell() -> None:
     launch = told(deepspeed(config={"customCommand": "deepspeed x.py", "slotsPerWorker": 2}))
-    argv = ["/bin/sh", "-c", "deepspeed x.py"]
-    assert launch["launch"] == {"kind": "command", "argv": argv, "slots": 2}
+    script = {"argv": ["/bin/sh"], "script": "deepspeed x.py"}
+    assert launch["launch"] == {"kind": "command", **script, "slots": 2}
 
 
 def test_only_literal_variables_go_into_the_env_file() -> None:
