@@ -70,7 +70,7 @@ def launch(
     ).arguments()
     env = {**os.environ, "PATH": path or f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(
-        [*torchrun.command(), *args],
+        [*torchrun.command(elastic=False), *args],
         cwd=tmp_path,
         env=env,
         stdout=subprocess.PIPE,

@@ -63,9 +63,9 @@ def _newcomers(job: Pass) -> list[str]:
 
 def _given_up(job: Pass) -> list[str]:
     """Replicas that failed for good, without which the job went on."""
-    alone = job.workload.scope is Scope.REPLICA
 
     def is_given_up(r: Replica) -> bool:
+        alone = job.workload.scope is Scope.REPLICA or r.type.restarts_alone
         told_failed = r.entry is not None and r.entry["phase"] == State.FAILED.value
         return job.ledger.is_lost(r.name) or (alone and told_failed)
 

@@ -304,9 +304,9 @@ def test_an_elastic_job_runs_with_what_fits() -> None:
 def test_an_elastic_job_that_never_gets_its_whole_size_settles() -> None:
     """From then on a failure starts the delays anew after a long healthy run."""
     world = World(elastic(2, 4, 4)).settle().run("0", "1").settle()
-    world.advance(60).settle()
+    world.advance(90).settle()
     assert world.last.wake_at is None
-    world.exit("1").settle().advance(10).settle().run("0", "1").settle().advance(60).settle()
+    world.exit("1").settle().advance(10).settle().run("0", "1").settle().advance(90).settle()
     world.advance(600).exit("1").settle()
     assert world.last.wake_at is not None
     assert (world.last.wake_at - world.now).total_seconds() == 10

@@ -19,7 +19,7 @@ sys.argv[0] = "torchrun"
 from torch.distributed.run import main
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-try:
+{more}try:
     main()
 except ChildFailedError as error:
     print(error, file=sys.stderr)
@@ -35,40 +35,100 @@ leaves by `os._exit`, because an orderly end would close the rendezvous to all o
 The working directory is taken off the path of the agent (not of the ranks), as for `torchrun`.
 """
 
+MEMBERS_CHANGE = """\
+import time
+import torch.distributed
+from torch.distributed.elastic.agent.server import api
+from torch.distributed.elastic.agent.server.local_elastic_agent import LocalElasticAgent as Agent
+from torch.distributed.elastic.rendezvous import dynamic_rendezvous as rendezvous
+Handler = rendezvous.DynamicRendezvousHandler
+join, count_waiting, close = Handler.next_rendezvous, Handler.num_nodes_waiting, Handler.shutdown
+monitor, meet = Agent._monitor_workers, Agent._rendezvous
+StoreError = getattr(torch.distributed, "DistStoreError", RuntimeError)
+def next_rendezvous(self):
+    info = join(self)
+    self.members = len(self._state_holder.state.participants)
+    return info
+def num_nodes_waiting(self):
+    waiting, state = count_waiting(self), self._state_holder.state
+    is_member = self._this_node in state.participants and not state.closed
+    return waiting or int(is_member and len(state.participants) < self.members)
+def shutdown(self):
+    if sys.exc_info()[0] is None:
+        return close(self)
+    self._stop_heartbeats()
+    leave, limit = rendezvous._RendezvousExitOp(), self._settings.timeout.close
+    try:
+        self._op_executor.run(leave, self._get_deadline(limit))
+    except rendezvous.RendezvousError:
+        pass
+    return True
+def _monitor_workers(self, group):
+    result = monitor(self, group)
+    tries = 4 if result.state in (api.WorkerState.FAILED, api.WorkerState.UNHEALTHY) else 0
+    for _ in range(tries):
+        if group.spec.rdzv_handler.num_nodes_waiting():
+            return api.RunResult(state=api.WorkerState.HEALTHY)
+        time.sleep(0.4)
+    return result
+def _rendezvous(self, group):
+    for _ in range(5):
+        try:
+            return meet(self, group)
+        except StoreError as error:
+            print("torchrun: a member left while all met:", error, file=sys.stderr)
+    return meet(self, group)
+Handler.next_rendezvous, Handler.num_nodes_waiting = next_rendezvous, num_nodes_waiting
+Handler.shutdown = shutdown
+Agent._monitor_workers, Agent._rendezvous = _monitor_workers, _rendezvous
+"""
+"""What the agents of an elastic job do besides (decision 95), so that their pods live on.
+
+One that fails leaves the rendezvous, where torch's own closes it to all others for good. A member
+that is missing is a change of members like one that waits to come in: torch's own does not see it,
+and ranks that wait in `init_process_group` for a peer that has failed do so for half an hour; one
+that has succeeded closes the rendezvous, and is not missed. Ranks that fail while members change do
+so because of that mostly, as the first agents that see a change end their ranks; it costs none of
+`max_restarts`, as if this agent had been first. What is known of the rendezvous may be a second
+old. Where a member left while all told each other their ranks, they meet again, where torch's own
+agents give up after a minute.
+"""
+
 HAS_TORCH = """\
 import sys
 if sys.path[:1] == [""]: del sys.path[0]
 from importlib.util import find_spec
 sys.exit(find_spec("torch") is None)
 """
-SCRIPT = f"""\
+SCRIPT = """\
+program='@program@'
 set -f
 python= first= torchrun=
 IFS=:
 for folder in $PATH; do
     for name in python3 python; do
-        [ -n "$python" ] || [ ! -x "$folder/$name" ] || {{ python=$folder/$name; first=$folder; }}
+        [ -n "$python" ] || [ ! -x "$folder/$name" ] || { python=$folder/$name; first=$folder; }
     done
     if [ -x "$folder/torchrun" ]; then torchrun=$folder; break; fi
 done
 unset IFS
 if [ -n "$torchrun" ] && [ "$first" != "$torchrun" ] && [ -n "$python" ]; then
-    "$python" -c '{HAS_TORCH}' 2>/dev/null && torchrun=
+    "$python" -c '@has torch@' 2>/dev/null && torchrun=
 fi
 if [ -n "$torchrun" ]; then
     IFS= read -r run <"$torchrun/torchrun"
     case $run in
-    '#!'/*/python*) exec ${{run#'#!'}} -c '{PROGRAM}' "$@" ;;
+    '#!'/*/python*) exec ${run#'#!'} -c "$program" "$@" ;;
     esac
     for name in python3 python; do
         [ ! -x "$torchrun/$name" ] || python=$torchrun/$name
     done
 fi
-[ -n "$python" ] || {{
+[ -n "$python" ] || {
     echo "torchrun: this image has neither torchrun nor python in its PATH" >&2
     exit 127
-}}
-exec "$python" -c '{PROGRAM}' "$@"
+}
+exec "$python" -c "$program" "$@"
 """
 """Picks the interpreter that `torchrun` itself would use, the one of its first line, unless one
 that has torch comes before it in the PATH (decision 121)."""
@@ -86,9 +146,11 @@ rendezvous then hangs for a minute and fails (`DynamicRendezvousHandler` of torc
 Decision 30."""
 
 
-def command() -> list[str]:
+def command(*, elastic: bool) -> list[str]:
     """The container's command; the container's args are torchrun's."""
-    return ["/bin/sh", "-c", SCRIPT, "torchrun"]
+    program = PROGRAM.format(more=MEMBERS_CHANGE if elastic else "")
+    script = SCRIPT.replace("@has torch@", HAS_TORCH).replace("@program@", program)
+    return ["/bin/sh", "-c", script, "torchrun"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -154,7 +154,8 @@ class _Description(Description[PyTorchTrainingJobSpec]):
         else:
             args = resume.args if resume else None
             script = self.training(key.type).get("args") or () if args is None else args
-            change = {"command": torchrun.command(), "args": self._torchrun_args(key, script)}
+            command = torchrun.command(elastic=self.elastic is not None)
+            change = {"command": command, "args": self._torchrun_args(key, script)}
         pods.change_container(pod, name, **change)
 
     def _master_env(self) -> dict[str, str]:

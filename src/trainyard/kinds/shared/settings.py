@@ -51,7 +51,7 @@ class Settings:
     incident_settle_seconds: float = 2.0
     """Failures this close together have one cause; under ExitCode all of them are looked at."""
     # Decision 94.
-    resize_grace_seconds: float = 60.0
+    resize_grace_seconds: float = 90.0
     """For so long after replicas joined or left others, a failure of these may come of it."""
     # Decision 26.
     force_delete_seconds: float = 300.0

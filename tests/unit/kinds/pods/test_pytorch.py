@@ -398,3 +398,14 @@ def test_spec_hash_ignores_what_may_change() -> None:
     paused["spec"]["runMode"] = {"pause": {"enabled": True}}
     assert workload(paused).spec_hash == before
     assert workload(elastic(maxReplicas=7)).spec_hash != before
+
+
+@pytest.mark.parametrize("is_elastic", [True, False])
+def test_the_program_that_stands_for_torchrun_is_whole(is_elastic: bool) -> None:
+    """It is quoted for a shell, and only elastic jobs change how agents meet."""
+    obj = elastic() if is_elastic else under_torchrun()
+    script = container(pod(workload(obj), ordinal=0))["command"][2]
+    program = script.split("'")[1]
+    compile(program, "torchrun", "exec")
+    assert program.endswith("sys.exit(128 + error.sigval)\n"), "no quotation mark within it"
+    assert ("num_nodes_waiting" in program) == is_elastic
