@@ -58,6 +58,10 @@ def _placement(situation: Situation, text: str) -> tuple[str, tuple[str, ...]]:
         return f"{found[2]} of the {found[3]} pods that start together are there", (
             "it waits for the others; they are told below if something holds them up",
         )
+    if found := re.search(r"waits for other pods of its job: (\d+) start together", text):
+        return f"{found[1]} replicas start together, and some have no pod yet", (
+            f"`trainyard events {situation.job.name}` tells whether something keeps them from it",
+        )
     if found := re.search(r"start the cluster with (--resource \S+(?: --resource \S+)*)", text):
         return text.partition(";")[0], (
             f"`trainyard down`, then `trainyard up {found[1]}` pretends the devices",

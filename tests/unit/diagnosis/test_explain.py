@@ -24,7 +24,7 @@ from trainyard.cli.explain import render
 from trainyard.diagnosis import exits
 
 _DEVICES = (
-    "2 pods that start together: needs 16 nvidia.com/gpu, this machine has 0; "
+    "the 2 pods that start together need 16 nvidia.com/gpu, this machine has 0; "
     "to pretend the devices, start the cluster with --resource nvidia.com/gpu=16"
 )
 _CLUSTER = "0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
@@ -91,7 +91,7 @@ CASES = [
         trouble("Unschedulable", "cannot be scheduled"),
         (
             "worker-0, worker-1 cannot be scheduled",
-            "needs 16 nvidia.com/gpu, this machine has 0",
+            "need 16 nvidia.com/gpu, this machine has 0",
             "trainyard up --resource nvidia.com/gpu=16",
         ),
         (unplaced("worker-0", _DEVICES), unplaced("worker-1", _DEVICES)),

@@ -227,7 +227,7 @@ async def test_a_group_that_does_not_fit_together_binds_none() -> None:
             await cluster.pod(
                 f"g{index}", job="j", group="gang", queue="default", requests={"nvidia.com/gpu": 2}
             )
-        await cluster.until(lambda: "3 pods that start together" in cluster.message("g2"))
+        await cluster.until(lambda: "the 3 pods that start together need" in cluster.message("g2"))
         await cluster.bound()
 
 

@@ -105,6 +105,11 @@ class _Description(Description[GenericJobSpec]):
         """Not without `service`, by which no Service is to be created (decision 13)."""
         return bool(self.ports)
 
+    @property
+    def needs_peers(self) -> bool:
+        """Where no replica can find another, each has work of its own (decision 113)."""
+        return bool(self.ports)
+
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         if start.debug:  # no container of these pods is the one that trains (decision 29)
             for container in pod["spec"].get("containers") or ():

@@ -125,6 +125,11 @@ class Description(ABC, Generic[Spec]):
         """Whether pods find each other by name."""
         return True
 
+    @property
+    def needs_peers(self) -> bool:
+        """Whether a replica gets nowhere without the others."""
+        return True
+
     def beside(self) -> tuple[Dependent, ...]:
         """Objects beside the pods that only this kind has."""
         return ()
@@ -167,6 +172,7 @@ class Description(ABC, Generic[Spec]):
             debug=mode.debug.enabled,
             elastic=self.elastic,
             needs_gang=bool(self.gang and self.gang.backend is GangBackend.NONE),
+            together=self._together,
             spec_hash=spec_hash(self.job),
             revision=self.revision,
         )
@@ -184,6 +190,12 @@ class Description(ABC, Generic[Spec]):
             active_deadline_seconds=policy.active_deadline_seconds,
             ttl_seconds_after_finished=policy.ttl_seconds_after_finished,
         )
+
+    @property
+    def _together(self) -> int:
+        if self.spec.run_mode.debug.enabled or not self.needs_peers:
+            return 1
+        return self.elastic.min_replicas if self.elastic else self.total
 
     @property
     def kind(self) -> Kind:

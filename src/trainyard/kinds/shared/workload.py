@@ -223,6 +223,8 @@ class Workload:
     debug: bool = False
     elastic: Elastic | None = None
     needs_gang: bool = False
+    together: int = 1
+    """How many replicas must run for any of them to get on (decision 113)."""
     warnings: tuple[str, ...] = ()
     """What the spec asks for and does not get; told once, in events."""
     spec_hash: str = ""

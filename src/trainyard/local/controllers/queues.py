@@ -177,7 +177,7 @@ def _queue_status(pods: Sequence[PodEntry], groups: int) -> Object:
 def _group_status(group: GroupRules, pods: Sequence[PodEntry]) -> Object:
     phases = Counter(pod.phase.lower() for pod in pods)
     is_finished = bool(pods) and all(pod.phase in _ENDED for pod in pods)
-    lacks = group.missing(pods)
+    lacks = group.missing(pods, group.min_member)
     is_scheduled = sum(1 for pod in pods if pod.node) >= group.min_member
     phase = "Finished" if is_finished else "Running" if is_scheduled else "Pending"
     return {

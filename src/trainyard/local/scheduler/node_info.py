@@ -69,13 +69,18 @@ class Shortage:
         """Even the empty machine has too little; waiting will not help."""
         return self.wanted > self.capacity
 
+    @property
+    def is_of_devices(self) -> bool:
+        """Whether it can be pretended that there are more."""
+        return self.is_lasting and self.resource not in {*SHARED, PODS}
+
     def __str__(self) -> str:
         wanted = readable(self.resource, self.wanted)
         if self.is_lasting:
             has = readable(self.resource, self.capacity).removesuffix(f" {self.resource}")
-            return f"needs {wanted}, this machine has {has}"
+            return f"{wanted}, this machine has {has}"
         free = readable(self.resource, max(self.free, 0)).removesuffix(f" {self.resource}")
-        return f"needs {wanted}, {free} are free"
+        return f"{wanted}, {free} are free"
 
 
 class NodeInfo:
@@ -85,6 +90,7 @@ class NodeInfo:
         self.capacity = dict(capacity)
         self.is_strict = is_strict
         self._holders: dict[str, PodEntry] = {}
+        self._leaving: set[str] = set()
         self._jobs: dict[str, dict[str, PodEntry]] = {}
 
     def take(self, pod: PodEntry) -> None:
@@ -94,6 +100,7 @@ class NodeInfo:
 
     def release(self, uid: str) -> bool:
         """The pod ended; False when it held nothing."""
+        self._leaving.discard(uid)
         pod = self._holders.pop(uid, None)
         if pod is None:
             return False
@@ -106,6 +113,24 @@ class NodeInfo:
     def holds(self, uid: str) -> bool:
         """Whether the pod was given its part."""
         return uid in self._holders
+
+    def leave(self, uid: str) -> None:
+        """The pod is being deleted, and will give up its part."""
+        if uid in self._holders:
+            self._leaving.add(uid)
+
+    def staying(self, job: str) -> list[PodEntry]:
+        """The pods of a job that hold a part, and go on."""
+        return [pod for uid, pod in self._jobs.get(job, {}).items() if uid not in self._leaving]
+
+    def never(self, wanted: Amounts) -> list[Shortage]:
+        """What even the empty machine has too little of, for a job that wants so much."""
+        return [
+            Shortage(name, value, capacity, capacity)
+            for name, value in sorted(wanted.items())
+            if (self.is_strict or name not in SHARED)
+            and value > (capacity := self.capacity.get(name, 0))
+        ]
 
     def holders(self) -> Iterable[PodEntry]:
         """The pods that hold a part."""

@@ -81,11 +81,14 @@ class GroupRules:
             queue=spec.get("queue") or "default",
         )
 
-    def missing(self, members: Iterable[PodEntry]) -> str:
-        """What the group still lacks before any member may start, or "" (decision 35)."""
+    def missing(self, members: Iterable[PodEntry], least: int) -> str:
+        """What the group still lacks before any member may start, or "" (decision 35).
+
+        `least`: its minimum, less what has ended already.
+        """
         present = list(members)
-        if len(present) < self.min_member:
-            return f"pod group {self.name} has {len(present)} of {self.min_member} pods"
+        if len(present) < least:
+            return f"pod group {self.name} has {len(present)} of {least} pods"
         for role, least in self.roles:
             count = sum(1 for pod in present if pod.role == role)
             if count < least:

@@ -24,9 +24,12 @@ class Reporter:
         self._objects = objects
         self._said: dict[tuple[str, str, str], None] = {}
 
-    async def warn(self, reference: Mapping[str, Any], reason: str, message: str) -> None:
-        """Warn about the object that `reference` names, unless that was said before."""
-        said = (reference["uid"], reason, message)
+    async def warn(
+        self, reference: Mapping[str, Any], reason: str, message: str, *, topic: str = ""
+    ) -> None:
+        """Warn about the object that `reference` names, unless that, or of this topic, was said
+        before."""
+        said = (topic or reference["uid"], reason, "" if topic else message)
         if said in self._said:
             return
         self._said[said] = None

@@ -6,7 +6,7 @@ Runs in the cluster's process on the registry. There is one node, this machine.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,10 +20,11 @@ from trainyard.local.clock import now_text
 from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Objects
 from trainyard.local.scheduler.capacity import Capacity
-from trainyard.local.scheduler.node_info import NodeInfo, PodEntry
+from trainyard.local.scheduler.node_info import NodeInfo, PodEntry, Shortage
 from trainyard.local.scheduler.queues import GroupRules, QueueRules
 from trainyard.local.scheduler.reporting import Reporter, owner_reference, reference
-from trainyard.local.scheduler.requests import SHARED, readable
+from trainyard.local.scheduler.requests import readable
+from trainyard.local.scheduler.teams import RESOURCES, Teams
 from trainyard.local.storage.journal import Event, Object
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import is_dns_subdomain
@@ -49,19 +50,26 @@ class _Unit:
     """Pods that start together, or one pod."""
 
     pods: tuple[PodEntry, ...]
-    queue: QueueRules | None
-    group: GroupRules | None
+    queue: QueueRules | None = None
+    group: GroupRules | None = None
     hold: str = ""
+    is_team: bool = False
+    is_forming: bool = False
+    """Its pods are being created, which is nothing to warn of."""
+    after: PodEntry | None = None
+    """Whose unit goes first."""
 
     @property
-    def order(self) -> tuple[int, int, str, str]:
+    def order(self) -> tuple[int, int, str, str, bool, str]:
         """Queue priority, then the group's, then age."""
-        first = self.pods[0]
+        first = self.after or self.pods[0]
         return (
             -(self.queue.priority if self.queue else 0),
             -(self.group.priority if self.group else 0),
             first.created,
             first.name,
+            self.after is not None,
+            self.pods[0].name,
         )
 
 
@@ -79,13 +87,15 @@ class Scheduler:
         self._queues: dict[str, QueueRules] = {}
         self._groups: dict[tuple[str, str], GroupRules] = {}
         self._told: dict[str, str] = {}
+        self._teams = Teams(self._node.capacity, is_strict=settings.is_strict)
+        self._held: set[str] = set()
         self._reporter = Reporter(objects)
 
     async def run(self) -> None:
         """Follow the registry and place pods as they come; there is always a default queue."""
         with suppress(AlreadyExists):
             await self._objects.create(_QUEUES, _queue(DEFAULT_QUEUE))
-        subscription = self._objects.subscribe(_PODS, _QUEUES, _GROUPS)
+        subscription = self._objects.subscribe(*RESOURCES, _PODS, _QUEUES, _GROUPS)
         try:
             async for events in batches(subscription, self._guard):
                 again = [event for event in self._guard.due() if event is not None]
@@ -106,6 +116,9 @@ class Scheduler:
     def _note(self, event: Event) -> bool:
         if event.resource == _PODS:
             return self._note_pod(event)
+        if event.resource in RESOURCES:
+            job = self._teams.note(event)
+            return job in self._held and bool(self._waiting)
         metadata = event.object["metadata"]
         name, is_gone = metadata["name"], event.type == "DELETED"
         if event.resource == _QUEUES:
@@ -128,6 +141,8 @@ class Scheduler:
                 self._told.pop(_clamped(owner_reference(event.object)), None)
             return self._node.release(uid) and bool(self._waiting)
         if self._node.holds(uid):
+            if "deletionTimestamp" in event.object["metadata"]:
+                self._node.leave(uid)
             return False
         entry = PodEntry.of(event.object)
         is_placed = entry.node == self._settings.node_name
@@ -148,6 +163,7 @@ class Scheduler:
         if not self._settings.is_strict:
             await self._create_absent_queues()
         writes: list[Coroutine[Any, Any, None]] = []
+        self._held = {pod.job for pod in self._waiting.values()}
         for unit in sorted(self._units(), key=lambda unit: unit.order):
             with self._guard.step(unit.pods[0].raw, None, "placing"):
                 writes += self._place_unit(unit)
@@ -156,7 +172,8 @@ class Scheduler:
     def _place_unit(self, unit: _Unit) -> list[Coroutine[Any, Any, None]]:
         """What is to be written so that the pods of a unit start, or wait and say why."""
         if reason := unit.hold or self._refusal(unit):
-            return [self._explain(pod, reason) for pod in unit.pods]
+            told = [self._explain(pod, reason) for pod in unit.pods]
+            return told if unit.is_forming else [*told, self._warn(unit, reason)]
         for pod in unit.pods:
             self._node.take(pod)
             del self._waiting[pod.uid]
@@ -181,16 +198,39 @@ class Scheduler:
     def _units(self) -> list[_Unit]:
         units: list[_Unit] = []
         grouped: dict[tuple[str, str], list[PodEntry]] = {}
+        by_job: dict[str, list[PodEntry]] = {}
         for pod in self._waiting.values():
             if pod.group:
                 grouped.setdefault((pod.namespace, pod.group), []).append(pod)
-            else:
+            elif pod.queue:
                 queue = self._queues.get(pod.queue)
-                hold = f"queue {pod.queue} does not exist" if pod.queue and queue is None else ""
+                hold = "" if queue else f"queue {pod.queue} does not exist"
                 units.append(_Unit((pod,), queue, None, hold))
+            else:
+                by_job.setdefault(pod.job, []).append(pod)
         for key, pods in grouped.items():
             units += self._group_units(key, pods)
+        for job, pods in by_job.items():
+            units += self._team_units(job, pods)
         return units
+
+    def _team_units(self, job: str, pods: list[PodEntry]) -> list[_Unit]:
+        """The replicas that need each other, as long as too few of them run (decision 113)."""
+        team = None
+        with self._guard.step(pods[0].raw, None, "its job"):
+            team = self._teams.of(job)
+        wanted = self._teams.wanted(job, team.size) if team else 0
+        first = wanted - len(self._node.staying(job))
+        if team is None or first <= 0:
+            return [_Unit((pod,)) for pod in pods]
+        pods = team.by_rank(pods)
+        if wanted == team.size and (never := self._node.never(team.needs)):
+            return [_Unit(tuple(pods), hold=_shortage(team.size, never), is_team=True)]
+        if len(pods) < first:
+            hold = f"waits for other pods of its job: {first} start together"
+            return [_Unit(tuple(pods), hold=hold, is_forming=True)]
+        later = [_Unit((pod,), after=pods[0]) for pod in pods[first:]]
+        return [_Unit(tuple(pods[:first]), is_team=True), *later]
 
     def _group_units(self, key: tuple[str, str], pods: list[PodEntry]) -> list[_Unit]:
         """The group as a whole while it waits; single pods once its minimum runs."""
@@ -202,11 +242,12 @@ class Scheduler:
         queue = self._queues.get(name)
         running = [p for p in self._node.holders() if (p.namespace, p.group) == key]
         hold = f"queue {name} does not exist" if queue is None else ""
-        hold = hold or group.missing([*running, *pods])
+        least = self._teams.wanted(pods[0].job, group.min_member)
+        hold = hold or group.missing([*running, *pods], least)
         if hold:
             return [_Unit(tuple(pods), queue, group, hold)]
         # Those beyond the minimum start only if there is room.
-        first = max(group.min_member - len(running), 0)
+        first = max(least - len(running), 0)
         pods.sort(key=lambda pod: (pod.created, pod.name))
         together = [_Unit(tuple(pods[:first]), queue, group)] if first else []
         return [*together, *(_Unit((pod,), queue, group) for pod in pods[first:])]
@@ -220,16 +261,7 @@ class Scheduler:
         shortages = self._node.shortages(unit.pods)
         if not shortages:
             return ""
-        text = "; ".join(str(shortage) for shortage in shortages)
-        if len(unit.pods) > 1:
-            text = f"{len(unit.pods)} pods that start together: {text}"
-        devices = [s for s in shortages if s.is_lasting and s.resource not in SHARED]
-        if devices:
-            flags = " ".join(f"--resource {s.resource}={s.wanted}" for s in devices)
-            return f"{text}; to pretend the devices, start the cluster with {flags}"
-        if any(shortage.is_lasting for shortage in shortages):
-            return text
-        return f"{text}; waiting for other pods to end"
+        return _shortage(len(unit.pods), shortages)
 
     async def _bind(self, pod: PodEntry) -> bool:
         """Whether the pod is there to be bound."""
@@ -266,10 +298,17 @@ class Scheduler:
 
         try:
             await self._objects.update(_PODS, pod.namespace, pod.name, change, subresource="status")
-            message = f"cannot schedule {pod.name}: {reason}"
-            await self._reporter.warn(reference(pod.raw), "FailedScheduling", message)
         except TrainyardError:  # told with the next change
             self._told.pop(pod.uid, None)
+
+    async def _warn(self, unit: _Unit, reason: str) -> None:
+        """Say why a unit waits, once for all pods of a job that wait for the same."""
+        first = unit.pods[0]
+        is_one = len(unit.pods) == 1 and not unit.is_team
+        about = reference(first.raw) if is_one else owner_reference(first.raw)
+        message = f"cannot schedule {about['name']}: {reason}"
+        topic = f"{first.job}: {reason}"
+        await self._reporter.warn(about, "FailedScheduling", message, topic=topic)
 
     # The liberties that a laptop takes with a cluster's manifest (decision 39).
 
@@ -314,6 +353,18 @@ class Scheduler:
         if name != DEFAULT_QUEUE:
             text = f"queue {name} did not exist; it was created without limits"
             await self._reporter.warn(owner_reference(pod.raw), "QueueCreated", text)
+
+
+def _shortage(pods: int, shortages: Sequence[Shortage]) -> str:
+    """What so many pods lack, and how to get it."""
+    who = "needs" if pods == 1 else f"the {pods} pods that start together need"
+    text = f"{who} " + "; ".join(str(shortage) for shortage in shortages)
+    if devices := [shortage for shortage in shortages if shortage.is_of_devices]:
+        flags = " ".join(f"--resource {s.resource}={s.wanted}" for s in devices)
+        return f"{text}; to pretend the devices, start the cluster with {flags}"
+    if any(shortage.is_lasting for shortage in shortages):
+        return text
+    return f"{text}; waiting for other pods to end"
 
 
 def _queue(name: str) -> Object:
