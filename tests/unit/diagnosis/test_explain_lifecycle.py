@@ -201,3 +201,41 @@ def test_a_disk_that_is_full_is_told_whatever_the_kind() -> None:
         world = World(job).running()
         world.exit("0", 1, **words).settle()
         assert "a volume or the disk is full" in explained(world)
+
+
+def ruled(action: str, code: int, **run_policy: Any) -> dict[str, Any]:
+    """A `runPolicy` with one rule for an exit code."""
+    rule = {"action": action, "onExitCodes": {"operator": "In", "values": [code]}}
+    return {"podFailurePolicy": {"rules": [rule]}, **run_policy}
+
+
+def test_the_rule_that_failed_a_job_is_told() -> None:
+    world = World(pytorch(policy="Never", run_policy=ruled("FailJob", 42))).running()
+    world.exit("2", 42).advance(5).settle()
+    text = explained(world)
+    assert "worker-2 failed (exit code 42)" in text
+    assert "podFailurePolicy.rules[0] (exit code 42) fails the job" in text
+    assert "change that rule of spec.runPolicy.podFailurePolicy" in text
+    assert "restartPolicy is Never" not in text
+
+
+def test_the_rule_by_which_replicas_restart_is_told() -> None:
+    world = World(pytorch(run_policy=ruled("Ignore", 42))).running()
+    world.exit("2", 42).settle()
+    rule = "podFailurePolicy.rules[0] (exit code 42) ignores this failure"
+    assert rule in explained(world)
+    world.advance(10).settle().run().settle()
+    assert f"(exit code 42) 10s ago; {rule}" in explained(world)
+
+
+@pytest.mark.parametrize(
+    ("action", "deed"), [("Count", "counts this"), ("Restart", "restarts after this")]
+)
+def test_a_rule_that_could_not_help_is_told_beside_the_policy(action: str, deed: str) -> None:
+    run_policy = ruled(action, 42, backoffLimit=0)
+    world = World(pytorch(policy="Never", run_policy=run_policy)).running()
+    world.exit("2", 42).advance(5).settle()
+    assert (
+        f"podFailurePolicy.rules[0] (exit code 42) {deed} failure; restartPolicy is Never, "
+        "runPolicy.backoffLimit is 0"
+    ) in explained(world)

@@ -162,7 +162,8 @@ ACCEPTED: dict[str, list[Rule]] = {
         rule("Restart", onReasons=["OOMKilled", "Evicted"], replicaTypes=["worker"]),
     ],
     "the status has a default": [rule("Ignore", **conditions({"type": "DisruptionTarget"}))],
-    "as many as may be": [rule(**codes(*range(1, 256)))] * 20,
+    "as many as may be": [rule(**codes(*range(i + 1, 237 + i))) for i in range(20)],
+    "as many codes as may be": [rule(**codes(*range(1, 256)))],
     "no rule": [],
 }
 
@@ -196,3 +197,49 @@ def test_an_exit_code_that_no_process_has_is_warned_about(code: int) -> None:
     (problem,) = check(pytorch([rule(**codes(code))])).warnings
     assert problem.where == f"{RULES}[0].onExitCodes.values[0]"
     assert f"no process on Linux ends with {code}" in problem.message
+
+
+NEVER_DECIDE: dict[str, tuple[Rule, Rule, bool]] = {
+    "some of the same codes": (rule(**codes(1, 2)), rule(**codes(2)), True),
+    "another code": (rule(**codes(1, 2)), rule(**codes(2, 3)), False),
+    "a code of NotIn": (rule(**codes(1, operator="NotIn")), rule(**codes(2)), True),
+    "the code that NotIn leaves": (rule(**codes(1, operator="NotIn")), rule(**codes(1)), False),
+    "NotIn of more": (
+        rule(**codes(1, operator="NotIn")),
+        rule(**codes(1, 2, operator="NotIn")),
+        True,
+    ),
+    "NotIn of less": (
+        rule(**codes(1, 2, operator="NotIn")),
+        rule(**codes(1, operator="NotIn")),
+        False,
+    ),
+    "NotIn after In": (rule(**codes(1)), rule(**codes(1, operator="NotIn")), False),
+    "another container": (rule(**codes(1)), rule(**codes(1, containerName="main")), False),
+    "the same condition": (rule(**conditions(TARGET)), rule(**conditions(TARGET)), True),
+    "another status": (
+        rule(**conditions(TARGET)),
+        rule(**conditions({**TARGET, "status": "False"})),
+        False,
+    ),
+    "the same reason": (rule(onReasons=["A", "B"]), rule(onReasons=["B"]), True),
+    "another reason": (rule(onReasons=["A"]), rule(onReasons=["A", "B"]), False),
+    "of another sort": (rule(**codes(1)), rule(onReasons=["A"]), False),
+    "codes after reasons": (rule(onReasons=["A"]), rule(**codes(1)), False),
+    "for one type": (rule(**codes(1)), rule(**codes(1), replicaTypes=["worker"]), True),
+    "after one for a type": (rule(**codes(1), replicaTypes=["worker"]), rule(**codes(1)), False),
+    "for the same type": (
+        rule(**codes(1), replicaTypes=["worker"]),
+        rule(**codes(1), replicaTypes=["worker"]),
+        True,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "warned"), NEVER_DECIDE.values(), ids=list(NEVER_DECIDE)
+)
+def test_a_rule_that_never_decides_is_warned_about(first: Rule, second: Rule, warned: bool) -> None:
+    found = [p.detail for p in check(pytorch([first, second])).problems]
+    text = f"{RULES}[1]: never decides: rules[0] matches all that it would"
+    assert found == ([text] if warned else [])

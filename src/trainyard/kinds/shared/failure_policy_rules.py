@@ -43,6 +43,32 @@ def check_failure_policy(
         return
     for index, rule in enumerate(rules):
         yield from _rule(rule, templates, (*_PATH, index))
+        sooner = next((i for i, other in enumerate(rules[:index]) if _covers(other, rule)), None)
+        if sooner is not None:
+            message = f"never decides: rules[{sooner}] matches all that it would"
+            yield warning((*_PATH, index), message)
+
+
+def _covers(first: PodFailureRule, second: PodFailureRule) -> bool:
+    """Whether whatever the second rule matches is matched by the first."""
+    if first.replica_types and not set(second.replica_types or [None]) <= set(first.replica_types):
+        return False
+    codes, others = first.on_exit_codes, second.on_exit_codes
+    if codes is None or others is None:
+        wanted, known = ({*each.on_pod_conditions, *each.on_reasons} for each in (second, first))
+        return bool(wanted) and wanted <= known
+    if codes.container_name != others.container_name:
+        return False
+    mine, theirs = set(codes.values), set(others.values)
+    match codes.operator, others.operator:
+        case "In", "In":
+            return theirs <= mine
+        case "NotIn", "In":
+            return not theirs & mine
+        case "NotIn", "NotIn":
+            return mine <= theirs
+        case _:
+            return False
 
 
 def _rule(
