@@ -217,6 +217,7 @@ def test_gpus_that_are_not_there_keep_the_job_pending_with_a_hint(trainyard: Com
     file = trainyard.manifest("m.yaml", job("gpus", ["/bin/true"], container=main))
     with trainyard.running("run", "-f", file) as process:
         assert process.stdout is not None
+        assert process.stdout.readline().startswith("Python ")
         hint = process.stdout.readline()
         assert "needs 8 nvidia.com/gpu, this machine has 0" in hint
         assert "--resource nvidia.com/gpu=8" in hint
@@ -230,6 +231,7 @@ def test_strict_scheduling_bends_nothing(trainyard: CommandLine) -> None:
     file = trainyard.manifest("m.yaml", job("big", ["/bin/true"], container=main))
     with trainyard.running("run", "-f", file, "--strict-scheduling") as process:
         assert process.stdout is not None
+        assert process.stdout.readline().startswith("Python ")
         assert "needs 4096 cpu" in process.stdout.readline()
 
 

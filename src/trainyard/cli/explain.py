@@ -69,7 +69,7 @@ async def _tail(client: Client, job: Job, pod: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-async def advice(client: Client, job: Job, folder: Path) -> list[str]:
+async def advice(client: Client, job: Job, folder: Path | None) -> list[str]:
     """What `run` can say about a failure beyond exit code and last lines; empty if nothing."""
     situation = await situation_of(client, job, folder)
     lines = []

@@ -19,7 +19,8 @@ from trainyard.cli.boundary import expected_error, is_broken_pipe, message
 from trainyard.schema.errors import TrainyardError
 
 _COMMANDS = {
-    "run": ("run", "Run a manifest's jobs to their end on this machine."),
+    "run": ("run", "Run a script, or a manifest's jobs, to the end."),
+    "init": ("init", "Print a manifest for a script."),
     "validate": ("validate", "Report every problem of manifests."),
     "render": ("render", "Print the objects that the controller would create."),
     "convert": ("convert", "Rewrite legacy spellings to the current ones."),

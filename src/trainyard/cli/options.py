@@ -22,6 +22,12 @@ _LEAST_LOG_BYTES = 256 << 10
 _RESOURCE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*\Z")
 
 
+MOUNTS = "trainyard.mounts"
+"""In a context's `meta`: what `--volume DIR:PATH` said to a command that takes scripts."""
+IMAGE = "trainyard.image"
+"""Likewise, what `--image NAME` said."""
+
+
 def files_option(text: str, *more: str, required: bool = True) -> Callable[..., Any]:
     """`-f FILE`, which may be repeated; the command takes `files`."""
     names = ("-f", *more, "--filename", "files")
@@ -54,14 +60,7 @@ class ClusterOptions:
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that shape an embedded cluster; the command takes them as `options`."""
 
-    @click.option(
-        "--volume",
-        "volumes",
-        multiple=True,
-        metavar="CLAIM=DIR",
-        callback=_volumes,
-        help="The folder that stands for a claim; it is made if missing. Repeatable.",
-    )
+    @_folder_options
     @click.option(
         "--resource",
         "resources",
@@ -69,14 +68,6 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         metavar="NAME=N",
         callback=_resources,
         help="Pretend a resource, such as nvidia.com/gpu=8. Repeatable.",
-    )
-    @click.option(
-        "--image",
-        "images",
-        multiple=True,
-        metavar="PATTERN=ENV",
-        callback=_images,
-        help="The virtual environment that stands for images. Repeatable, first wins.",
     )
     @click.option(
         "--strict-scheduling",
@@ -99,6 +90,45 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(options=ClusterOptions(**chosen), **given)
 
     return command
+
+
+def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add -n, --kubeconfig and --context; the command takes the three as `place`."""
+
+    @click.option("-n", "--namespace", metavar="NAME", help="Namespace of the job.")
+    @click.option(
+        "--kubeconfig",
+        metavar="FILE",
+        help="Use a cluster of this kubeconfig instead of the embedded one.",
+    )
+    @click.option("--context", metavar="NAME", help="Use this context of the kubeconfig.")
+    @functools.wraps(function)
+    def command(
+        namespace: str | None, kubeconfig: str | None, context: str | None, **rest: Any
+    ) -> Any:
+        return function(place=(namespace, kubeconfig, context), **rest)
+
+    return command
+
+
+def _folder_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    volume = click.option(
+        "--volume",
+        "volumes",
+        multiple=True,
+        metavar="CLAIM=DIR",
+        callback=_volumes,
+        help="The folder that stands for a claim; it is made if missing. Repeatable.",
+    )
+    image = click.option(
+        "--image",
+        "images",
+        multiple=True,
+        metavar="PATTERN=ENV",
+        callback=_images,
+        help="The virtual environment that stands for images. Repeatable, first wins.",
+    )
+    return volume(image(function))
 
 
 def _environment_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -144,9 +174,19 @@ def _pair(text: str, what: str) -> tuple[str, str]:
     return key, value
 
 
-def _volumes(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+def _takes_scripts(ctx: click.Context) -> bool:
+    return bool(getattr(ctx.command, "takes_scripts", False))
+
+
+def _volumes(ctx: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
     volumes = {}
     for text in values:
+        if "=" not in text and _takes_scripts(ctx):
+            source, _, place = text.rpartition(":")
+            if not source or not place.startswith("/"):
+                raise click.BadParameter(f"{text!r} is neither CLAIM=DIR nor DIR:/MOUNTPATH")
+            ctx.meta.setdefault(MOUNTS, []).append((source, place))
+            continue
         claim, folder = _pair(text, "CLAIM=DIR")
         path = Path(folder).expanduser().absolute()
         try:
@@ -192,13 +232,18 @@ def _log_size(_: click.Context, __: click.Parameter, text: str | None) -> int | 
 
 
 def _images(
-    _: click.Context, __: click.Parameter, values: tuple[str, ...]
+    ctx: click.Context, __: click.Parameter, values: tuple[str, ...]
 ) -> tuple[tuple[str, str], ...]:
     images = []
     for text in values:
+        if "=" not in text and _takes_scripts(ctx):
+            if os.path.isdir(os.path.expanduser(text)) and text[:1] in "./~":
+                raise click.BadParameter(f"{text} is an environment: write '*={text}'")
+            ctx.meta[IMAGE] = text
+            continue
         pattern, folder = _pair(text, "PATTERN=ENV")
         path = Path(folder).expanduser().absolute()
         if not os.access(path / "bin" / "python", os.X_OK):
-            raise click.BadParameter(f"{path} is not a virtual environment: it has no bin/python")
+            raise click.BadParameter(f"{path} is no Python environment: it has no bin/python")
         images.append((pattern, str(path)))
     return tuple(images)

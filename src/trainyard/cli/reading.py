@@ -30,9 +30,9 @@ def read_jobs(file: str, namespace: str | None) -> ReadResult:
     return result
 
 
-def read_to_run(file: str) -> ReadResult:
+def read_to_run(file: str, namespace: str | None) -> ReadResult:
     """A manifest with jobs that can run on this machine, where images are not pulled."""
-    result = read_jobs(file, None)
+    result = read_jobs(file, namespace)
     for job in result.jobs:
         _check_commands(job, file)
     return result

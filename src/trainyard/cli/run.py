@@ -1,4 +1,4 @@
-"""`trainyard run`: every job of a manifest, from submission to its end, on this machine.
+"""`trainyard run`: a script, or every job of a manifest, from submission to its end.
 
 This module forks the shim before anything heavy is imported; `running` does the rest.
 """
@@ -13,7 +13,15 @@ from pathlib import Path
 
 import click
 
-from trainyard.cli.options import ClusterOptions, cluster_options
+from trainyard.cli.options import ClusterOptions, cluster_options, where_options
+from trainyard.cli.script_options import (
+    ScriptCommand,
+    ScriptOptions,
+    is_manifest,
+    script_options,
+)
+from trainyard.cli.scripts import Draft
+from trainyard.cli.sources import FileSource, ScriptSource, Source
 from trainyard.kube.embedded import Paths, find_cluster, state_folder
 from trainyard.local import limits
 from trainyard.local.node.shim_process import start_shim
@@ -22,31 +30,37 @@ from trainyard.schema.errors import TrainyardError
 _KEPT_RUNS = 20
 
 
-@click.command()
+@click.command(cls=ScriptCommand, options_metavar="[OPTIONS]")
 @click.option(
-    "-f",
-    "--file",
-    "--filename",
-    "file",
-    required=True,
-    metavar="FILE",
-    help="The manifest; - reads stdin.",
+    "-f", "--file", "--filename", "file", metavar="FILE", help="The manifest; - reads stdin."
 )
 @click.option(
     "--keep",
     is_flag=True,
     help="Run on the background cluster, started if need be, and leave it and the job there.",
 )
+@script_options
 @cluster_options
-def command(file: str, keep: bool, options: ClusterOptions) -> int:
-    """Run the jobs in FILE to their end.
+@where_options
+def command(
+    words: tuple[str, ...],
+    file: str | None,
+    keep: bool,
+    script: ScriptOptions,
+    options: ClusterOptions,
+    place: tuple[str | None, str | None, str | None],
+) -> int:
+    """Run SCRIPT, or the jobs in a manifest, to their end.
 
-    Uses the embedded cluster that is up, or one of its own, which ends with the command. Exit
-    code 0 when all jobs succeeded, 1 when one failed, 130 when interrupted.
+    What follows SCRIPT is passed to it. Uses the embedded cluster that is up, or one of its own,
+    which ends with the command; with --kubeconfig or --context that cluster, where SCRIPT, if it
+    is one file, is carried along. Exit code 0 when all jobs succeeded, 1 when one failed, 130 when
+    interrupted.
     """
-    if file != "-" and not os.path.exists(file):
-        raise TrainyardError(f"cannot read {file}: no such file or directory")
     gc.disable()  # imports make nothing but lasting objects; `running` turns it on again
+    source = _source(words, file, script, options, on_cluster=any(place[1:]))
+    if any(place[1:]):
+        return _run_elsewhere(source, place, options, keep=keep)
     if keep:
         from trainyard.cli.up import ensure_up
 
@@ -54,20 +68,60 @@ def command(file: str, keep: bool, options: ClusterOptions) -> int:
     elif options.is_default and find_cluster() is not None:
         pass
     else:
-        return _run_alone(file, options)
+        return _run_alone(source, options, place[0])
     from trainyard.cli.running import run_on_background
 
-    return run_on_background(file, keep=keep)
+    return run_on_background(source, place[0], keep=keep)
 
 
-def _run_alone(file: str, options: ClusterOptions) -> int:
+def _source(
+    words: tuple[str, ...],
+    file: str | None,
+    script: ScriptOptions,
+    options: ClusterOptions,
+    *,
+    on_cluster: bool,
+) -> Source:
+    """What is to run; raises UsageError where that is not clear."""
+    if words and is_manifest(words[0]) and file is None and not script.is_module:
+        file, words = words[0], words[1:]
+    if file is None:
+        if not words:
+            raise click.UsageError(
+                "name a script, trainyard run train.py, or a manifest, trainyard run job.yaml"
+            )
+        return ScriptSource(Draft(words, script, options, on_cluster=on_cluster))
+    if words:
+        raise click.UsageError(f"{words[0]} is one too many: {file} says what runs")
+    if script:
+        raise click.UsageError(f"options of scripts have no place beside {file}: change it instead")
+    if file != "-" and not os.path.exists(file):
+        raise TrainyardError(f"cannot read {file}: no such file or directory")
+    return FileSource(file, options, on_cluster=on_cluster)
+
+
+def _run_elsewhere(
+    source: Source,
+    place: tuple[str | None, str | None, str | None],
+    options: ClusterOptions,
+    *,
+    keep: bool,
+) -> int:
+    if not options.is_default or keep:
+        raise click.UsageError("on a cluster there is nothing of this machine to say or to keep")
+    from trainyard.cli.running import run_on_cluster
+
+    return run_on_cluster(source, *place)
+
+
+def _run_alone(source: Source, options: ClusterOptions, namespace: str | None) -> int:
     limits.check()
     paths = _run_folder(Paths(state_folder()))
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
     try:
         from trainyard.cli.running import run_alone
 
-        return run_alone(file, options, paths, shim)
+        return run_alone(source, options, paths, shim, namespace)
     finally:
         shim.kill()
         sys.stdout.flush()

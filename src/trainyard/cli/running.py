@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import signal
 import sys
 import time
@@ -18,14 +19,14 @@ import uvloop
 from trainyard.cli.embedded import cluster_settings, collect_garbage_again, embedded
 from trainyard.cli.log import log_to
 from trainyard.cli.options import ClusterOptions
-from trainyard.cli.reading import read_to_run
 from trainyard.cli.screens import PlainScreen, summary, viewer_summary
+from trainyard.cli.sources import Source
 from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
 from trainyard.client.keptlogs import reader
 from trainyard.client.submission import submit
-from trainyard.client.target import Target
+from trainyard.client.target import Target, Where
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.kube.errors import NotFound
@@ -42,55 +43,90 @@ _LOG_BYTES = 100 << 20
 """Of a file of a container's log: a cluster of one's own ends before it can fill a disk."""
 
 
-def run_alone(file: str, options: ClusterOptions, paths: Paths, shim: ShimHandle) -> int:
-    """Run a manifest on a cluster of its own; the exit code."""
-    result = read_to_run(file)
+def run_alone(
+    source: Source,
+    options: ClusterOptions,
+    paths: Paths,
+    shim: ShimHandle,
+    namespace: str | None = None,
+) -> int:
+    """Run what there is to run on a cluster of its own; the exit code."""
+    result = source.read(namespace)
     log_to(paths.log.open("a+"))
     shim.ready()
     collect_garbage_again()
-    return uvloop.run(_alone(result, options, paths, shim))
+    return uvloop.run(_alone(source, result, options, paths, shim, namespace))
 
 
-def run_on_background(file: str, *, keep: bool) -> int:
-    """Run a manifest on the cluster that is up; the exit code."""
+def run_on_cluster(
+    source: Source, namespace: str | None, kubeconfig: str | None, context: str | None
+) -> int:
+    """Run it on a cluster of a kubeconfig, and leave the jobs there; the exit code."""
+    result = source.read(namespace)
+    collect_garbage_again()
+
+    async def action(target: Target) -> int:
+        source.introduce("")
+        options = f"-n {target.namespace}"
+        options += f" --kubeconfig {shlex.quote(kubeconfig)}" if kubeconfig else ""
+        options += f" --context {shlex.quote(context)}" if context else ""
+        return await _Run(target, result.documents, None, options=options, keeps=True).to_the_end(
+            clean=False
+        )
+
+    return Where(namespace, kubeconfig, context).run(action)
+
+
+def run_on_background(source: Source, namespace: str | None = None, *, keep: bool) -> int:
+    """Run it on the cluster that is up; the exit code."""
     paths = Paths(state_folder())
     if os.access(paths.log, os.W_OK):  # it is not ours on a cluster of somebody else
         log_to(paths.log.open("a+"))
-    result = read_to_run(file)
+    result = source.read(namespace)
     collect_garbage_again()
-    return uvloop.run(_on_background(result, keep=keep))
+    return uvloop.run(_on_background(source, result, namespace, keep=keep))
 
 
 async def _alone(
-    result: ReadResult, options: ClusterOptions, paths: Paths, shim: ShimHandle
+    source: Source,
+    result: ReadResult,
+    options: ClusterOptions,
+    paths: Paths,
+    shim: ShimHandle,
+    namespace: str | None,
 ) -> int:
     settings = replace(cluster_settings(options, paths), is_durable=False)
     if options.log_max_size is None:
         limits = settings.log_limits._replace(size=_LOG_BYTES)
         settings = replace(settings, log_limits=limits)
     async with embedded(settings, shim) as cluster, Client.unix(cluster.socket) as client:
+        source.introduce(cluster.agent.isolation)
         hint = f"TRAINYARD_STATE_DIR={paths.folder} "
-        run = _Run(_target(client, cluster.socket), result.documents, paths, hint)
+        target = _target(client, cluster.socket, namespace)
+        run = _Run(target, result.documents, paths, hint)
         return await run.to_the_end(clean=False)
 
 
-async def _on_background(result: ReadResult, *, keep: bool) -> int:
+async def _on_background(
+    source: Source, result: ReadResult, namespace: str | None, *, keep: bool
+) -> int:
     paths = Paths(state_folder())
     cluster = find_cluster(paths.folder)
     if cluster is None:
         raise StateError("the embedded cluster has just gone; run it again: trainyard up")
+    source.introduce(cluster.isolation)
     async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
         watching = group.create_task(_until_down(paths))
         try:
-            target = replace(_target(client, cluster.socket), namespace=cluster.namespace)
+            target = _target(client, cluster.socket, namespace or cluster.namespace)
             run = _Run(target, result.documents, paths, keeps=keep)
             return await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
 
 
-def _target(client: Client, socket: str | Path) -> Target:
-    return Target(client, client.namespace, "the embedded cluster", str(socket))
+def _target(client: Client, socket: str | Path, namespace: str | None) -> Target:
+    return Target(client, namespace or client.namespace, "the embedded cluster", str(socket))
 
 
 async def _until_down(paths: Paths) -> None:
@@ -107,9 +143,12 @@ class _Run:
 
     target: Target
     documents: Sequence[Document]
-    paths: Paths
+    paths: Paths | None
+    """Of the embedded cluster; None on another."""
     hint: str = ""
     keeps: bool = False
+    options: str = ""
+    """How commands reach a cluster that is not the embedded one."""
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -187,7 +226,7 @@ class _Run:
 
     def _report(self, job: Job, *, is_interrupted: bool) -> None:
         seconds = time.monotonic() - self._started
-        logs = self.paths.pods if os.access(self.paths.pods, os.R_OK) else None
+        logs = self.paths.pods if self.paths and os.access(self.paths.pods, os.R_OK) else None
         if is_interrupted:
             self._screen.note(f"{job.kind.kind} {job.name}: interrupted after {seconds:.1f} s")
             if logs is not None:
@@ -195,6 +234,8 @@ class _Run:
             return
         for line in summary(job, logs, seconds=seconds):
             self._screen.note(line)
+        if self.options:
+            self._screen.note(f"  it stays: trainyard delete {job.name} {self.options}")
         if job.viewer:
             self._screen.note(viewer_summary(job, keeps=self.keeps))
 
@@ -202,8 +243,9 @@ class _Run:
         """Why it failed and what helps, if the cluster is still there to tell."""
         from trainyard.cli.explain import advice
 
+        folder = self.paths.folder if self.paths else None
         with contextlib.suppress(TrainyardError):
-            for line in await advice(self.target.client, job, self.paths.folder):
+            for line in await advice(self.target.client, job, folder):
                 self._screen.note(line)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainyard.cli.options import where_options
 from trainyard.client.jobs import find, list_jobs
 from trainyard.client.target import Target, Where
 from trainyard.kinds.table import JOB_KINDS
@@ -56,18 +57,10 @@ words_argument = click.argument(
 def with_where(function: Function) -> Function:
     """Add -n, --kubeconfig and --context; the command takes them as `where`."""
 
-    @click.option("-n", "--namespace", metavar="NAME", help="Namespace of the job.")
-    @click.option(
-        "--kubeconfig",
-        metavar="FILE",
-        help="Use a cluster of this kubeconfig instead of the embedded one.",
-    )
-    @click.option("--context", metavar="NAME", help="Use this context of the kubeconfig.")
+    @where_options
     @functools.wraps(function)
-    def command(
-        namespace: str | None, kubeconfig: str | None, context: str | None, **rest: Any
-    ) -> Any:
-        return function(where=Where(namespace, kubeconfig, context), **rest)
+    def command(place: tuple[str | None, str | None, str | None], **rest: Any) -> Any:
+        return function(where=Where(*place), **rest)
 
     return command
 

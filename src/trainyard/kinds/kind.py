@@ -23,6 +23,7 @@ from trainyard.kube.resources import Resource
 if TYPE_CHECKING:
     from trainyard.kinds.shared.job import Job
     from trainyard.kinds.shared.legacy import Legacy
+    from trainyard.kinds.shared.script import Script
     from trainyard.kinds.shared.settings import Settings
     from trainyard.kinds.shared.workload import Workload
     from trainyard.schema.model import Model
@@ -75,6 +76,10 @@ class Kind:
     restart_policy: str = "OnFailure"
     """Of a replica whose spec has none (decision 3)."""
     launches_over_ssh: bool = False
+    launchers: tuple[str, ...] = ()
+    """By which names of launchers `trainyard run SCRIPT` makes a job of this kind."""
+    image: str = ""
+    """Of such a job, where its user names none."""
     name_label: str = ""
     """A label of its own with the job's name, on everything that belongs to the job."""
     columns: tuple[Column, ...] = ()
@@ -155,6 +160,11 @@ class Kind:
             f"{self.package}.workload"
         ).describe
         return build(job, settings)
+
+    def of_script(self, script: Script) -> dict[str, Any]:
+        """The spec of a job that runs a script; raises ScriptError. Imports the kind's module."""
+        build: Callable[[Script], dict[str, Any]] = import_module(f"{self.package}.script").spec
+        return build(script)
 
     def training_container(self, replica_type: str, names: Sequence[str]) -> str:
         """The container that trains among those of a replica's pod; "" for a pod without any."""

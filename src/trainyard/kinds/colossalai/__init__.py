@@ -9,5 +9,7 @@ KIND = Kind(
     __name__,
     training_containers=("{type}",),
     launches_over_ssh=True,
+    launchers=("colossalai",),
+    image="hpcaitech/colossalai",
     order=30,
 )

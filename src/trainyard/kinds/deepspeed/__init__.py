@@ -11,5 +11,7 @@ KIND = Kind(
     training_containers=("{type}",),
     budget="backoffCount",
     launches_over_ssh=True,
+    launchers=("deepspeed",),
+    image="deepspeed/deepspeed",
     order=20,
 )

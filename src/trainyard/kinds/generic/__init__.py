@@ -2,4 +2,13 @@
 
 from trainyard.kinds.kind import Kind
 
-KIND = Kind("GenericJob", "genericjobs", ("gj",), __name__, name_label="genericjob", order=40)
+KIND = Kind(
+    "GenericJob",
+    "genericjobs",
+    ("gj",),
+    __name__,
+    name_label="genericjob",
+    launchers=("none",),
+    image="python",
+    order=40,
+)

@@ -11,5 +11,7 @@ KIND = Kind(
     training_containers=("pytorch", "python"),
     budget="backoffCount",
     restart_policy="Never",
+    launchers=("torchrun", "plain"),
+    image="pytorch/pytorch",
     order=10,
 )

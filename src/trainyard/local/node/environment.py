@@ -7,7 +7,6 @@ Secrets, and ``$(NAME)`` in commands, arguments and variables.
 from __future__ import annotations
 
 import base64
-import fnmatch
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -148,10 +147,8 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 def image_environment(image: str, settings: NodeSettings) -> dict[str, str]:
     """The variables that the image's environment, or the caller's, brings (decisions 42, 120)."""
     env = inherited(settings.environment, settings.passed)
-    for pattern, prefix in settings.images:
-        if fnmatch.fnmatchcase(image, pattern):
-            return pythons.with_prefix(env, prefix)
-    return pythons.as_called(env, settings.python_prefix, settings.called_as)
+    own, called_as = settings.python_prefix, settings.called_as
+    return pythons.of_image(env, image, settings.images, own, called_as)
 
 
 def container_environment(context: PodContext, container: Mapping[str, Any]) -> dict[str, str]:

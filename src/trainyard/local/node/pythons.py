@@ -6,9 +6,11 @@ other), which is to come before nothing that the caller has.
 
 from __future__ import annotations
 
+import fnmatch
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 _FALLBACK_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -21,6 +23,21 @@ def interpreter(environment: Mapping[str, str]) -> str | None:
     """Where ``python`` is, else ``python3``, by the PATH; None if neither is anywhere."""
     path = environment.get("PATH", _FALLBACK_PATH)
     return shutil.which("python", path=path) or shutil.which("python3", path=path)
+
+
+def of_image(
+    environment: Mapping[str, str],
+    image: str,
+    images: Iterable[tuple[str, str]],
+    own: str = sys.prefix,
+    program: str | None = None,
+) -> dict[str, str]:
+    """The environment of a container: that of the first pattern (``fnmatch``) of ``images``, which
+    are pairs of pattern and prefix, that the image matches, else the caller's."""
+    for pattern, prefix in images:
+        if fnmatch.fnmatchcase(image, pattern):
+            return with_prefix(environment, prefix)
+    return as_called(environment, own, sys.argv[0] if program is None else program)
 
 
 def as_called(environment: Mapping[str, str], own: str, program: str) -> dict[str, str]:

@@ -1,0 +1,153 @@
+"""What a run stands on: which Python, which torch, which devices, and whether its script's imports
+are there. Asked of the very interpreter that the replicas will have, while trainyard starts up.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from trainyard.cli.options import ClusterOptions
+from trainyard.local.node import pythons
+from trainyard.local.node.gpus import RESOURCE, detect
+from trainyard.local.node.inherited import inherited
+from trainyard.schema.errors import TrainyardError
+
+_ASK_SECONDS = 30.0
+# For any Python from 3.8 on. Nothing is imported: torch alone would take seconds.
+_QUESTION = """\
+import json, os, re, sys
+from importlib.util import find_spec
+sys.path[:1] = [sys.argv[1]]
+def has(name):
+    try:
+        return find_spec(name) is not None
+    except (ImportError, ValueError):
+        return name in sys.modules
+torch, cuda = "", ""
+if has("torch") and find_spec("torch").origin:
+    try:
+        with open(os.path.join(os.path.dirname(find_spec("torch").origin), "version.py")) as file:
+            text = file.read()
+        torch = re.search(r"__version__ = ['\\"](.*)['\\"]", text)[1]
+        cuda = (re.search(r"^(?:cuda|hip).*= ['\\"](.*)['\\"]", text, re.M) or ["", ""])[1]
+    except (OSError, TypeError):
+        pass
+missing = [name for name in sys.argv[2:] if not has(name)]
+answer = [sys.executable, sys.version.split()[0], torch, cuda, missing]
+print(json.dumps(answer))
+"""
+
+
+class GroundError(TrainyardError):
+    """A run has nothing to stand on; the text says what is missing and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an interpreter says of itself. ``cuda`` is that of its torch, or the version of ROCm."""
+
+    executable: str
+    version: str
+    torch: str
+    cuda: str
+    missing: Sequence[str]
+    """Of the modules that it was asked about."""
+
+
+class Ground:
+    """An interpreter that has been asked, and answers by the time that somebody wants to know."""
+
+    def __init__(
+        self,
+        options: ClusterOptions,
+        image: str,
+        *,
+        modules: Sequence[str] = (),
+        folder: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        """Ask the interpreter of containers with this image. ``folder`` is where a script looks
+        for modules first, ``env`` what is set beside the caller's variables."""
+        self.options = options
+        caller = inherited(os.environ, options.passed)
+        self.environment = pythons.of_image(caller, image, options.images) | dict(env or {})
+        self.python = pythons.interpreter(self.environment)
+        self._facts: Facts | None = None
+        self._asked = self._ask(modules, folder) if self.python else None
+
+    def _ask(self, modules: Sequence[str], folder: str) -> subprocess.Popen[str] | None:
+        assert self.python is not None
+        try:
+            return subprocess.Popen(
+                [self.python, "-c", _QUESTION, folder, *modules],
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+            )
+        except OSError:
+            return None
+
+    @property
+    def interpreter_name(self) -> str:
+        """What the interpreter is called in a command."""
+        path = self.environment.get("PATH")
+        return "python" if shutil.which("python", path=path) or not self.python else "python3"
+
+    def facts(self) -> Facts | None:
+        """What the interpreter answered; None if there is none, or it does not run."""
+        if self._facts is None and self._asked is not None:
+            try:
+                answer, _ = self._asked.communicate(timeout=_ASK_SECONDS)
+                self._facts = Facts(*json.loads(answer.splitlines()[-1]))
+            except subprocess.TimeoutExpired:
+                self._asked.kill()
+                self._asked.communicate()
+            except (ValueError, IndexError, TypeError):
+                pass
+            self._asked = None
+        return self._facts
+
+    def line(self, isolation: str) -> str:
+        """The first line of a run."""
+        facts = self.facts()
+        if facts is None:
+            python = f"{self.python} does not run" if self.python else "no python in the PATH"
+            return f"{python}, {self._devices('')}, isolation {isolation}"
+        torch = f"torch {facts.torch}" if facts.torch else "no torch"
+        devices = self._devices("" if facts.cuda or not facts.torch else ", which torch cannot use")
+        return (
+            f"Python {facts.version} ({facts.executable}), {torch}, {devices}, "
+            f"isolation {isolation}"
+        )
+
+    def _devices(self, remark: str) -> str:
+        found, pretended = len(detect()), self.options.resources.get(RESOURCE)
+        if pretended is not None:
+            return f"{pretended} GPUs pretended"
+        return f"{found} GPU{'s' if found > 1 else ''}{remark}" if found else "no GPU"
+
+    def require(self, file: str) -> None:
+        """Raise GroundError where the script of this file cannot find what it imports."""
+        facts = self.facts()
+        if self.python is None:
+            raise GroundError(
+                f"there is no python in the PATH to run {file} with: activate an environment, or "
+                "name one with --image '*=ENV'"
+            )
+        if facts is None or not facts.missing:
+            return
+        names = ", ".join(facts.missing)
+        one = len(facts.missing) == 1
+        raise GroundError(
+            f"{file} imports {names}, which {'is' if one else 'are'} not installed for "
+            f"{facts.executable}: install {'it' if one else 'them'} there ({facts.executable} -m "
+            "pip install …), activate another environment, name one with --image '*=ENV', or run "
+            "anyway with --no-check"
+        )

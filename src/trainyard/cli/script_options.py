@@ -1,0 +1,212 @@
+"""What a user can say of a script that is to become a job. Imports nothing heavy."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from trainyard.cli.options import IMAGE, MOUNTS
+
+_LAUNCHERS = ("torchrun", "plain", "deepspeed", "colossalai", "none")
+_VOLUME = """Mount a folder (on a cluster, a claim) at PATH in the replicas of SCRIPT; or say which
+folder stands for a claim. Folders are made if missing. Repeatable."""
+_IMAGE = """The Python environment that stands for images (first wins), or the image of SCRIPT's
+replicas. Repeatable."""
+_MORE = {
+    "volumes": ("DIR:PATH|CLAIM=DIR", _VOLUME),
+    "images": ("PATTERN=ENV|IMAGE", _IMAGE),
+}
+_MANIFESTS = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptOptions:
+    """None, or empty: not said."""
+
+    is_module: bool = False
+    replicas: int | None = None
+    processes: int | None = None
+    gpus: int | None = None
+    launcher: str | None = None
+    name: str = ""
+    env: dict[str, str] = field(default_factory=dict)
+    restarts: int = 0
+    elastic: tuple[int, int] | None = None
+    queue: str = ""
+    timeout: int | None = None
+    """Seconds."""
+    save: str | None = None
+    is_checked: bool = True
+    mounts: tuple[tuple[str, str], ...] = ()
+    """Folders, or claims, and where they are mounted."""
+    image: str = ""
+
+    def __bool__(self) -> bool:
+        return self != ScriptOptions()
+
+
+def is_manifest(word: str) -> bool:
+    """Whether a word of the command line names a manifest, not a script."""
+    return word == "-" or word.lower().endswith(_MANIFESTS)
+
+
+class ScriptCommand(click.Command):
+    """What follows a script is the script's; what follows a manifest is ours."""
+
+    takes_scripts = True
+
+    def __init__(self, *args: Any, **given: Any) -> None:
+        super().__init__(*args, **given)
+        for param in self.params:
+            if isinstance(param, click.Option) and param.name in _MORE:
+                param.metavar, param.help = _MORE[param.name]
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Let options stand behind a manifest, but not behind a script."""
+        ctx.allow_interspersed_args = False
+        probe = click.Context(self, ignore_unknown_options=True, resilient_parsing=True)
+        probe.allow_interspersed_args = False
+        rest = self.make_parser(probe).parse_args(list(args))[0].get("words")
+        if isinstance(rest, tuple) and rest and is_manifest(str(rest[0])):
+            ctx.allow_interspersed_args = True
+        return super().parse_args(ctx, args)
+
+
+def script_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add SCRIPT, ARGS and the options of scripts; the command takes `words` and `script`."""
+
+    @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT [ARGS]...]")
+    @_shape_options
+    @_life_options
+    @functools.wraps(function)
+    def command(**given: Any) -> Any:
+        meta = click.get_current_context().meta
+        names = set(ScriptOptions.__dataclass_fields__) - {"mounts", "image"}
+        chosen = {name: given.pop(name) for name in names}
+        script = ScriptOptions(
+            **chosen, mounts=tuple(meta.get(MOUNTS, ())), image=meta.get(IMAGE, "")
+        )
+        return function(script=script, **given)
+
+    return command
+
+
+def _shape_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        click.option("-m", "--module", "is_module", is_flag=True, help="SCRIPT is a module."),
+        click.option("--replicas", type=click.IntRange(min=1), metavar="N", help="By default 1."),
+        click.option(
+            "--procs-per-replica",
+            "processes",
+            type=click.IntRange(min=1),
+            metavar="N",
+            help="By default one a GPU of the replica, without GPUs 1.",
+        ),
+        click.option(
+            "--gpus",
+            type=click.IntRange(min=0),
+            metavar="N",
+            help="GPUs of each replica; by default this machine's, shared out evenly.",
+        ),
+        click.option(
+            "--launcher",
+            type=click.Choice(_LAUNCHERS),
+            help="How to start it: by default as its imports suggest. plain tells each replica its "
+            "rank by the environment, none tells it nothing.",
+        ),
+        click.option(
+            "--elastic",
+            metavar="MIN:MAX",
+            callback=_elastic,
+            help="Go on with fewer replicas, and take in more (torchrun, deepspeed).",
+        ),
+    )
+    return _all(options, function)
+
+
+def _life_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    options = (
+        click.option("--name", default="", help="Of the job; by default the script's."),
+        click.option(
+            "--env",
+            multiple=True,
+            metavar="NAME[=VALUE]",
+            callback=_env,
+            help="A variable of the replicas; without a value, this shell's. Repeatable.",
+        ),
+        click.option(
+            "--restart",
+            "restarts",
+            type=click.IntRange(min=0),
+            default=0,
+            metavar="N",
+            help="Start again after a failure, N times at most.",
+        ),
+        click.option("--queue", default="", metavar="NAME", help="Wait for a turn in this queue."),
+        click.option(
+            "--timeout", metavar="TIME", callback=_timeout, help="End it after 90s, 30m, 1d12h."
+        ),
+        click.option(
+            "--save", metavar="FILE", help="Write the manifest too, for `trainyard run -f FILE`."
+        ),
+        click.option(
+            "--no-check",
+            "is_checked",
+            flag_value=False,
+            default=True,
+            help="Do not look whether what SCRIPT imports is installed.",
+        ),
+    )
+    return _all(options, function)
+
+
+def _all(
+    options: tuple[Callable[..., Any], ...], function: Callable[..., Any]
+) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _elastic(_: click.Context, __: click.Parameter, text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d{1,5}):(\d{1,5})", text)
+    least, most = (int(match[1]), int(match[2])) if match else (0, 0)
+    if not 1 <= least <= most:
+        raise click.BadParameter(f"{text!r} is not of the form MIN:MAX, such as 2:8")
+    return least, most
+
+
+def _env(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for text in values:
+        name, separator, value = text.partition("=")
+        if not re.fullmatch(r"[A-Za-z_][\w.-]*", name, re.ASCII):
+            raise click.BadParameter(f"{text!r} is not of the form NAME=VALUE")
+        if not separator and name not in os.environ:
+            raise click.BadParameter(f"{name} is not set here; give it a value: {name}=VALUE")
+        found[name] = value if separator else os.environ[name]
+    return found
+
+
+def _timeout(_: click.Context, __: click.Parameter, text: str | None) -> int | None:
+    if text is None:
+        return None
+    from trainyard.schema import duration
+    from trainyard.schema.errors import TrainyardError
+
+    try:
+        seconds = int(text) if text.isascii() and text.isdigit() else None
+        seconds = int(duration.parse(text).total_seconds()) if seconds is None else seconds
+    except TrainyardError as error:
+        raise click.BadParameter(str(error)) from error
+    if seconds < 1:
+        raise click.BadParameter(f"{text} is less than a second")
+    return seconds

@@ -1,0 +1,81 @@
+"""What the text of a Python script says: which modules it imports, and how it wants to be launched.
+
+Only what runs in any case counts: imports within functions, conditions and ``try`` may never be
+reached, or may be meant to fail.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from trainyard.schema.errors import TrainyardError
+
+_OF_TORCH = """
+torch torchvision torchaudio torchtext lightning pytorch_lightning accelerate transformers
+torchtitan timm ignite fairscale composer
+"""
+LAUNCHERS: Mapping[str, str] = {
+    "colossalai": "colossalai",
+    "deepspeed": "deepspeed",
+    **dict.fromkeys(_OF_TORCH.split(), "torchrun"),
+}
+"""Module that a script imports, to the launcher that it is written for; the first one counts."""
+DISTRIBUTED, ALONE = "torchrun", "plain"
+
+
+class SourceError(TrainyardError):
+    """A script is no Python; the text says where."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What is known of a script. ``imports`` are top-level names of modules, in their order."""
+
+    imports: tuple[str, ...]
+    everywhere: frozenset[str]
+    """Those and what is imported in functions, conditions and ``try``."""
+    changes_path: bool
+    """It touches ``sys.path``, so that where modules are found is not known ahead."""
+
+    @property
+    def launcher(self) -> tuple[str, str]:
+        """The launcher that it is written for, and the module that says so ("" for none)."""
+        for module, launcher in LAUNCHERS.items():
+            if module in self.everywhere:
+                return launcher, module
+        return ALONE, ""
+
+
+def read(text: str | bytes, file: str) -> Source:
+    """Look through a script; raises SourceError, with the line, where it is no Python."""
+    try:
+        tree = ast.parse(text, file)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        what = error.msg if isinstance(error, SyntaxError) else str(error)
+        shown = (error.text or "").strip() if isinstance(error, SyntaxError) else ""
+        raise SourceError(
+            f"{file}{line}: SyntaxError: {what}" + (f"\n    {shown}" if shown else "")
+        ) from None
+    top = tuple(dict.fromkeys(_imported(tree.body)))
+    walked = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    return Source(top, frozenset(_imported(walked)), any(map(_is_path, ast.walk(tree))))
+
+
+def _imported(nodes: list[ast.stmt]) -> Iterator[str]:
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            yield node.module.split(".")[0]
+
+
+def _is_path(node: ast.AST) -> bool:
+    """``sys.path``, or something of ``site``."""
+    return (
+        isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and ((node.value.id, node.attr) in (("sys", "path"), ("site", "addsitedir")))
+    )

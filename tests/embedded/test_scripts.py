@@ -1,0 +1,193 @@
+"""`trainyard run SCRIPT`: from a training script to its end, without a manifest."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.embedded.command_line import CommandLine
+from tests.embedded.launching import require_programs
+from tests.tools import require, soak
+
+_SUM = """\
+import os, sys
+import torch
+import torch.distributed as dist
+
+{before}
+mine = torch.tensor([1.0 + dist.get_rank()])
+dist.all_reduce(mine)
+print(f"sum {{mine.item()}} of {{dist.get_world_size()}} with {{sys.argv[1:]}}", flush=True)
+dist.destroy_process_group()
+"""
+_PLAIN = _SUM.format(before='dist.init_process_group("gloo")')
+_DEEPSPEED = f"{_PLAIN}\ndef with_zero():\n    import deepspeed\n"
+_MODULE = """\
+import sys
+from pathlib import Path
+
+import yaml
+
+from .model import train
+
+if __name__ == "__main__":
+    config = yaml.safe_load((Path(__file__).parent / "conf" / "config.yaml").read_text())
+    for override in sys.argv[1:]:
+        name, _, value = override.partition("=")
+        group, _, key = name.partition(".")
+        config[group][key] = yaml.safe_load(value)
+    train(config)
+"""
+_MODEL = """\
+import torch
+import torch.distributed as dist
+
+def train(config):
+    dist.init_process_group("gloo")
+    mine = torch.tensor([float(config["optimizer"]["lr"])])
+    dist.all_reduce(mine)
+    print(f"sum {mine.item()} of {dist.get_world_size()}", flush=True)
+    dist.destroy_process_group()
+"""
+
+
+@pytest.fixture
+def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.kill_everything()
+
+
+def written(folder: Path, files: dict[str, str]) -> None:
+    """Write files, and the folders that they lie in."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+def both_ways(trainyard: CommandLine, file: str, *arguments: str) -> str:
+    """What a run printed whose manifest is saved, which is the one that `init` proposes; under
+    soak, the manifest is run as well."""
+    output = trainyard.run("run", "--save", file, *arguments)
+    trainyard.run("init", "--save", f"again-{file}", *arguments)
+    saved, proposed = (trainyard.run("render", "-f", name) for name in (file, f"again-{file}"))
+    assert saved == proposed
+    if soak(0, 1):
+        said = [line for line in output.splitlines() if "] sum " in line]
+        again = trainyard.run("run", "-f", file)
+        assert sorted(said) == sorted(line for line in again.splitlines() if "] sum " in line)
+    return output
+
+
+def test_scripts_of_four_kinds_run_from_the_command_line_alone(trainyard: CommandLine) -> None:
+    require("torchrun")
+    written(
+        trainyard.folder,
+        {
+            "plain.py": _PLAIN,
+            "my train.py": _PLAIN,
+            "app/__init__.py": "",
+            "app/train.py": _MODULE,
+            "app/model.py": _MODEL,
+            "app/conf/config.yaml": "optimizer: {lr: 0.1}\n",
+        },
+    )
+    two = ("--replicas", "2")
+    output = both_ways(trainyard, "a.yaml", *two, "--launcher", "plain", "plain.py", "--lr", "$(X)")
+    assert output.splitlines()[0].startswith("Python ")
+    assert "plain: launcher plain; 2 replicas" in output
+    assert output.count("sum 3.0 of 2 with ['--lr', '$(X)']") == 2
+    output = both_ways(trainyard, "b.yaml", *two, "my train.py", "a  b", "--", "-m")
+    assert "my-train: launcher torchrun, because it imports torch; 2 replicas" in output
+    assert output.count("sum 3.0 of 2 with ['a  b', '--', '-m']") == 2
+    output = both_ways(trainyard, "c.yaml", *two, "-m", "app.train", "optimizer.lr=0.5")
+    assert output.count("sum 1.0 of 2") == 2
+
+
+def test_a_deepspeed_script_runs_from_the_command_line_alone(trainyard: CommandLine) -> None:
+    require_programs("deepspeed", "sshd", "ssh")
+    written(trainyard.folder, {"train.py": _DEEPSPEED})
+    output = both_ways(trainyard, "d.yaml", "--procs-per-replica", "2", "train.py", "a b", "$X")
+    assert "launcher deepspeed, because it imports deepspeed; 1 replica of 2 processes" in output
+    assert len(re.findall(r"sum 3.0 of 2 with \[.*'a b', '\$X'\]", output)) == 2
+
+
+def test_any_program_runs_with_folders_variables_and_restarts(trainyard: CommandLine) -> None:
+    written(
+        trainyard.folder,
+        {
+            "work/go.sh": 'echo "$A" >> /out/seen; test "$(wc -l < /out/seen)" -ge 2 || exit 3\n',
+            "tell.py": "import os\nprint(os.environ['RANK'], os.getcwd(), __file__)\n",
+        },
+    )
+    output = trainyard.run(
+        *("run", "--env", "A=x $(RANK)", "--volume", "out:/out", "--restart", "2", "work/go.sh")
+    )
+    assert "GenericJob go: Succeeded" in output
+    assert (trainyard.folder / "out" / "seen").read_text() == "x $(RANK)\nx $(RANK)\n"
+    (trainyard.folder / "elsewhere").mkdir()
+    trainyard.run("run", "--save", "elsewhere/job.yaml", "tell.py")
+    output = trainyard.run("run", "elsewhere/job.yaml", "--isolation", "plain")
+    assert f"[worker-0] 0 {trainyard.folder} " in output, "options may follow a manifest"
+
+
+def test_a_module_that_is_missing_is_said_before_anything_starts(trainyard: CommandLine) -> None:
+    written(trainyard.folder, {"train.py": "print('started')\nimport no_such_module\n"})
+    output = trainyard.run("run", "train.py", code=1)
+    assert output.startswith("error: train.py imports no_such_module, which is not installed for /")
+    assert "started" not in output
+    (trainyard.folder / "train.py").write_text(
+        "if 0:\n    pass\nprint('ran', flush=True)\n1 +* 2\n"
+    )
+    assert "error: train.py:4: SyntaxError" in trainyard.run("run", "train.py", code=1)
+
+
+def test_options_of_scripts_are_refused_beside_a_manifest(trainyard: CommandLine) -> None:
+    written(trainyard.folder, {"job.yaml": "", "train.py": ""})
+    assert "no place beside job.yaml" in trainyard.run("run", "job.yaml", "--replicas", "2", code=2)
+    assert "one too many" in trainyard.run("run", "-f", "job.yaml", "train.py", code=2)
+    assert "name a script" in trainyard.run("run", code=2)
+
+
+def test_a_script_is_carried_to_a_cluster_of_a_kubeconfig(trainyard: CommandLine) -> None:
+    written(trainyard.folder, {"train.py": "import os\nprint('rank', os.environ['RANK'])\n"})
+    trainyard.run("up")
+    try:
+        config = trainyard.run("kubeconfig").strip()
+        there = ("--kubeconfig", config)
+        assert "--image IMAGE" in trainyard.run("run", *there, "train.py", code=1)
+        run = ("run", *there, "--image", "any", "--replicas", "2", "--name", "far", "train.py")
+        output = trainyard.run(*run)
+        assert "[worker-1] rank 1" in output
+        assert "it stays: trainyard delete far -n default --kubeconfig " in output
+        assert "far" in trainyard.run("list")
+        text = saved(trainyard)
+        trainyard.run("delete", "far")
+        assert "[worker-0] rank 0" in trainyard.run("run", *there, "-f", text)
+    finally:
+        trainyard.run("down")
+
+
+def saved(trainyard: CommandLine) -> str:
+    """A manifest for a cluster, which carries the script."""
+    trainyard.run("init", "--for-cluster", "--image", "any", "--save", "far.yaml", "train.py")
+    text = (trainyard.folder / "far.yaml").read_text()
+    objects = list(yaml.safe_load_all(text))
+    assert [each["kind"] for each in objects] == ["ConfigMap", "PyTorchTrainingJob"]
+    assert objects[0]["data"]["train.py"] == (trainyard.folder / "train.py").read_text()
+    return "far.yaml"
+
+
+def test_a_script_outside_of_the_working_folder_is_found(
+    trainyard: CommandLine, tmp_path: Path
+) -> None:
+    here = Path(os.getcwd())
+    written(tmp_path, {"there/tell.py": "import os\nprint('from', os.getcwd())\n"})
+    line = CommandLine(tmp_path, start_in=here)
+    output = line.run("run", str(tmp_path / "there" / "tell.py"))
+    assert f"[worker-0] from {here}" in output

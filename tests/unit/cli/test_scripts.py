@@ -1,0 +1,217 @@
+"""What `run` and `init` understand of a command line with a script, and what they say of mistakes.
+
+`init` does all that `run` does before anything is started.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from trainyard.cli import init
+from trainyard.cli.script_options import ScriptOptions
+from trainyard.schema.errors import TrainyardError
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with scripts, in which one stands."""
+    files = {
+        "train.py": "import torch\n",
+        "plain.py": "import os\n",
+        "uses.py": "import own\n",
+        "own.py": "import torch.distributed\n",
+        "missing.py": "import os, nothing_of_that_name\nimport other_absent.part\n",
+        "finds.py": "import sys\nsys.path.append('x')\nimport nothing_of_that_name\n",
+        "broken.py": "import os\ndef f(:\n",
+        "pack/__init__.py": "",
+        "pack/train.py": "from .net import f\n",
+        "pack/net.py": "import torch\n",
+        "whole/__main__.py": "import torch\n",
+        "whole/__init__.py": "",
+        "sub/my train.py": "import os\n",
+        "run.sh": "echo hello\n",
+        "note.ipynb": "{}",
+        "data.csv": "1\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    return tmp_path
+
+
+def made(*arguments: str) -> tuple[dict[str, Any], str]:
+    """The job that `init` proposes, and what it says of it."""
+    result = CliRunner().invoke(init.command, arguments, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return list(yaml.safe_load_all(result.stdout))[-1], result.stderr
+
+
+def refused(*arguments: str) -> str:
+    """What is said of a mistake."""
+    result = CliRunner().invoke(init.command, arguments)
+    if isinstance(result.exception, TrainyardError):
+        return str(result.exception)
+    assert result.exit_code == 2, result.output
+    return result.output
+
+
+def container(job: dict[str, Any]) -> dict[str, Any]:
+    """Of the first type of replica."""
+    found: dict[str, Any] = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("train.py", "--replicas", "7"), ["train.py", "--replicas", "7"]),
+        (("--", "train.py", "-x"), ["train.py", "-x"]),
+        (("train.py", "--", "-x"), ["train.py", "--", "-x"]),
+        (("train.py", "--name=x", "--help"), ["train.py", "--name=x", "--help"]),
+        (("-m", "pack.train", "lr=0.1", "-m"), ["-m", "pack.train", "lr=0.1", "-m"]),
+        (("-m", "whole", "--replicas", "7"), ["-m", "whole", "--replicas", "7"]),
+    ],
+)
+def test_what_follows_the_script_is_the_scripts(
+    arguments: tuple[str, ...], words: list[str]
+) -> None:
+    job, _ = made("--replicas", "2", *arguments)
+    assert container(job)["args"] == words
+    assert job["spec"]["replicaSpecs"][0]["replicas"] == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "told"),
+    [
+        (("train.py",), "PyTorchTrainingJob", "launcher torchrun, because it imports torch"),
+        (("uses.py",), "PyTorchTrainingJob", "launcher torchrun, because it imports torch"),
+        (("-m", "pack.train"), "PyTorchTrainingJob", "launcher torchrun, because it imports torch"),
+        (
+            ("plain.py",),
+            "PyTorchTrainingJob",
+            "launcher plain, because it imports nothing of torch",
+        ),
+        (("run.sh",), "GenericJob", "launcher none, because it is no Python script"),
+        (("--launcher", "deepspeed", "plain.py"), "DeepSpeedJob", "launcher deepspeed;"),
+        (("--launcher", "colossalai", "plain.py"), "ColossalAIJob", "launcher colossalai;"),
+        (("--procs-per-replica", "2", "plain.py"), "PyTorchTrainingJob", "launcher torchrun, bec"),
+    ],
+)
+def test_the_launcher_is_guessed_and_said(arguments: list[str], kind: str, told: str) -> None:
+    job, said = made(*arguments)
+    assert job["kind"] == kind
+    assert told in said
+
+
+def test_a_job_is_called_after_its_script() -> None:
+    names = {
+        "train.py": "train",
+        "sub/my train.py": "my-train",
+        "-m pack.train": "train",
+        "--name x train.py": "x",
+    }
+    for words, name in names.items():
+        arguments = [words] if " " in words and words[0] != "-" else words.split()
+        assert made(*arguments)[0]["metadata"]["name"] == name
+
+
+def test_gpus_are_shared_out_and_one_process_is_started_on_each() -> None:
+    pretended = ("--resource", "nvidia.com/gpu=8")
+    job, said = made(*pretended, "--replicas", "4", "train.py")
+    assert container(job)["resources"] == {"limits": {"nvidia.com/gpu": 2}}
+    assert job["spec"]["torchrunConfig"]["procPerNode"] == "2"
+    assert "4 replicas of 2 processes with 2 GPUs each" in said
+    job, _ = made(*pretended, "--gpus", "0", "train.py")
+    assert "resources" not in container(job)
+
+
+def test_processors_are_shared_out_where_nobody_says_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    share = max(len(os.sched_getaffinity(0)) // 2, 1)
+    two = ("--replicas", "2", "train.py")
+    assert container(made(*two)[0])["env"] == [{"name": "OMP_NUM_THREADS", "value": str(share)}]
+    job, _ = made("--env", "OMP_NUM_THREADS=7", *two)
+    assert container(job)["env"] == [{"name": "OMP_NUM_THREADS", "value": "7"}]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert "env" not in container(made(*two)[0])
+
+
+def test_folders_and_claims_are_mounted(folder: Path) -> None:
+    volumes = ("--volume", "out:/out", "--volume", "sets=in", "--volume", "sets:/in")
+    job, _ = made(*volumes, "train.py")
+    pod = job["spec"]["replicaSpecs"][0]["template"]["spec"]
+    sources = [{k: v for k, v in each.items() if k != "name"} for each in pod["volumes"]]
+    assert sources[0] == {"hostPath": {"path": str(folder / "out")}}
+    assert sources[1] == {"persistentVolumeClaim": {"claimName": "sets"}}
+    assert (folder / "out").is_dir()
+    job, _ = made("--for-cluster", "--image", "any", "--volume", "sets:/in", "train.py")
+    pod = job["spec"]["replicaSpecs"][0]["template"]["spec"]
+    assert pod["volumes"][0]["persistentVolumeClaim"] == {"claimName": "sets"}
+
+
+def test_what_a_script_imports_is_looked_up_before_it_runs() -> None:
+    _, said = made("missing.py")
+    assert "warning: missing.py imports nothing_of_that_name, other_absent, which are not" in said
+    for quiet in (("--no-check", "missing.py"), ("finds.py",), ("uses.py",), ("train.py",)):
+        assert "warning" not in made(*quiet)[1]
+    assert "imports absent_package" in made("-m", "absent_package.train")[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("trian.py",), "cannot read trian.py: no such file; did you mean train.py?"),
+        (("sub",), "sub is a folder: name the script in it, such as sub/my train.py"),
+        (("whole",), "whole is a folder: run it with -m whole"),
+        (("note.ipynb",), "note.ipynb is a notebook, which cannot run by itself"),
+        (("data.csv",), "data.csv is neither a Python script"),
+        (("python", "train.py"), "leave python out: name the script itself"),
+        (("torchrun", "train.py"), "leave torchrun out: name the script itself"),
+        (("broken.py",), "broken.py:2: SyntaxError: "),
+        (("-m", "pack"), "pack is a package without a __main__.py"),
+        (("-m", "pack/train.py"), "-m takes the name of a module, not a path: -m pack.train"),
+        (("--launcher", "torchrun", "run.sh"), "run it with --launcher none"),
+        (("--for-cluster", "train.py"), "--image IMAGE"),
+        (("--for-cluster", "--image", "i", "uses.py"), "imports own from its folder"),
+        (("--image", "other=/usr", "train.py"), "/usr is no Python environment"),
+        (("--elastic", "4:2", "train.py"), "is not of the form MIN:MAX"),
+        (("--elastic", "2:4", "--replicas", "5", "train.py"), "not within --elastic 2:4"),
+        (("--env", "=x", "train.py"), "is not of the form NAME=VALUE"),
+        (("--env", "NOT_SET_ANYWHERE", "train.py"), "NOT_SET_ANYWHERE is not set here"),
+        (("--timeout", "soon", "train.py"), "is not a duration"),
+        (("--volume", "a:b", "train.py"), "neither CLAIM=DIR nor DIR:/MOUNTPATH"),
+        (("--image", "./sub", "train.py"), "write '*=./sub'"),
+        (("--name", "Ä", "--save", "no/such/folder.yaml", "train.py"), "cannot write no/such/"),
+    ],
+)
+def test_a_mistake_is_told_with_what_to_do(arguments: tuple[str, ...], told: str) -> None:
+    assert told in refused(*arguments)
+
+
+def test_what_is_there_is_never_overwritten(folder: Path) -> None:
+    made_once = CliRunner().invoke(init.command, ["--save", "job.yaml", "train.py"])
+    assert made_once.exit_code == 0
+    assert "job.yaml written; run it: trainyard run -f job.yaml" in made_once.stderr
+    assert CliRunner().invoke(init.command, ["--save", "job.yaml", "train.py"]).exit_code == 0
+    assert "exists and says something else" in refused("--save", "job.yaml", "plain.py")
+
+
+def test_without_a_script_the_likely_one_is_proposed(folder: Path) -> None:
+    assert container(made()[0])["args"] == ["train.py"]
+    (folder / "train.py").unlink()
+    assert "there are several scripts here: name one of " in refused()
+    for path in folder.glob("*.py"):
+        path.unlink()
+    assert "there is no Python script here" in refused()
+
+
+def test_nothing_said_is_nothing() -> None:
+    assert not ScriptOptions()
+    assert ScriptOptions(restarts=1)
