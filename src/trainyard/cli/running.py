@@ -166,7 +166,8 @@ class _Run:
             raise
 
     async def _to_the_end(self, jobs: Sequence[Job], *, clean: bool) -> int:
-        follower = Follower(self.target.client, jobs, self._screen, reader(self.paths.folder))
+        kept = reader(self.paths.folder) if self.paths else None
+        follower = Follower(self.target.client, jobs, self._screen, kept)
         with _Interrupts() as interrupts, self._screen:
             self._explain_modes(jobs)
             is_interrupted = await self._follow(follower, jobs, interrupts)
