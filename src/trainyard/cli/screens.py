@@ -95,7 +95,8 @@ def _failure(pod: PodView) -> Iterator[str]:
         yield f"  {pod.replica} failed: {pod.message or 'no container ended with an error'}"
         return
     reason = f" ({container.reason})" if container.reason not in ("", "Error") else ""
-    which = f", container {container.name}," if len(pod.containers) > 1 else ""
+    what = "init container" if container.name in pod.init_container_names else "container"
+    which = f", {what} {container.name}," if len(pod.containers) > 1 else ""
     yield f"  {pod.replica}{which} ended with exit code {container.exit_code}{reason}"
     last = container.last_words.rstrip().splitlines()[-_LAST_LINES:]
     if last:

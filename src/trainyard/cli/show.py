@@ -17,6 +17,7 @@ from trainyard.client.objects import Object
 from trainyard.client.owners import owners
 from trainyard.client.pods import PodView
 from trainyard.client.target import Target
+from trainyard.kinds.shared.roles import INIT
 from trainyard.schema.times import age, duration, parse, span
 
 _WIDTH = 14
@@ -138,8 +139,9 @@ def _replicas(job: Job, pods: Sequence[PodView], now: datetime) -> str:
 
 
 def _replica_row(job: Job, replica: Object, pod: PodView | None, now: datetime) -> list[object]:
-    codes = [c for c in replica.get("containers") or () if c.get("exitCode") is not None]
-    reasons = [c["reason"] for c in replica.get("containers") or () if c.get("reason")]
+    containers = [c for c in replica.get("containers") or () if _tells(c)]
+    codes = [c for c in containers if c.get("exitCode") is not None]
+    reasons = [c["reason"] for c in containers if c.get("reason")]
     return [
         job.replica_of(replica["name"]),
         replica.get("phase"),
@@ -150,6 +152,12 @@ def _replica_row(job: Job, replica: Object, pod: PodView | None, now: datetime) 
         age(pod.metadata.get("creationTimestamp"), now) if pod else "",
         replica["name"],
     ]
+
+
+def _tells(container: Object) -> bool:
+    """Whether how it stands is how its replica does: not of what ran before, or beside, it."""
+    role = container.get("role")
+    return role is None or (role == INIT and bool(container.get("exitCode")))
 
 
 def _attempts(job: Job, now: datetime) -> str:

@@ -10,6 +10,7 @@ from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.client.pods import PodView, in_order
 from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
 from trainyard.kinds.shared import names
+from trainyard.kinds.shared.roles import INIT
 from trainyard.kube.resources import Resource
 from trainyard.schema.times import parse
 
@@ -153,6 +154,28 @@ class Job:
         """One of its conditions; empty when there is none."""
         return next((each for each in self.conditions if each.get("type") == kind), {})
 
+    def told_of(self, replica: str) -> Object:
+        """What the status has of a replica such as `worker-0`; empty if it has none of it."""
+        found = (r for r in self.replicas if self.replica_of(r.get("name") or "") == replica)
+        return next(found, {})
+
+    def fate_of(self, replica: str) -> str:
+        """What has become of a replica without a pod, to follow its name."""
+        phase = self.told_of(replica).get("phase")
+        if phase in ("Succeeded", "Failed"):
+            return f"has {phase.lower()}, and its pod was deleted"
+        if phase == "Deleted":
+            when = "when the job ended" if self.is_over else "by somebody"
+            return f"was deleted {'by the pause' if self.is_paused else when}"
+        return "has no pod yet" if phase else "is not one of its replicas"
+
+    def failed_init_container(self, replica: str) -> str:
+        """The init container that failed when it was seen last; empty if none did."""
+        told = self.told_of(replica).get("containers") or ()
+        return next(
+            (str(c["name"]) for c in told if c.get("role") == INIT and c.get("exitCode")), ""
+        )
+
     @property
     def failure(self) -> str:
         """Why it failed; empty if it did not."""
@@ -189,19 +212,20 @@ class Job:
         return self.kind.training_container(pod.replica_type, pod.container_names)
 
     def training_container_among(self, replica: str, kept: Sequence[str]) -> str:
-        """The same of a pod that is gone, by the containers of which something was kept."""
+        """The same of a pod that is gone, by the containers of which something was kept.
+
+        Where it came to init containers only, the one that failed, or else the last.
+        """
         template = PodView(self.replica_spec(replica).get("template") or {})
-        told = [
-            each.get("name")
-            for entry in self.replicas
-            if self.replica_of(entry.get("name") or "") == replica
-            for each in entry.get("containers") or ()
-        ]
-        present = [
-            name
-            for name in dict.fromkeys((*template.container_names, *told, *sorted(kept)))
-            if name in kept
-        ]
+        told = self.told_of(replica).get("containers") or ()
+        before = dict.fromkeys(
+            (*template.init_container_names, *(c.get("name") for c in told if c.get("role")))
+        )
+        names = (*template.container_names, *(c.get("name") for c in told), *sorted(kept))
+        present = [n for n in dict.fromkeys(names) if n in kept and n not in before]
+        if not present:
+            failed = self.failed_init_container(replica)
+            return failed if failed in kept else str([n for n in before if n in kept][-1])
         if (chosen := template.annotations.get(_DEFAULT_CONTAINER)) in present:
             return str(chosen)
         return self.kind.training_container(replica.rpartition("-")[0] or replica, present)

@@ -39,20 +39,22 @@ def kept_logs(
     """Replica and file of every replica's last log; `back` 1: of the last but one.
 
     Each pod has a folder `<namespace>_<pod>_<uid>`, and in it one per container with a log per
-    run of it. A restarted replica has a pod, and so a folder, of its own each time.
+    run of it. A restarted replica has a pod, and so a folder, of its own each time. Of a pod that
+    did not come to its training it is the log of an init container.
     """
     by_replica: dict[str, list[tuple[float, Path]]] = {}
     prefix = f"{job.namespace}_{job.base}-"
     for pod in sorted((folder / "pods").glob(f"{prefix}*")):
         replica = pod.name.removeprefix(prefix).rpartition("_")[0]
-        for path in (log for each in pod.glob(container or "*") for log in logs_in(each)):
-            by_replica.setdefault(replica, []).append((changed_at(path), path))
-    for replica, logs in sorted(by_replica.items()):
-        kept = [path.parent.name for _, path in logs]
-        training = container or job.training_container_among(replica, kept)
-        same = sorted(entry for entry in logs if entry[1].parent.name == training)
-        if len(same) > back:
-            yield replica, same[-1 - back][1]
+        logs = [log for each in pod.glob(container or "*") for log in logs_in(each)]
+        if logs:
+            kept = [path.parent.name for path in logs]
+            training = container or job.training_container_among(replica, kept)
+            same = [(changed_at(p), p) for p in logs if p.parent.name == training]
+            by_replica.setdefault(replica, []).extend(same)
+    for replica, runs in sorted(by_replica.items()):
+        if len(runs) > back:
+            yield replica, sorted(runs)[-1 - back][1]
 
 
 def reader(folder: Path) -> Kept:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.roles import sidecars_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +118,16 @@ class PodView:
 
     @property
     def failed_container(self) -> ContainerView | None:
-        """The first container that ended with an error."""
-        return next((each for each in self.containers if each.exit_code), None)
+        """The first container that ended with an error; a sidecar's end is not its pod's."""
+        sidecars = sidecars_of(self.spec)
+        ended = (each for each in self.containers if each.exit_code)
+        return next((each for each in ended if each.name not in sidecars), None)
 
     @property
     def failed_init_container(self) -> str:
         """The init container that keeps the others from starting; empty if none does."""
+        if any(self.has_started(name) for name in self.container_names):
+            return ""
         return next((each.name for each in self.init_containers if each.exit_code), "")
 
     def condition(self, kind: str) -> Object:

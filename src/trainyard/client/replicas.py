@@ -27,7 +27,7 @@ class Execution:
 
 def choose_pod(job: Job, pods: Sequence[PodView], replica: str = "") -> PodView:
     """The pod of `replica` (`worker-0`, or the pod's name); without one, that of rank 0."""
-    if not pods:
+    if not pods and not job.told_of(job.replica_of(replica)):
         raise CommandError(
             f"{job} has no pods ({job.phase}); `trainyard explain {job.name}` tells why"
         )
@@ -37,9 +37,22 @@ def choose_pod(job: Job, pods: Sequence[PodView], replica: str = "") -> PodView:
     for pod in pods:
         if replica in (pod.name, job.replica_of(pod.name)):
             return pod
-    known = ", ".join(job.replica_of(pod.name) for pod in pods[:8])
-    more = ", …" if len(pods) > 8 else ""
-    raise CommandError(f"{job} has no replica {replica}; there are {known}{more}")
+    check_replica(job, pods, replica)
+    raise CommandError(
+        f"replica {replica} of {job} {job.fate_of(job.replica_of(replica))}; "
+        f"`trainyard explain {job.name}` tells why"
+    )
+
+
+def check_replica(job: Job, pods: Sequence[PodView], replica: str) -> None:
+    """CommandError unless the job has, or had, such a replica (`worker-0`, or a pod's name)."""
+    names = (*(each.get("name") or "" for each in job.replicas), *(pod.name for pod in pods))
+    known = list(dict.fromkeys(job.replica_of(name) for name in names))
+    if replica and known and job.replica_of(replica) not in known:
+        more = ", …" if len(known) > 8 else ""
+        raise CommandError(
+            f"{job} has no replica {replica}; there are {', '.join(known[:8])}{more}"
+        )
 
 
 def _first(job: Job, pods: Sequence[PodView]) -> PodView:

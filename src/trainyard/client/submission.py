@@ -23,7 +23,7 @@ from trainyard.kube.resources import (
     SERVICES,
     Resource,
 )
-from trainyard.manifest.reader import STANDARD_INPUT, Document
+from trainyard.manifest.reader import Document
 
 _AT_ONCE = 32
 """Jobs that are created in parallel."""
@@ -78,11 +78,17 @@ def _prepared(document: Document, resource: Resource, namespace: str) -> dict[st
     if resource.namespaced:
         metadata.setdefault("namespace", namespace)
     if document.kind in JOB_KINDS:
-        folder = Path.cwd() if document.file in ("", STANDARD_INPUT, "<stdin>") else None
-        folder = folder or Path(document.file).absolute().parent.resolve()
         annotations = metadata.get("annotations") or {}
-        metadata["annotations"] = {labels.WORKING_DIR: str(folder), **annotations}
+        folder = str(_folder_of(document.file))
+        metadata["annotations"] = {labels.WORKING_DIR: folder, **annotations}
     return body
+
+
+def _folder_of(file: str) -> Path:
+    """Where a manifest lies; of one that comes through a pipe, as by `<(…)`, where its user is."""
+    path = Path(file).absolute()
+    is_stream = path.parts[1:2] in (("dev",), ("proc",)) or not path.is_file()
+    return Path.cwd() if is_stream else path.parent.resolve()
 
 
 async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> Job:

@@ -68,10 +68,10 @@ def of(situation: Situation, failure: Object) -> Death:
 def _init_container(situation: Situation, pod_name: str) -> str:
     """The init container that failed; empty if it was another container."""
     pod = situation.pod(pod_name)
-    if pod and any(each.exit_code for each in pod.main_containers):
-        return ""  # a sidecar ends with the others
-    failed = pod.failed_container if pod else None
-    return failed.name if pod and failed and failed.name in pod.init_container_names else ""
+    if pod is None:
+        return situation.job.failed_init_container(situation.replica(pod_name))
+    failed = pod.failed_container
+    return failed.name if failed and failed.name in pod.init_container_names else ""
 
 
 def _probe(situation: Situation, failure: Object) -> tuple[Reading, tuple[str, ...]] | None:

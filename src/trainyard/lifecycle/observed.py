@@ -14,6 +14,7 @@ from typing import Any
 
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.gang import POD_GROUPS_OF
+from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
@@ -31,6 +32,8 @@ class Container:
     message: str = ""
     ended: datetime | None = None
     is_init: bool = False
+    is_sidecar: bool = False
+    """An init container that goes on beside the others: its end is not the replica's."""
     ready: bool = False
     started: bool | None = None
     """Whether its startup probe has succeeded; None where nothing tells."""
@@ -43,6 +46,8 @@ class Container:
     def tell(self) -> dict[str, Any]:
         """One element of `containers` in a job's status."""
         told: dict[str, Any] = {"name": self.name, "state": self.state}
+        if self.is_init:
+            told["role"] = SIDECAR if self.is_sidecar else INIT  # decision 108
         if self.exit_code is not None:
             told["exitCode"] = self.exit_code
         if self.reason:
@@ -101,7 +106,7 @@ class Pod:
         meta, spec, status = obj["metadata"], obj.get("spec", {}), obj.get("status", {})
         label, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
-        containers = _containers(status)
+        containers = _containers(spec, status)
         placed = conditions.get("PodScheduled", {})
         disrupted = conditions.get("DisruptionTarget", {})
         return cls(
@@ -241,15 +246,16 @@ def _shared(conditions: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], .
     return conditions
 
 
-def _containers(status: Mapping[str, Any]) -> tuple[Container, ...]:
-    return tuple(
-        _container(c, is_init)
-        for key, is_init in (("initContainerStatuses", True), ("containerStatuses", False))
-        for c in status.get(key) or ()
+def _containers(spec: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[Container, ...]:
+    initial = status.get("initContainerStatuses") or ()
+    sidecars = sidecars_of(spec) if initial else frozenset()
+    return (
+        *(_container(c, True, c["name"] in sidecars) for c in initial),
+        *(_container(c, False, False) for c in status.get("containerStatuses") or ()),
     )
 
 
-def _container(status: Mapping[str, Any], is_init: bool) -> Container:
+def _container(status: Mapping[str, Any], is_init: bool, is_sidecar: bool) -> Container:
     state = status.get("state") or {}
     last = (status.get("lastState") or {}).get("terminated") or {}
     if ended := state.get("terminated"):
@@ -261,6 +267,7 @@ def _container(status: Mapping[str, Any], is_init: bool) -> Container:
             message=ended.get("message", ""),
             ended=parse(ended.get("finishedAt")),
             is_init=is_init,
+            is_sidecar=is_sidecar,
         )
     waiting = state.get("waiting") or {}
     return Container(
@@ -269,6 +276,7 @@ def _container(status: Mapping[str, Any], is_init: bool) -> Container:
         reason=waiting.get("reason", ""),
         message=waiting.get("message", ""),
         is_init=is_init,
+        is_sidecar=is_sidecar,
         ready=bool(status.get("ready")),
         started=status.get("started"),
         since=parse((state.get("running") or {}).get("startedAt")),

@@ -153,13 +153,13 @@ def _of_container(pod: Pod, container: Container) -> Exit:
         message=container.message,
         at=container.ended,
         free=free,
-        init_container=container.name if container.is_init else "",
+        init_container=container.name if container.is_init and not container.is_sidecar else "",
     )
 
 
 def _of_failed_pod(pod: Pod) -> Exit:
     # A reason of the pod itself (DeadlineExceeded, Evicted) goes before those of its containers.
-    failed = [container for container in pod.containers if container.failed]
+    failed = [each for each in pod.containers if each.failed and not each.is_sidecar]
     first = min(failed, key=_end_or_never, default=None)
     if first is not None and not pod.reason:
         return _of_container(pod, first)

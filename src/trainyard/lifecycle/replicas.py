@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, NamedTuple
 
+from trainyard.kinds.shared.roles import INIT, SIDECAR
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.lifecycle import failure_policy
 from trainyard.lifecycle.ledger import Ledger
@@ -106,13 +107,13 @@ def _judge(
     pod: Pod | None, entry: Entry | None, main: str | None, lost: frozenset[str]
 ) -> tuple[State, Exit | None]:
     if pod is None:
-        return _remember(entry)
+        return _remember(entry, main)
     has_ended = entry is not None and entry["uid"] == pod.uid and entry["phase"] in _ENDED
     if not has_ended and pod.deleting is None and pod.phase == "Running" and _all_run(pod):
         return (State.UNKNOWN if pod.node in lost else State.RUNNING), None
     end = exit_of(pod, main)
     if entry is not None and has_ended:
-        return _as_told(entry, end)
+        return _as_told(entry, end, main)
     if end is not None and end.code != 0:
         return State.FAILED, end
     if end is not None and not end.free:
@@ -143,9 +144,9 @@ def _any_waits(pod: Pod) -> bool:
 _ENDED = ("Succeeded", "Failed")
 
 
-def _as_told(entry: Entry, end: Exit | None) -> tuple[State, Exit | None]:
+def _as_told(entry: Entry, end: Exit | None, main: str | None) -> tuple[State, Exit | None]:
     """What status told as the replica's own end stays so, whatever becomes of its pod."""
-    state, remembered = _remember(entry)
+    state, remembered = _remember(entry, main)
     return state, replace(end, free=False) if end is not None else remembered
 
 
@@ -154,7 +155,7 @@ def _taken_at(pod: Pod, end: Exit | None) -> datetime | None:
     return end.at if requested is None and end is not None else requested
 
 
-def _remember(entry: Entry | None) -> tuple[State, Exit | None]:
+def _remember(entry: Entry | None, main: str | None) -> tuple[State, Exit | None]:
     """A replica whose pod is not there: what it was when it was seen last."""
     if entry is None:
         return State.CREATING, None
@@ -162,14 +163,21 @@ def _remember(entry: Entry | None) -> tuple[State, Exit | None]:
         case "Succeeded":
             return State.SUCCEEDED, Exit(code=0)
         case "Failed":
-            return State.FAILED, _exit_in(entry)
+            return State.FAILED, _exit_in(entry, main)
         # It did not end, and is gone: somebody else deleted it (decision 24).
         case _:
             return State.TAKEN, Exit(reason="Deleted", free=True)
 
 
-def _exit_in(entry: Entry) -> Exit:
-    for container in entry.get("containers") or ():
-        if container.get("exitCode"):
-            return Exit(code=container["exitCode"], reason=container.get("reason", "Error"))
+def _exit_in(entry: Entry, main: str | None) -> Exit:
+    """A sidecar's end is none of the replica's; the container that decides comes first."""
+    failed = [
+        each
+        for each in entry.get("containers") or ()
+        if each.get("exitCode") and each.get("role") != SIDECAR
+    ]
+    for container in sorted(failed, key=lambda each: each.get("name") != main):
+        init = container["name"] if container.get("role") == INIT else ""
+        reason = container.get("reason", "Error")
+        return Exit(code=container["exitCode"], reason=reason, init_container=init)
     return Exit(reason=entry.get("reason", "Error"))

@@ -141,3 +141,21 @@ def test_the_mode_is_shown_where_it_is_not_the_usual_one() -> None:
         text = describe(found(job(spec={"runMode": {mode: {"enabled": True}}})), [], [], NOW)
         assert f"Mode:         {mode}" in text
     assert "Mode" not in page()
+
+
+def test_containers_before_and_beside_the_training_do_not_stand_for_it() -> None:
+    """Decision 108: but for an init container that failed."""
+    replicas = task("Running", "Failed", "Failed")
+    own = {"name": "pytorch", "state": "Running"}
+    init = {"name": "prepare", "role": "Init", "exitCode": 0, "reason": "Completed"}
+    side = {"name": "proxy", "role": "Sidecar", "exitCode": 143, "reason": "Error"}
+    replicas["replicas"][0]["containers"] = [init, side, own]
+    replicas["replicas"][1]["containers"] = [init | {"exitCode": 3, "reason": "OOMKilled"}, side]
+    replicas["replicas"][2]["containers"] = [init, side, own | {"exitCode": 1, "reason": "Error"}]
+    text = describe(found(job("Running", tasks=[replicas])), [], [], NOW)
+    rows = [line.split()[:4] for line in text.splitlines() if line.lstrip().startswith("worker-")]
+    assert rows == [
+        ["worker-0", "Running", "-", "-"],
+        ["worker-1", "Failed", "3", "OOMKilled"],
+        ["worker-2", "Failed", "1", "Error"],
+    ]

@@ -168,3 +168,20 @@ def test_a_policy_that_the_spec_leaves_out_is_the_models_default(kind: str, spec
 def test_so_is_a_limit_of_its_own(kind: str, spec: Any) -> None:
     policy = spec.restart_policy
     assert found(job(kind=kind)).restart_policy("worker-0") == (policy.policy, policy.limit)
+
+
+@pytest.mark.parametrize(
+    ("phase", "fate"),
+    [
+        ("Succeeded", "has succeeded, and its pod was deleted"),
+        ("Failed", "has failed, and its pod was deleted"),
+        ("Deleted", "was deleted when the job ended"),
+        ("Creating", "has no pod yet"),
+    ],
+)
+def test_of_a_replica_without_a_pod_it_is_told_what_has_become_of_it(phase: str, fate: str) -> None:
+    listed = job("Succeeded", tasks=[task("Succeeded", phase)])
+    with pytest.raises(CommandError, match=rf"replica worker-1 of .* {fate}"):
+        choose_pod(found(listed), views(pod("worker-0")), "worker-1")
+    with pytest.raises(CommandError, match=r"no replica worker-7; there are worker-0, worker-1$"):
+        choose_pod(found(listed), views(pod("worker-0")), "worker-7")

@@ -136,6 +136,25 @@ def test_of_a_pod_that_is_gone_too_the_kind_says_which_container_trains(
     assert path.parent.name == last
 
 
+def test_of_an_attempt_that_did_not_come_to_its_training_it_is_the_init_containers_log(
+    tmp_path: Path,
+) -> None:
+    """Decision 108: and never of a pod that did, whatever ran before and beside the training."""
+    first = keep(tmp_path, "worker-0", "a", "no data", 30, container="prepare")
+    for container, age in (("prepare", 20), ("proxy", 1), ("main", 15)):
+        keep(tmp_path, "worker-0", "b", container, age, container=container)
+    last = tmp_path / "pods" / f"default_{pod_name('worker-0')}_b" / "main" / "0.log"
+    replicas = task("Failed")
+    replicas["replicas"][0]["containers"] = [
+        {"name": "prepare", "role": "Init", "exitCode": 0},
+        {"name": "proxy", "role": "Sidecar", "exitCode": 143},
+        {"name": "main", "exitCode": 1},
+    ]
+    stored = found(job("Failed", tasks=[replicas]))
+    assert dict(kept_logs(tmp_path, stored)) == {"worker-0": last}
+    assert dict(kept_logs(tmp_path, stored, back=1)) == {"worker-0": first}
+
+
 async def kept_text(folder: Path, request: LogRequest) -> dict[str, bytes]:
     """What each replica of a failed job left behind."""
     found_logs = find_kept(folder, found(job("Failed")), request)

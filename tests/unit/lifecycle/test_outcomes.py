@@ -142,6 +142,30 @@ def test_an_init_container_that_fails_is_named() -> None:
     assert text.endswith("exited with error code 7 (init container prep): no net")
 
 
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_sidecar_that_is_ended_with_its_pod_does_not_stand_for_the_replica(is_gone: bool) -> None:
+    """Decision 108: its exit code is 143, and it often comes first."""
+    world = World(pytorch(policy="Never")).running()
+    world.pods[world.name("1")]["spec"]["initContainers"] = [
+        {"name": "prepare"},
+        {"name": "proxy", "restartPolicy": "Always"},
+    ]
+    initial = [ended("prepare", 0, 1), ended("proxy", 143, 2)]
+    world.exit("1", 5).pods[world.name("1")]["status"]["initContainerStatuses"] = initial
+    world.settle()
+    if is_gone:
+        world.remove("1").settle()
+    [entry] = [
+        each
+        for task in world.status["tasks"]
+        for each in task["replicas"]
+        if each["name"] == world.name("1")
+    ]
+    assert [each.get("role") for each in entry["containers"]] == ["Init", "Sidecar", None]
+    text = world.condition("ReplicaFailure")[2]  # type: ignore[index]
+    assert "exited with error code 5" in text
+
+
 @pytest.mark.parametrize(
     ("reason", "free"),
     [

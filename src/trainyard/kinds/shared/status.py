@@ -17,6 +17,11 @@ class ContainerStatus(OpenModel):
     """State of one container of a replica."""
 
     name: str = Field(default="", description="Name of the container.")
+    role: str | None = Field(
+        default=None,
+        description="Init for an init container, Sidecar for one that goes on beside the others "
+        "(restartPolicy Always); absent for the others.",
+    )
     state: str = Field(default="", description="Waiting, Running or Terminated.")
     exit_code: int | None = Field(default=None, description="Exit code, once terminated.")
     reason: str | None = Field(
