@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable
+from datetime import datetime
 from typing import Any, NamedTuple
 
 from tests.embedded.deepspeed_job import spec as deepspeed_spec
@@ -88,6 +89,16 @@ def elasticity(workers: int) -> Object:
         "maxReplicas": workers,
         "expectedReplicas": workers,
     }
+
+
+def limited(form: Form, seconds: int) -> Form:
+    """With a deadline, after which the embedded node leaves a pod half a second."""
+    (template,) = (
+        each["template"] for each in form.spec.get("replicaSpecs") or [form.spec["worker"]]
+    )
+    template["spec"]["containers"][0]["env"][0]["value"] = "0"
+    policy = {"activeDeadlineSeconds": seconds, "cleanUpPolicy": "All"}
+    return form._replace(spec={**form.spec, "runPolicy": policy})
 
 
 def deepspeed(
@@ -175,22 +186,39 @@ class Asked:
         wish = self.jobs.client.delete(resource_of(form.kind), name, NAMESPACE)
         return await self.judged(name, wish)
 
+    async def forget(self, form: Form, name: str) -> None:
+        """Delete the job, without a judgement."""
+        await self.jobs.client.delete(resource_of(form.kind), name, NAMESPACE)
+        await self._gone(await self._pods(name, None))
+
     async def shrink(self, form: Form, name: str, gone: set[str]) -> Ending:
         """Take one worker away, with which these replicas' pods go; judge what follows."""
         expected = form.spec["elastic"]["expectedReplicas"] - 1
         wish = self.change(form, name, {"elastic": {"expectedReplicas": expected}})
         return await self.judged(name, wish, gone)
 
+    async def expire(self, form: Form, name: str) -> Ending:
+        """Wait for the job's deadline, and judge what follows."""
+        status = (await self.jobs.job(form.kind, name))["status"]
+        seconds = form.spec["runPolicy"]["activeDeadlineSeconds"]
+        since = datetime.fromisoformat(status["startTime"]).timestamp() + seconds
+        return await self.judged(name, asyncio.sleep(0), since=since)
+
     async def judged(
-        self, name: str, wish: Awaitable[object], only: set[str] | None = None
+        self,
+        name: str,
+        wish: Awaitable[object],
+        only: set[str] | None = None,
+        since: float | None = None,
     ) -> Ending:
         """Every rank is asked once, and saves; the pods leave when they have, not when they must.
 
-        ``only``: the replicas (``worker-0``) whose pods are to go.
+        ``only``: the replicas (``worker-0``) whose pods are to go. ``since``: the moment of the
+        wish (Unix seconds) if it is another than now.
         """
         going = await self._pods(name, only)
         ranks = {(n.host, n.pid) for n in self.notes(name) if n.word == "started"}
-        since = time.time()
+        since = since or time.time()
         await wish
         gone_at = await self._gone(going)
         while not ranks <= {(n.host, n.pid) for n in self.notes(name) if n.word == "saved"}:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.embedded.asked_ranks import Asked, Form, colossalai, deepspeed, generic, pytorch
+from tests.embedded.asked_ranks import Asked, Form, colossalai, deepspeed, generic, limited, pytorch
 from tests.embedded.launching import require_programs, running_jobs
 from tests.tools import soak
 
@@ -40,12 +40,24 @@ FORMS: dict[str, Callable[[str, int], Form]] = {
     "colossalai": colossalai,
     "generic": lambda name, workers: generic(name, workers, "python3", "rank.py", name),
 }
-ENDED_IN_EVERY_RUN = [
+EVERY_RUN = [
     ("pause", "deepspeed", 3),
     ("delete", "by-hand", 2),
     ("delete", "colossalai", 1),
 ]
-ALL = [(how, form, workers) for how in ("pause", "delete") for form in FORMS for workers in (1, 3)]
+ELASTIC = ("deepspeed-elastic", "torchrun-elastic")
+DEADLINE_SECONDS = 60
+SOAK = [
+    *((how, form, workers) for how in ("pause", "delete") for form in FORMS for workers in (1, 3)),
+    *(("resize", form, 3) for form in ELASTIC),
+    *(
+        ("deadline", form, workers)
+        for form in ("plain", "torchrun", "deepspeed", "by-hand")
+        for workers in (1, 3)
+    ),
+]
+LEAVE = {"deepspeed-elastic": {"worker-0", "worker-2"}, "torchrun-elastic": {"worker-2"}}
+"""Whose pods go when one of three workers is taken away."""
 
 
 @pytest.fixture
@@ -55,15 +67,23 @@ async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
         yield Asked(jobs)
 
 
-def tell(name: str, what: object) -> None:
-    """For the table of the soak run."""
-    print(f"{name}: {what}")
-
-
-async def test_pause_and_delete_ask_every_rank_once(asked: Asked) -> None:
-    for how, which, workers in ALL if soak(0, 1) else ENDED_IN_EVERY_RUN:
+async def test_every_rank_is_asked_once_and_pods_leave_with_their_ranks(asked: Asked) -> None:
+    """Prints the times, which are no part of the verdict."""
+    for how, which, workers in SOAK if soak(0, 1) else EVERY_RUN:
         name = f"{which}-{workers}-{how}"
         form = FORMS[which](name, workers)
+        if how == "deadline":
+            form = limited(form, DEADLINE_SECONDS)
         await asked.launch(form, name)
-        tell(name, await (asked.pause if how == "pause" else asked.delete)(form, name))
+        if how == "pause":
+            ending = await asked.pause(form, name)
+        elif how == "delete":
+            ending = await asked.delete(form, name)
+        elif how == "resize":
+            ending = await asked.shrink(form, name, LEAVE[which])
+        else:
+            ending = await asked.expire(form, name)
+        print(f"{name}: {ending}")
         assert not (asked.jobs.folder / f"went-on-{name}").exists()
+        if how != "delete":
+            await asked.forget(form, name)
