@@ -70,6 +70,7 @@ SFTP_SERVERS = (
 )
 """A program, because sshd's built-in one is not to be had beside a forced command."""
 
+PATIENCE = b"TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 CLIENTS = ("ssh", "scp", "sftp")
 
 SESSION = """\
@@ -168,11 +169,13 @@ def prepare_ssh(spec: LaunchDescription, keys: Path, run: Path) -> None:
             write(run / "bin" / name, script.encode(), 0o700)
 
 
-def with_clients(pairs: list[bytes], run: Path) -> list[bytes]:
-    """The environment in which ``ssh`` and its kin are those that use our configuration."""
-    given = dict(pair.split(b"=", 1) for pair in pairs).get(b"PATH", os.fsencode(os.defpath))
-    path = b"PATH=" + os.fsencode(run / "bin") + b":" + given
-    return [*(pair for pair in pairs if not pair.startswith(b"PATH=")), path]
+def for_training(pairs: list[bytes], run: Path, grace_seconds: float) -> list[bytes]:
+    """The environment in which ``ssh`` and its kin are those that use our configuration, and
+    torchrun is as patient with its ranks as the pod (decision 99)."""
+    given = dict(pair.split(b"=", 1) for pair in pairs)
+    path = os.fsencode(run / "bin") + b":" + given.get(b"PATH", os.fsencode(os.defpath))
+    patience = {PATIENCE: str(int(grace_seconds)).encode()}
+    return [name + b"=" + value for name, value in {**patience, **given, b"PATH": path}.items()]
 
 
 def prepare_sessions(spec: LaunchDescription, run: Path, environment: list[bytes]) -> None:

@@ -106,7 +106,7 @@ class Supervisor:
             except Unfit as unfit:
                 say(f"{self.spec['pod']} cannot be reached over ssh: {unfit}")
         everything = [name + b"=" + value for name, value in os.environb.items()]
-        variables = serving.with_clients(everything, self.run)
+        variables = serving.for_training(everything, self.run, self.spec["graceSeconds"])
         try:
             self.main = spawn(command, dict(pair.split(b"=", 1) for pair in variables), reads=True)
         except OSError as error:
@@ -207,7 +207,7 @@ def run_pod(spec: LaunchDescription, options: argparse.Namespace) -> int:
     os.umask(0o022)
     custom, disabled = spec.get("customEnv", []), bool(spec.get("disableCustomEnv"))
     environment = serving.session_environment(serving.container_environment(), custom, disabled)
-    environment = serving.with_clients(environment, options.run)
+    environment = serving.for_training(environment, options.run, spec["graceSeconds"])
     try:
         serving.prepare_ssh(spec, options.keys, options.run)
         serving.prepare_sessions(spec, options.run, environment)

@@ -144,6 +144,13 @@ REJOIN_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 """With a shared store, agents that were there before do not tell newcomers where it is, whose
 rendezvous then hangs for a minute and fails (`DynamicRendezvousHandler` of torch 2.13).
 Decision 30."""
+PATIENCE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+
+
+def patience_env(grace_seconds: int | None) -> dict[str, str]:
+    """How long agents wait for ranks that they have asked to end: as long as the pod may, where it
+    says; torch's default is 30 s whatever the pod's (decision 99)."""
+    return {} if grace_seconds is None else {PATIENCE: str(grace_seconds)}
 
 
 def command(*, elastic: bool) -> list[str]:

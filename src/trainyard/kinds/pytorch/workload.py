@@ -140,8 +140,9 @@ class _Description(Description[PyTorchTrainingJobSpec]):
             pods.put_env_first(pod, self._plain_env(key))
             super().launch(pod, key, start)
             return
-        if self.survivors_stay:
-            pods.put_env_first(pod, torchrun.REJOIN_ENV)
+        patience = torchrun.patience_env(pod["spec"].get("terminationGracePeriodSeconds"))
+        if variables := {**patience, **(torchrun.REJOIN_ENV if self.survivors_stay else {})}:
+            pods.put_env_first(pod, variables)
         if start.debug:
             pods.put_env_first(pod, self._master_env())
             super().launch(pod, key, start)

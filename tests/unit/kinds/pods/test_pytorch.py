@@ -409,3 +409,14 @@ def test_the_program_that_stands_for_torchrun_is_whole(is_elastic: bool) -> None
     compile(program, "torchrun", "exec")
     assert program.endswith("sys.exit(128 + error.sigval)\n"), "no quotation mark within it"
     assert ("num_nodes_waiting" in program) == is_elastic
+
+
+def test_torchrun_is_as_patient_as_the_pod() -> None:
+    """With ranks that it has asked to end; the user's own word wins."""
+    name = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
+    spec = replicas()
+    spec["template"]["spec"]["terminationGracePeriodSeconds"] = 300
+    given = {"replicaSpecs": [spec], "torchrunConfig": {"enabled": True}}
+    assert env(pod(workload(job(KIND, **given))))[name] == "300"
+    spec["template"]["spec"]["containers"][0]["env"] = [{"name": name, "value": "7"}]
+    assert env(pod(workload(job(KIND, **given))))[name] == "7"
