@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from tests.embedded.deepspeed_job import KIND, SHOW, shown, spec, worker
-from tests.embedded.launching import Jobs, Object, require_programs, running_jobs
+from tests.embedded.deepspeed_job import KIND, SHOW, spec, worker
+from tests.embedded.launching import Jobs, Object, require_programs, running_jobs, sshd_processes
 from trainyard import diagnosis
 from trainyard.cli.explain import render, situation_of
 from trainyard.client.job import Job
@@ -90,7 +91,13 @@ async def waiting(jobs: Jobs) -> dict[str, tuple[Object, str]]:
     dumb["spec"]["volumes"].append({"name": "resolver", "configMap": {"name": "resolver"}})
     silent = await file_at(jobs, "silent", "/usr/sbin/sshd", SILENT_SSHD)
     silent["spec"]["volumes"][0]["configMap"]["defaultMode"] = 0o755
+    hanging = jobs.folder / "hanging"
+    hanging.mkdir()
+    (hanging / "deepspeed").write_text("#!/bin/sh\nexec sleep inf\n")
+    (hanging / "deepspeed").chmod(0o755)
+    path = {"name": "PATH", "value": f"{hanging}:{os.environ['PATH']}"}
     return {
+        "hangs": (worker(env=[path]), "deepspeed was started, but no rank has begun"),
         "unknown": (await file_at(jobs, "hosts", "/etc/hosts", lonely), "its name cannot be found"),
         "slow-dns": (dumb, "the name server does not answer"),
         "silent": (silent, "Connection refused"),
@@ -142,10 +149,49 @@ def launched(job: Object) -> Object:
 
 
 @needs_root
+async def test_what_another_replica_lacks_is_named_before_anything_is_launched(jobs: Jobs) -> None:
+    (jobs.folder / "here").mkdir()
+    (jobs.folder / "here" / "show.py").write_text(SHOW)
+    template = worker(workingDir="/here", volumeMounts=[{"name": "here", "mountPath": "/here"}])
+    template["spec"]["volumes"] = [{"name": "here", "emptyDir": {}}]
+    copy = f"case $(hostname) in *-0) cp {jobs.folder}/here/show.py /here;; esac"
+    init = {"name": "init", "image": "image", "command": ["/bin/sh", "-c", copy]}
+    init["volumeMounts"] = [{"name": "here", "mountPath": "/here"}]
+    template["spec"]["initContainers"] = [init]
+    await jobs.submit(KIND, "dj", spec({"python": ["show.py"]}, template=template))
+    status = await jobs.fail(KIND, "dj")
+    failure = next(c for c in status["conditions"] if c["type"] == "ReplicaFailure")
+    assert "missing are show.py on worker-1" in failure["message"]
+    assert "SHOW" not in await jobs.logs()
+
+
+@needs_root
 async def test_a_bashrc_has_no_say_in_a_launch(jobs: Jobs) -> None:
-    jobs.script("show.py", SHOW)
+    """Neither in whether a session begins, nor in what is in its environment."""
     template = await file_at(jobs, "rc", "/root/.bashrc", "export LITERAL=theirs\nexit 3\n")
     template["spec"]["containers"][0]["env"] = [{"name": "LITERAL", "value": "ours"}]
-    await jobs.submit(KIND, "dj", spec({"python": ["show.py"]}, template=template))
+    command = "echo it is $(ssh worker-1 printenv LITERAL)"
+    await jobs.submit(KIND, "dj", spec(config={"customCommand": command}, template=template))
     await jobs.succeed(KIND, "dj")
-    assert [rank["LITERAL"] for rank in await shown(jobs)] == ["ours", "ours"]
+    assert "it is ours" in await jobs.logs()
+
+
+@needs_root
+@pytest.mark.skipif("TRAINYARD_SOAK" not in os.environ, reason="starts deepspeed itself")
+async def test_an_option_that_deepspeed_does_not_know_ends_the_launch(jobs: Jobs) -> None:
+    config = {"otherArgs": ["--nonsense"]}
+    jobs.script("show.py", SHOW)
+    await jobs.submit(KIND, "dj", spec({"python": ["show.py"]}, config=config))
+    await jobs.fail(KIND, "dj")
+    assert "deepspeed ended with exit code 2" in await jobs.logs()
+    text = await explained(jobs, await jobs.job(KIND, "dj"))
+    assert "does not know the arguments --nonsense" in text, text
+
+
+async def test_an_sshd_that_is_killed_is_named(jobs: Jobs) -> None:
+    await jobs.submit(KIND, "dj", spec(config={"customCommand": "touch begun; sleep inf"}))
+    await jobs.until(KIND, "dj", lambda _: (jobs.folder / "begun").exists())
+    os.kill(sshd_processes(jobs)[-1], signal.SIGKILL)
+    status = await jobs.fail(KIND, "dj")
+    failure = next(c for c in status["conditions"] if c["type"] == "ReplicaFailure")
+    assert "sshd was killed by signal 9" in failure["message"]

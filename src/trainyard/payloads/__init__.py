@@ -10,7 +10,7 @@ from pathlib import Path
 
 NAMES = (
     *("supervise.py", "serving.py", "fitness.py", "ending.py", "processes.py"),
-    *("launch.py", "links.py", "programs.py", "places.py"),
+    *("launch.py", "links.py", "preflight.py", "programs.py", "places.py"),
     *("minder.py", "rank.py", "colossalai_run.py"),
 )
 

@@ -17,16 +17,17 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 if TYPE_CHECKING:  # not mounted
-    from trainyard.payloads.messages import LaunchDescription, Order
+    from trainyard.payloads.messages import CommandLaunch, LaunchDescription, Order
 
 if TYPE_CHECKING or __package__:
     from trainyard.payloads.fitness import PERMANENT
     from trainyard.payloads.links import Event, Link, Words, waiting_for
     from trainyard.payloads.minder import say
     from trainyard.payloads.places import address
+    from trainyard.payloads.preflight import Question, Unready, differences, lacking
     from trainyard.payloads.programs import (
         Missing,
         Program,
@@ -41,6 +42,7 @@ else:  # in a pod there is no package, and isolated mode leaves the script's own
     from links import Event, Link, Words, waiting_for
     from minder import say
     from places import address
+    from preflight import Question, Unready, differences, lacking
     from programs import Missing, Program, how_it_ended, positive, program, require
 
 FIRST_FAILURE_SECONDS = 1.0
@@ -54,6 +56,7 @@ LAST_OUTPUT_SECONDS = 1.0
 END_SECONDS = 5.0
 # Decision 19.
 NOT_FOUND, LOST = 127, 137
+UNREADY = 2  # as Python's own for a script that is not there
 """``LOST`` stands for a replica that vanished: as if killed, which may be restarted."""
 
 
@@ -160,9 +163,27 @@ class Launch:
 
     # -- running ---------------------------------------------------------------------------
 
+    def check(self) -> None:
+        """Ask several replicas whether they have what the ranks need, and tell how they differ."""
+        wanted = self.program.wanted() if len(self.members) > 1 else None
+        if wanted is None:
+            return
+        questions = [Question(host, wanted) for host in self.members]
+        for question in questions:
+            question.start()
+        while any(question.is_alive() for question in questions) and not self.terminated:
+            self.next_event(0.05)
+        found = {each.host: each.found for each in questions if each.found is not None}
+        if missing := lacking(found):
+            raise Unready(f"the preflight failed with exit code {UNREADY}: missing are {missing}")
+        slots = cast("CommandLaunch", self.spec["launch"]).get("slots", 0)
+        for difference in differences(found, slots):
+            say(f"preflight: {difference}")
+
     def start(self) -> subprocess.Popen[bytes]:
         """Start the real launcher in a process group of its own."""
         self.members = [host for host in self.hosts if host in self.ready]
+        self.check()
         self.stopping = False
         self.failures, self.started, self.ended = [], set(), set()
         self.leaving = False
@@ -301,6 +322,9 @@ def main() -> int:
         signal.signal(number, lambda got, _: launch.events.put(Event("signal", detail=str(got))))
     try:
         code = launch.main()
+    except Unready as unready:
+        say(f"{spec['pod']}: {unready}")
+        code = UNREADY
     except Missing as missing:
         say(f"{PERMANENT}{spec['pod']}: {missing}")
         code = NOT_FOUND

@@ -191,7 +191,7 @@ class Words:
     def wait(self, text: str) -> None:
         """It still waits, for this."""
         if text != self.text:
-            self.text = text
+            self.text, self.since = text, time.monotonic()
             self.write("waits", f"trainyard: {text}\n")
         now = time.monotonic()
         if now - self.said_at >= PROGRESS_SECONDS:

@@ -105,6 +105,23 @@ class LaunchDescription(Always, total=False):
     elastic: Elastic
 
 
+class Wanted(TypedDict):
+    """What the launch asks every replica for: the folder in which ranks start, the program that
+    starts them there, and the script ("": none that is a file)."""
+
+    folder: str
+    program: str
+    script: str
+
+
+class Found(TypedDict):
+    """What a replica answers: what of that is missing, versions by package, and its GPUs."""
+
+    missing: list[str]
+    versions: dict[str, str]
+    gpus: int
+
+
 Order = Literal["stop", "reset", "end"]
 """From the launch to a minder, one a line: end the ranks (``stop <seconds>``), forget all reports
 of the launch that is over, the launch has ended."""

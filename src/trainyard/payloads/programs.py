@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # not mounted
         CommandLaunch,
         DeepSpeedLaunch,
         LaunchDescription,
+        Wanted,
     )
 
 if TYPE_CHECKING or __package__:
@@ -79,6 +80,10 @@ class Program:
     def __init__(self, spec: LaunchDescription, run: Path) -> None:
         self.spec, self.run = spec, run
 
+    def wanted(self) -> Wanted | None:
+        """What every replica must have; None: nothing is known."""
+        return None
+
     def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:
         """Arguments and environment of the launch for these replicas."""
         environment = dict(os.environ)
@@ -120,6 +125,12 @@ class DeepSpeed(Program):
         self.line = cast("DeepSpeedLaunch", spec["launch"])
         self.failures_count = not self.line.get("autotune")
         self.must_start_ranks = self.failures_count
+
+    def wanted(self) -> Wanted | None:
+        form, program = self.line["form"], self.line["program"]
+        deepspeed = require("deepspeed", "install deepspeed in the image")
+        script = program[0] if form == "python" else ""
+        return {"folder": os.getcwd(), "program": interpreter(deepspeed), "script": script}
 
     def command(self, members: list[str]) -> tuple[list[str], dict[str, str]]:
         """As every program's, plus the environment file."""
@@ -201,6 +212,11 @@ class ColossalAI(Program):
 
     name = "colossalai run"
     must_start_ranks = True
+
+    def wanted(self) -> Wanted | None:
+        first = cast("ColossalAILaunch", self.spec["launch"])["program"][0]
+        script = "" if first == "-m" else first
+        return {"folder": os.getcwd(), "program": "torchrun", "script": script}
 
     def called(self, host: str) -> str:
         """A name or address that can be looked up."""

@@ -79,6 +79,9 @@ if [ "$SSH_ORIGINAL_COMMAND" = trainyard-minder ]; then
     exec {python} -IS {minder} "$run" {pid}
 fi
 set -- TRAINYARD_RUN="$run" {variables}
+case "$SSH_ORIGINAL_COMMAND" in
+"trainyard-check "*) exec env "$@" {python} -IS {preflight} ${{SSH_ORIGINAL_COMMAND#* }} ;;
+esac
 if [ -z "$SSH_ORIGINAL_COMMAND" ]; then
     exec env "$@" "$SHELL"
 fi
@@ -187,6 +190,7 @@ def prepare_sessions(spec: LaunchDescription, run: Path, environment: list[bytes
         run=shlex.quote(str(run)),
         python=shlex.quote(sys.executable),
         minder=shlex.quote(str(Path(__file__).parent / "minder.py")),
+        preflight=shlex.quote(str(Path(__file__).parent / "preflight.py")),
         pid=os.getpid(),
         variables="@variables@",
         command=REPORTED_COMMAND if spec.get("reportSessions") else PLAIN_COMMAND,
