@@ -87,7 +87,7 @@ def _together(job: Pass, down: Sequence[Replica], again: Sequence[Replica]) -> R
 
 def _lost_with_node(job: Pass, replica: Replica) -> Replica:
     """One that cannot be reached when its peers fail is taken for the cause, as if deleted."""
-    state, end = failure_policy.judge(
+    _, end = failure_policy.judge(
         job.workload.pod_failure_rules,
         replica.type,
         State.TAKEN,
@@ -95,7 +95,7 @@ def _lost_with_node(job: Pass, replica: Replica) -> Replica:
         replica.pod,
         (),
     )
-    return replica._replace(state=state, exit=end)
+    return replica._replace(exit=end)
 
 
 # Exits 0 that are followed by a restart.

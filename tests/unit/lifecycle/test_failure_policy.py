@@ -470,3 +470,83 @@ def test_a_survivor_is_excused_unless_a_rule_names_its_exit(code: int, phase: st
     world.job["spec"]["elastic"]["expectedReplicas"] = 3
     world.settle().exit("0", code).settle().advance(5).settle()
     assert world.phase == phase
+
+
+def beside(job: dict[str, Any]) -> World:
+    """The job with a helper beside each training container, running."""
+    containers = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
+    containers.append({"name": "helper", "image": "i"})
+    return World(job).running()
+
+
+@pytest.mark.parametrize(
+    ("helper", "generic_job", "phase"),
+    [
+        ({"exitCode": 137, "reason": "OOMKilled"}, True, "Failed"),
+        ({"exitCode": 137, "reason": "OOMKilled"}, False, "Pending"),
+        ({"exitCode": 0, "reason": "OOMKilled"}, True, "Pending"),
+    ],
+)
+def test_the_reason_of_another_container_counts_in_a_generic_job(
+    helper: dict[str, Any], generic_job: bool, phase: str
+) -> None:
+    rules = policy(reasons("FailJob", "OOMKilled"))
+    job = generic(workers=1, limit=3, runPolicy=rules)
+    world = beside(job if generic_job else pytorch(workers=1, run_policy=rules))
+    world.exit("0", 1)
+    statuses = world.pods[world.name("0")]["status"]["containerStatuses"]
+    statuses[1]["state"] = {"terminated": helper}
+    world.settle()
+    assert world.phase == phase
+
+
+def test_the_reason_of_the_pod_counts_beside_that_of_the_container() -> None:
+    world = World(pytorch(run_policy=policy(reasons("FailJob", "DeadlineExceeded")))).running()
+    world.exit("2", 1)
+    world.pods[world.name("2")]["status"]["reason"] = "DeadlineExceeded"
+    world.settle()
+    assert "(reason DeadlineExceeded)" in world.condition("Failed")[2]  # type: ignore[index]
+
+
+def test_who_took_a_pod_away_is_a_reason() -> None:
+    world = World(pytorch(run_policy=policy(reasons("FailJob", "TerminationByKubelet")))).running()
+    disrupted(world, "2", "TerminationByKubelet")
+    world.evict("2").settle()
+    assert "(reason TerminationByKubelet)" in world.condition("Failed")[2]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(("status", "told"), [("False", "Custom False"), ("True", "Custom")])
+def test_a_condition_is_told_with_a_status_that_is_not_true(status: str, told: str) -> None:
+    world = World(pytorch(run_policy=policy(conditions("FailJob", "Custom", status)))).running()
+    held = {"type": "Custom", "status": status}
+    world.pods[world.name("2")]["status"]["conditions"] = [held]
+    world.exit("2", 1).settle()
+    assert f"(condition {told})" in world.condition("Failed")[2]  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        reasons("FailJob", "NodeLost", replicaTypes=["worker"]),
+        conditions("FailJob", "Custom"),
+    ],
+)
+def test_a_replica_that_cannot_be_reached_is_judged_by_its_type_and_pod(rule: Rule) -> None:
+    world = World(pytorch(run_policy=policy(rule))).running()
+    world.pods[world.name("2")]["spec"]["nodeName"] = "gone"
+    held = {"type": "Custom", "status": "True"}
+    world.pods[world.name("2")]["status"]["conditions"] = [held]
+    world.lost_nodes = frozenset({"gone"})
+    world.exit("0", 1).settle()
+    assert world.condition("Failed")[1] == "PodFailurePolicy"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("run_policy", [{}, policy(codes("Ignore", 42))])
+def test_what_was_taken_away_just_after_its_peers_failed_is_the_cause(
+    run_policy: dict[str, Any],
+) -> None:
+    """Whole seconds, and clocks of nodes, blur the order."""
+    world = World(pytorch(run_policy=run_policy)).running()
+    world.exit("0", 1).advance(1)
+    world.take(world.name("2")).settle()
+    assert world.backoff == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -200,3 +201,12 @@ def test_a_type_may_restart_together_in_a_job_that_does_not() -> None:
     world = World(mixed(ps=None, worker="Job", restartScope="Replica")).running()
     world.exit("worker-0", 3).settle().advance(10).settle()
     assert attempts(world) == ["2", "2", "2", "1", "1"]
+
+
+def test_the_next_look_is_at_the_first_of_both() -> None:
+    world = World(mixed(policy="Always")).running()
+    world.exit("ps-0", 0).step()
+    assert world.look().wake_at == world.now + timedelta(seconds=10)
+    world = World(mixed(policy="ExitCode")).running()
+    world.exit("worker-1", 1).step()
+    assert world.look().wake_at == world.now + timedelta(seconds=2)
