@@ -151,7 +151,8 @@ class Monitor(Observer):
         if (new.get("backoffCount") or 0) < (old.get("backoffCount") or 0):
             self.fail(f"{job.key.name}: backoffCount fell")
         self._check_budget(job, new, obj)
-        if statuses.failed_by_rule(new) and not has_fatal_end(job, obj):
+        lost = self._misses_a_pod(obj["metadata"]["uid"])  # which rules take for a disruption
+        if statuses.failed_by_rule(new) and not lost and not has_fatal_end(job, obj):
             self.fail(f"{job.key.name}: failed by a rule that nothing has matched")
         for problem in statuses.contradictions(old, new, obj):
             self.fail(f"{job.key.name}: {problem}")

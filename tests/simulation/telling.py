@@ -125,8 +125,7 @@ class Told:
         seen = self.pods.get(pod)
         if seen is None:
             entry = self.known.get(pod, {})
-            codes = [c.get("exitCode") for c in entry.get("containers") or ()]
-            return entry.get("phase") in ENDS and (code in codes or code is None)
+            return entry.get("phase") in ENDS and (code in self._told_codes(entry) or code is None)
         if code is None:
             return seen.phase == "Failed" or self.gave_up(seen)
         return any(_ended_with(each, code, init) for each in seen.containers)
@@ -140,6 +139,18 @@ class Told:
             c.started is False and c.since is not None and self.now - c.since >= limit
             for c in seen.containers
         )
+
+    def _told_codes(self, entry: Obj) -> Sequence[int]:
+        """Of its main containers; of others only where none of those has ended."""
+        types = self.spec.get("replicaSpecs") or [self.spec["worker"]]
+        specs = [(type_.get("template") or {}).get("spec") or {} for type_ in types]
+        inits = {each["name"] for spec in specs for each in spec.get("initContainers") or ()}
+        codes = {c["name"]: c["exitCode"] for c in entry["containers"] if "exitCode" in c}
+        return [codes[name] for name in codes if name not in inits] or [*codes.values()]
+
+    def by_rule(self, pod: str) -> bool:
+        """Whether it was taken away, which a rule may count as a failure (decision 114)."""
+        return self.was_taken(pod) and "podFailurePolicy" in (self.spec.get("runPolicy") or {})
 
     def was_taken(self, pod: str) -> bool:
         """Whether somebody or something else took the pod away, or it vanished."""

@@ -1,0 +1,84 @@
+"""The simulation notices what is told and is not so, and what others wrote and is believed."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from tests.simulation.test_planted_bugs import SEEDS, TERMINAL, found
+from trainyard.lifecycle import aggregate, report, texts
+from trainyard.lifecycle.replicas import Replica
+
+Lie = tuple[object, str, Callable[..., Any], str]
+"""A module, its function, what is put in its place, and what the violation says."""
+
+_PLAN = sys.modules["trainyard.lifecycle.plan"]
+_NEW_REPLICA = texts.new_replica
+
+
+def _taken_at_no_cost(replica: Replica, *_: Any, **__: Any) -> str:
+    return f"{texts.lost_to(replica)}; it will be created again, at no cost."
+
+
+def _another_attempt(pod: str, attempt: int, *, grown: bool) -> str:
+    return _NEW_REPLICA(pod, attempt + 1, grown=grown)
+
+
+def _phase_as_written(status: Mapping[str, Any]) -> str:
+    phase = str(status.get("phase", ""))
+    return phase if phase in TERMINAL else ""
+
+
+LIES: Mapping[str, Lie] = {
+    "always say that all run": (
+        texts,
+        "progress",
+        lambda total, well, failed: texts.RUNNING,
+        "Running=.* says 'All pods are running|no judge knows",
+    ),
+    "count failed replicas as well": (
+        report,
+        "_well",
+        lambda view: sum(1 for r in view.replicas if r not in view.not_running or r.ended),
+        "well, all and failed are|says 'All pods",
+    ),
+    "hide what failed": (aggregate, "own_failures", lambda *_: [], "failed"),
+    "call any failure taken away": (texts, "restart", _taken_at_no_cost, "taken away"),
+    "tell a wrong budget": (
+        texts,
+        "budget",
+        lambda spent, limit: f"{spent + 1} of {limit} restarts",
+        "the account has|more than there is",
+    ),
+    "tell a wrong attempt": (texts, "new_replica", _another_attempt, "its attempt is"),
+    "tell a wrong exit code": (
+        texts,
+        "replica_failure",
+        lambda replica: f"Pod[{replica.name}] exited with error code 77",
+        "it did not end so",
+    ),
+    "say what nobody judges": (
+        texts,
+        "resized",
+        lambda before, after: "The job has another size.",
+        "no judge knows this text",
+    ),
+    "believe the phase": (_PLAN, "outcome", _phase_as_written, ""),
+}
+
+
+@pytest.mark.parametrize("name", LIES)
+def test_a_planted_lie_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    owner, function, lie, says = LIES[name]
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(owner, function, lie)
+
+    _, violation = found(monkeypatch, plant)
+    assert violation, f"{name}: not found in {SEEDS} seeds"
+    assert re.search(says, violation), violation
+    print(f"{name}: {violation}")
