@@ -192,10 +192,14 @@ class Asked:
         await self._gone(await self._pods(name, None))
 
     async def shrink(self, form: Form, name: str, gone: set[str]) -> Ending:
-        """Take one worker away, with which these replicas' pods go; judge what follows."""
+        """Take one worker away, with which these replicas' pods go; judge what follows.
+
+        A launch over ssh ends with any of its workers; under torchrun the others go on.
+        """
+        alone = form.kind == "PyTorchTrainingJob"
         expected = form.spec["elastic"]["expectedReplicas"] - 1
         wish = self.change(form, name, {"elastic": {"expectedReplicas": expected}})
-        return await self.judged(name, wish, gone)
+        return await self.judged(name, wish, gone, alone=alone)
 
     async def expire(self, form: Form, name: str) -> Ending:
         """Wait for the job's deadline, and judge what follows."""
@@ -210,14 +214,21 @@ class Asked:
         wish: Awaitable[object],
         only: set[str] | None = None,
         since: float | None = None,
+        *,
+        alone: bool = False,
     ) -> Ending:
         """Every rank is asked once, and saves; the pods leave when they have, not when they must.
 
-        ``only``: the replicas (``worker-0``) whose pods are to go. ``since``: the moment of the
+        ``only``: the replicas (``worker-0``) whose pods are to go, and ``alone``: whose ranks alone
+        are to be asked. ``since``: the moment of the
         wish (Unix seconds) if it is another than now.
         """
         going = await self._pods(name, only)
-        ranks = {(n.host, n.pid) for n in self.notes(name) if n.word == "started"}
+        ranks = {
+            (n.host, n.pid)
+            for n in self.notes(name)
+            if n.word == "started" and (not alone or n.host.endswith(tuple(only or ())))
+        }
         since = since or time.time()
         await wish
         gone_at = await self._gone(going)

@@ -38,8 +38,9 @@ else:  # in a pod there is no package, and isolated mode leaves the script's own
 
 END_DELAY_SECONDS = 3.0
 """Workers outlive sshd by this much, so that the launching pod's own end is seen first."""
-LAST_OUTPUT_SECONDS = 2.0
-"""How long sshd has to hand on what the ranks wrote last."""
+LAST_OUTPUT_SECONDS = 0.5
+"""How long sshd has to hand on what the ranks wrote last, where a connection stays open after it:
+colossalai's do."""
 STEP_SECONDS = 0.05
 IDLE_SECONDS = 60.0
 KILL_AFTER_SECONDS = 5.0

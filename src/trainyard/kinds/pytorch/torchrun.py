@@ -26,12 +26,15 @@ except ChildFailedError as error:
     code = error.get_first_failure()[1].exitcode
     sys.exit(128 - code if code < 0 else code or 1)
 except SignalException as error:
-    sys.exit(128 + error.sigval)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(128 + error.sigval)
 """
 """As `torchrun`, with exit codes.
 
 SIGTERM before torchrun handles it: as process 1 of a container it would be ignored otherwise. It
-leaves by `os._exit`, because an orderly end would close the rendezvous to all others for good.
+leaves by `os._exit`, because an orderly end would close the rendezvous to all others for good, and
+later too, because the pod waits for nothing else: taking torch down costs up to half a second.
 The working directory is taken off the path of the agent (not of the ranks), as for `torchrun`.
 """
 
