@@ -37,6 +37,20 @@ async def test_a_startup_probe_that_succeeds_late_lets_the_container_live(node: 
     assert not node.events("Killing")
 
 
+async def test_a_probe_that_fails_in_other_words_is_told_again(node: Cluster) -> None:
+    probe = {"exec": {"command": ["sh", "-c", "cat why; false"]}, "periodSeconds": 1}
+    probe |= {"failureThreshold": 1000}
+    script = "echo first > why; until [ -e on ]; do sleep 0.1; done; echo second > why; sleep 100"
+    await node.create("job-0", ["sh", "-c", script], container={"startupProbe": probe})
+
+    def told(word: str) -> bool:
+        return any(event.endswith(word) for event in node.events("Unhealthy"))
+
+    await eventually(lambda: told("first"))
+    (node.state_dir.parent / "work" / "on").touch()
+    await eventually(lambda: told("second"))
+
+
 async def test_what_a_probe_kills_is_told_with_the_probe(node: Cluster) -> None:
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     await node.create("job-0", ["sleep", "100"], container={"livenessProbe": probe})
