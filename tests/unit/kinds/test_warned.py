@@ -253,6 +253,83 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.config.otherArgs[0]",
         "overrides --master_addr",
     ),
+    "more processes than GPUs": (
+        m.changed(
+            m.deepspeed(config={"slotsPerWorker": 8, "run": {"python": ["a.py"]}}),
+            "spec.worker.template.spec.containers.0.resources",
+            {"limits": {"nvidia.com/gpu": 4}},
+        ),
+        "spec.config.slotsPerWorker",
+        "8 processes share 4 GPUs",
+    ),
+    "one process for all GPUs": (
+        m.changed(
+            m.pytorch(torchrunConfig=TORCHRUN),
+            "spec.replicaSpecs.0.template.spec.containers.0.resources",
+            {"limits": {"nvidia.com/gpu": 8}},
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].resources",
+        "one process has all 8 GPUs, unless torchrunConfig.procPerNode is set",
+    ),
+    "one process of ColossalAI for all GPUs": (
+        m.changed(
+            m.colossalai(),
+            "spec.replicaSpecs.1.template.spec.containers.0.resources",
+            {"limits": {"nvidia.com/gpu": 8}},
+        ),
+        "spec.replicaSpecs[1].template.spec.containers[0].resources",
+        "unless torchConfig.procPerWorker is set",
+    ),
+    "num_gpus": (
+        m.deepspeed(config={"run": {"python": ["a"]}, "otherArgs": ["--num_gpus=8"]}),
+        "spec.config.otherArgs[0]",
+        "overrides config.slotsPerWorker",
+    ),
+    "one rank for all": (
+        m.changed(
+            m.pytorch(),
+            "spec.replicaSpecs.0.template.spec.containers.0.env",
+            [{"name": "WORLD_SIZE", "value": "4"}, {"name": "RANK", "value": "0"}],
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].env[1]",
+        "gives all 4 replicas the same RANK",
+    ),
+    "another world size": (
+        m.changed(
+            m.pytorch(),
+            "spec.replicaSpecs.0.template.spec.containers.0.env",
+            [{"name": "WORLD_SIZE", "value": "8"}],
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].env[0]",
+        "the job has 4 ranks",
+    ),
+    "a variable in a mount": (
+        m.changed(
+            m.generic(),
+            "spec.replicaSpecs.0.template",
+            m.template(
+                m.container(volumeMounts=[{"name": "v", "mountPath": "/v", "subPath": "$(rank)"}]),
+                volumes=[{"name": "v", "emptyDir": {}}],
+            ),
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].volumeMounts[0].subPath",
+        "$(rank) stays as it is here",
+    ),
+    "resumed arguments of a custom command": (
+        m.deepspeed(
+            config={"customCommand": "x"},
+            runMode={"pause": {"resumeSpecs": [{"type": "worker", "args": ["--resume"]}]}},
+        ),
+        "spec.runMode.pause.resumeSpecs[0].args",
+        "set command",
+    ),
+    "a resumed worker of ColossalAI": (
+        m.colossalai(
+            runMode={"pause": {"resumeSpecs": [{"type": "worker", "args": ["--resume"]}]}},
+        ),
+        "spec.runMode.pause.resumeSpecs[0].args",
+        "give it for the launcher",
+    ),
     "shell characters": (
         m.colossalai(torchConfig={"script": ["a.py", "a b"]}),
         "spec.torchConfig.script[1]",

@@ -8,7 +8,7 @@ from typing import Any
 
 from trainyard.kinds.colossalai import KIND
 from trainyard.kinds.colossalai.spec import LAUNCHER, ColossalAIJob, ColossalAIJobSpec
-from trainyard.kinds.shared import job_rules, pod_rules, torchrun_options
+from trainyard.kinds.shared import job_rules, pod_rules, process_rules, torchrun_options
 from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.run import HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error, suggest, warning
@@ -51,6 +51,7 @@ def check(job: ColossalAIJob) -> list[Problem]:
         *job_rules.check_run_mode(spec.run_mode, types, [LAUNCHER]),
         *_replicas(spec),
         *_script(spec),
+        *_resumed(spec),
         *check_failure_policy(spec.run_policy.pod_failure_policy, _templates(spec)),
         *_options(spec),
     ]
@@ -93,6 +94,7 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
         )
         if is_worker:
             yield from job_rules.check_rank0(replica.replicas, here)
+            yield from _processes(spec, replica.template, (*here, "template"))
             found = [container["name"] for container in pod_rules.containers(replica.template)]
             if found and WORKER not in found:
                 path = (*here, "template", "spec", "containers")
@@ -103,6 +105,27 @@ def _replicas(spec: ColossalAIJobSpec) -> Iterator[Problem]:
     types = {replica.type for replica in spec.replica_specs}
     if types and types <= {LAUNCHER}:
         yield error(_REPLICAS, "needs a replica type 'worker'")
+
+
+def _processes(
+    spec: ColossalAIJobSpec, template: Mapping[str, Any], path: Path
+) -> Iterator[Problem]:
+    if found := pod_rules.trainer(template, KIND, WORKER):
+        yield from process_rules.check_processes(
+            spec.torch_config.proc_per_worker,
+            "torchConfig.procPerWorker",
+            (*path, "spec", "containers", found[0], "resources"),
+            found[1],
+            is_given="proc_per_worker" in spec.torch_config.model_fields_set,
+        )
+
+
+def _resumed(spec: ColossalAIJobSpec) -> Iterator[Problem]:
+    for index, entry in enumerate(spec.run_mode.pause.resume_specs):
+        for field, value in (("command", entry.command), ("args", entry.args)):
+            if entry.type == WORKER and value:
+                path: Path = ("spec", "runMode", "pause", "resumeSpecs", index, field)
+                yield job_rules.ignored(path, "workers run sshd; give it for the launcher")
 
 
 def _options(spec: ColossalAIJobSpec) -> Iterator[Problem]:

@@ -58,6 +58,8 @@ def check(config: DeepSpeedConfig, pool: Pool) -> Iterator[Problem]:
             yield error(path, "--elastic_training cannot be used with localRank: false")
         elif flag == "--master_addr":
             yield warning(path, "overrides --master_addr, which is the host of rank 0")
+        elif flag in _LIMITS[1:]:
+            yield warning(path, f"{flag} overrides config.slotsPerWorker")
         elif flag in _USELESS:
             yield warning(path, f"{flag} has no effect: the workers are reached through pdsh")
     yield from _choice(config, pool)

@@ -12,7 +12,7 @@ from trainyard.kinds.deepspeed.spec import (
     DeepSpeedJob,
     DeepSpeedJobSpec,
 )
-from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared import job_rules, pod_rules, process_rules
 from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, WORKER
 from trainyard.schema.problems import Path, Problem, error
@@ -63,7 +63,9 @@ def _launch(spec: DeepSpeedJobSpec) -> Iterator[Problem]:
         if not spec.run_mode.debug.enabled:
             yield error(_PATH, "is required, except in debug mode")
         return
+    yield from _slots(spec, config)
     if config.custom_command is not None:
+        yield from _resumed(spec)
         if len(json.dumps(config.custom_command)) > SCRIPT_SIZE:
             yield error(
                 (*_PATH, "customCommand"),
@@ -77,6 +79,22 @@ def _launch(spec: DeepSpeedJobSpec) -> Iterator[Problem]:
     if not spec.run_mode.debug.enabled:
         yield from _choices(config)
     yield from options.check(config, _pool(spec, config))
+
+
+def _slots(spec: DeepSpeedJobSpec, config: DeepSpeedConfig) -> Iterator[Problem]:
+    found = pod_rules.trainer(spec.worker.template, KIND, WORKER)
+    if found and config.slots_per_worker:
+        path = (*_PATH, "slotsPerWorker")
+        yield from process_rules.check_processes(
+            config.slots_per_worker, "slotsPerWorker", path, found[1], is_given=True
+        )
+
+
+def _resumed(spec: DeepSpeedJobSpec) -> Iterator[Problem]:
+    for index, entry in enumerate(spec.run_mode.pause.resume_specs):
+        if entry.args and entry.command is None:
+            path: Path = ("spec", "runMode", "pause", "resumeSpecs", index, "args")
+            yield job_rules.ignored(path, "there is no script with customCommand; set command")
 
 
 def _pool(spec: DeepSpeedJobSpec, config: DeepSpeedConfig) -> options.Pool:

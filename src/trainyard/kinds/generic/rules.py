@@ -12,9 +12,10 @@ from trainyard.kinds.generic.spec import DIGITS, VARIABLE, GenericJob, GenericJo
 from trainyard.kinds.shared import job_rules, pod_rules
 from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.schema.names import is_plain_label
-from trainyard.schema.problems import Path, Problem, error
+from trainyard.schema.problems import Path, Problem, error, warning
 
 _REPLICAS: Path = ("spec", "replicaSpecs")
+_CONTAINERS = ("containers", "initContainers")
 
 
 def check(job: GenericJob) -> list[Problem]:
@@ -67,12 +68,32 @@ def _variables(
     template: Mapping[str, Any], spec: GenericJobSpec, counts: Mapping[str, int], path: Path
 ) -> Iterator[Problem]:
     pod = template.get("spec") or {}
-    for key in ("containers", "initContainers"):
+    yield from _elsewhere({k: v for k, v in pod.items() if k not in _CONTAINERS}, (*path, "spec"))
+    for key in _CONTAINERS:
         for index, container in enumerate(pod.get(key) or ()):
+            rest = {k: v for k, v in container.items() if k not in ("command", "args", "env")}
+            yield from _elsewhere(rest, (*path, "spec", key, index))
             for where, text in _texts(container):
                 for match in VARIABLE.finditer(text):
                     if message := _unresolvable(match, spec, counts):
                         yield error((*path, "spec", key, index, *where), message)
+
+
+def _elsewhere(part: Any, path: Path) -> Iterator[Problem]:
+    """Variables where nothing replaces them."""
+    if isinstance(part, str):
+        found = next((m for m in VARIABLE.finditer(part) if m.group() != "$$"), None)
+        if found:
+            message = (
+                f"{found.group()} stays as it is here; it is replaced in command, args and env"
+            )
+            yield warning(path, message)
+    elif isinstance(part, Mapping):
+        for key, value in part.items():
+            yield from _elsewhere(value, (*path, key))
+    elif isinstance(part, list):
+        for index, value in enumerate(part):
+            yield from _elsewhere(value, (*path, index))
 
 
 def _texts(container: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from trainyard.kinds.pytorch import KIND, options
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob, PyTorchTrainingJobSpec
-from trainyard.kinds.shared import job_rules, pod_rules
+from trainyard.kinds.shared import job_rules, pod_rules, process_rules
 from trainyard.kinds.shared.failure_policy_rules import check_failure_policy
 from trainyard.kinds.shared.workload import RestartPolicy, SuccessPolicy
 from trainyard.kinds.tensorboard import rules
@@ -57,6 +57,14 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
     return problems
 
 
+def _plain(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
+    total = sum(replica.replicas for replica in spec.replica_specs)
+    for index, replica in enumerate(spec.replica_specs):
+        if found := pod_rules.trainer(replica.template, KIND, replica.type):
+            path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
+            yield from process_rules.check_ranks(found[1], replica.replicas, total, path)
+
+
 def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
     config = spec.torchrun_config
     if config.proc_per_node != "gpu" and not _COUNT.match(config.proc_per_node):
@@ -66,6 +74,7 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
         )
     if not config.enabled:
         yield from job_rules.check_unused(config, ("spec", "torchrunConfig"))
+        yield from _plain(spec)
         return
     yield from options.check(config)
     for index, replica in enumerate(spec.replica_specs):
@@ -87,6 +96,14 @@ def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
             and not (len(command) == 1 and _PYTHON.match(command[0]))
         ):
             yield job_rules.ignored((*path, "command"), "torchrun starts the script in args")
+        if _COUNT.match(config.proc_per_node):
+            yield from process_rules.check_processes(
+                int(config.proc_per_node),
+                "torchrunConfig.procPerNode",
+                (*path, "resources"),
+                container,
+                is_given="proc_per_node" in config.model_fields_set,
+            )
         if config.proc_per_node == "gpu" and not pod_rules.gpu_count(container):
             message = "procPerNode is gpu, but the container asks for none; one process is started"
             yield warning((*path, "resources"), message)
