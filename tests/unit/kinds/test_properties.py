@@ -67,6 +67,19 @@ def modes(types: list[str]) -> st.SearchStrategy[dict[str, Any]]:
     )
 
 
+def failure_policies() -> st.SearchStrategy[dict[str, Any]]:
+    codes = st.lists(st.integers(1, 255), min_size=1, max_size=3, unique=True).map(sorted)
+    exits = {"operator": st.sampled_from(["In", "NotIn"]), "values": codes}
+    forms = st.one_of(
+        st.fixed_dictionaries({"onExitCodes": st.fixed_dictionaries(exits)}),
+        st.just({"onPodConditions": [{"type": "DisruptionTarget"}]}),
+        st.just({"onReasons": ["OOMKilled"]}),
+    )
+    actions = st.sampled_from(["FailJob", "Ignore", "Count", "Restart"])
+    rules = st.builds(lambda action, form: {"action": action, **form}, actions, forms)
+    return st.fixed_dictionaries({"rules": st.lists(rules, max_size=3)})
+
+
 def policies() -> st.SearchStrategy[dict[str, Any]]:
     return maybe(
         {
@@ -75,6 +88,7 @@ def policies() -> st.SearchStrategy[dict[str, Any]]:
             "cleanUpPolicy": st.sampled_from(["None", "All", "Unfinished"]),
             "ttlSecondsAfterFinished": st.integers(0, 2**31 - 1),
             "restartScope": st.sampled_from(["Job", "Replica"]),
+            "podFailurePolicy": failure_policies(),
         }
     )
 
