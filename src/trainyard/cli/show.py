@@ -15,13 +15,14 @@ from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.objects import Object
 from trainyard.client.owners import owners
-from trainyard.client.pods import PodView
+from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import Target
 from trainyard.kinds.shared.roles import INIT
 from trainyard.schema.times import age, duration, parse, span
 
 _WIDTH = 14
 _EVENTS = 8
+_LAUNCHES = 8
 
 
 @on_job
@@ -59,6 +60,8 @@ def describe(
         )
         if text
     ]
+    if launch := _replaced(job, pods):
+        parts.append(f"Launch, for a shell in the replica (trainyard exec {job.name}):\n{launch}")
     return "\n\n".join(parts)
 
 
@@ -158,6 +161,17 @@ def _tells(container: Object) -> bool:
     """Whether how it stands is how its replica does: not of what ran before, or beside, it."""
     role = container.get("role")
     return role is None or (role == INIT and bool(container.get("exitCode")))
+
+
+def _replaced(job: Job, pods: Sequence[PodView]) -> str:
+    """The lines that debug mode replaced; as they are, since a line of theirs may be quoted."""
+    told = [
+        f"# {job.replica_of(pod.name)}, container {container}:\n{line}"
+        for pod in in_order(pods, [str(task.get("type")) for task in job.tasks])
+        for container, line in pod.replaced.items()
+    ]
+    left = len(told) - _LAUNCHES
+    return "\n".join([*told[:_LAUNCHES], *([f"# and {left} more"] if left > 0 else [])])
 
 
 def _attempts(job: Job, now: datetime) -> str:

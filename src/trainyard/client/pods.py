@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -129,6 +130,11 @@ class PodView:
         if any(self.has_started(name) for name in self.container_names):
             return ""
         return next((each.name for each in self.init_containers if each.exit_code), "")
+
+    @property
+    def replaced(self) -> dict[str, str]:
+        """By container, the lines for a shell that debug mode replaced (decision 109)."""
+        return dict(json.loads(self.annotations.get(labels.REPLACED) or "{}"))
 
     def condition(self, kind: str) -> Object:
         """A condition; empty when there is none."""

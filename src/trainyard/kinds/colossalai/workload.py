@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from trainyard.kinds.colossalai.spec import (
     LAUNCHER,
@@ -19,7 +19,7 @@ from trainyard.kinds.colossalai.spec import (
 )
 from trainyard.kinds.shared import names, pod_rules, pods
 from trainyard.kinds.shared.description import Start
-from trainyard.kinds.shared.run import WORKER, ResumeSpec
+from trainyard.kinds.shared.run import HOSTFILE_PATH, WORKER, ResumeSpec
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.ssh import Node, OverSsh
 from trainyard.kinds.shared.workload import (
@@ -29,7 +29,8 @@ from trainyard.kinds.shared.workload import (
     RestartPolicy,
     Workload,
 )
-from trainyard.payloads.messages import LaunchLine
+from trainyard.payloads.messages import ColossalAILaunch, LaunchLine
+from trainyard.payloads.places import address
 
 COPIED_TO_CONTAINER = ("image", "imagePullPolicy", "workingDir", "env", "envFrom")
 COPIED_TO_POD = ("imagePullSecrets", "securityContext")
@@ -139,6 +140,19 @@ class _Description(OverSsh[ColossalAIJobSpec]):
             report_sessions=True,
             debug=(debug.command or pods.IDLE) if debug else None,
         )
+
+    def words(self, launch: LaunchLine) -> list[str]:
+        line = cast("ColossalAILaunch", launch)
+        words = ["colossalai", "run", "--nproc_per_node", str(line["processes"])]
+        words += ["--master_addr", address(self.places, self.hosts[0])]
+        words += ["--hostfile", HOSTFILE_PATH]
+        if "masterPort" in line:
+            words += ["--master_port", str(line["masterPort"])]
+        if line.get("extraArgs"):
+            words += ["--extra_launch_args", ",".join(line["extraArgs"])]
+        program = line["program"]
+        tail = ["-m", program[1], "--", *program[2:]] if program[0] == "-m" else ["--", *program]
+        return [*words, *tail]
 
     def _launch(self, resume: ResumeSpec | None) -> LaunchLine:
         """What the launcher is told to run; `programs.py` reads it."""

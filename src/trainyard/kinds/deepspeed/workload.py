@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from trainyard.kinds.deepspeed.spec import (
     LEGACY_MASTER,
@@ -20,11 +20,12 @@ from trainyard.kinds.deepspeed.spec import (
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.description import Start
 from trainyard.kinds.shared.pod_rules import gpu_count
-from trainyard.kinds.shared.run import SSHD_PATH, WORKER, ModeEntry, ResumeSpec
+from trainyard.kinds.shared.run import HOSTFILE_PATH, SSHD_PATH, WORKER, ModeEntry, ResumeSpec
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.ssh import Node, OverSsh
 from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
-from trainyard.payloads.messages import Elastic, LaunchLine, Tuning
+from trainyard.payloads.messages import DeepSpeedLaunch, Elastic, LaunchLine, Tuning
+from trainyard.payloads.places import address
 
 WORKER_0 = ReplicaKey(WORKER, 0)
 DEBUG_COMMAND = (SSHD_PATH, "-D")
@@ -103,6 +104,19 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
             workers_stay=self.elastic is not None or self.spec.run_policy.restart_scope is not None,
             debug=(debug.command or DEBUG_COMMAND) if debug else None,
         )
+
+    def words(self, launch: LaunchLine) -> list[str]:
+        line = cast("DeepSpeedLaunch", launch)
+        words = ["deepspeed", "--hostfile", HOSTFILE_PATH]
+        words += ["--master_addr", address(self.places, self.hosts[0])]
+        if "masterPort" in line:
+            words += ["--master_port", str(line["masterPort"])]
+        if not line.get("localRank", True):
+            words.append("--no_local_rank")
+        if line.get("autotune"):
+            words += ["--autotuning", line["autotune"]]
+        options = {"python": [], "module": ["--module"], "exec": ["--no_python"]}[line["form"]]
+        return [*words, *line.get("otherArgs", []), *options, *line["program"]]
 
     def _elastic(self) -> Elastic:
         assert self.elastic is not None

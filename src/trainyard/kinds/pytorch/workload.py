@@ -18,7 +18,7 @@ from trainyard.kinds.pytorch.spec import (
     PyTorchTrainingJob,
     PyTorchTrainingJobSpec,
 )
-from trainyard.kinds.shared import labels, pods
+from trainyard.kinds.shared import labels, pod_rules, pods
 from trainyard.kinds.shared.description import Description, Endpoint, Start
 from trainyard.kinds.shared.pod_rules import gpu_count
 from trainyard.kinds.shared.settings import Settings
@@ -158,6 +158,14 @@ class _Description(Description[PyTorchTrainingJobSpec]):
             command = torchrun.command(elastic=self.elastic is not None)
             change = {"command": command, "args": self._torchrun_args(key, script)}
         pods.change_container(pod, name, **change)
+
+    def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
+        """Torchrun under its own name, and not by the script that finds it in any image."""
+        name = self.container(key.type)
+        found = pod_rules.container_of(training, name).get("command")
+        if found == torchrun.command(elastic=self.elastic is not None):
+            pods.change_container(training, name, command=["torchrun"])
+        return super().replaced(key, training, debug)
 
     def _master_env(self) -> dict[str, str]:
         host, port = self.meeting_point

@@ -6,6 +6,7 @@ types and their templates; who decides; how the training is launched.
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +14,7 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
-from trainyard.kinds.shared import labels, names, pod_rules, pods, services
+from trainyard.kinds.shared import labels, lines, names, pod_rules, pods, services
 from trainyard.kinds.shared.failure_policy import PodFailurePolicy
 from trainyard.kinds.shared.gang import Gang, Membership, gang_of
 from trainyard.kinds.shared.identity import Identity
@@ -291,10 +292,24 @@ class Description(ABC, Generic[Spec]):
         (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/).
         """
         member = self.gang.membership(key.type, pod_group) if self.gang else Membership()
-        metadata, spec = self._metadata(key, attempt, member), self._pod_spec(key, member)
-        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        self.launch(pod, key, self._start(key, resumed=resumed))
+        start, pod = self._start(key, resumed=resumed), self._bare_pod(key, attempt, member)
+        self.launch(pod, key, start)
+        if start.debug:
+            training = self._bare_pod(key, attempt, member)
+            self.launch(training, key, Start(None, start.resume))
+            if told := self.replaced(key, training, pod):
+                pod["metadata"]["annotations"][labels.REPLACED] = json.dumps(told)
         return pod
+
+    def _bare_pod(self, key: ReplicaKey, attempt: int, member: Membership) -> Manifest:
+        metadata, spec = self._metadata(key, attempt, member), self._pod_spec(key, member)
+        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+    def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
+        """By container, the lines for a shell that a pod in debug mode does not run: of one that
+        trains and one that does not (decision 109)."""
+        given = pod_rules.containers(self.template(key.type))
+        return lines.replaced(pod_rules.containers(training), pod_rules.containers(debug), given)
 
     def _metadata(self, key: ReplicaKey, attempt: int, member: Membership) -> dict[str, Any]:
         given = self.template(key.type).get("metadata") or {}

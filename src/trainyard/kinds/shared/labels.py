@@ -38,6 +38,8 @@ ATTEMPT = "trainyard.dev/attempt"
 
 REVISION = "trainyard.dev/revision"
 """What the pod was built from, where a change of it replaces the pod."""
+REPLACED = "trainyard.dev/replaced-command"
+"""On a pod in debug mode: the lines that it would have run, JSON by container (decision 109)."""
 WORKING_DIR = "trainyard.dev/working-dir"
 """On a job submitted from a folder: where containers without a workingDir start."""
 

@@ -10,6 +10,7 @@ private memory of the pod: copies of the keys with modes that ssh accepts, and s
 from __future__ import annotations
 
 import json
+import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -142,6 +143,22 @@ class OverSsh(Description[Spec]):
     @abstractmethod
     def node(self, key: ReplicaKey, start: Start) -> Node:
         """What a replica's pod is told."""
+
+    @abstractmethod
+    def words(self, launch: LaunchLine) -> list[str]:
+        """The launcher's command line, as somebody would type it (decision 109)."""
+
+    def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
+        """Of the pod that launches: the others only serve, in debug mode too."""
+        node = self.node(key, Start(None, None))
+        if node.launch is None:
+            return {}
+        launch = node.launch
+        if launch["kind"] != "command":
+            return {node.container: shlex.join(self.words(launch))}
+        script = ["-c", launch["script"]] if "script" in launch else []
+        line = shlex.join([*launch["argv"], *script])
+        return {node.container: f"export TRAINYARD_HOSTFILE={HOSTFILE_PATH}; {line}"}
 
     def host_name(self, key: ReplicaKey) -> str:
         """`worker-0`, which a manifest can know before the job has a name of its own, and the

@@ -1,0 +1,21 @@
+"""Commands as lines for a shell (decision 109)."""
+
+from __future__ import annotations
+
+import pytest
+
+from trainyard.kinds.shared.lines import line_of
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["python", "train.py", "a b"], "python train.py 'a b'"),
+        (["echo", "it's", ""], """echo 'it'"'"'s' ''"""),
+        (["echo", "$(RANK)/$(OTHER)/$$(RANK)/$$5"], """echo "${RANK}"'/$(OTHER)/$(RANK)/$5'"""),
+    ],
+)
+def test_a_line_is_what_a_kubelet_would_run(words: list[str], line: str) -> None:
+    assert line_of(words, {}, ["RANK"]) == line
+    told = line_of(words, {"RANK": "3 or 4"}, [])
+    assert told == f"export RANK='3 or 4'; {line}"
