@@ -51,6 +51,7 @@ ONCE_FAILED = {
     17980: "a clock that jumped back made two incidents of one",
     3192: "failures that were learned of late were two incidents",
     9594: "a job that was resumed when all its replicas had ended was called ill",
+    6000030: "a sidecar that was ended with its pod decided by a rule of podFailurePolicy",
     2348: "the exit code of a sidecar was told as that of a replica whose pod was gone",
     222: "an elastic job of which all replicas must succeed waited for one that had failed",
     340: "the phase Resuming, written by somebody else, stood",

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from trainyard.kinds.shared.roles import SIDECAR
 from trainyard.kinds.shared.workload import ExitCodes, FailureAction, FailureRule, ReplicaType
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import DISRUPTIONS, Exit, Ruling, State, is_disruption
@@ -77,7 +78,7 @@ def _by_code(
         own = [
             (each.get("exitCode"), f" of container {each['name']}")
             for each in containers
-            if codes.container in (None, each["name"])
+            if (codes.container == each["name"] if codes.container else not _is_sidecar(each))
         ]
     for code, where in own:
         if code and (code in codes.values) is codes.is_in:
@@ -104,8 +105,17 @@ def _by_pod(
             del held[_DISRUPTION_TARGET]
         reasons -= DISRUPTIONS
         if replica_type.main_container is None:
-            reasons |= {str(each.get("reason")) for each in containers if each.get("exitCode")}
+            reasons |= {
+                str(each.get("reason"))
+                for each in containers
+                if each.get("exitCode") and not _is_sidecar(each)
+            }
     for kind, status in rule.conditions:
         if held.get(kind) == status:
             return f"condition {kind}" if status == "True" else f"condition {kind} {status}"
     return next((f"reason {reason}" for reason in rule.reasons if reason in reasons), "")
+
+
+def _is_sidecar(container: Mapping[str, Any]) -> bool:
+    """It is ended with its pod: what it ends with says nothing of the replica (decision 108)."""
+    return container.get("role") == SIDECAR

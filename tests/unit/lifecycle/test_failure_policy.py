@@ -381,6 +381,24 @@ def test_the_training_container_decides_unless_another_is_named() -> None:
     assert "(exit code 9 of container helper)" in world.condition("Failed")[2]  # type: ignore[index]
 
 
+@pytest.mark.parametrize("rule", [codes("FailJob", 143), reasons("FailJob", "Error")])
+def test_a_sidecar_that_is_ended_with_its_pod_decides_only_where_it_is_named(rule: Rule) -> None:
+    """Here the replica itself ends with 5, for lack of memory."""
+    for container, phase in (("", "Pending"), ("beside", "Failed")):
+        if container and "onReasons" in rule:
+            continue
+        rules = policy(codes("FailJob", 143, container=container) if container else rule)
+        job = generic(workers=1, limit=3, runPolicy=rules)
+        beside = {"name": "beside", "image": "i", "restartPolicy": "Always"}
+        job["spec"]["replicaSpecs"][0]["template"]["spec"]["initContainers"] = [beside]
+        world = World(job).running().exit("0", 5, reason="OOMKilled")
+        state = {"terminated": {"exitCode": 143, "reason": "Error"}}
+        status = world.pods[world.name("0")]["status"]
+        status["initContainerStatuses"] = [{"name": "beside", "state": state}]
+        world.settle()
+        assert world.phase == phase
+
+
 def test_the_reason_of_a_container_counts() -> None:
     rules = policy(reasons("FailJob", "OOMKilled"))
     for job in (pytorch(workers=1, run_policy=rules), generic(workers=1, limit=3, runPolicy=rules)):
