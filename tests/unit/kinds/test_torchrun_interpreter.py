@@ -36,7 +36,7 @@ def torchrun(folder: Path, first_line: str) -> None:
 def taken(*folders: Path) -> str:
     """What the launch runs with this PATH."""
     done = subprocess.run(
-        [*command(), "train.py"],
+        [*command(elastic=False), "train.py"],
         env={"PATH": ":".join(map(str, folders)), "python": "inherited"},
         capture_output=True,
         text=True,
