@@ -21,7 +21,7 @@ _TELL = shell('echo "python: $(command -v python) $(python -c "import sys; print
 @pytest.fixture
 def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
     line = CommandLine(tmp_path)
-    for name in ("VIRTUAL_ENV", "CONDA_PREFIX", "PYTHONPATH"):
+    for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
         line.environment.pop(name, None)
     yield line
     line.kill_everything()
@@ -99,3 +99,25 @@ def test_an_environment_for_an_image_brings_its_python(
     file = trainyard.manifest("m.yaml", job("tell", _TELL))
     output = trainyard.run("run", "-f", file, "--image", f"busy*={folder}")
     assert f"python: {folder}/bin/python {folder}\n" in output
+
+
+def test_a_job_for_the_cluster_that_is_up_runs_in_the_environment_of_who_submits_it(
+    trainyard: CommandLine, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    venv.create(folder, with_pip=False)
+    (tmp_path / "tell.py").write_text("import sys\nprint('in', sys.prefix)\n")
+    trainyard.run("up")
+    try:
+        inside = f"{trainyard.environment['PATH']}"
+        assert f"in {sys.prefix}\n" in trainyard.run("run", "tell.py")
+        trainyard.environment["PATH"] = f"{folder}/bin:{inside}"
+        output = trainyard.run("run", "tell.py")
+        assert f"in {folder}\n" in output
+        assert f"({folder}/bin/python)" in output.splitlines()[0]
+        trainyard.environment["PATH"] = "/usr/bin:/bin"
+        output = trainyard.run("run", "tell.py")
+        assert f"in {sys.prefix}\n" in output, "a shell without an environment has no say"
+        assert sys.prefix in output.splitlines()[0]
+    finally:
+        trainyard.run("down")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from trainyard.cli.options import ClusterOptions
-from trainyard.local.node import pythons
+from trainyard.kube import pythons
 from trainyard.local.node.gpus import RESOURCE, detect
 from trainyard.local.node.inherited import inherited
 from trainyard.schema.errors import TrainyardError
@@ -70,12 +70,16 @@ class Ground:
         modules: Sequence[str] = (),
         folder: str = "",
         env: Mapping[str, str] | None = None,
+        cluster_python: str = "",
     ) -> None:
         """Ask the interpreter of containers with this image. ``folder`` is where a script looks
-        for modules first, ``env`` what is set beside the caller's variables."""
+        for modules first, ``env`` what is set beside the caller's variables, ``cluster_python``
+        what the cluster that is up runs for who has no environment."""
         self.options = options
         caller = inherited(os.environ, options.passed)
-        self.environment = pythons.of_image(caller, image, options.images) | dict(env or {})
+        python = pythons.chosen(os.environ) or cluster_python
+        found = pythons.of_image(caller, image, options.images, python=python)
+        self.environment = found | dict(env or {})
         self.python = pythons.interpreter(self.environment)
         self._facts: Facts | None = None
         self._asked = self._ask(modules, folder) if self.python else None

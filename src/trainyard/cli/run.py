@@ -58,16 +58,16 @@ def command(
     interrupted.
     """
     gc.disable()  # imports make nothing but lasting objects; `running` turns it on again
-    source = _source(words, file, script, options, on_cluster=any(place[1:]))
+    cluster = find_cluster() if keep or options.is_default else None
+    python = cluster.python if cluster else ""
+    source = _source(words, file, script, options, on_cluster=any(place[1:]), python=python)
     if any(place[1:]):
         return _run_elsewhere(source, place, options, keep=keep)
     if keep:
         from trainyard.cli.up import ensure_up
 
         ensure_up(options)
-    elif options.is_default and find_cluster() is not None:
-        pass
-    else:
+    elif cluster is None:
         return _run_alone(source, options, place[0])
     from trainyard.cli.running import run_on_background
 
@@ -81,6 +81,7 @@ def _source(
     options: ClusterOptions,
     *,
     on_cluster: bool,
+    python: str,
 ) -> Source:
     """What is to run; raises UsageError where that is not clear."""
     if words and is_manifest(words[0]) and file is None and not script.is_module:
@@ -90,14 +91,14 @@ def _source(
             raise click.UsageError(
                 "name a script, trainyard run train.py, or a manifest, trainyard run job.yaml"
             )
-        return ScriptSource(Draft(words, script, options, on_cluster=on_cluster))
+        return ScriptSource(Draft(words, script, options, on_cluster=on_cluster, python=python))
     if words:
         raise click.UsageError(f"{words[0]} is one too many: {file} says what runs")
     if script:
         raise click.UsageError(f"options of scripts have no place beside {file}: change it instead")
     if file != "-" and not os.path.exists(file):
         raise TrainyardError(f"cannot read {file}: no such file or directory")
-    return FileSource(file, options, on_cluster=on_cluster)
+    return FileSource(file, options, on_cluster=on_cluster, python=python)
 
 
 def _run_elsewhere(

@@ -40,8 +40,10 @@ class Draft:
         options: ClusterOptions,
         *,
         on_cluster: bool = False,
+        python: str = "",
     ) -> None:
-        """Find the script, look through it, and ask its interpreter; raises TrainyardError."""
+        """Find the script, look through it, and ask its interpreter; raises TrainyardError.
+        `python` is the interpreter of the embedded cluster that is up."""
         self.options, self.script, self.on_cluster = options, script, on_cluster
         self.arguments = list(words[1:])
         self.found = find(words[0], is_module=script.is_module, on_cluster=on_cluster)
@@ -55,9 +57,14 @@ class Draft:
         self.ground: Ground | None = None
         if not on_cluster:
             modules = self._needed() if script.is_checked else ()
-            env = script.env
-            folder = self.found.folder
-            self.ground = Ground(options, self.image, modules=modules, folder=folder, env=env)
+            self.ground = Ground(
+                options,
+                self.image,
+                modules=modules,
+                folder=self.found.folder,
+                env=script.env,
+                cluster_python=python,
+            )
 
     def _read(self) -> Source:
         if self.found.form == "program" or not self.found.file:

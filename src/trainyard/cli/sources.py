@@ -28,8 +28,11 @@ class Source(Protocol):
 class FileSource:
     """A manifest, or - for standard input."""
 
-    def __init__(self, file: str, options: ClusterOptions, *, on_cluster: bool) -> None:
-        self.file, self.options, self.on_cluster = file, options, on_cluster
+    def __init__(
+        self, file: str, options: ClusterOptions, *, on_cluster: bool, python: str
+    ) -> None:
+        """`python` is the interpreter of the embedded cluster that is up."""
+        self.file, self.options, self.on_cluster, self.python = file, options, on_cluster, python
         self._ground: Ground | None = None
 
     def read(self, namespace: str | None) -> ReadResult:
@@ -38,7 +41,7 @@ class FileSource:
         if self.on_cluster:
             return read_jobs(self.file, namespace)
         result = read_to_run(self.file, namespace)
-        self._ground = Ground(self.options, _image(result.jobs[0]))
+        self._ground = Ground(self.options, _image(result.jobs[0]), cluster_python=self.python)
         return result
 
     def introduce(self, isolation: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import replace
@@ -13,6 +14,7 @@ from trainyard.client.job import Job
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
+from trainyard.kube import pythons
 from trainyard.kube.client import Client
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.resources import (
@@ -53,7 +55,11 @@ async def submit(target: Target, documents: Iterable[Document]) -> list[Job]:
     prepared = []
     for document in ordered:
         resource = resource_of(document.kind)
-        prepared.append((resource, _prepared(document, resource, target.namespace)))
+        body = _prepared(document, resource, target.namespace)
+        if target.socket and resource.kind in JOB_KINDS and (python := pythons.chosen(os.environ)):
+            annotations = body["metadata"]["annotations"]
+            body["metadata"]["annotations"] = {labels.PYTHON: python, **annotations}
+        prepared.append((resource, body))
     if target.socket:
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]

@@ -150,6 +150,8 @@ class RunningCluster:
     started: float
     """Seconds since the epoch."""
     isolation: str
+    python: str = ""
+    """What its pods run, unless their image or their job's user has an environment."""
 
     def write(self, paths: Paths) -> None:
         """Tell other processes, all at once."""
@@ -192,7 +194,9 @@ def _read_record(paths: Paths) -> RunningCluster:
             raise ValueError(f"{name} is {told[name]!r:.40}, not {_WORDS[kinds[0]]}")
     if told["pid"] < 1:
         raise ValueError(f"pid is {told['pid']}")
-    return RunningCluster(**{name: told[name] for name in _RECORD})
+    python = told.get("python")  # of clusters that tell it
+    given = {name: told[name] for name in _RECORD}
+    return RunningCluster(**given, python=python if isinstance(python, str) else "")
 
 
 def find_cluster(folder: Path | None = None) -> RunningCluster | None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard import __version__
+from trainyard.kube import pythons
 from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.people import NOBODY_ELSE, AllowList
@@ -31,6 +32,7 @@ from trainyard.local.findings import Findings
 from trainyard.local.node import folders
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.cgroups import default_processes
+from trainyard.local.node.environment import image_environment
 from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient
@@ -115,9 +117,8 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         name = node_name()
         events = EventWriter(registry, name)
         findings = Findings(events.warn)
-        agent = NodeAgent(
-            registry, ShimClient(shim), _node_settings(settings, name, found), findings
-        )
+        node_settings = _node_settings(settings, name, found)
+        agent = NodeAgent(registry, ShimClient(shim), node_settings, findings)
         findings.facts["isolationReason"] = agent.isolation_reason
         cluster = Cluster(settings, registry, agent, findings)
         await registry.ensure_system_objects()
@@ -133,7 +134,8 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
                 group.create_task(findings.keep(title, run)) for title, run in services.items()
             ]
             found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
-            RunningCluster(*found_by, agent.isolation).write(paths)
+            python = pythons.interpreter(image_environment("", node_settings)) or ""
+            RunningCluster(*found_by, agent.isolation, python).write(paths)
             try:
                 yield cluster
             finally:

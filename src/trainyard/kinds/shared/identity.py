@@ -25,6 +25,7 @@ class Identity:
     uid: str
     base: str
     working_dir: str = ""
+    python: str = ""
 
     @classmethod
     def of(cls, job: Job) -> Identity:
@@ -39,6 +40,7 @@ class Identity:
             uid=meta.uid,
             base=names.base_name(name, meta.uid),
             working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
+            python=meta.annotations.get(labels.PYTHON, ""),
         )
 
     @property
@@ -60,7 +62,8 @@ class Identity:
 
     def annotations(self) -> dict[str, str]:
         """What the pods of a job are annotated with."""
-        return {labels.WORKING_DIR: self.working_dir} if self.working_dir else {}
+        found = {labels.WORKING_DIR: self.working_dir, labels.PYTHON: self.python}
+        return {name: value for name, value in found.items() if value}
 
     def metadata(self, name: str) -> dict[str, Any]:
         """Metadata of an object that belongs to the job."""

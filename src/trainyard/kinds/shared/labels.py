@@ -42,6 +42,8 @@ REPLACED = "trainyard.dev/replaced-command"
 """On a pod in debug mode: the lines that it would have run, JSON by container (decision 109)."""
 WORKING_DIR = "trainyard.dev/working-dir"
 """On a job submitted from a folder: where containers without a workingDir start."""
+PYTHON = "trainyard.dev/python"
+"""On a job submitted to an embedded cluster from an environment: its interpreter (decision 120)."""
 
 IMPLICIT = "trainyard.dev/implicit"
 """On a Queue that the embedded scheduler made because it was named (decision 86)."""

@@ -15,10 +15,11 @@ from dataclasses import dataclass, replace
 from decimal import ROUND_CEILING
 from typing import Any
 
+from trainyard.kinds.shared import labels
+from trainyard.kube import pythons
 from trainyard.kube.errors import NotFound
 from trainyard.kube.people import Person
 from trainyard.local import guests
-from trainyard.local.node import pythons
 from trainyard.local.node.inherited import inherited
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
@@ -144,11 +145,12 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replacement, text)
 
 
-def image_environment(image: str, settings: NodeSettings) -> dict[str, str]:
-    """The variables that the image's environment, or the caller's, brings (decisions 42, 120)."""
+def image_environment(image: str, settings: NodeSettings, python: str = "") -> dict[str, str]:
+    """The variables that the image's environment, or the caller's, brings (decisions 42, 120);
+    ``python`` is the interpreter of who submitted the job, where it has an environment."""
     env = inherited(settings.environment, settings.passed)
     own, called_as = settings.python_prefix, settings.called_as
-    return pythons.of_image(env, image, settings.images, own, called_as)
+    return pythons.of_image(env, image, settings.images, own, called_as, python)
 
 
 def container_environment(context: PodContext, container: Mapping[str, Any]) -> dict[str, str]:
@@ -164,7 +166,8 @@ def container_environment(context: PodContext, container: Mapping[str, Any]) -> 
     if (guest := context.guest) is not None:
         own_start = guests.environment(inherited(settings.environment), guest)
         settings = replace(settings, environment=own_start)
-    base = image_environment(container.get("image", ""), settings)
+    python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
+    base = image_environment(container.get("image", ""), settings, python)
     return {**base, "HOSTNAME": host_name(context.pod), **own}
 
 

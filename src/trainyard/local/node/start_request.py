@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from trainyard.kinds.shared import labels
+from trainyard.kube import pythons
 from trainyard.kube.people import Person
 from trainyard.local import guests
-from trainyard.local.node import folders, gpus, pythons
+from trainyard.local.node import folders, gpus
 from trainyard.local.node.environment import (
     PodContext,
     Warn,
@@ -122,13 +123,14 @@ def _own_binds(
     os.makedirs(os.path.dirname(message_file), exist_ok=True)
     with open(message_file, "w"):
         os.chmod(message_file, 0o666)
+    python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
     host_name_file = os.path.join(folder, ".hostname")  # no container can have that name
     with open(host_name_file, "w") as file:
         file.write(f"{host_name(context.pod)}\n")
     return [
         Bind("/etc/hosts", place.hosts, True, private=True),
         Bind("/etc/resolv.conf", place.resolver, True, private=True),
-        *_temporary(folder, [home, cwd, settings.state_dir], settings),
+        *_temporary(folder, [home, cwd, settings.state_dir], settings, python),
         *_persistent(home, cwd, volumes),
         Bind(os.path.normpath(os.path.join("/", message_path)), message_file, private=True),
         Bind("/etc/hostname", host_name_file, True, private=True),
@@ -170,10 +172,12 @@ def _as_guest(program: Program, guest: Person, context: PodContext, isolation: s
     return guests.restricted(program, guest)
 
 
-def _temporary(pod_folder: str, folders: list[str], settings: NodeSettings) -> list[Bind]:
+def _temporary(
+    pod_folder: str, folders: list[str], settings: NodeSettings, python: str
+) -> list[Bind]:
     """A /tmp of the pod's own, unless something that it needs lies beneath the host's."""
-    python = pythons.interpreter(image_environment("", settings))
-    needed = [*folders, settings.python_prefix, os.path.dirname(python or "")]
+    found = pythons.interpreter(image_environment("", settings))
+    needed = [*folders, settings.python_prefix, os.path.dirname(found or ""), python]
     needed += [folder for _, folder in settings.images]
     if any((os.path.realpath(path) + "/").startswith("/tmp/") for path in needed if path):
         return []

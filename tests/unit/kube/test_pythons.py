@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.kube.pythons import as_called, interpreter, with_interpreter, with_prefix
 from trainyard.local.node.environment import image_environment
-from trainyard.local.node.pythons import as_called, interpreter, with_prefix
 from trainyard.local.node.settings import NodeSettings
 
 
@@ -100,3 +100,12 @@ def test_an_images_environment_comes_before_an_active_one(tmp_path: Path) -> Non
     env = image_environment("torch:2", settings)
     assert env == {"PATH": f"{image}/bin:/bin", "CONDA_PREFIX": image}
     assert with_prefix(caller, image) == env
+
+
+def test_the_environment_of_who_submits_comes_before_that_of_the_cluster(tmp_path: Path) -> None:
+    own, theirs = prefix(tmp_path / "own"), prefix(tmp_path / "theirs", "pyvenv.cfg")
+    env = with_interpreter({"PATH": f"{own}/bin"}, f"{theirs}/bin/python")
+    assert interpreter(env) == f"{theirs}/bin/python"
+    assert env["VIRTUAL_ENV"] == theirs
+    for same in ("", f"{own}/bin/python", str(tmp_path / "nowhere")):
+        assert with_interpreter({"PATH": f"{own}/bin"}, same) == {"PATH": f"{own}/bin"}

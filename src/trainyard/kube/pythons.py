@@ -31,13 +31,30 @@ def of_image(
     images: Iterable[tuple[str, str]],
     own: str = sys.prefix,
     program: str | None = None,
+    python: str = "",
 ) -> dict[str, str]:
     """The environment of a container: that of the first pattern (``fnmatch``) of ``images``, which
-    are pairs of pattern and prefix, that the image matches, else the caller's."""
+    are pairs of pattern and prefix, that the image matches, else that of the interpreter
+    ``python``, if there is one, else the caller's."""
     for pattern, prefix in images:
         if fnmatch.fnmatchcase(image, pattern):
             return with_prefix(environment, prefix)
-    return as_called(environment, own, sys.argv[0] if program is None else program)
+    called = as_called(environment, own, sys.argv[0] if program is None else program)
+    return with_interpreter(called, python)
+
+
+def chosen(environment: Mapping[str, str]) -> str:
+    """The interpreter of the environment that the caller has activated, or put first; "" where the
+    caller's shell finds the system's."""
+    python = interpreter(as_called(environment, sys.prefix, sys.argv[0]))
+    return python if python is not None and is_environment(python) else ""
+
+
+def with_interpreter(environment: Mapping[str, str], python: str) -> dict[str, str]:
+    """The environment with this interpreter's programs first, if it is there and not first yet."""
+    if not python or python == interpreter(environment) or not os.access(python, os.X_OK):
+        return dict(environment)
+    return with_prefix(environment, os.path.dirname(os.path.dirname(python)))
 
 
 def as_called(environment: Mapping[str, str], own: str, program: str) -> dict[str, str]:
@@ -59,7 +76,7 @@ def as_called(environment: Mapping[str, str], own: str, program: str) -> dict[st
         return with_prefix(env, active)
     if mine in folders:
         return env
-    if not active and _is_meant(own, program) and not _is_environment(interpreter(env)):
+    if not active and _is_meant(own, program) and not is_environment(interpreter(env)):
         return with_prefix(env, own)
     return env | {"PATH": ":".join([*folders, mine])}
 
@@ -91,7 +108,7 @@ def _is_meant(own: str, program: str) -> bool:
     return called_in == f"{own}/bin" and has_torch and not _is_tool(own)
 
 
-def _is_environment(python: str | None) -> bool:
+def is_environment(python: str | None) -> bool:
     """Whether an interpreter belongs to a virtual environment or to conda."""
     if python is None:
         return False
