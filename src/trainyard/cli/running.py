@@ -66,13 +66,12 @@ def run_on_cluster(
     collect_garbage_again()
 
     async def action(target: Target) -> int:
-        source.introduce("")
+        said = source.introduction("")
         options = f"-n {target.namespace}"
         options += f" --kubeconfig {shlex.quote(kubeconfig)}" if kubeconfig else ""
         options += f" --context {shlex.quote(context)}" if context else ""
-        return await _Run(target, result.documents, None, options=options, keeps=True).to_the_end(
-            clean=False
-        )
+        run = _Run(target, result.documents, None, keeps=True, options=options, said=said)
+        return await run.to_the_end(clean=False)
 
     return Where(namespace, kubeconfig, context).run(action)
 
@@ -100,10 +99,10 @@ async def _alone(
         limits = settings.log_limits._replace(size=_LOG_BYTES)
         settings = replace(settings, log_limits=limits)
     async with embedded(settings, shim) as cluster, Client.unix(cluster.socket) as client:
-        source.introduce(cluster.agent.isolation)
+        said = source.introduction(cluster.agent.isolation)
         hint = f"TRAINYARD_STATE_DIR={paths.folder} "
         target = _target(client, cluster.socket, namespace)
-        run = _Run(target, result.documents, paths, hint)
+        run = _Run(target, result.documents, paths, hint, said=said)
         return await run.to_the_end(clean=False)
 
 
@@ -114,12 +113,12 @@ async def _on_background(
     cluster = find_cluster(paths.folder)
     if cluster is None:
         raise StateError("the embedded cluster has just gone; run it again: trainyard up")
-    source.introduce(cluster.isolation)
+    said = source.introduction(cluster.isolation)
     async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
         watching = group.create_task(_until_down(paths))
         try:
             target = _target(client, cluster.socket, namespace or cluster.namespace)
-            run = _Run(target, result.documents, paths, keeps=keep)
+            run = _Run(target, result.documents, paths, keeps=keep, said=said)
             return await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
@@ -149,6 +148,8 @@ class _Run:
     keeps: bool = False
     options: str = ""
     """How commands reach a cluster that is not the embedded one."""
+    said: Sequence[str] = ()
+    """What is said before anything is submitted."""
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -156,6 +157,8 @@ class _Run:
 
     async def to_the_end(self, *, clean: bool) -> int:
         """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
+        for line in self.said:
+            self._screen.note(line)
         jobs = await submit(self.target, self.documents)
         try:
             return await self._to_the_end(jobs, clean=clean)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-import click
-
 from trainyard.cli.ground import Ground
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.scripts import Draft, save
@@ -21,8 +19,8 @@ class Source(Protocol):
     def read(self, namespace: str | None) -> ReadResult:
         """The jobs, checked for the occasion; raises TrainyardError."""
 
-    def introduce(self, isolation: str) -> None:
-        """Print on what it runs, and how."""
+    def introduction(self, isolation: str) -> list[str]:
+        """On what it runs, and how, for the first lines of a run."""
 
 
 class FileSource:
@@ -44,9 +42,8 @@ class FileSource:
         self._ground = Ground(self.options, _image(result.jobs[0]), cluster_python=self.python)
         return result
 
-    def introduce(self, isolation: str) -> None:
-        if self._ground is not None:
-            click.echo(self._ground.line(isolation))
+    def introduction(self, isolation: str) -> list[str]:
+        return [self._ground.line(isolation)] if self._ground else []
 
 
 class ScriptSource:
@@ -64,11 +61,9 @@ class ScriptSource:
             save(self.draft, self.draft.script.save)
         return result
 
-    def introduce(self, isolation: str) -> None:
-        draft = self.draft
-        if draft.ground is not None:
-            click.echo(draft.ground.line(isolation))
-        click.echo(draft.told())
+    def introduction(self, isolation: str) -> list[str]:
+        ground = self.draft.ground
+        return [*([ground.line(isolation)] if ground else []), self.draft.told()]
 
 
 def _image(job: Job) -> str:
