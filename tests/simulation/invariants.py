@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation import agreement, policies, statuses
+from tests.simulation import agreement, elastic, policies, statuses
 from tests.simulation.cluster import BOARDS, JOB_PLURALS
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
@@ -111,6 +111,7 @@ class Monitor(Observer):
         assert change.old is not None
         if change.object["spec"] != change.old["spec"]:
             job.vague = True
+            job.was_paused |= _is_paused(change.object) or _is_paused(change.old)
         old, new = change.old.get("status") or {}, change.object.get("status") or {}
         if self.is_forging:
             self.forged.setdefault(uid, old)
@@ -154,7 +155,7 @@ class Monitor(Observer):
         lost = self._misses_a_pod(obj["metadata"]["uid"])  # which rules take for a disruption
         if statuses.failed_by_rule(new) and not lost and not has_fatal_end(job, obj):
             self.fail(f"{job.key.name}: failed by a rule that nothing has matched")
-        for problem in statuses.contradictions(old, new, obj):
+        for problem in (*statuses.contradictions(old, new, obj), *elastic.miscounts(old, new, obj)):
             self.fail(f"{job.key.name}: {problem}")
 
     def _check_budget(self, job: JobTruth, new: Obj, obj: Obj) -> None:
@@ -287,6 +288,20 @@ class Monitor(Observer):
         stored = self.server.objects.get(job.key)
         if stored is not None and not self._is_deletion_due(job, stored, pod):
             self.fail(f"pod {key.name} is deleted before the status says why")
+        if stored is not None and self._is_deletion_needless(job, stored, pod):
+            self.fail(f"pod {key.name} is deleted, though its elastic job needs it as it is")
+
+    def _is_deletion_needless(self, job: JobTruth, stored: Obj, pod: Obj) -> bool:
+        status = self._status(stored)
+        is_kept = (
+            elastic.survivors_stay(stored)
+            and not job.was_paused
+            and status.get("phase") not in TERMINAL
+            and not stored["metadata"].get("deletionTimestamp")
+            and pod["metadata"]["name"] in _replica_names(status)
+            and pod["spec"].get("nodeName") not in self.lost_nodes
+        )
+        return is_kept and elastic.is_needless(stored, pod, status.get("internal") or {})
 
     def _is_deletion_due(self, job: JobTruth, stored: Obj, pod: Obj) -> bool:
         status = self._status(stored)

@@ -66,6 +66,11 @@ def _action(job: Obj, index: int | None) -> str:
     return "" if index is None else str(_rules(job)[index]["action"])
 
 
+def has_rules(job: Obj) -> bool:
+    """Whether rules say what follows from a failure."""
+    return bool(_rules(job))
+
+
 def _rules(job: Obj) -> list[Obj]:
     policy = (job["spec"].get("runPolicy") or {}).get("podFailurePolicy") or {}
     return list(policy.get("rules") or ())

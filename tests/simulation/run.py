@@ -131,7 +131,7 @@ class Run:
             self.server,
             random.Random(scenario.seed ^ 0xC105),
             loop,
-            lambda pod: scenario.outcome(self.faults_last),
+            lambda pod: scenario.outcome(self.faults_last, self._owner(pod), pod),
             self._peers_die,
         )
         self.monitor = Monitor(self.server, loop)
@@ -165,14 +165,18 @@ class Run:
         self._check()
         self._finish()
 
+    def _owner(self, pod: Obj) -> Obj | None:
+        """The job that a pod belongs to, while that is there."""
+        uid = owner_uid(pod)
+        jobs = (self.server.objects.get(key) for key in self.keys)
+        return next((job for job in jobs if job and job["metadata"]["uid"] == uid), None)
+
     def _peers_die(self, pod: Obj) -> bool:
         """A process group that nobody can rejoin falls apart; other replicas go on.
 
         The launch of an elastic job forms a new group of those that are left.
         """
-        uid = owner_uid(pod)
-        jobs = (self.server.objects.get(key) for key in self.keys)
-        job = next((job for job in jobs if job and job["metadata"]["uid"] == uid), None)
+        job = self._owner(pod)
         if job is None:
             return False
         elastic = (job["spec"].get("elastic") or {}).get("enabled", False)

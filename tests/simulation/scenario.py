@@ -8,6 +8,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from tests.simulation import elastic
 from tests.simulation.network import CRASHES, Fault, WatchFault
 from trainyard.kinds.shared.settings import Settings
 
@@ -46,6 +47,7 @@ class Scenario:
     """The chance that a pod that is started while faults last ends with an error."""
     success_seconds: float
     peers_die: bool
+    newcomers: elastic.Newcomers
     rng: random.Random = field(repr=False)
 
     def elements(self) -> list[str]:
@@ -56,6 +58,7 @@ class Scenario:
             *(["faults"] if self.fault_rate else []),
             *(["failures"] if self.failure_rate else []),
             *(["peers"] if self.peers_die else []),
+            *(["newcomers"] if self.newcomers.rate else []),
         ]
 
     def without(self, names: Collection[str]) -> Scenario:
@@ -67,6 +70,7 @@ class Scenario:
             fault_rate=0.0 if "faults" in names else self.fault_rate,
             failure_rate=0.0 if "failures" in names else self.failure_rate,
             peers_die=self.peers_die and "peers" not in names,
+            newcomers=replace(self.newcomers, rate=0.0) if "newcomers" in names else self.newcomers,
         )
 
     def describe(self) -> list[str]:
@@ -83,10 +87,15 @@ class Scenario:
             lines.append(f"a pod that starts will fail with a chance of {self.failure_rate}")
         if self.peers_die:
             lines.append("when a replica fails, its peers end or hang")
+        if self.newcomers.rate:
+            lines.append(f"a newcomer will fail with a chance of {self.newcomers.rate}")
         return lines
 
-    def outcome(self, faults_last: bool) -> tuple[float, int]:
-        """How a pod that is started now runs: seconds and exit code."""
+    def outcome(self, faults_last: bool, job: Obj | None, pod: Obj) -> tuple[float, int]:
+        """How a pod of a job that is started now runs: seconds and exit code."""
+        failed = self.newcomers.outcome(job, pod) if faults_last and job is not None else None
+        if failed is not None:
+            return failed
         if faults_last and self.rng.random() < self.failure_rate:
             return self.rng.uniform(0.1, 30.0), self.rng.choice(CODES)
         return self.success_seconds + self.rng.uniform(0.0, 2.0), 0
@@ -102,6 +111,8 @@ def draw(seed: int) -> Scenario:
     _add_policies(random.Random(f"{seed} policies"), jobs)
     _add_containers(random.Random(f"{seed} containers"), jobs)
     steps = _user_steps(rng, jobs) + _cluster_steps(rng)
+    newcomers, resizes = elastic.draw(random.Random(f"{seed} newcomers"), jobs)
+    steps += [Step(at, "scale", (number, size)) for at, number, size in resizes]
     if len(jobs) == 1 and any(step.what == "delete" for step in steps):
         jobs.append(_job(rng, "second"))  # one that goes on
         steps.append(Step(rng.uniform(0.5, 60.0), "submit", 1))
@@ -122,6 +133,7 @@ def draw(seed: int) -> Scenario:
         failure_rate=rng.choice((0.0, 0.1, 0.25, 0.5)),
         success_seconds=rng.uniform(1.0, 90.0),
         peers_die=rng.random() < 0.7,
+        newcomers=newcomers,
         rng=rng,
     )
 

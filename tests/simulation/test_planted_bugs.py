@@ -19,11 +19,19 @@ from tests.simulation.shrink import invariant, shrink, violated
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.errors import Conflict
-from trainyard.lifecycle import failure_policy, outcomes, restart_policies
+from trainyard.lifecycle import (
+    elastic_restarts,
+    failure_policy,
+    group_restarts,
+    outcomes,
+    restart_policies,
+)
 from trainyard.lifecycle import plan as plan_of_a_job
 from trainyard.lifecycle.actions import Delete, Plan
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.passes import Pass, Response
+from trainyard.lifecycle.replicas import Replica
 from trainyard.operator import planners
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Executor, Outcome
@@ -135,6 +143,35 @@ def go_on_after_a_fatal_exit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restart_policies, "fails_job", lambda replica: False)
 
 
+def restart_others_along(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an elastic job the others start anew too where one fails that has just come."""
+    monkeypatch.setattr(elastic_restarts, "respond", group_restarts.respond)
+
+
+def forgive_newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newcomer's failure costs nothing."""
+
+    def forgiving(job: Pass, down: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:
+        excused, own = split(job, down)
+        ends = ((r, replace(r.exit or Exit(), free=True)) for r in own)
+        return excused, [replica._replace(exit=end) for replica, end in ends]
+
+    split = elastic_restarts._split
+    monkeypatch.setattr(elastic_restarts, "_split", forgiving)
+
+
+def charge_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails because members of an elastic job changed is counted."""
+
+    def charging(job: Pass, excused: Sequence[Replica]) -> Response:
+        response = take_in(job, excused)
+        ledger = response.ledger
+        return replace(response, ledger=replace(ledger, backoff=ledger.backoff + len(excused)))
+
+    take_in = elastic_restarts._take_in
+    monkeypatch.setattr(elastic_restarts, "_take_in", charging)
+
+
 BUGS: Mapping[str, tuple[Plant, str]] = {
     "drop the expectation": (drop_the_expectation, "is asked for again"),
     "delete before counting": (delete_first(lambda plan: True), "before the status says why"),
@@ -151,6 +188,9 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
         go_on_after_a_fatal_exit,
         "and another came|is created again|fails the job",
     ),
+    "restart others along": (restart_others_along, "though its elastic job needs it"),
+    "forgive newcomers": (forgive_newcomers, "was taken away|spent 0 restarts"),
+    "charge survivors": (charge_survivors, "spent [1-9] restarts|above the limit"),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",

@@ -48,6 +48,7 @@ class JobTruth:
     """Disturbances that a rule of podFailurePolicy makes a cost."""
     vague: bool = False
     """Paused, resized or the like: what is counted then has no exact answer."""
+    was_paused: bool = False
     deleted: bool = False
 
 

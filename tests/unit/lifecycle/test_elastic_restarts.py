@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.lifecycle.test_modes import Revised, resize, set_paused
-from tests.unit.lifecycle.world import World, elastic
+from tests.unit.lifecycle.world import World, deepspeed, elastic
 from trainyard.kinds.shared.settings import Settings
 
 
@@ -276,3 +276,20 @@ def test_a_pause_forgets_who_was_excused() -> None:
     set_paused(set_paused(world).settle(), False).settle().run().settle()
     resize(world, 3).settle().run().settle().exit("0", 1).settle()
     assert world.backoff == 0
+
+
+def test_a_worker_of_a_deepspeed_job_that_fails_as_it_comes_pays_alone() -> None:
+    """The change of size replaces worker-0, which holds the hostfile; the others stay."""
+    job = deepspeed(workers=1, run_policy={"backoffLimit": 1})
+    bounds = {"enabled": True, "minReplicas": 1, "maxReplicas": 4, "expectedReplicas": 2}
+    job["spec"]["elastic"] = bounds
+    world = World(job).running().advance(1000).settle()
+    resize(world, 3).settle().run().settle()
+    others = uids(world, "01")
+    for spent in (1, 1):
+        world.exit("2", 1).settle().advance(20).settle().run().settle()
+        assert world.backoff == spent
+    assert uids(world, "01") == others
+    assert (world.phase, world.aggregate) == ("Running", {"running": 2, "failed": 1})
+    world.advance(100).settle().exit("0", 1).settle()
+    assert world.phase == "Failed", "a rank's failure is worker-0's, and the budget is spent"
