@@ -124,7 +124,7 @@ class Cluster(Observer):
         waiting = {"waiting": {"reason": "PodInitializing"}}
         running = {"running": {"startedAt": started}}
         self._set_status(key, pod, "Pending", waiting, running, startTime=started)
-        if outcome is not None and outcome[1] and self.rng.random() < 0.4:
+        if outcome is not None and outcome[1] and _can_fail(pod) and self.rng.random() < 0.4:
             self._later(0.1, 2.0, self._fail_to_begin, uid, outcome[1])
         else:
             self._later(0.1, 2.0, self._start, uid, outcome)
@@ -200,7 +200,8 @@ class Cluster(Observer):
     def _terminate(self, key: Key, pod: Obj, code: int, reason: str = "") -> None:
         phase = "Failed" if code else "Succeeded"
         more = {"reason": reason} if reason else {}
-        if pod["status"]["phase"] == "Pending" and pod["status"].get("initContainerStatuses"):
+        begins = pod["status"]["phase"] == "Pending" and "initContainerStatuses" in pod["status"]
+        if begins and _can_fail(pod):
             waiting = {"waiting": {"reason": "PodInitializing"}}
             self._set_status(key, pod, phase, waiting, self._terminated(code), **more)
         else:
@@ -321,6 +322,11 @@ class Cluster(Observer):
 def _quietly(what: Callable[..., None], *args: Any) -> None:
     with contextlib.suppress(Refused):  # it went away in between
         what(*args)
+
+
+def _can_fail(pod: Obj) -> bool:
+    """Whether it has an init container whose failure is the pod's: a sidecar starts again."""
+    return len(_sidecars(pod)) < len(pod["spec"].get("initContainers") or ())
 
 
 def _sidecars(pod: Obj) -> set[str]:
