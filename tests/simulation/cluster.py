@@ -138,7 +138,7 @@ class Cluster(Observer):
         self._set_status(key, pod, "Running", running, self._terminated(0))
         if outcome is not None:
             self.loop.call_later(outcome[0], self._end, uid, outcome[1])
-        if _sidecars(pod) and self.rng.random() < 0.3:
+        if sidecars(pod) and self.rng.random() < 0.3:
             self._later(0.5, 20.0, self._restart_sidecar, uid)
 
     def _fail_to_begin(self, uid: str, code: int) -> None:
@@ -155,7 +155,7 @@ class Cluster(Observer):
             return
         statuses = [
             status
-            if status["name"] not in _sidecars(pod)
+            if status["name"] not in sidecars(pod)
             else {
                 "name": status["name"],
                 "state": {"waiting": {"reason": "CrashLoopBackOff"}},
@@ -234,7 +234,7 @@ class Cluster(Observer):
             if phase in ("Succeeded", "Failed"):
                 beside = self._terminated(self.rng.choice((0, 143, 137)))
             status["initContainerStatuses"] = [
-                {"name": each["name"], "state": beside if each["name"] in _sidecars(pod) else init}
+                {"name": each["name"], "state": beside if each["name"] in sidecars(pod) else init}
                 for each in inits
             ]
         self.server.set(key, status=status)
@@ -326,10 +326,10 @@ def _quietly(what: Callable[..., None], *args: Any) -> None:
 
 def _can_fail(pod: Obj) -> bool:
     """Whether it has an init container whose failure is the pod's: a sidecar starts again."""
-    return len(_sidecars(pod)) < len(pod["spec"].get("initContainers") or ())
+    return len(sidecars(pod)) < len(pod["spec"].get("initContainers") or ())
 
 
-def _sidecars(pod: Obj) -> set[str]:
+def sidecars(pod: Obj) -> set[str]:
     """Init containers that run beside the others."""
     inits = pod["spec"].get("initContainers") or ()
     return {each["name"] for each in inits if each.get("restartPolicy") == "Always"}

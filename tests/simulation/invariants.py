@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.simulation import agreement, elastic, policies, statuses
-from tests.simulation.cluster import BOARDS, JOB_PLURALS
+from tests.simulation.cluster import BOARDS, JOB_PLURALS, sidecars
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
 from tests.simulation.telling import Told
@@ -95,7 +95,7 @@ class Monitor(Observer):
             self.lost_nodes[name] = float("inf")
             for uid, job in self.jobs.items():
                 if self._misses_a_pod(uid):
-                    job.disturbances[job.attempt] += 1
+                    self._endanger(job)
         elif name in self.lost_nodes:
             self.lost_nodes[name] = self.loop.time() + NODE_NEWS_SECONDS
 
@@ -185,7 +185,7 @@ class Monitor(Observer):
             elif not taken:
                 self._ended_by_itself(job, truth, pod)
                 if truth.own_end and self._misses_a_pod(owner_uid(pod)):
-                    job.disturbances[job.attempt] += 1  # which may be why
+                    self._endanger(job)
 
     def _ended_by_itself(self, job: JobTruth, truth: PodTruth, pod: Obj) -> None:
         truth.own_end = _exit_code(pod)
@@ -216,6 +216,10 @@ class Monitor(Observer):
 
     def _disturb(self, job: JobTruth, truth: PodTruth) -> None:
         truth.disturbed = True
+        self._endanger(job)
+
+    def _endanger(self, job: JobTruth) -> None:
+        """A pod was taken away, or its node: that may be why others fail, and be what it costs."""
         job.disturbances[job.attempt] += 1
         if policies.of_disruption(self._stored(job)) in ("Count", "Restart"):
             job.countable += 1
@@ -427,7 +431,9 @@ class Monitor(Observer):
 def _exit_code(pod: Obj) -> int:
     status = pod["status"]
     main = [each for each in status["containerStatuses"] if "terminated" in each["state"]]
-    ended = main or [e for e in status["initContainerStatuses"] if "terminated" in e["state"]]
+    beside = sidecars(pod)  # which are ended with their pod
+    inits = [e for e in status.get("initContainerStatuses") or () if e["name"] not in beside]
+    ended = main or [each for each in inits if "terminated" in each["state"]]
     return max(int(each["state"]["terminated"]["exitCode"]) for each in ended)
 
 
