@@ -53,6 +53,7 @@ ONCE_FAILED = {
     9594: "a job that was resumed when all its replicas had ended was called ill",
     6000030: "a sidecar that was ended with its pod decided by a rule of podFailurePolicy",
     5000624: "a replica that was lost with its node cost a restart, by a rule, as its peer failed",
+    676659774: "a rule charged a paused job for the nodes that it lost, without a word of the rule",
     180263089: "a rule failed a job for its init container, and the monitor read its sidecar's end",
     2348: "the exit code of a sidecar was told as that of a replica whose pod was gone",
     222: "an elastic job of which all replicas must succeed waited for one that had failed",

@@ -11,6 +11,7 @@ from datetime import datetime
 from trainyard.kinds.shared.workload import Scope
 from trainyard.lifecycle.ledger import PAUSED, Ledger, Record, ending
 from trainyard.lifecycle.passes import Pass
+from trainyard.lifecycle.replicas import Replica
 
 
 def begin(ledger: Ledger, now: datetime) -> Ledger:
@@ -33,7 +34,7 @@ def end(job: Pass) -> tuple[Ledger, frozenset[str]]:
         size = workload.replicas if workload.elastic is not None else ledger.size
         ledger = replace(ledger, records={}, size=size).restart_all({}, now)
         return ledger, frozenset(r.name for r in replicas)
-    again = [r.name for r in replicas if not r.ended]
+    again = [r.name for r in replicas if not r.ended or _was_taken(r)]
     records = dict(ledger.records)
     for name in again:
         record = records.get(name) or Record(ledger.floor)
@@ -41,3 +42,9 @@ def end(job: Pass) -> tuple[Ledger, frozenset[str]]:
     number = max([ledger.attempts[-1]["number"], *(records[name].attempt for name in again)])
     ledger = replace(ledger, records=records, not_before=None).open(number, now)
     return ledger, frozenset(again)
+
+
+def _was_taken(replica: Replica) -> bool:
+    """Whether the cluster ended it, as it evicts a pod and leaves it there as failed."""
+    end = replica.exit
+    return end is not None and end.free and end.ruling is None

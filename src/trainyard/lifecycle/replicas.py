@@ -82,6 +82,7 @@ def look(
     pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
     records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
     rules = workload.pod_failure_rules
+    stopped = workload.paused or ledger.paused or bool(ledger.ended)
     replicas, not_running = [], []
     for replica_type, key, name in workload.roster:
         pod = pods.pop(name, None)
@@ -93,7 +94,7 @@ def look(
         if entry is not None and not entry.get("uid"):
             entry = None
         state, end = _judge(pod, entry, replica_type.main_container, lost)
-        if rules and end is not None and (state is State.FAILED or state is State.TAKEN):
+        if rules and end is not None and _is_judged(state, end, stopped=stopped):
             told = pod.told if pod else (entry or {}).get("containers") or ()
             state, end = failure_policy.judge(rules, replica_type, state, end, pod, told)
         replica = Replica(key, replica_type, name, state, pod, old, end, entry)
@@ -130,6 +131,14 @@ def _judge(
     if pod.phase == "Running":
         return (State.PENDING if _any_waits(pod) else State.RUNNING), None
     return (State.PENDING if pod.scheduled else State.CREATING), None
+
+
+def _is_judged(state: State, end: Exit, *, stopped: bool) -> bool:
+    """Whether rules of `podFailurePolicy` are asked. While a job is paused, or has ended, nothing
+    is lost with a pod that goes: it is deleted anyway."""
+    if end.free and stopped:
+        return False
+    return state is State.FAILED or state is State.TAKEN
 
 
 def _all_run(pod: Pod) -> bool:

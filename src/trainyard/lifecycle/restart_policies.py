@@ -88,6 +88,8 @@ def is_certain(workload: Workload, ledger: Ledger, cause: Replica) -> bool:
     """Whether the cause of an incident may be acted upon before others can have been seen that
     came before it."""
     ruling = cause.exit.ruling if cause.exit else None
+    if ruling is not None and ruling.taken:
+        return True
     if ruling is not None and ruling.action is FailureAction.FAIL_JOB:
         return not ruling.by_code
     if workload.pod_failure_rules and not tells_cause(cause):

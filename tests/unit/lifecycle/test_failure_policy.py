@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.unit.lifecycle.test_modes import set_paused
 from tests.unit.lifecycle.world import World, colossalai, deepspeed, elastic, generic, pytorch
 from trainyard.kinds.shared.workload import (
     ExitCodes,
@@ -568,3 +569,83 @@ def test_what_was_taken_away_just_after_its_peers_failed_is_the_cause(
     world.exit("0", 1).advance(1)
     world.take(world.name("2")).settle()
     assert world.backoff == 0
+
+
+# Pods that go because their job is paused, or has ended.
+
+
+LOSSES = {
+    rule["action"] + " " + next(iter(rule.keys() - {"action"})): rule
+    for action in ("FailJob", "Count", "Restart")
+    for rule in (reasons(action, "Deleted", "Evicted"), conditions(action))
+}
+
+
+def lose(world: World, replica: str, how: str) -> None:
+    """Evicted by the kubelet, which keeps the pod, or through the API, which deletes it."""
+    disrupted(world, replica)
+    if how == "evicted":
+        world.exit(replica, 137).evict(replica)
+    elif "deletionTimestamp" not in world.pods[world.name(replica)]["metadata"]:
+        world.take(world.name(replica))
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+@pytest.mark.parametrize("how", ["evicted", "deleted"])
+@pytest.mark.parametrize("moment", ["before", "while"])
+@pytest.mark.parametrize("rule", LOSSES.values(), ids=list(LOSSES))
+def test_what_is_taken_from_a_paused_job_costs_nothing(
+    rule: Rule, moment: str, how: str, *, is_gone: bool
+) -> None:
+    """The pause deletes its pods anyway, and a resumed job has none to miss."""
+    job = generic(policy="Never", limit=3, runPolicy=policy(rule))
+    world = set_paused(World(job).running())
+    if moment == "before":
+        lose(world, "0", how)
+    world.step()
+    if moment == "while":
+        lose(world, "0", how)
+    world.step()
+    assert world.aggregate == {"deleted": 2}
+    if is_gone:
+        world.settle()
+        assert world.aggregate == {"deleted": 2}
+    assert world.condition("ReplicaFailure") == ("False", "-", "No replica has failed.")
+    set_paused(world, False).step()
+    world.settle().run().settle()
+    assert (world.phase, world.aggregate) == ("Running", {"running": 2})
+    assert world.status is not None
+    assert world.status["restartCount"] == 0
+    assert not world.told("Restart")
+
+
+def test_an_own_end_before_a_pause_is_judged_after_it() -> None:
+    world = World(generic(runPolicy=policy(codes("FailJob", 42)))).running()
+    set_paused(world.exit("0", 42)).settle()
+    assert (world.phase, world.aggregate) == ("Paused", {"failed": 1, "deleted": 1})
+    set_paused(world, False).settle()
+    assert world.condition("Failed")[1] == "PodFailurePolicy"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("rule", LOSSES.values(), ids=list(LOSSES))
+def test_what_goes_after_the_end_has_not_failed(rule: Rule) -> None:
+    world = World(pytorch(workers=3, run_policy=policy(rule, cleanUpPolicy="All"))).running()
+    world.exit("0", 0).step()
+    world.step()
+    disrupted(world, "1")
+    world.step()
+    world.settle()
+    assert world.aggregate == {"succeeded": 1, "deleted": 2}
+    assert world.condition("ReplicaFailure")[0] == "False"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("action", ["Count", "Restart"])
+def test_a_loss_that_counts_is_told_as_one_under_exit_code(action: str) -> None:
+    """Nothing is waited for: the exit code of what was taken away says nothing."""
+    run_policy = policy(conditions(action), backoffLimit=0)
+    world = World(pytorch(policy="ExitCode", run_policy=run_policy)).running()
+    lose(world, "1", "deleted")
+    world.step()
+    lost = f"{world.name('1')} was taken away (EvictionByEvictionAPI)"
+    told = f"PyTorchTrainingJob train has failed: {lost}"
+    assert world.condition("Failed") == ("True", "Failed", told)
