@@ -7,6 +7,7 @@ other), which is to come before nothing that the caller has.
 from __future__ import annotations
 
 import fnmatch
+import functools
 import os
 import shutil
 import sys
@@ -94,6 +95,7 @@ def with_prefix(environment: Mapping[str, str], prefix: str) -> dict[str, str]:
     return env
 
 
+@functools.cache
 def _is_tool(prefix: str) -> bool:
     folder = Path(prefix)
     return any((folder / mark).exists() for mark in _TOOL_MARKS) or any(
@@ -103,9 +105,14 @@ def _is_tool(prefix: str) -> bool:
 
 def _is_meant(own: str, program: str) -> bool:
     """Whether trainyard was called by its path in an environment for training."""
-    called_in = os.path.dirname(os.path.abspath(program))
-    has_torch = any(Path(own).glob("lib*/python*/site-packages/torch/version.py"))
-    return called_in == f"{own}/bin" and has_torch and not _is_tool(own)
+    if os.path.dirname(os.path.abspath(program)) != f"{own}/bin":
+        return False
+    return _has_torch(own) and not _is_tool(own)
+
+
+@functools.cache
+def _has_torch(own: str) -> bool:
+    return any(Path(own).glob("lib*/python*/site-packages/torch/version.py"))
 
 
 def is_environment(python: str | None) -> bool:

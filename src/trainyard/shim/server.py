@@ -26,8 +26,8 @@ from trainyard.shim.protocol import Answer
 from trainyard.shim.relay_process import RelayKeeper
 
 _MAX_WAIT_SECONDS = 1.0
-# After this long without work the next pod's network is made in advance.
-_IDLE_SECONDS = 0.005
+# After this long without work something is made ahead: a pod's start alone is waited for longer.
+_IDLE_SECONDS = 0.001
 
 
 class Shim:

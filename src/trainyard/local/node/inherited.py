@@ -40,6 +40,7 @@ def inherited(environment: Mapping[str, str], wanted: tuple[str, ...] = ()) -> d
     return {n: value for n, value in environment.items() if _is_passed(n, value, wanted)}
 
 
+@functools.lru_cache(4096)
 def _is_passed(name: str, value: str, wanted: tuple[str, ...]) -> bool:
     if name in wanted:
         return True
