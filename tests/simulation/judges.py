@@ -205,8 +205,6 @@ def _failure(told: Told, found: re.Match[str]) -> Iterator[str]:
     code = int(found["code"]) if found["code"] else None
     why = found["why"] or ""
     init = why.rpartition("init container ")[2] if "init container " in why else ""
-    if code is None and told.by_rule(found["pod"]):
-        return
     if code == 0 or not told.ended_with(found["pod"], code, init):
         yield f"it did not end so: {_seen(told, found['pod'])}"
 

@@ -148,10 +148,6 @@ class Told:
         codes = {c["name"]: c["exitCode"] for c in entry["containers"] if "exitCode" in c}
         return [codes[name] for name in codes if name not in inits] or [*codes.values()]
 
-    def by_rule(self, pod: str) -> bool:
-        """Whether it was taken away, which a rule may count as a failure (decision 114)."""
-        return self.was_taken(pod) and "podFailurePolicy" in (self.spec.get("runPolicy") or {})
-
     def was_taken(self, pod: str) -> bool:
         """Whether somebody or something else took the pod away, or it vanished."""
         seen = self.pods.get(pod)

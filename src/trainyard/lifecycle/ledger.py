@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
-from trainyard.lifecycle.outcomes import Exit
+from trainyard.lifecycle.outcomes import Exit, Ruling
 from trainyard.schema.times import parse, render
 
 # Decision 24.
@@ -37,7 +37,8 @@ class Record:
     those in a row without a healthy run; its next pod is not created before `not_before`. One that
     is `lost` failed for good, and its elastic job goes on without it. One that has `grown` came
     because its elastic job grew, and has had one pod at most. One that was `excused` failed
-    because the members of its job changed, which cost nothing.
+    because the members of its job changed, which cost nothing. One that failed for good by a rule
+    keeps the `ruling`: what the rule saw of its pod goes with the pod.
     """
 
     attempt: int
@@ -47,6 +48,7 @@ class Record:
     lost: bool = False
     grown: bool = False
     excused: bool = False
+    ruling: Ruling | None = None
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Record:
@@ -58,6 +60,7 @@ class Record:
             lost=obj.get("lost", False),
             grown=obj.get("grown", False),
             excused=obj.get("excused", False),
+            ruling=Ruling.decode(obj["ruling"]) if "ruling" in obj else None,
         )
 
     def encode(self) -> dict[str, Any]:
@@ -68,6 +71,8 @@ class Record:
             obj["failures"] = self.failures
         if self.not_before:
             obj["notBefore"] = render(self.not_before)
+        if self.ruling:
+            obj["ruling"] = self.ruling.encode()
         marks = {"lost": self.lost, "grown": self.grown, "excused": self.excused}
         return obj | {name: True for name, holds in marks.items() if holds}
 

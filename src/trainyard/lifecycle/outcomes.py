@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from typing import Any
 
 from trainyard.kinds.shared.reasons import cannot_start
 from trainyard.kinds.shared.workload import FailureAction
@@ -44,6 +46,21 @@ class Ruling:
     def decides(self) -> str:
         """What the rule does, in words."""
         return f"{self.text} {_DEEDS[self.action]}"
+
+    @classmethod
+    def decode(cls, obj: Mapping[str, Any]) -> Ruling:
+        """From a job's account."""
+        marks = {mark: obj.get(name, False) for mark, name in _MARKS.items()}
+        return cls(FailureAction(obj["action"]), obj["text"], **marks)
+
+    def encode(self) -> dict[str, Any]:
+        """For a job's account."""
+        marks = {name: True for mark, name in _MARKS.items() if getattr(self, mark)}
+        return {"action": self.action.value, "text": self.text, **marks}
+
+
+_MARKS = {"tells": "tells", "by_code": "byCode", "taken": "taken"}
+"""What else a ruling says, by the names in a job's account."""
 
 
 _DEEDS = {

@@ -12,7 +12,7 @@ from trainyard.kinds.shared.workload import ReplicaKey, ReplicaType, Workload
 from trainyard.lifecycle import failure_policy
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed, Pod
-from trainyard.lifecycle.outcomes import Exit, State, deletion_requested, exit_of
+from trainyard.lifecycle.outcomes import Exit, Ruling, State, deletion_requested, exit_of
 
 Entry = dict[str, Any]
 """One element of `status.tasks[].replicas`."""
@@ -94,7 +94,9 @@ def look(
         if entry is not None and not entry.get("uid"):
             entry = None
         state, end = _judge(pod, entry, replica_type.main_container, lost)
-        if rules and end is not None and _is_judged(state, end, stopped=stopped):
+        if record is not None and record.ruling is not None:
+            state, end = _as_ruled(state, end, entry, record.ruling)
+        elif rules and end is not None and _is_judged(state, end, stopped=stopped):
             told = pod.told if pod else (entry or {}).get("containers") or ()
             state, end = failure_policy.judge(rules, replica_type, state, end, pod, told)
         replica = Replica(key, replica_type, name, state, pod, old, end, entry)
@@ -131,6 +133,16 @@ def _judge(
     if pod.phase == "Running":
         return (State.PENDING if _any_waits(pod) else State.RUNNING), None
     return (State.PENDING if pod.scheduled else State.CREATING), None
+
+
+def _as_ruled(
+    state: State, end: Exit | None, entry: Entry | None, ruling: Ruling
+) -> tuple[State, Exit | None]:
+    """What failed for good by a rule is not judged again, by less than was seen then."""
+    if end is None or state not in (State.FAILED, State.TAKEN):
+        return state, end
+    reason = (entry or {}).get("reason") or end.reason
+    return State.FAILED, replace(end, free=False, reason=reason, ruling=ruling)
 
 
 def _is_judged(state: State, end: Exit, *, stopped: bool) -> bool:

@@ -31,6 +31,17 @@ from trainyard.schema.times import earliest
 
 def respond(job: Pass) -> Response:
     """Decide on everything that ended since the last pass."""
+    response = _respond(job)
+    ledger, ruled = response.ledger, {}
+    for replica in response.failed_for_good:
+        ruling = replica.exit.ruling if replica.exit else None
+        record = ledger.record(replica.name)
+        if record.ruling != ruling:
+            ruled[replica.name] = replace(record, ruling=ruling)
+    return replace(response, ledger=ledger.put(ruled)) if ruled else response
+
+
+def _respond(job: Pass) -> Response:
     ended = job.view.not_running
     down = [r for r in ended if r.state is State.FAILED or r.state is State.TAKEN]
     again = [r for r in ended if restarts_after_success(job.workload, job.ledger, r)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.test_modes import set_paused
+from tests.unit.lifecycle.test_modes import resize, set_paused
 from tests.unit.lifecycle.world import World, colossalai, deepspeed, elastic, generic, pytorch
 from trainyard.kinds.shared.workload import (
     ExitCodes,
@@ -17,7 +18,7 @@ from trainyard.kinds.shared.workload import (
 )
 from trainyard.lifecycle import failure_policy
 from trainyard.lifecycle.observed import Pod
-from trainyard.lifecycle.outcomes import Exit, State, exit_of
+from trainyard.lifecycle.outcomes import Exit, Ruling, State, exit_of
 
 Rule = dict[str, Any]
 
@@ -649,3 +650,66 @@ def test_a_loss_that_counts_is_told_as_one_under_exit_code(action: str) -> None:
     lost = f"{world.name('1')} was taken away (EvictionByEvictionAPI)"
     told = f"PyTorchTrainingJob train has failed: {lost}"
     assert world.condition("Failed") == ("True", "Failed", told)
+
+
+# What failed for good is not judged again.
+
+
+GOES_ON = {
+    "rules of its own": generic(
+        workers=3,
+        policy="Never",
+        limit=3,
+        failureRules=[{"worker": [2]}],
+        successRules=[{"worker": [0]}],
+    ),
+    "elastic": elastic(1, 3, 4, policy="Never"),
+}
+
+
+@pytest.mark.parametrize("is_gone", [True, False])
+@pytest.mark.parametrize("how", ["evicted", "deleted", "by itself"])
+@pytest.mark.parametrize("second", ["FailJob", "Ignore", "Restart"])
+@pytest.mark.parametrize("job", GOES_ON.values(), ids=list(GOES_ON))
+def test_what_failed_for_good_by_a_rule_is_not_judged_by_the_next(
+    job: dict[str, Any], second: str, how: str, *, is_gone: bool
+) -> None:
+    """The first rule that matches decides, also when what it was about is not seen any more."""
+    rules = policy(conditions("Count"), conditions("Count", "Odd"), codes(second, 137))
+    world = World({**job, "spec": {**job["spec"], "runPolicy": rules}}).running()
+    if how == "by itself":
+        world.exit("1", 137).pods[world.name("1")]["status"]["conditions"] = [
+            {"type": "Odd", "status": "True"}
+        ]
+    else:
+        lose(world, "1", how)
+    world.step()
+    told = world.condition("ReplicaFailure")
+    if is_gone:
+        world.remove("1")
+    world.step()
+    world.settle()
+    assert (world.phase, world.aggregate) == ("Running", {"running": 2, "failed": 1})
+    assert world.condition("ReplicaFailure") == told
+    assert len(world.told("ReplicaFailure")) == 1
+    assert not world.told("Restart")
+
+
+def test_what_failed_for_good_by_a_rule_comes_back_when_its_job_grows() -> None:
+    rules = policy(conditions("Count"))
+    world = World(elastic(1, 3, 5, policy="Never", run_policy=rules)).running()
+    lose(world, "1", "deleted")
+    world.step()
+    world.settle()
+    resize(world, 4).settle().run().settle()
+    assert world.aggregate == {"running": 4}
+    world.exit("1", 0).settle()
+    assert world.aggregate == {"running": 3, "succeeded": 1}
+
+
+@pytest.mark.parametrize("action", list(FailureAction))
+@pytest.mark.parametrize("mark", ["", "tells", "by_code", "taken"])
+def test_a_ruling_is_kept_as_it_is(action: FailureAction, mark: str) -> None:
+    marks = {name: name == mark for name in ("tells", "by_code", "taken")}
+    ruling = Ruling(action, "podFailurePolicy.rules[0] (reason Deleted)", **marks)
+    assert Ruling.decode(json.loads(json.dumps(ruling.encode()))) == ruling
