@@ -23,14 +23,23 @@ def succeeded(situation: Situation) -> Iterator[Cause]:
         advice = []
         running = [p for p in situation.pods if p.phase == "Running" and not p.deleting_since]
         if left := [situation.replica(pod) for pod in running]:
-            evidence.append(f"still running, as cleanUpPolicy None has it: {listed(left)}")
-            properties = situation.job.kind.schema["properties"]["spec"]["properties"]
-            field = "cleanUpPolicy" if "cleanUpPolicy" in properties else "runPolicy.cleanUpPolicy"
+            setting, remedy = _clean_up(situation)
+            evidence.append(f"still running, as {setting} has it: {listed(left)}")
             advice.append(
-                f"`trainyard delete {situation.job.name}` ends what goes on; with spec.{field}: "
-                "Unfinished it ends with the job"
+                f"`trainyard delete {situation.job.name}` ends what goes on; with {remedy} it ends "
+                "with the job"
             )
         yield Cause("it has done its work", tuple(evidence), tuple(advice))
+
+
+def _clean_up(situation: Situation) -> tuple[str, str]:
+    """What has replicas go on after the job's end, and what would have them end with it."""
+    spec = situation.job.kind.schema["properties"]["spec"]["properties"]
+    policy = spec.get("runPolicy", {}).get("properties", {})
+    if "cleanUpWorkers" in policy:
+        return "cleanUpWorkers false", "spec.runPolicy.cleanUpWorkers: true"
+    field = "cleanUpPolicy" if "cleanUpPolicy" in spec else "runPolicy.cleanUpPolicy"
+    return "cleanUpPolicy None", f"spec.{field}: Unfinished"
 
 
 def failed(situation: Situation) -> Iterator[Cause]:

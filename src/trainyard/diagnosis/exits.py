@@ -44,8 +44,8 @@ _SAID = (
     _Words(
         r"No module named ['\"]?([\w.]+)",
         "the Python package {0} is not there",
-        "install it in the environment that stands for the image "
-        "(--image PATTERN=ENV), or use another image",
+        "install it for the Python that the replica runs, or use another image (on this machine "
+        "--image PATTERN=ENV names the environment that stands for it)",
     ),
     _Words(
         r"unrecognized arguments: (.+)",

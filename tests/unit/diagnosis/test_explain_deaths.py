@@ -151,14 +151,24 @@ def test_a_container_that_could_not_be_started_says_why() -> None:
     assert "the command trian does not exist" in exits.read(128, "StartError", runc).what
 
 
-def test_replicas_that_outlive_the_success_of_their_job_are_told() -> None:
-    obj = job("Succeeded", startTime=ago(100), completionTime=ago(40), kind="GenericJob")
+@pytest.mark.parametrize(
+    ("kind", "setting", "remedy"),
+    [
+        ("GenericJob", "cleanUpPolicy None", "spec.cleanUpPolicy: Unfinished"),
+        ("DeepSpeedJob", "cleanUpPolicy None", "spec.runPolicy.cleanUpPolicy: Unfinished"),
+        ("ColossalAIJob", "cleanUpWorkers false", "spec.runPolicy.cleanUpWorkers: true"),
+    ],
+)
+def test_replicas_that_outlive_the_success_of_their_job_are_told(
+    kind: str, setting: str, remedy: str
+) -> None:
+    obj = job("Succeeded", startTime=ago(100), completionTime=ago(40), kind=kind)
     pods = [pod("ps-0", "Running"), pod("worker-0", "Succeeded")]
     known = situation(obj, pods)
     text = render(known, diagnosis.causes(known))
-    assert "still running, as cleanUpPolicy None has it: ps-0" in text
+    assert f"still running, as {setting} has it: ps-0" in text
     assert "trainyard delete digits" in text
-    assert "spec.cleanUpPolicy: Unfinished" in text
+    assert remedy in text
 
 
 def test_a_job_that_runs_again_tells_what_ended_the_attempt_before() -> None:
