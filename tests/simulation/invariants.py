@@ -153,7 +153,8 @@ class Monitor(Observer):
             self.fail(f"{job.key.name}: backoffCount fell")
         self._check_budget(job, new, obj)
         lost = self._misses_a_pod(obj["metadata"]["uid"])  # which rules take for a disruption
-        if statuses.failed_by_rule(new) and not lost and not has_fatal_end(job, obj):
+        fails = statuses.failed_by_rule(new) and not statuses.failed_by_rule(old)
+        if fails and not lost and not has_fatal_end(job, obj):
             self.fail(f"{job.key.name}: failed by a rule that nothing has matched")
         for problem in (*statuses.contradictions(old, new, obj), *elastic.miscounts(old, new, obj)):
             self.fail(f"{job.key.name}: {problem}")
@@ -232,7 +233,8 @@ class Monitor(Observer):
                 if not other.gone:
                     self.fail(f"two pods for {truth.type}-{truth.index} of {job.key.name}")
                 other.replaced = True
-                if other.action == policies.FAIL_JOB and self._restarts_alone(job, truth):
+                is_fatal = other.action == policies.FAIL_JOB and not other.disturbed  # unseen
+                if is_fatal and self._restarts_alone(job, truth):
                     self.fail(f"{other.name} has failed {job.key.name}, and is created again")
         job.pods[truth.uid] = truth
         if not truth.apart:
