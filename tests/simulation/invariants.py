@@ -20,6 +20,7 @@ from tests.simulation.truth import (
     PodTruth,
     ended_pods,
     has_fatal_end,
+    most_incidents,
     survived_fatal_ends,
     truth_of,
 )
@@ -237,8 +238,9 @@ class Monitor(Observer):
                 if is_fatal and self._restarts_alone(job, truth):
                     self.fail(f"{other.name} has failed {job.key.name}, and is created again")
         job.pods[truth.uid] = truth
-        if not truth.apart:
-            job.attempt = max(job.attempt, truth.attempt)
+        if not truth.apart and truth.attempt > job.attempt:
+            job.followed[job.attempt] = truth.attempt
+            job.attempt = truth.attempt
 
     # What the controller tells.
     def told(self, told: Told) -> None:
@@ -418,8 +420,10 @@ class Monitor(Observer):
         for attempt in survived_fatal_ends(job, certain):
             self.fail(f"{job.key.name}: a rule failed attempt {attempt}, and another came")
         least = sum(1 for a in over if a in certain and job.failures[a] and not job.disturbances[a])
+        stay = elastic.survivors_stay(stored)
+        failed = sum(most_incidents(job, a, survivors_stay=stay) for a in over if job.failures[a])
         # Under Always a replica that completed costs one too; a failure after it, another one.
-        most = sum(bool(job.failures[a]) + job.completions[a] for a in over)
+        most = failed + sum(job.completions[a] for a in over)
         # An incident that was counted at the very end has no pods to show for it.
         internal = (stored.get("status") or {}).get("internal") or {}
         return least, most + max(0, internal.get("attempt", 1) - job.attempt)
