@@ -14,6 +14,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from trainyard.kinds.shared import labels
@@ -265,13 +266,17 @@ class Controller:
         return answer
 
     def _observe(self, job: JobRecord) -> Observed:
-        owned = (
+        owned = [
             child
             for resource, children in self.children.items()
             if resource != PODS
             for child in children.store.owned_by(job.namespace, job.uid)
-        )
+        ]
         pods: tuple[Pod, ...] = tuple(self.children[PODS].store.owned_by(job.namespace, job.uid))
+        self._executor.refusals.seen(
+            job.uid,
+            chain(((PODS, pod.name) for pod in pods), ((o.resource, o.name) for o in owned)),
+        )
         return Observed(
             pods=pods,
             owned=tuple(owned),

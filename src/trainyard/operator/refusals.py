@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 
 from trainyard.kube.resources import Resource
@@ -49,6 +49,12 @@ class Refusals:
                 notes[uid].pop((resource, name), None)
                 if not notes[uid]:
                     del notes[uid]
+
+    def seen(self, uid: str, names: Iterable[_Name]) -> None:
+        """These are there, whoever made them: a creation of before a crash may arrive late."""
+        if uid in self._refusals or uid in self._conflicts:
+            for resource, name in names:
+                self.created(uid, resource, name)
 
     def forget(self, uid: str) -> None:
         """The job is gone."""

@@ -162,6 +162,22 @@ def test_a_taken_name_is_tried_again_ever_more_slowly() -> None:
     on_bench(body)
 
 
+def test_what_is_there_is_not_refused_any_more() -> None:
+    """The creation of a controller that crashed may arrive after that of the next was refused."""
+
+    async def body(bench: Bench) -> None:
+        for name in ("a", "b"):
+            bench.refusals.refused(bench.job.uid, PODS, name, 403, "exceeded quota")
+        bench.refusals.taken(bench.job.uid, PODS, "c", "somebody")
+        bench.refusals.seen(bench.job.uid, [(PODS, "a"), (PODS, "c"), (PODS, "d")])
+        assert [each.name for each in bench.refusals.refused_to(bench.job.uid)] == ["b"]
+        assert bench.refusals.taken_from(bench.job.uid) == ()
+        bench.refusals.seen("another", [(PODS, "b")])
+        assert [each.name for each in bench.refusals.refused_to(bench.job.uid)] == ["b"]
+
+    on_bench(body)
+
+
 def test_a_refused_creation_ends_the_batch_and_is_remembered() -> None:
     async def body(bench: Bench) -> None:
         bench.fault = lambda call: Fault.REFUSED if call.method == "POST" else Fault.NONE
