@@ -186,6 +186,7 @@ def _of_failed_pod(pod: Pod) -> Exit:
         message=pod.message or (first.message if first else ""),
         at=first.ended if first else None,
         free=is_disruption(pod),
+        init_container=first.name if first is not None and first.is_init else "",
     )
 
 

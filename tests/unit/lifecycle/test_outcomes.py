@@ -142,6 +142,18 @@ def test_an_init_container_that_fails_is_named() -> None:
     assert text.endswith("exited with error code 7 (init container prep): no net")
 
 
+def test_an_init_container_that_ends_with_its_pod_after_the_end_of_the_job_is_named() -> None:
+    world = World(pytorch(run_policy={"cleanUpPolicy": "None"})).running()
+    world.exit("0", 0).step()
+    world.evict("1").pods[world.name("1")]["status"] |= {
+        "containerStatuses": [],
+        "initContainerStatuses": [ended("prep", 137, 1)],
+    }
+    world.settle()
+    text = world.condition("ReplicaFailure")[2]  # type: ignore[index]
+    assert "exited with error code 137 (Evicted, init container prep)" in text
+
+
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_sidecar_that_is_ended_with_its_pod_does_not_stand_for_the_replica(is_gone: bool) -> None:
     """Decision 108: its exit code is 143, and it often comes first."""
