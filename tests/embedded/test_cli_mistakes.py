@@ -137,7 +137,7 @@ def test_status_with_nothing_up_ends_with_3(trainyard: CommandLine) -> None:
     [
         (["--volume", "nonsense"], "CLAIM=DIR"),
         (["--resource", "gpu=many"], "amount"),
-        (["--image", "torch*=/no/such/folder"], "not a virtual environment"),
+        (["--image", "torch*=/no/such/folder"], "is no Python environment: it has no bin/python"),
         (["--isolation", "vm"], "plain"),
     ],
 )

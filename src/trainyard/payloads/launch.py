@@ -183,11 +183,11 @@ class Launch:
     def start(self) -> subprocess.Popen[bytes]:
         """Start the real launcher in a process group of its own."""
         self.members = [host for host in self.hosts if host in self.ready]
+        argv, environment = self.program.command(self.members)
         self.check()
         self.stopping = False
         self.failures, self.started, self.ended = [], set(), set()
         self.leaving = False
-        argv, environment = self.program.command(self.members)
         say(f"launching on {', '.join(self.members)}: {' '.join(argv)}")
         try:
             process = subprocess.Popen(argv, env=environment, start_new_session=True)

@@ -126,6 +126,8 @@ class _Description(OverSsh[ColossalAIJobSpec]):
 
     def node(self, key: ReplicaKey, start: Start) -> Node:
         leads, debug = key.type == LAUNCHER, start.debug
+        # A job in debug mode need not say what it will launch.
+        is_told_what = bool(self.spec.torch_config.script or self.command(start.resume))
         return Node(
             identity=self.identity,
             container=self.container(key.type),
@@ -135,7 +137,7 @@ class _Description(OverSsh[ColossalAIJobSpec]):
             places=self.places,
             sshd=self.spec.ssh.sshd_path,
             auth_path=self.spec.ssh.auth_mount_path,
-            launch=self._launch(start.resume) if leads and not debug else None,
+            launch=self._launch(start.resume) if leads and is_told_what and not debug else None,
             hostfile=self.hostfile if leads else None,
             report_sessions=True,
             debug=(debug.command or pods.IDLE) if debug else None,

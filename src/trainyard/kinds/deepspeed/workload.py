@@ -90,6 +90,7 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
 
     def node(self, key: ReplicaKey, start: Start) -> Node:
         leads, debug = key == WORKER_0, start.debug
+        launches = leads and not debug and self._is_told_what(start.resume)
         return Node(
             identity=self.identity,
             container=self.container(key.type),
@@ -97,7 +98,7 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
             probe_seconds=self.settings.launch_probe_seconds,
             hosts=self.hosts,
             places=self.places,
-            launch=self._launch(start.resume) if leads and not debug else None,
+            launch=self._launch(start.resume) if launches else None,
             hostfile=self.hostfile if leads else None,
             disable_custom_env=self.spec.disable_custom_env,
             elastic=self._elastic() if self.elastic else None,
@@ -147,6 +148,11 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
             **tuning,
             **self.master_port(),
         }
+
+    def _is_told_what(self, resume: ResumeSpec | None) -> bool:
+        """A job in debug mode need not say what it will launch."""
+        run, custom = self.config.run, self.config.custom_command
+        return any((run.python, run.module, run.exec, custom, self.command(resume)))
 
     def _program(self) -> tuple[str, list[str]]:
         """`python`, `module` or `exec`, and the program with its arguments."""

@@ -16,6 +16,7 @@ from tests.unit.kinds.pods.ssh_jobs import (
     told,
 )
 
+from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.ssh import HOSTFILE, KEY_FILES
 from trainyard.kinds.shared.workload import CleanUpPolicy, Generated, ReplicaKey, Workload, objects
@@ -214,6 +215,18 @@ def test_an_entry_for_master_is_about_worker_0() -> None:
     entries = [{"type": "worker", "command": ["w"]}, {"type": "master", "command": ["m"]}]
     workload = deepspeed(runMode={"debug": {"enabled": True, "replicaSpecs": entries}})
     assert [told(workload, number=number)["debug"] for number in (0, 1)] == [["m"], ["w"]]
+
+
+@pytest.mark.parametrize(
+    ("workload", "leader"),
+    [
+        (deepspeed(config={"run": {}}, runMode={"debug": {"enabled": True}}), "worker"),
+        (colossalai(torch={"script": []}, runMode={"debug": {"enabled": True}}), "launcher"),
+    ],
+)
+def test_debug_mode_needs_nothing_to_launch(workload: Workload, leader: str) -> None:
+    """Before: no pod could be built, since the line that debug mode replaces was looked for."""
+    assert labels.REPLACED not in pod(workload, leader)["metadata"]["annotations"]
 
 
 def test_resume_replaces_arguments_or_the_whole_launch() -> None:
