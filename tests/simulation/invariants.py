@@ -239,7 +239,6 @@ class Monitor(Observer):
                     self.fail(f"{other.name} has failed {job.key.name}, and is created again")
         job.pods[truth.uid] = truth
         if not truth.apart and truth.attempt > job.attempt:
-            job.followed[job.attempt] = truth.attempt
             job.attempt = truth.attempt
 
     # What the controller tells.

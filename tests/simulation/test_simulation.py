@@ -61,6 +61,7 @@ ONCE_FAILED = {
     433: "an invalid job that had ended kept the conditions that somebody else wrote",
     452: "a replica that a resize had replaced was told as running, another being restarted",
     1954: "an elastic job that shrank failed twice before a pod came, and the monitor expected one",
+    301755391: "two newcomers failed seconds apart, and the monitor took them for one incident",
     3499: "a job was deleted by its ttl over and over until the watch told of it",
 }
 

@@ -38,8 +38,6 @@ class JobTruth:
     key: Key
     pods: dict[str, PodTruth] = field(default_factory=dict)
     attempt: int = 0
-    followed: dict[int, int] = field(default_factory=dict)
-    """Which attempt was the next of which pods came."""
     failures: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     """Own failures per attempt that was current at that moment."""
     fatal: dict[int, int] = field(default_factory=lambda: defaultdict(int))
@@ -86,11 +84,10 @@ def survived_fatal_ends(job: JobTruth, certain: set[int]) -> list[int]:
 def most_incidents(job: JobTruth, attempt: int, *, survivors_stay: bool) -> int:
     """How many incidents the failures can have been that came while this was the attempt.
 
-    They are one, but for an elastic job that changed its size: its incident is over when those run
-    that it still wants, and the next failure another one, though no pod has come in between.
+    They are one, but for an elastic job whose survivors stay: what fails in it after the first
+    has been decided upon is another one, though no pod has come in between.
     """
-    passed = job.followed[attempt] - attempt if survivors_stay and job.vague else 1
-    return min(job.failures[attempt], passed)
+    return job.failures[attempt] if survivors_stay else min(job.failures[attempt], 1)
 
 
 def truth_of(pod: Obj) -> PodTruth:
