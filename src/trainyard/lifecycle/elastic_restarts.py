@@ -11,19 +11,18 @@ from dataclasses import replace
 from datetime import datetime
 
 from trainyard.lifecycle import backoff
-from trainyard.lifecycle.group_restarts import cause_of, grace, per_type, settling
+from trainyard.lifecycle.group_restarts import answer, cause_of, grace, per_type
 from trainyard.lifecycle.ledger import Record, ending
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.passes import Incident, Pass, Response
 from trainyard.lifecycle.replicas import Replica
-from trainyard.lifecycle.restart_policies import may_restart
 
 
 def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> Response:
     """Decide on those that are down; `replicas` are all that the job still counts on."""
     excused, own = _split(job, down)
     taken_in = _take_in(job, excused)
-    response = _answer(job.having(taken_in.ledger), replicas, own) if own else taken_in
+    response = answer(job.having(taken_in.ledger), replicas, own, _restart) if own else taken_in
     if not excused or not own:
         return response
     return replace(
@@ -107,18 +106,6 @@ def _take_in(job: Pass, excused: Sequence[Replica]) -> Response:
     incident = Incident(cause, end, len(excused), min(starts), members_changed=not end.free)
     restarted = frozenset(replica.name for replica in excused)
     return Response(ledger.put(records), incidents=(incident,), restarted=restarted)
-
-
-def _answer(job: Pass, replicas: Sequence[Replica], own: Sequence[Replica]) -> Response:
-    cause = cause_of(own, job.settings)
-    if wait := settling(job, replicas, cause):
-        return Response(job.ledger, wake_at=wait)
-    if may_restart(job.workload, job.ledger, cause):
-        return _restart(job, replicas, own, cause)
-    failed = [r for r in own if not may_restart(job.workload, job.ledger, r)]
-    failed.sort(key=lambda r: r is not cause)
-    # Decision 30: the job may go on without them; the next pass then restarts the others.
-    return Response(job.ledger.lose(r.name for r in failed), failed_for_good=tuple(failed))
 
 
 def _restart(

@@ -8,7 +8,7 @@ cost nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -21,6 +21,9 @@ from trainyard.lifecycle.passes import Incident, Pass, Response
 from trainyard.lifecycle.replicas import Replica, end_order
 from trainyard.lifecycle.restart_policies import is_certain, may_restart, tells_cause
 
+Restart = Callable[[Pass, Sequence[Replica], Sequence[Replica], Replica], Response]
+"""Restarts for a cause, the last; before it all replicas, and those of them that failed."""
+
 
 def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> Response:
     """Decide on those that are down; `replicas` are all that the job still counts on."""
@@ -28,21 +31,23 @@ def respond(job: Pass, replicas: Sequence[Replica], down: Sequence[Replica]) -> 
     if same:
         names = [r.name for r in same]
         job = job.having(job.ledger.join(names, job.ledger.attempt))
-    response = _answer(job, replicas, fresh) if fresh else Response(job.ledger)
+    response = answer(job, replicas, fresh, _restart) if fresh else Response(job.ledger)
     return replace(response, restarted=response.restarted.union(r.name for r in same))
 
 
-def _answer(job: Pass, replicas: Sequence[Replica], fresh: Sequence[Replica]) -> Response:
-    cause = cause_of(fresh, job.settings)
+def answer(
+    job: Pass, replicas: Sequence[Replica], own: Sequence[Replica], restart: Restart
+) -> Response:
+    """Wait until the cause is certain, then restart, or give up those that must not be."""
+    cause = cause_of(own, job.settings)
     if wait := settling(job, replicas, cause):
         return Response(job.ledger, wake_at=wait)
     if may_restart(job.workload, job.ledger, cause):
-        return _restart(job, replicas, fresh, cause)
-    failed = [r for r in fresh if not may_restart(job.workload, job.ledger, r)]
+        return restart(job, replicas, own, cause)
+    failed = [r for r in own if not may_restart(job.workload, job.ledger, r)]
     failed.sort(key=lambda r: r is not cause)
     # Decision 30: an elastic job may go on without them; the next pass then restarts the others.
-    ledger = job.ledger.lose(r.name for r in failed)
-    return Response(ledger, failed_for_good=tuple(failed))
+    return Response(job.ledger.lose(r.name for r in failed), failed_for_good=tuple(failed))
 
 
 def _split(job: Pass, down: Sequence[Replica]) -> tuple[list[Replica], list[Replica]]:
