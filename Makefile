@@ -101,7 +101,8 @@ soak: $(LAUNCHERS)
 
 lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
-		--python-version 3.11 --group dev pyproject.toml --output-file requirements/dev.lock
+		--python-version 3.11 --group dev --extra operator pyproject.toml \
+		--output-file requirements/dev.lock
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
 		--python-version 3.11 --constraint requirements/dev.lock requirements/demo.in \
 		--output-file requirements/demo.lock

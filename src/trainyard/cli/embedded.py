@@ -7,7 +7,6 @@ The two are composed here and nowhere else, so that they can only meet over HTTP
 from __future__ import annotations
 
 import asyncio
-import gc
 import json
 import logging
 import os
@@ -21,6 +20,7 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
 from trainyard.cli.options import ClusterOptions
 from trainyard.kinds.shared.settings import Settings
@@ -73,12 +73,6 @@ async def embedded(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator
             yield cluster
         finally:
             task.cancel()
-
-
-def collect_garbage_again() -> None:
-    """What was imported is there to stay: no collection needs to look at it."""
-    gc.freeze()
-    gc.enable()
 
 
 def serve(

@@ -50,6 +50,8 @@ _COMMANDS = {
 }
 """Command to the module of this package that defines it as `command`, and its summary."""
 
+_OF_LINUX = ("up", "down", "doctor", "status", "kubeconfig")
+"""Commands about the embedded cluster alone; some of their modules are Linux's."""
 
 _ELSEWHERE = {
     "apply": "submit",
@@ -90,6 +92,10 @@ class Commands(click.Group):
         """The command, importing its module; None if there is no such command."""
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name in _OF_LINUX and sys.platform != "linux":
+            from trainyard.kube.embedded import require_linux
+
+            require_linux()
         module = import_module(f"trainyard.cli.{_COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+
+from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
     from trainyard.operator.service import ServiceSettings
@@ -83,6 +86,7 @@ def command(
     """
     import logging
 
+    _check_extra()
     import uvloop
 
     from trainyard.kinds.shared.settings import BoardSettings, GangBackend, Settings
@@ -109,6 +113,15 @@ def command(
         record=record,
     )
     uvloop.run(_run(kubeconfig, context, settings))
+
+
+def _check_extra() -> None:
+    for name in ("uvloop", "prometheus_client"):
+        if find_spec(name) is None:
+            raise TrainyardError(
+                f"the operator needs {name}, which is not installed here: pip install "
+                "'trainyard[operator]' (on Windows, in WSL 2)"
+            )
 
 
 def _resolver_configuration() -> str:

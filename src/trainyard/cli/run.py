@@ -22,9 +22,7 @@ from trainyard.cli.script_options import (
 )
 from trainyard.cli.scripts import Draft
 from trainyard.cli.sources import FileSource, ScriptSource, Source
-from trainyard.kube.embedded import Paths, find_cluster, state_folder
-from trainyard.local import limits
-from trainyard.local.node.shim_process import start_shim
+from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder
 from trainyard.schema.errors import TrainyardError
 
 _KEPT_RUNS = 20
@@ -57,6 +55,8 @@ def command(
     is one file, is carried along. Exit code 0 when all jobs succeeded, 1 when one failed, 130 when
     interrupted.
     """
+    if not any(place[1:]):
+        require_linux()
     gc.disable()  # imports make nothing but lasting objects; `running` turns it on again
     cluster = find_cluster() if keep or options.is_default else None
     python = cluster.python if cluster else ""
@@ -116,6 +116,9 @@ def _run_elsewhere(
 
 
 def _run_alone(source: Source, options: ClusterOptions, namespace: str | None) -> int:
+    from trainyard.local import limits
+    from trainyard.local.node.shim_process import start_shim
+
     limits.check()
     paths = _run_folder(Paths(state_folder()))
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)

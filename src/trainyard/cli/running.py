@@ -12,11 +12,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-import uvloop
-
-from trainyard.cli.embedded import cluster_settings, collect_garbage_again, embedded
+from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.screens import PlainScreen, summary, viewer_summary
@@ -31,9 +29,11 @@ from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
-from trainyard.local.node.shim_process import ShimHandle
 from trainyard.manifest.reader import Document, ReadResult
 from trainyard.schema.errors import TrainyardError
+
+if TYPE_CHECKING:
+    from trainyard.local.node.shim_process import ShimHandle
 
 INTERRUPTED = 130
 _GRACE_SECONDS = 35.0
@@ -51,6 +51,8 @@ def run_alone(
     namespace: str | None = None,
 ) -> int:
     """Run what there is to run on a cluster of its own; the exit code."""
+    import uvloop
+
     result = source.read(namespace)
     log_to(paths.log.open("a+"))
     shim.ready()
@@ -78,6 +80,8 @@ def run_on_cluster(
 
 def run_on_background(source: Source, namespace: str | None = None, *, keep: bool) -> int:
     """Run it on the cluster that is up; the exit code."""
+    import uvloop
+
     paths = Paths(state_folder())
     if os.access(paths.log, os.W_OK):  # it is not ours on a cluster of somebody else
         log_to(paths.log.open("a+"))
@@ -94,6 +98,8 @@ async def _alone(
     shim: ShimHandle,
     namespace: str | None,
 ) -> int:
+    from trainyard.cli.embedded import cluster_settings, embedded
+
     settings = replace(cluster_settings(options, paths), is_durable=False)
     if options.log_max_size is None:
         limits = settings.log_limits._replace(size=_LOG_BYTES)
@@ -264,19 +270,23 @@ def _screen(*, names_jobs: bool) -> Screen:
 class _Interrupts:
     """SIGINT, SIGTERM and SIGHUP, each of which ends one wait."""
 
-    _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    _SIGNALS = tuple(
+        getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+    )
 
     def __init__(self) -> None:
         self._arrived = asyncio.Event()
 
     def __enter__(self) -> Self:
-        for number in self._SIGNALS:
-            asyncio.get_running_loop().add_signal_handler(number, self._arrived.set)
+        with contextlib.suppress(NotImplementedError):  # Windows: Ctrl-C ends the command
+            for number in self._SIGNALS:
+                asyncio.get_running_loop().add_signal_handler(number, self._arrived.set)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for number in self._SIGNALS:
-            asyncio.get_running_loop().remove_signal_handler(number)
+        with contextlib.suppress(NotImplementedError):
+            for number in self._SIGNALS:
+                asyncio.get_running_loop().remove_signal_handler(number)
 
     async def race(self, task: asyncio.Task[None], *, timeout_seconds: float | None = None) -> bool:
         """Whether the task ended before the next signal and the timeout."""

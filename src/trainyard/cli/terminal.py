@@ -7,10 +7,12 @@ import contextlib
 import os
 import signal
 import sys
-import termios
-import tty
 from collections.abc import AsyncGenerator, Iterator
 from typing import TYPE_CHECKING
+
+if sys.platform != "win32":
+    import termios
+    import tty
 
 if TYPE_CHECKING:
     from trainyard.client.streams import ExecStream

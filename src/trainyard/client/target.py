@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import Paths, find_cluster, state_folder, why_down
+from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder, why_down
 from trainyard.schema.errors import TrainyardError
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class Where:
                 kubeconfig=self.kubeconfig,
                 context=self.context,
             )
+        require_linux()
         folder = state_folder()
         cluster = find_cluster(folder)
         if cluster is None:

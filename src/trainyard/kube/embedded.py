@@ -10,6 +10,7 @@ import os
 import re
 import socket
 import stat
+import sys
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -38,6 +39,17 @@ _WORDS = {int: "a whole number", float: "a number", str: "a text"}
 
 class StateError(TrainyardError):
     """The state folder cannot be used."""
+
+
+def require_linux() -> None:
+    """Raise StateError where no embedded cluster can be: its pods are made by Linux's own calls."""
+    if sys.platform != "linux":
+        system = {"darwin": "macOS", "win32": "Windows"}.get(sys.platform, sys.platform)
+        here = "work in WSL 2, or " if system == "Windows" else ""
+        raise StateError(
+            f"the embedded cluster needs Linux, and this is {system}: {here}name a cluster with "
+            "--kubeconfig FILE or --context NAME"
+        )
 
 
 def state_folder() -> Path:
@@ -204,6 +216,8 @@ def find_cluster(folder: Path | None = None) -> RunningCluster | None:
 
     Raises NotOurs where the folder, or the server, is neither this user's nor root's.
     """
+    if sys.platform != "linux":
+        return None
     paths = Paths(folder or state_folder())
     check_folder(paths.folder)
     try:

@@ -16,11 +16,14 @@ well.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import stat
+import sys
 import time
 from typing import NamedTuple
+
+if sys.platform != "win32":  # where clients import this too
+    import fcntl
 
 PARTIAL_AFTER_SECONDS = 0.1
 _PARTIAL_BYTES = 16 * 1024
