@@ -2,36 +2,99 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import pty
+import re
 import select
+import struct
 import subprocess
 import sys
+import termios
 import time
+from collections.abc import Iterator
 
 from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine
 
+_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
-def on_terminal(trainyard: CommandLine, *arguments: str, typed: str = "") -> tuple[int, str]:
-    """Exit code and everything that a terminal of 100 columns received; `typed` is its input."""
+
+class Terminal:
+    """What a command that goes on has written to its terminal."""
+
+    def __init__(self, ours: int, process: subprocess.Popen[bytes]) -> None:
+        self._ours = ours
+        self._process = process
+        self._received = bytearray()
+
+    def resize(self, columns: int, lines: int) -> None:
+        """As a user does with a window; the command is told."""
+        fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+
+    def type(self, text: str) -> None:
+        os.write(self._ours, text.encode())
+
+    def forget(self) -> None:
+        """Look at what comes from now on only."""
+        self._received.clear()
+
+    @property
+    def raw(self) -> str:
+        return self._received.decode(errors="replace")
+
+    def until(self, pattern: str) -> str:
+        """Wait for what matches in the text without escapes; returns what was matched."""
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not (found := re.search(pattern, _ESCAPES.sub("", self.raw))):
+            is_there = time.monotonic() < deadline and self._read()
+            assert is_there, f"no {pattern} in {self.raw!r}"
+        return found[0]
+
+    def end(self) -> tuple[int, str]:
+        """Exit code of the command, and all that it wrote."""
+        while self._read():
+            pass
+        return self._process.wait(10), self.raw
+
+    def _read(self) -> bool:
+        """Take what has come; False at its end, or if nothing comes for long."""
+        if not select.select([self._ours], [], [], PATIENCE_SECONDS)[0]:
+            return False
+        try:
+            data = os.read(self._ours, 65536)
+        except OSError:  # the other end is closed
+            return False
+        self._received += data
+        return bool(data)
+
+
+@contextlib.contextmanager
+def started_on_terminal(
+    trainyard: CommandLine, *arguments: str, columns: int = 100, **environment: str
+) -> Iterator[Terminal]:
+    """A command on a terminal of 40 lines, for as long as the block lasts."""
     ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "trainyard.cli.main", *arguments],
         cwd=trainyard.folder,
-        env={**trainyard.environment, "TERM": "xterm", "COLUMNS": "100", "LINES": "40"},
+        env={**trainyard.environment, "TERM": "xterm", **environment},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
     )
     os.close(theirs)
-    os.write(ours, typed.encode())
-    received = bytearray()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    while time.monotonic() < deadline and select.select([ours], [], [], PATIENCE_SECONDS)[0]:
-        try:
-            data = os.read(ours, 65536)
-        except OSError:  # the other end is closed
-            break
-        received += data
-    os.close(ours)
-    return process.wait(10), received.decode(errors="replace")
+    try:
+        yield Terminal(ours, process)
+    finally:
+        os.close(ours)
+        process.kill()
+        process.wait(10)
+
+
+def on_terminal(trainyard: CommandLine, *arguments: str, typed: str = "") -> tuple[int, str]:
+    """Exit code and everything that a terminal of 100 columns received; `typed` is its input."""
+    with started_on_terminal(trainyard, *arguments, COLUMNS="100", LINES="40") as terminal:
+        terminal.type(typed)
+        return terminal.end()

@@ -5,25 +5,25 @@ Imported only on a terminal: rich costs more than a short job.
 
 from __future__ import annotations
 
-import time
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Self
 
-from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.control import strip_control_codes
 from rich.live import Live
 from rich.segment import Segment
 from rich.style import Style
-from rich.table import Table
 from rich.text import Text
 
+from trainyard.cli.rows import Row, lay_out, plain
 from trainyard.cli.screens import prefix
 from trainyard.client.job import Job
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")
-_PHASES = {"Running": "green", "Succeeded": "green", "Failed": "red", "Pending": "yellow"}
-_MAX_ROWS = 16
+_LEAST_LINES = 4
+"""Of a job that has any besides its title."""
 
 
 class _Lines:
@@ -43,17 +43,28 @@ class _Lines:
                 yield Segment(strip_control_codes(line) + "\n")
 
 
+class _Table:
+    """What is drawn: made anew for the size that the terminal has when it is drawn."""
+
+    def __init__(self, screen: LiveScreen) -> None:
+        self._screen = screen
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        # One line less than there are: the cursor stands below the last one.
+        lines = self._screen.lines(options.max_width, max(1, console.height - 1))
+        yield Text("\n", no_wrap=True, overflow="crop").join(lines)
+
+
 class LiveScreen:
     """Scrolls lines above the table, which is redrawn a few times a second."""
 
-    def __init__(self, *, names_jobs: bool) -> None:
+    def __init__(self, *, names_jobs: bool, console: Console | None = None) -> None:
         """`names_jobs`: there are several jobs, so that a replica alone does not say which."""
-        self._console = Console(highlight=False, soft_wrap=True)
+        self._console = console or Console(highlight=False, soft_wrap=True)
         self._names_jobs = names_jobs
         self._jobs: dict[str, Job] = {}
-        self._live = Live(
-            console=self._console, get_renderable=self._table, refresh_per_second=5, transient=True
-        )
+        self._growing: dict[tuple[str, str], str] = {}
+        self._live = Live(_Table(self), console=self._console, refresh_per_second=5, transient=True)
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -66,11 +77,15 @@ class LiveScreen:
         self._jobs[job.uid] = job  # drawn by the clock
 
     def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
+        self._growing.pop((job.uid, _replica(source)), None)
         name = prefix(job, source, names_jobs=self._names_jobs)
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
         begin = Segment(f"[{name}] ", Style.parse(color))
         # At once: the table is drawn anew below whatever is printed.
         self._console.print(_Lines(begin, lines), soft_wrap=True)
+
+    def line_grew(self, job: Job, source: str, text: str) -> None:
+        self._growing[job.uid, _replica(source)] = text
 
     def warning(self, about: str, message: str) -> None:
         text = message if about in message else f"{about}: {message}"
@@ -79,23 +94,41 @@ class LiveScreen:
     def note(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
 
-    def _table(self) -> RenderableType:
-        return Group(*(self._job_table(job) for job in self._jobs.values()))
+    def lines(self, width: int, height: int) -> list[Text]:
+        """The table on a terminal of this size, in cells and lines; no line is longer."""
+        jobs = list(self._jobs.values())
+        lines: list[Text] = []
+        for place, job in enumerate(jobs):
+            share = (height - len(lines)) // (len(jobs) - place)
+            if share < 1:
+                break
+            title = list(_title(job, width))[:share]
+            lines += title
+            if share >= _LEAST_LINES or len(jobs) == 1:
+                lines += lay_out(self._rows(job), width, share - len(title))
+        return lines[:height]
 
-    def _job_table(self, job: Job) -> Table:
-        seconds = job.seconds or 0.0
-        title = f"{job.name}  {job.phase}  {seconds:.0f} s  restarts {job.restarts}"
-        table = Table(title=title, title_justify="left", box=None, pad_edge=False)
-        for column in ("REPLICA", "PHASE", "EXIT", "MESSAGE"):
-            table.add_column(column, no_wrap=True, overflow="ellipsis")
-        pods = job.ordered_pods()
-        for pod in pods[:_MAX_ROWS]:
-            failed = pod.failed_container
-            exit_code = "" if failed is None else str(failed.exit_code)
-            style = _PHASES.get(pod.phase, "")
-            table.add_row(pod.replica, Text(pod.phase, style=style), exit_code, pod.message)
-        if len(pods) > _MAX_ROWS:
-            table.add_row(f"… {len(pods) - _MAX_ROWS} more", "", "", "")
-        table.caption = time.strftime("%H:%M:%S")
-        table.caption_justify = "left"
-        return table
+    def _rows(self, job: Job) -> list[Row]:
+        return [
+            Row(
+                pod.replica,
+                pod.phase,
+                {"exit": "" if (ended := pod.failed_container) is None else str(ended.exit_code)},
+                pod.message or self._growing.get((job.uid, pod.replica), ""),
+            )
+            for pod in job.ordered_pods()
+        ]
+
+
+def _title(job: Job, width: int) -> Iterator[Text]:
+    name, state = job.name, f"{job.phase}  {job.seconds or 0.0:.0f} s  restarts {job.restarts}"
+    for text in (
+        [f"{name}  {state}"] if cell_len(name) + 2 + cell_len(state) <= width else [name, state]
+    ):
+        line = Text(plain(text), style="italic")
+        line.truncate(width, overflow="ellipsis")
+        yield line
+
+
+def _replica(source: str) -> str:
+    return source.partition("/")[0]

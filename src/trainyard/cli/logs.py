@@ -16,7 +16,15 @@ from trainyard.cli.target import container_option, on_job
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.keptlogs import find_kept, kept_logs, read_kept, reader
-from trainyard.client.logs import LogFollower, LogRequest, follow_logs, read, shown_container
+from trainyard.client.logs import (
+    LogFollower,
+    LogRequest,
+    Unfinished,
+    follow_logs,
+    read,
+    shown_container,
+    texts,
+)
 from trainyard.client.pods import PodView
 from trainyard.client.replicas import check_container, check_replica
 from trainyard.client.target import CommandError, Target
@@ -25,6 +33,8 @@ from trainyard.schema import duration
 from trainyard.schema.errors import InvalidDuration
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")
+
+_KNOWN_BYTES = 64
 
 _GONE = ("Succeeded", "Failed", "Deleted")
 """Phases of replicas that may have no pod any more."""
@@ -79,6 +89,7 @@ async def command(target: Target, job: Job, **wanted: Any) -> None:
             lambda pod, _, lines: show.write(job.replica_of(pod.name), lines),
             lambda error: click.echo(str(error), err=True),
             None if target.folder is None else reader(target.folder),
+            lambda _, __, line: show.grow(line),
         )
         await follow_logs(target.client, job, request, logs)
     else:
@@ -172,23 +183,58 @@ async def _print_kept(
 
 @dataclass(slots=True)
 class Printer:
-    """Writes whole lines, each with its replica where there are several."""
+    """Writes whole lines, each with its replica where there are several.
+
+    On a terminal a line of the only replica is written while it grows, with its carriage returns,
+    and of several replicas each line as it looks in the end.
+    """
 
     is_prefixed: bool
+    is_terminal: bool = field(default_factory=sys.stdout.isatty)
     _known: dict[str, str] = field(default_factory=dict)
+    _written: int = 0
+    """How much of the line that is not whole yet."""
+    _last: bytes = b""
+    """The end of that, by which it is known again when a stream was taken up anew."""
 
     def write(self, source: str, lines: bytes) -> None:
         """Whole lines of one replica."""
         if self.is_prefixed:
             prefix = self._prefix(source)
-            lines = b"".join(prefix + line for line in lines.splitlines(keepends=True))
-        sys.stdout.buffer.write(lines)
+            each = _shown(lines) if self.is_terminal else lines.split(b"\n")[:-1]
+            lines = b"".join(prefix + line + b"\n" for line in each)
+        elif self._written:
+            begun = lines[max(0, self._written - len(self._last)) : self._written]
+            is_other = begun != self._last or b"\n" in lines[: self._written]
+            lines = b"\n" + lines if is_other else lines[self._written :]
+            self._written, self._last = 0, b""
+        self._print(lines)
+
+    def grow(self, line: Unfinished) -> None:
+        """The line that the only replica is writing has grown."""
+        if self.is_prefixed or not self.is_terminal:
+            return
+        known = max(0, self._written - len(self._last))
+        text = line(known)
+        if not text.startswith(self._last):
+            return  # the log is read anew, and not yet at what is written
+        if new := text[len(self._last) :]:
+            self._written += len(new)
+            self._last = text[-_KNOWN_BYTES:]
+            self._print(new)
+
+    def _print(self, text: bytes) -> None:
+        sys.stdout.buffer.write(text)
         sys.stdout.buffer.flush()
 
     def _prefix(self, source: str) -> bytes:
         if source not in self._known:
             text = f"[{source}]"
-            if sys.stdout.isatty():
+            if self.is_terminal:
                 text = click.style(text, fg=_COLOURS[len(self._known) % len(_COLOURS)])
             self._known[source] = f"{text} "
         return self._known[source].encode()
+
+
+def _shown(lines: bytes) -> list[bytes]:
+    return [text.encode() for text in texts(lines)]

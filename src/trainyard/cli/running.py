@@ -260,7 +260,7 @@ class _Run:
 
 
 def _screen(*, names_jobs: bool) -> Screen:
-    if sys.stdout.isatty():
+    if sys.stdout.isatty() and os.environ.get("TERM", "").lower() not in ("dumb", "unknown"):
         from trainyard.cli.live import LiveScreen
 
         return LiveScreen(names_jobs=names_jobs)

@@ -43,6 +43,9 @@ class PlainScreen:
         begin = f"[{prefix(job, source, names_jobs=self._names_jobs)}] "
         self._print(begin + f"\n{begin}".join(lines))
 
+    def line_grew(self, job: Job, source: str, text: str) -> None:
+        """Nothing: what is printed cannot be overwritten."""
+
     def warning(self, about: str, message: str) -> None:
         self._print(
             f"warning: {about}: {message}" if about not in message else f"warning: {message}"

@@ -9,7 +9,14 @@ from typing import Protocol, Self
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
-from trainyard.client.logs import Kept, LogFollower, LogRequest, texts
+from trainyard.client.logs import (
+    Kept,
+    LogFollower,
+    LogRequest,
+    Unfinished,
+    text_at_last,
+    texts,
+)
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
 from trainyard.client.watching import watch
@@ -20,6 +27,8 @@ from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
+_LAST_BYTES = 4096
+"""Of a line that grows: more fits no terminal."""
 _TOLD_ELSEWHERE = (EventReason.FAILED, EventReason.IGNORED_FIELD)
 """By the summary, and when the manifest was read."""
 _See = Callable[[Object, bool], None]
@@ -38,6 +47,12 @@ class Screen(Protocol):
 
     def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
         """`source` is the replica, with the container where there are several."""
+
+    def line_grew(self, job: Job, source: str, text: str) -> None:
+        """What stands on the line that a replica is still writing, such as a progress bar.
+
+        The line itself is among `log_lines` once it is whole.
+        """
 
     def warning(self, about: str, message: str) -> None:
         """Something that the user should know."""
@@ -58,7 +73,9 @@ class Follower:
         self.jobs = {job.uid: job for job in jobs}
         self._changed = asyncio.Event()
         wanted = LogRequest(follow=True)
-        self._logs = LogFollower(client, wanted, self._log_lines, lambda _: None, kept)
+        self._logs = LogFollower(
+            client, wanted, self._log_lines, lambda _: None, kept, self._line_grew
+        )
         self._warned: set[tuple[str, str]] = set()
         self._early: dict[str, list[Object]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -174,6 +191,11 @@ class Follower:
             self._screen.note(f"{job.name}: TensorBoard: {job.viewer_url}")
 
     def _log_lines(self, pod: PodView, container: str, lines: bytes) -> None:
+        self._screen.log_lines(*self._whose(pod, container), texts(lines))
+
+    def _line_grew(self, pod: PodView, container: str, line: Unfinished) -> None:
+        self._screen.line_grew(*self._whose(pod, container), text_at_last(line(-_LAST_BYTES)))
+
+    def _whose(self, pod: PodView, container: str) -> tuple[Job, str]:
         job = self.jobs[pod.labels[labels.JOB_UID]]
-        source = f"{pod.replica}/{container}" if len(pod.containers) > 1 else pod.replica
-        self._screen.log_lines(job, source, texts(lines))
+        return job, f"{pod.replica}/{container}" if len(pod.containers) > 1 else pod.replica

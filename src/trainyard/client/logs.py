@@ -38,29 +38,41 @@ class LogRequest(LogOptions):
 class Lines:
     """Cuts bytes into whole lines, so that those of several replicas never mix.
 
-    A line of more than `LONGEST_LINE` bytes is cut there, since one may have no end at all.
+    A line of more than `LONGEST_LINE` bytes is cut there, or before the last carriage return until
+    there, since one may have no end at all.
     """
 
     def __init__(self) -> None:
-        self._rest = b""
+        self.unfinished = bytearray()
+        """The line that is not whole yet; not to be changed."""
 
     def feed(self, chunk: bytes) -> bytes:
         """The lines that are whole by now, with their ends."""
-        data = self._rest + chunk
+        if b"\n" not in chunk and len(self.unfinished) + len(chunk) <= LONGEST_LINE:
+            self.unfinished += chunk  # progress grows in small steps: no copies
+            return b""
+        data = bytes(self.unfinished) + chunk
         if len(data) > LONGEST_LINE:
             data = b"\n".join(piece for line in data.split(b"\n") for piece in _pieces(line))
-        whole, newline, self._rest = data.rpartition(b"\n")
+        whole, newline, rest = data.rpartition(b"\n")
+        self.unfinished = bytearray(rest)
         return whole + newline
 
     def end(self) -> bytes:
         """The log is over; an unfinished last line is finished."""
-        rest, self._rest = self._rest, b""
+        rest, self.unfinished = bytes(self.unfinished), bytearray()
         return rest + b"\n" if rest else b""
 
 
 def _pieces(line: bytes) -> list[bytes]:
-    starts = range(0, len(line), LONGEST_LINE)
-    return [line[start : start + LONGEST_LINE] for start in starts] or [line]
+    pieces, start = [], 0
+    while len(line) - start > LONGEST_LINE:
+        end = start + LONGEST_LINE
+        overwritten = line.rfind(b"\r", start + 1, end)
+        end = end if overwritten < 0 else overwritten
+        pieces.append(line[start:end])
+        start = end
+    return [*pieces, line[start:]]
 
 
 class Stamped:
@@ -110,6 +122,24 @@ class Stamped:
         self.told += lines
         self.since, self._count = last, self._count + same if is_same else same
 
+    def unfinished(self, start: int) -> bytes:
+        """The line that is not whole yet from its byte `start` on; negative: its last bytes.
+
+        Empty where it may be one that was told already.
+        """
+        line = self._lines.unfinished
+        stamp = _TIME_OF_LINE.match(line)
+        if stamp is None and len(line) < _TIME_BYTES:
+            return b""  # perhaps half a time
+        if self._is_catching_up:
+            at = self._stamp if stamp is None else stamp[0][:-1]
+            last = self.since.encode()
+            if at < last or (at == last and self._repeated < self._count):
+                return b""
+        text = 0 if stamp is None or self._keeps_times else stamp.end()
+        begin = text + start if start >= 0 else max(text, len(line) + start)
+        return bytes(line[begin:])
+
     def end(self) -> bytes:
         """There is no further stream; an unfinished last line is finished."""
         lines = self._lines.end().split(b"\n")[:-1]
@@ -156,10 +186,12 @@ def texts(lines: bytes) -> list[str]:
     """Whole lines as a terminal would show them: what a carriage return overwrote is gone."""
     if b"\r" not in lines:
         return lines.decode(errors="replace").split("\n")[:-1]
-    return [
-        line.decode(errors="replace").rstrip("\r").rpartition("\r")[2]
-        for line in lines.split(b"\n")[:-1]
-    ]
+    return [text_at_last(line) for line in lines.split(b"\n")[:-1]]
+
+
+def text_at_last(line: bytes) -> str:
+    """What a terminal shows of one line, whole or not."""
+    return line.rstrip(b"\r").rpartition(b"\r")[2].decode(errors="replace")
 
 
 def shown_container(job: Job, pod: PodView, request: LogRequest) -> str:
@@ -180,6 +212,10 @@ async def read(
 
 Tell = Callable[[PodView, str, bytes], None]
 """Takes whole lines of a pod's container."""
+Unfinished = Callable[[int], bytes]
+"""A line that is not whole yet, from a byte of it on; negative: its last bytes."""
+Grow = Callable[[PodView, str, Unfinished], None]
+"""Takes the line that a pod's container is still writing, each time that there is more of it."""
 Kept = Callable[[PodView, str, LogRequest], AsyncGenerator[bytes]]
 """Reads what is kept of a deleted pod's container, times and all; NotFound if nothing is."""
 GONE = "[trainyard: output is missing here: its pod was deleted before it was read]"
@@ -196,12 +232,17 @@ class LogFollower:
         tell: Tell,
         fail: Callable[[KubeError], None],
         kept: Kept | None = None,
+        grow: Grow | None = None,
     ) -> None:
-        """`fail` is told why a log cannot be read; that of a deleted pod is in `kept`, or over."""
+        """`fail` is told why a log cannot be read; that of a deleted pod is in `kept`, or over.
+
+        `tell` is given a line when it is whole, also if `grow` has seen it before.
+        """
         self._client = client
         self._kept = kept or _nothing_kept
         self._request = request
         self._tell = tell
+        self._grow = grow
         self._fail = fail
         self._streams: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._pods: dict[str, PodView] = {}
@@ -295,9 +336,11 @@ class LogFollower:
                 if not is_begun:  # until then what the last stream left is all there is
                     log.begin_again()
                     is_begun = True
+                self._told += 1
                 if lines := log.feed(chunk):
-                    self._told += 1
                     self._tell(pod, container, lines)
+                if self._grow is not None and log.unfinished(-1):
+                    self._grow(pod, container, log.unfinished)
 
 
 async def _nothing_kept(_: PodView, container: str, __: LogRequest) -> AsyncGenerator[bytes]:

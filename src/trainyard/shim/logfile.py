@@ -141,10 +141,12 @@ class LogFile:
         return os.open(self._path, flags, 0o644)
 
     def write(self, data: bytes) -> None:
+        is_begun = bool(self._rest)
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         lines, self._rest = data[:end], data[end:]
-        self._rest_since = time.monotonic()
+        if lines or not is_begun:  # a line that grows all the time is due all the same
+            self._rest_since = time.monotonic()
         if lines:
             prefix = _now() + b" stdout F "
             self._append(prefix + lines[:-1].replace(b"\n", b"\n" + prefix) + b"\n", inside=False)

@@ -13,7 +13,7 @@ import pytest
 
 from tests.unit.client.objects import pod, pod_name
 from trainyard.client.keptlogs import reader
-from trainyard.client.logs import GONE, LONGEST_LINE, Kept, LogFollower, LogRequest
+from trainyard.client.logs import GONE, LONGEST_LINE, Kept, LogFollower, LogRequest, Stamped
 from trainyard.client.pods import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
@@ -192,3 +192,58 @@ async def test_a_log_that_is_slow_to_read_is_read_to_its_end_if_it_has_one(
             await logs.drain(patience)
         await served.wait()
     assert (b"".join(told) == TEXT) is is_whole
+
+
+BAR = (LOG[-1][0], b"\r 10%|#  |\r 50%|## |\r 90%|###|")  # of the time of the line before
+
+
+@pytest.mark.parametrize("keeps_times", [False, True])
+def test_the_line_that_is_being_written_is_seen_growing_and_is_never_an_old_one(
+    keeps_times: bool,
+) -> None:
+    """Wherever the stream breaks off, and from whichever line on it is repeated."""
+    log = [*LOG, BAR]
+    stream = [stamp.encode() + b" " + line + b"\n" for stamp, line in log]
+    expected = stream if keeps_times else [line + b"\n" for _, line in log]
+    whole = b"".join(stream)
+    for cut in range(len(whole)):
+        reader, told, seen = Stamped(keeps_times=keeps_times), b"", set()
+        text = whole[:cut]
+        for first in (0, 4):
+            for byte in text:
+                told += reader.feed(bytes([byte]))
+                if growing := reader.unfinished(0):
+                    at = told.count(b"\n")
+                    assert told == b"".join(expected[:at])
+                    assert expected[at].startswith(growing)
+                    seen.add(at)
+            first = first if reader.since and reader.since >= log[4][0] else 0
+            reader.begin_again()
+            text = b"".join(stream[first:])
+        assert len(log) - 1 in seen
+        assert told == b"".join(expected)
+
+
+def test_of_a_line_that_grows_the_end_can_be_had_alone() -> None:
+    reader = Stamped(keeps_times=False)
+    reader.feed(b"%s %s" % (BAR[0].encode(), BAR[1]))
+    assert reader.unfinished(-4) == BAR[1][-4:]
+    assert reader.unfinished(len(BAR[1]) - 4) == BAR[1][-4:]
+    assert reader.unfinished(-1000) == BAR[1]
+
+
+async def test_a_follower_shows_the_line_that_grows(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+    half = len(LOG[0][0]) + 3
+    async with serving(tmp_path, [Part(half), Part()]) as client:
+        request = LogRequest(follow=True)
+        logs = LogFollower(
+            client,
+            request,
+            lambda *_: None,
+            lambda _: None,
+            grow=lambda _, __, line: seen.append(line(0)),
+        )
+        async with asyncio.TaskGroup() as group:
+            logs.begin(group, PodView(pod(states={"pytorch": {"running": {}}})), ["pytorch"])
+    assert seen[0] == b"li"

@@ -34,6 +34,17 @@ def test_a_line_that_is_too_long_is_cut_wherever_its_chunks_end() -> None:
         assert b"".join(cut).splitlines() == expected
 
 
+def test_a_line_of_progress_that_is_too_long_is_cut_between_two_states() -> None:
+    text = b"".join(b"\r%7d of many" % number for number in range(3 * LONGEST_LINE // 16))
+    for size in (len(text), 70_001):
+        lines = Lines()
+        cut = [lines.feed(text[start : start + size]) for start in range(0, len(text), size)]
+        pieces = (b"".join(cut) + lines.end()).split(b"\n")
+        assert b"".join(pieces) == text
+        assert all(piece.endswith(b" of many") for piece in pieces if piece)
+        assert max(map(len, pieces)) <= LONGEST_LINE
+
+
 @pytest.mark.parametrize(
     ("chunks", "shown"),
     [

@@ -33,6 +33,25 @@ async def test_pieces_of_a_line_are_joined_when_read(tmp_path: Path) -> None:
     assert await text_of(path) == "one\ntwo\nthree\nfour"
 
 
+def test_a_line_that_grows_all_the_time_is_due_when_it_has_been_there_for_a_moment(
+    tmp_path: Path,
+) -> None:
+    log = LogFile(str(tmp_path / "log"))
+    log.write(b"one\n\r10%")
+    due = log.flush_at
+    assert due is not None
+    for percent in (20, 30):
+        log.write(b"\r%d%%" % percent)
+        assert log.flush_at == due
+    log.flush()
+    assert log.flush_at is None
+    log.write(b"\r40%")
+    assert (log.flush_at or 0) >= due
+    log.write(b"\ntwo\n")
+    assert log.flush_at is None
+    log.close()
+
+
 async def test_a_record_is_time_stream_flag_text(tmp_path: Path) -> None:
     path = written(tmp_path / "log", b"one\nrest")
     first, second = path.read_text().splitlines()

@@ -1,0 +1,150 @@
+"""Where what is known of replicas stands on a terminal, whatever its size; nothing is drawn here.
+
+A replica's name and phase are always whole. What has no room beside them goes below: first the
+text, a message or the line that is being written, then the phase.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len, chop_cells, set_cell_size
+from rich.text import Text
+
+HEADINGS = {"exit": "EXIT", "cpu": "CPU", "memory": "MEMORY", "gpu": "GPU"}
+"""The columns of figures, in the order in which there is room for them."""
+_GAP, _INDENT = "  ", "  "
+_LEAST_TEXT = 24
+"""Cells; where there are fewer beside the figures the text has a line of its own."""
+_STYLES = {"Running": "green", "Succeeded": "green", "Failed": "red", "Pending": "yellow"}
+_FIRST = ("Failed", "Pending", "Unknown", "Running")
+"""Of more replicas than there is room for, these are shown in this order of phases."""
+_ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-_])")
+_CONTROLS = dict.fromkeys((*range(32), *range(127, 160))) | {ord("\t"): " "}
+
+
+class Row(NamedTuple):
+    """A replica. ``figures`` by the keys of ``HEADINGS``; ``text`` may hold anything."""
+
+    name: str
+    phase: str
+    figures: Mapping[str, str]
+    text: str = ""
+
+
+class _Columns(NamedTuple):
+    """Widths in cells. ``text`` 0: below. ``phase`` 0: below too."""
+
+    name: int
+    phase: int
+    figures: Mapping[str, int]
+    text: int
+
+
+def lay_out(rows: Sequence[Row], width: int, height: int) -> list[Text]:
+    """At most ``height`` lines of at most ``width`` cells, the headings first."""
+    if height < 1 or not rows:
+        return []
+    shown = _chosen(rows, height)
+    while True:
+        columns = _columns(shown, width)
+        body = [list(_row(row, columns, width)) for row in shown]
+        lines = [*_heading(columns), *(line for part in body for line in part)]
+        excess = len(lines) - height + (len(shown) < len(rows))
+        if excess <= 0 or not shown:
+            break
+        shown = _chosen(rows, len(shown) - max(1, excess // max(map(len, body))))
+    if len(shown) < len(rows):
+        lines.append(Text(_cropped(_rest(rows, shown), width), style="dim"))
+    return lines[:height]
+
+
+def plain(text: str) -> str:
+    """A text without what would move a cursor or change a colour."""
+    return _ESCAPES.sub("", text).translate(_CONTROLS)
+
+
+def _chosen(rows: Sequence[Row], count: int) -> list[Row]:
+    """So many of them, in their order; first those that need to be looked at."""
+    if len(rows) <= count:
+        return list(rows)
+    ranks = [_FIRST.index(row.phase) if row.phase in _FIRST else len(_FIRST) for row in rows]
+    first = sorted(range(len(rows)), key=lambda place: (ranks[place], place))[: max(0, count)]
+    return [rows[place] for place in sorted(first)]
+
+
+def _rest(rows: Sequence[Row], shown: Sequence[Row]) -> str:
+    phases = Counter(row.phase for row in rows)
+    phases.subtract(row.phase for row in shown)
+    told = ", ".join(f"{count} {phase}" for phase, count in phases.items() if count)
+    return f"… {phases.total()} more: {told}"
+
+
+def _columns(rows: Sequence[Row], width: int) -> _Columns:
+    name = max(cell_len(text) for text in ("REPLICA", *(row.name for row in rows)))
+    phase = max(cell_len(text) for text in ("PHASE", *(row.phase for row in rows)))
+    if name + len(_GAP) + phase > width:
+        name = max(map(cell_len, (row.name for row in rows)), default=0)  # without its heading
+        phase = phase if name + len(_GAP) + phase <= width else 0
+    used = (
+        name + len(_GAP) + phase
+        if phase
+        else len(_INDENT) + max((cell_len(row.phase) for row in rows), default=0)
+    )
+    figures = {}
+    for key, heading in HEADINGS.items():
+        texts = [row.figures.get(key, "") for row in rows]
+        size = max(map(cell_len, (heading, *texts)))
+        if any(texts) and used + len(_GAP) + size <= width:
+            figures[key] = size
+            used += len(_GAP) + size
+    left = width - used - len(_GAP)
+    return _Columns(name, phase, figures, left if phase and left >= _LEAST_TEXT else 0)
+
+
+def _heading(columns: _Columns) -> Iterator[Text]:
+    if not columns.phase:
+        return
+    name = "REPLICA" if columns.name >= len("REPLICA") else ""
+    phase = "PHASE" if columns.phase >= len("PHASE") else ""
+    line = _fitted(name, columns.name) + _GAP + _fitted(phase, columns.phase)
+    for key, size in columns.figures.items():
+        line += _GAP + HEADINGS[key].rjust(size)
+    yield Text(line.rstrip(), style="bold")
+
+
+def _row(row: Row, columns: _Columns, width: int) -> Iterator[Text]:
+    style = _STYLES.get(row.phase, "")
+    figures = "".join(
+        _GAP + " " * (size - cell_len(row.figures.get(key, ""))) + row.figures.get(key, "")
+        for key, size in columns.figures.items()
+    )
+    if columns.phase:
+        line = Text(_fitted(row.name, columns.name) + _GAP)
+        line.append(_fitted(row.phase, columns.phase), style)
+    else:
+        for part in chop_cells(row.name, width):
+            yield Text(part)
+        line = Text(_INDENT)
+        line.append(row.phase, style)
+    line.append(figures)
+    text = plain(row.text).strip()
+    if text and columns.text:
+        line.append(_GAP + _cropped(text, columns.text))
+    line.rstrip()
+    yield line
+    if text and not columns.text:
+        yield Text(_INDENT + _cropped(text, width - len(_INDENT)))
+
+
+def _fitted(text: str, cells: int) -> str:
+    return set_cell_size(text, cells)
+
+
+def _cropped(text: str, cells: int) -> str:
+    if cell_len(text) <= cells:
+        return text
+    return set_cell_size(text, max(0, cells - 1)).rstrip() + "…"
