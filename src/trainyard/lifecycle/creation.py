@@ -35,6 +35,7 @@ def creations(job: Pass, pod_group: str) -> tuple[list[tuple[Replica, Create]], 
             ledger.wanted(replica.name),
             pod_group=pod_group,
             resumed=ledger.resumed,
+            joins=ledger.wanted(replica.name) > ledger.floor,
         )
         ready.append((replica, Create(PODS, replica.name, build)))
     return ready, wake_at

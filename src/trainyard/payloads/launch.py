@@ -66,6 +66,7 @@ class Failure(NamedTuple):
     time: float
     code: int
     text: str
+    host: str
     lost: bool = False
 
 
@@ -126,7 +127,8 @@ class Launch:
                 when = nanoseconds / 1e9 - self.links[event.host].clock_ahead
                 who = "the launch" if rank.startswith("s") else f"rank {rank}"
                 text = f"{who} on {event.host} {how_it_ended(code)}"
-                self.failures.append(Failure(when if nanoseconds else time.time(), code, text))
+                at = when if nanoseconds else time.time()
+                self.failures.append(Failure(at, code, text, event.host))
         elif kind == "leaving":
             self.leaving = self.leaving or event.host in self.members
             self.lose(event.host, "it is being deleted")
@@ -141,7 +143,7 @@ class Launch:
         self.changed_at = time.monotonic()
         if host in self.members and not self.stopping:
             text = f"{host} was lost: {reason}"
-            self.failures.append(Failure(time.time(), LOST, text, lost=True))
+            self.failures.append(Failure(time.time(), LOST, text, host, lost=True))
 
     # -- waiting ---------------------------------------------------------------------------
 
@@ -284,8 +286,20 @@ class Launch:
         if not self.elastic or self.terminated:
             return False
         if self.failures:
-            return any(failure.lost for failure in self.failures)
+            return any(failure.lost for failure in self.failures) or self.leave_out_newcomer()
         return bool(self.ready - set(self.members))
+
+    def leave_out_newcomer(self) -> bool:
+        """If the first to fail was a rank of a newcomer: let that replica alone end with its code.
+        Its peers' failures follow from it, and cost nothing (decision 131)."""
+        first = min(self.failures, key=lambda failure: failure.time)
+        if first.host == self.hosts[0] or not self.links[first.host].joins:
+            return False
+        say(f"{first.text}; it joined the others, which go on without it")
+        self.links[first.host].send("fail", str(first.code))
+        self.ready.discard(first.host)
+        self.changed_at = time.monotonic()
+        return True
 
     def ask(self, order: Order, answered: set[str], seconds: float = END_SECONDS) -> None:
         """Send an order to every replica, and wait for the answers."""

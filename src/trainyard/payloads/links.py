@@ -59,6 +59,8 @@ class Link(threading.Thread):
         self.host, self.address, self.events = host, address, events
         self.ssh: subprocess.Popen[str] | None = None
         self.clock_ahead = 0.0
+        self.joins = False
+        """Whether it is a newcomer among the replicas."""
         self.reason = "no answer yet"
         self.asked_at: float | None = None
         """Since when its name is being looked up."""
@@ -134,11 +136,12 @@ class Link(threading.Thread):
             patience.start()
             for line in ssh.stdout or ():
                 # A shell's start-up file may print, and leave its line open.
-                _, found, clock = line.strip().rpartition("hello ")
+                _, found, told = line.strip().rpartition("hello ")
                 if not ready and found:
                     ready = True
                     patience.cancel()
-                    self.clock_ahead = float(clock) - time.time()
+                    clock, _, mark = told.partition(" ")
+                    self.clock_ahead, self.joins = float(clock) - time.time(), mark == "joins"
                     self.events.put(Event("ready", self.host))
                 elif ready:
                     self.events.put(Event("report", self.host, line.strip().partition(" ")[0]))

@@ -98,6 +98,8 @@ class LaunchDescription(Always, total=False):
     """The whole. ``debug`` replaces everything from ``hosts`` on, which only one pod has."""
 
     literalEnv: list[str]
+    joins: bool
+    """Whether the replica is a newcomer among others, so that its ranks' failures are its own."""
     debug: list[str]
     hosts: list[str]
     launch: LaunchLine
@@ -122,11 +124,11 @@ class Found(TypedDict):
     gpus: int
 
 
-Order = Literal["stop", "reset", "end"]
+Order = Literal["stop", "reset", "end", "fail"]
 """From the launch to a minder, one a line: end the ranks (``stop <seconds>``), forget all reports
-of the launch that is over, the launch has ended."""
+of the launch that is over, the launch has ended, this replica has failed (``fail <exit code>``)."""
 
 Word = Literal["hello", "start", "end", "leaving", "forgot", "bye"]
-"""From a minder to the launch, one a line: ``hello <unix time>`` first, then the reports, which
-are names of files: ``start-<rank>``, ``end-<rank>-<code>-<unix ns, 0 if unknown>``, ``leaving``
-(the pod is being deleted); and the answers to ``reset`` and ``end``."""
+"""From a minder to the launch, one a line: ``hello <unix time>`` first (``… joins`` of a newcomer),
+then the reports, which are names of files: ``start-<rank>``, ``end-<rank>-<code>-<unix ns, 0 if
+unknown>``, ``leaving`` (the pod is being deleted); and the answers to ``reset`` and ``end``."""

@@ -1,10 +1,11 @@
 """The launch's ears and hands on one replica, at the far end of an ssh connection.
 
 Prints what the ranks here report, and passes commands on to the supervisor. Lines out: ``hello
-<unix time>``, then the names of the report files as they appear. Lines in: ``stop <seconds>``
-(end the ranks, by force after that time), ``reset`` (forget all reports), ``end`` (the launch is
-over). When the connection breaks, the launch is gone and the ranks end: none may hold a GPU for
-nobody.
+<unix time>``, with ``joins`` where this replica is a newcomer, then the names of the report files
+as they appear. Lines in: ``stop <seconds>`` (end the ranks, by force after that time), ``reset``
+(forget all reports), ``end`` (the launch is over), ``fail <exit code>`` (for this replica, with
+that code). When the connection breaks, the launch is gone and the ranks end: none may hold a GPU
+for nobody.
 
 A launch never meets ranks of the one before: neither ``hello`` nor the answer to ``reset`` is given
 while there are any.
@@ -102,14 +103,16 @@ class Minder:
             forget(self.reports)
             self.told.clear()
             answer("forgot")
-        elif word == "end":
+        elif word in ("end", "fail"):
+            (self.run / "code").write_text(rest or "0")
             answer("bye")
             os.kill(self.supervisor, signal.SIGUSR1)
 
     def relay(self) -> None:
         """Until the connection ends."""
         buffer = b""
-        answer("hello", str(time.time()))
+        joins = " joins" if (self.run / "joins").exists() else ""
+        answer("hello", f"{time.time()}{joins}")
         while True:
             self.tell()
             if not select.select([0], [], [], POLL_SECONDS)[0]:

@@ -5,7 +5,8 @@ It is mounted into the user's image, so it needs nothing but Python 3.8 and an s
 
 When the pod is to end (SIGTERM), the ranks on it are asked once and at once (``ending.py``), and
 the pod ends when they have. Signals from the minder (``minder.py``): SIGUSR2 ends the ranks on this
-node, SIGUSR1 ends sshd and, a little later, this process with 0, because the launch is over.
+node, SIGUSR1 ends sshd and, a little later, this process, because the launch is over (with 0), or
+over for this replica.
 """
 
 from __future__ import annotations
@@ -82,6 +83,8 @@ class Supervisor:
         if "debug" in self.spec:
             self.start_debugging(self.spec["debug"])
             return
+        if self.spec.get("joins"):
+            serving.write(self.run / "joins", b"")
         self.serve()
         if self.spec.get("launch"):
             launcher = str(Path(__file__).parent / "launch.py")
@@ -175,7 +178,17 @@ class Supervisor:
             is_done = time.monotonic() >= self.leave_at or not self.open_sessions()
             return TERMINATED if is_done else None
         is_done = self.launch_is_over and time.monotonic() >= self.leave_at
-        return 0 if is_done else None
+        return self.end_of_launch() if is_done else None
+
+    def end_of_launch(self) -> int:
+        """What the launch wants this replica to end with."""
+        code = int((self.run / "code").read_text())
+        if code:
+            say(
+                f"{self.spec['pod']}: a rank here failed with exit code {code}; its output is in "
+                "the log of the replica that launches, and the others go on"
+            )
+        return code
 
     def open_sessions(self) -> bool:
         """Whether sshd has a connection besides those of minders."""

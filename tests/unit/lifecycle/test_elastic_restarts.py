@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tests.unit.lifecycle.test_modes import Revised, resize, set_paused
 from tests.unit.lifecycle.world import World, deepspeed, elastic
 from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.ssh import LAUNCH
 
 
 def uids(world: World, replicas: str) -> list[str]:
@@ -293,3 +296,24 @@ def test_a_worker_of_a_deepspeed_job_that_fails_as_it_comes_pays_alone() -> None
     assert (world.phase, world.aggregate) == ("Running", {"running": 2, "failed": 1})
     world.advance(100).settle().exit("0", 1).settle()
     assert world.phase == "Failed", "a rank's failure is worker-0's, and the budget is spent"
+
+
+def test_a_pod_is_told_whether_it_joins_others_or_all_start_with_it() -> None:
+    """Decision 131: the launch over ssh lets newcomers alone end by their own failures."""
+    job = deepspeed(workers=1)
+    bounds = {"enabled": True, "minReplicas": 1, "maxReplicas": 2, "expectedReplicas": 1}
+    job["spec"]["elastic"] = bounds
+    world = World(job).running()
+
+    def joins(replica: str) -> bool:
+        launch = world.pods[world.name(replica)]["metadata"]["annotations"][LAUNCH]
+        return bool(json.loads(launch).get("joins"))
+
+    assert not joins("0")
+    resize(world, 2).settle().run().settle()
+    assert joins("1")
+    world.exit("1", 1).settle().advance(100).settle()
+    assert joins("1"), "restarted alone"
+    set_paused(world).settle().advance(100).settle()
+    set_paused(world, False).settle().run().settle()
+    assert [joins(replica) for replica in "01"] == [False, False]

@@ -358,8 +358,10 @@ class Revised(World):
         def revision(key: ReplicaKey) -> str:
             return size if key.ordinal == 0 else ""
 
-        def build(key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool) -> Manifest:
-            pod = base.build_pod(key, attempt, pod_group=pod_group, resumed=resumed)
+        def build(
+            key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool, joins: bool = False
+        ) -> Manifest:
+            pod = base.build_pod(key, attempt, pod_group=pod_group, resumed=resumed, joins=joins)
             pod["metadata"]["annotations"][labels.REVISION] = revision(key)
             return pod
 

@@ -102,6 +102,7 @@ class _Description(OverSsh[DeepSpeedJobSpec]):
             hostfile=self.hostfile if leads else None,
             disable_custom_env=self.spec.disable_custom_env,
             elastic=self._elastic() if self.elastic else None,
+            joins=self.elastic is not None and start.joins,
             workers_stay=self.elastic is not None or self.spec.run_policy.restart_scope is not None,
             debug=(debug.command or DEBUG_COMMAND) if debug else None,
         )

@@ -68,10 +68,11 @@ class JobSpec(Protocol):
 
 
 class Start(NamedTuple):
-    """How a replica starts when it does not simply train: at most an entry of each mode."""
+    """How a replica starts: at most an entry of each mode; whether it joins others."""
 
     debug: ReplicaDebugSet | None
     resume: ResumeSpec | None
+    joins: bool = False
 
 
 Spec = TypeVar("Spec", bound=JobSpec)
@@ -283,7 +284,13 @@ class Description(ABC, Generic[Spec]):
         return Endpoint(self.host(key), port)
 
     def build_pod(
-        self, key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool
+        self,
+        key: ReplicaKey,
+        attempt: int,
+        *,
+        pod_group: str,
+        resumed: bool,
+        joins: bool = False,
     ) -> Manifest:
         """The pod of one replica; see `workload.PodBuilder`.
 
@@ -292,7 +299,8 @@ class Description(ABC, Generic[Spec]):
         (https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/).
         """
         member = self.gang.membership(key.type, pod_group) if self.gang else Membership()
-        start, pod = self._start(key, resumed=resumed), self._bare_pod(key, attempt, member)
+        start = self._start(key, resumed=resumed)._replace(joins=joins)
+        pod = self._bare_pod(key, attempt, member)
         self.launch(pod, key, start)
         if start.debug:
             training = self._bare_pod(key, attempt, member)

@@ -127,6 +127,8 @@ class Node:
     # Decision 18.
     workers_stay: bool = False
     """Whether a launch that fails may be started again while the other replicas go on."""
+    joins: bool = False
+    """Whether it is a newcomer among replicas of an elastic job (decision 131)."""
     debug: Sequence[str] | None = None
     probe_seconds: int = 10
     """How often the launch is asked whether it has started."""
@@ -280,6 +282,8 @@ def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> Lau
     }
     if not node.disable_custom_env:
         found["literalEnv"] = [v["name"] for v in variables if "$(" not in v.get("value", "$(")]
+    if node.joins:
+        found["joins"] = True
     if node.debug is not None:
         found["debug"] = list(node.debug)
     elif node.launch is not None:

@@ -170,10 +170,18 @@ class Dependent:
 class PodBuilder(Protocol):
     """Builds a replica's pod."""
 
-    def __call__(self, key: ReplicaKey, attempt: int, *, pod_group: str, resumed: bool) -> Manifest:
+    def __call__(
+        self,
+        key: ReplicaKey,
+        attempt: int,
+        *,
+        pod_group: str,
+        resumed: bool,
+        joins: bool = False,
+    ) -> Manifest:
         """`pod_group`: name of the PodGroup that the pod joins, "" for none. `resumed`: the job
-        has been paused before, so that its `resumeSpecs` hold. The manifest carries name, labels,
-        owner reference and `trainyard.dev/attempt`."""
+        has been paused before, so that its `resumeSpecs` hold. `joins`: not all start with it. The
+        manifest carries name, labels, owner reference and `trainyard.dev/attempt`."""
 
 
 @dataclass(frozen=True)
