@@ -19,6 +19,7 @@ from tests.embedded.launching import (
     running_jobs,
     sshd_processes,
 )
+from tests.tools import soak
 from trainyard.kube.errors import ApiError
 
 KIND = "ColossalAIJob"
@@ -60,9 +61,7 @@ async def test_every_rank_sees_its_place_and_its_own_workers_environment(jobs: J
     await jobs.submit(KIND, "cj", job)
     await jobs.succeed(KIND, "cj")
     text = await jobs.log(await launcher_of(jobs))
-    decoder = json.JSONDecoder()
-    found = [decoder.raw_decode(part)[0] for part in text.split("SHOW ")[1:]]
-    ranks = sorted(found, key=lambda rank: int(rank["RANK"]))
+    ranks = shown_in(text)
     assert [rank["RANK"] for rank in ranks] == ["0", "1", "2", "3"]
     assert len({rank["host"] for rank in ranks}) == 2
     assert {rank["LITERAL"] for rank in ranks} == {"worker"}
@@ -71,9 +70,47 @@ async def test_every_rank_sees_its_place_and_its_own_workers_environment(jobs: J
     await jobs.until(KIND, "cj", lambda _: not sshd_processes(jobs))
 
 
+def shown_in(log: str) -> list[Object]:
+    """What the ranks of `SHOW` printed, by rank."""
+    decoder = json.JSONDecoder()
+    found = [decoder.raw_decode(part)[0] for part in log.split("SHOW ")[1:]]
+    return sorted(found, key=lambda rank: int(rank["RANK"]))
+
+
 async def launcher_of(jobs: Jobs) -> str:
     """The launcher's pod."""
     return next(name for name in await jobs.pods() if name.endswith("-launcher"))
+
+
+BY_HAND = {
+    "colossalai": "colossalai run --hostfile $TRAINYARD_HOSTFILE --nproc_per_node 2 "
+    "--master_addr worker-0 show.py x",
+    "torchrun": "n=0; for host in $(cat $TRAINYARD_HOSTFILE); do ssh $host cd $PWD '&&' torchrun "
+    "--nnodes 2 --nproc_per_node 2 --node_rank $n --master_addr worker-0 show.py x & "
+    'n=$((n + 1)); pids="$pids $!"; done; for pid in $pids; do wait $pid || exit; done',
+}
+
+
+@pytest.mark.parametrize("how", list(BY_HAND) if soak(0, 1) else ["colossalai"])
+async def test_a_launch_of_the_users_own_replaces_ours_on_resume(jobs: Jobs, how: str) -> None:
+    """`colossalai run` as one would type it, and torchrun on each host by ssh."""
+    jobs.script("show.py", SHOW)
+    job = spec(["none.py"], workers=2)
+    job["replicaSpecs"][1]["template"] = template("worker", {"TRICKY": TRICKY})
+    command = ["sh", "-c", BY_HAND[how]]
+    resume = [{"type": "launcher", "command": command}]
+    job["runMode"] = {"pause": {"enabled": True, "resumeSpecs": resume}}
+    await jobs.submit(KIND, "cj", job)
+    await jobs.until(KIND, "cj", lambda job: job.get("status", {}).get("phase") == "Paused")
+    body = {"spec": {"runMode": {"pause": {"enabled": False}}}}
+    await jobs.client.patch(resource_of(KIND), "cj", body, NAMESPACE)
+    await jobs.succeed(KIND, "cj")
+    text = await jobs.log(await launcher_of(jobs))
+    ranks = shown_in(text)
+    assert [rank["RANK"] for rank in ranks] == ["0", "1", "2", "3"]
+    assert [rank["host"] for rank in ranks] == ["worker-0"] * 2 + ["worker-1"] * 2
+    assert {rank["TRICKY"] for rank in ranks} == {TRICKY}
+    assert [rank["argv"] for rank in ranks] == [["x"]] * 4
 
 
 async def test_a_failing_script_is_relaunched_up_to_the_limit(jobs: Jobs) -> None:

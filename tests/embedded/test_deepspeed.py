@@ -210,6 +210,29 @@ async def test_a_long_custom_command_reaches_files_of_other_workers(jobs: Jobs) 
     assert said == ["from worker-0", "from worker-0", "from worker-1", "from worker-1"]
 
 
+SYNCHRONISE = """\
+set -e
+mkdir -p sent/deep && echo one >"sent/with space" && echo two >sent/deep/file
+for host in $(cut -d' ' -f1 $TRAINYARD_HOSTFILE); do
+    rsync -a --checksum sent/ $host:/tmp/copied/
+    echo three >>sent/deep/file
+    rsync -a --checksum --delete sent/ $host:/tmp/copied/
+    rsync -a $host:/tmp/copied/ back-$host/
+    diff -r sent back-$host
+    ssh $host 'echo "$(hostname) has $(find /tmp/copied -type f | wc -l)"'
+done
+"""
+
+
+async def test_files_are_synchronised_with_other_workers(jobs: Jobs) -> None:
+    """By rsync, which finds our ssh, to and from each."""
+    require_programs("rsync")
+    await jobs.submit(KIND, "dj", spec(config={"customCommand": SYNCHRONISE}))
+    await jobs.succeed(KIND, "dj")
+    said = [line for line in (await jobs.logs()).splitlines() if " has " in line]
+    assert said == ["worker-0 has 2", "worker-1 has 2"]
+
+
 async def test_debug_mode_serves_ssh_whatever_its_command_is(jobs: Jobs) -> None:
     """An sshd with options of its own, and beside another command, as of a ColossalAIJob."""
     command = ["/usr/sbin/sshd", "-D", "-e", "-o", "MaxAuthTries=3"]
