@@ -60,7 +60,7 @@ class ClusterOptions:
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options that shape an embedded cluster; the command takes them as `options`."""
 
-    @_folder_options
+    @folder_options
     @click.option(
         "--resource",
         "resources",
@@ -111,7 +111,8 @@ def where_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def _folder_options(function: Callable[..., Any]) -> Callable[..., Any]:
+def folder_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add --volume and --image; the command takes them as `volumes` and `images`."""
     volume = click.option(
         "--volume",
         "volumes",

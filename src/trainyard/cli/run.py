@@ -64,9 +64,10 @@ def command(
     if any(place[1:]):
         return _run_elsewhere(source, place, options, keep=keep)
     if keep:
+        from trainyard.cli import in_force
         from trainyard.cli.up import ensure_up
 
-        ensure_up(options)
+        in_force.check(ensure_up(options), options)
     elif cluster is None:
         return _run_alone(source, options, place[0])
     from trainyard.cli.running import run_on_background

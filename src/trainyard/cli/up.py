@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trainyard.cli import in_force
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import ClusterOptions, cluster_options
 from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
@@ -64,7 +65,8 @@ def command(
     """Start the embedded cluster in the background and wait until it is ready.
 
     Without --allow-user and --allow-group it is for the user who starts it alone. Others run pods
-    under their own user, each in a namespace of their own.
+    under their own user, each in a namespace of their own. Where a cluster is up already that lacks
+    what is asked for, nothing changes and the exit code is 1.
     """
     allowed = _allow_list(users, groups)
     found = find_cluster()
@@ -72,9 +74,8 @@ def command(
         found = ensure_up(options, port=port, allowed=allowed)
         click.echo(f"the cluster is up: process {found.pid}, isolation {found.isolation}")
     else:
+        in_force.check(found, options, port, allowed)
         click.echo(f"the cluster is already up: process {found.pid}")
-        if not options.is_default or port not in (0, found.port) or any(allowed):
-            click.echo("its settings stay as they are; to change them: trainyard down", err=True)
     if found.is_ours:
         click.echo(f"for kubectl: export KUBECONFIG={Paths(state_folder()).kubeconfig}")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,31 @@ def resource_of(kind: str) -> Resource:
     raise CommandError(f"cannot submit a {kind}: take it out of the file, or use kubectl")
 
 
-async def submit(target: Target, documents: Iterable[Document]) -> list[Job]:
+@dataclass(frozen=True, slots=True)
+class StandIns:
+    """What of this machine stands for what jobs name: for the embedded cluster (decision 156)."""
+
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Claims to folders."""
+    images: tuple[tuple[str, str], ...] = ()
+    """Patterns of images and environments; the first match counts."""
+    python: str | None = None
+    """The interpreter of the jobs; None: what the caller's shell would run (decision 120)."""
+
+    def annotations(self) -> dict[str, str]:
+        """What jobs carry of it."""
+        python = pythons.chosen(os.environ) if self.python is None else self.python
+        lines = "\n".join(f"{pattern}={folder}" for pattern, folder in self.images)
+        found = {labels.PYTHON: python, labels.IMAGES: lines}
+        return {name: value for name, value in found.items() if value}
+
+
+_NONE = StandIns()
+
+
+async def submit(
+    target: Target, documents: Iterable[Document], stand_ins: StandIns = _NONE
+) -> list[Job]:
     """Apply everything that is no job, then create the jobs in the order of the file.
 
     Namespaces that are named and absent are made on the embedded cluster, which nobody else uses.
@@ -56,15 +80,18 @@ async def submit(target: Target, documents: Iterable[Document]) -> list[Job]:
     for document in ordered:
         resource = resource_of(document.kind)
         body = _prepared(document, resource, target.namespace)
-        if target.socket and resource.kind in JOB_KINDS and (python := pythons.chosen(os.environ)):
+        if target.socket and resource.kind in JOB_KINDS:
             annotations = body["metadata"]["annotations"]
-            body["metadata"]["annotations"] = {labels.PYTHON: python, **annotations}
+            body["metadata"]["annotations"] = {**stand_ins.annotations(), **annotations}
         prepared.append((resource, body))
     if target.socket:
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
     for resource, body in prepared[: len(prepared) - len(jobs)]:
         await _apply(client, resource, body)
+    for namespace in {body["metadata"]["namespace"] for _, body in jobs}:
+        for claim, folder in stand_ins.volumes.items():
+            await _stand_for(client, namespace, claim, folder)
     created = []
     for start in range(0, len(jobs), _AT_ONCE):
         some = jobs[start : start + _AT_ONCE]
@@ -124,6 +151,17 @@ async def _apply(client: Client, resource: Resource, body: dict[str, Any]) -> No
     except AlreadyExists:
         metadata = body["metadata"]
         await client.patch(resource, metadata["name"], body, metadata.get("namespace"))
+
+
+async def _stand_for(client: Client, namespace: str, claim: str, folder: str) -> None:
+    """Let a folder stand for a claim, which is made if need be."""
+    mark = {"metadata": {"annotations": {labels.FOLDER: folder}}}
+    spec = {"accessModes": ["ReadWriteMany"], "resources": {"requests": {"storage": "1Gi"}}}
+    body = {"metadata": {"name": claim, "namespace": namespace, **mark["metadata"]}, "spec": spec}
+    try:
+        await client.create(PERSISTENT_VOLUME_CLAIMS, body)
+    except AlreadyExists:
+        await client.patch(PERSISTENT_VOLUME_CLAIMS, claim, mark, namespace)
 
 
 def with_debug(document: Document) -> Document:

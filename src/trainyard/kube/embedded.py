@@ -12,8 +12,9 @@ import socket
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from trainyard.kube.ownership import address, check_folder, check_server
 from trainyard.kube.people import person
@@ -164,6 +165,8 @@ class RunningCluster:
     isolation: str
     python: str = ""
     """What its pods run, unless their image or their job's user has an environment."""
+    settings: dict[str, Any] = field(default_factory=dict)
+    """What it was told when it was started: `ClusterSettings.told`."""
 
     def write(self, paths: Paths) -> None:
         """Tell other processes, all at once."""
@@ -208,7 +211,12 @@ def _read_record(paths: Paths) -> RunningCluster:
         raise ValueError(f"pid is {told['pid']}")
     python = told.get("python")  # of clusters that tell it
     given = {name: told[name] for name in _RECORD}
-    return RunningCluster(**given, python=python if isinstance(python, str) else "")
+    settings = told.get("settings")
+    return RunningCluster(
+        **given,
+        python=python if isinstance(python, str) else "",
+        settings=settings if isinstance(settings, dict) else {},
+    )
 
 
 def find_cluster(folder: Path | None = None) -> RunningCluster | None:

@@ -82,6 +82,21 @@ class ClusterSettings:
     tls: TlsFiles | None = None
     """Certificates that are known to be good; None: look for them or make them."""
 
+    def told(self) -> dict[str, Any]:
+        """What a user may have chosen, as JSON."""
+        return {
+            "volumes": dict(self.volumes),
+            "images": [list(pair) for pair in self.images],
+            "passed": list(self.passed),
+            "resources": dict(self.resources),
+            "is_strict": self.is_strict,
+            "pids_limit": self.pids_limit,
+            "log_size": self.log_limits.size,
+            "log_files": self.log_limits.files,
+            "users": sorted(self.allowed.users),
+            "groups": sorted(self.allowed.groups),
+        }
+
 
 class Cluster:
     """A cluster that runs, until `running`'s block is left."""
@@ -135,7 +150,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
             ]
             found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
             python = pythons.interpreter(image_environment("", node_settings)) or ""
-            RunningCluster(*found_by, agent.isolation, python).write(paths)
+            RunningCluster(*found_by, agent.isolation, python, settings.told()).write(paths)
             try:
                 yield cluster
             finally:

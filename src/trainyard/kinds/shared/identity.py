@@ -26,6 +26,7 @@ class Identity:
     base: str
     working_dir: str = ""
     python: str = ""
+    images: str = ""
 
     @classmethod
     def of(cls, job: Job) -> Identity:
@@ -41,6 +42,7 @@ class Identity:
             base=names.base_name(name, meta.uid),
             working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
             python=meta.annotations.get(labels.PYTHON, ""),
+            images=meta.annotations.get(labels.IMAGES, ""),
         )
 
     @property
@@ -62,7 +64,11 @@ class Identity:
 
     def annotations(self) -> dict[str, str]:
         """What the pods of a job are annotated with."""
-        found = {labels.WORKING_DIR: self.working_dir, labels.PYTHON: self.python}
+        found = {
+            labels.WORKING_DIR: self.working_dir,
+            labels.PYTHON: self.python,
+            labels.IMAGES: self.images,
+        }
         return {name: value for name, value in found.items() if value}
 
     def metadata(self, name: str) -> dict[str, Any]:

@@ -51,6 +51,8 @@ def describe(board: TensorBoard, settings: Settings) -> Viewer:
         uid=meta.uid,
         base=names.board_name(meta.name),
         working_dir=meta.annotations.get(labels.WORKING_DIR, ""),
+        python=meta.annotations.get(labels.PYTHON, ""),
+        images=meta.annotations.get(labels.IMAGES, ""),
     )
     found = sources(board.spec)
     image = board.spec.image or settings.boards.image

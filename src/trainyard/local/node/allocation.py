@@ -168,7 +168,7 @@ class Allocation:
     async def _prepared_volumes(self) -> Volumes:
         node = self._node
         if self._volumes is None:
-            of_node = (node.api, node.settings)
+            of_node = (node.api, node.settings.of_pod(self._pod))
             self._volumes = Volumes(
                 PodContext(self._pod, self.folder, self.address, *of_node, self._warn)
             )

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
+from trainyard.kinds.shared import labels
 from trainyard.local.node.cgroups import default_processes
 from trainyard.local.node.gpus import detect
 from trainyard.shim.logfile import KUBERNETES, LogLimits
@@ -44,3 +46,10 @@ class NodeSettings:
     """Processes and threads that a container may have; 0: no limit."""
     gpus: tuple[int, ...] = field(default_factory=detect)
     """Minor numbers of the GPUs to hand out; pretended devices are none."""
+
+    def of_pod(self, pod: Mapping[str, Any]) -> Self:
+        """The same with the environments that the pod's job brings, which come first."""
+        lines = str(pod["metadata"].get("annotations", {}).get(labels.IMAGES, "")).splitlines()
+        pairs = (line.partition("=") for line in lines)
+        own = tuple((pattern, folder) for pattern, _, folder in pairs if folder.startswith("/"))
+        return replace(self, images=(*own, *self.images)) if own else self

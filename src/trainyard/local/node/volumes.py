@@ -9,6 +9,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from trainyard.kinds.shared import labels
+from trainyard.kube.errors import NotFound
+from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
 from trainyard.local.node import cgroups, removal
 from trainyard.local.node.environment import (
     NotReady,
@@ -138,8 +141,11 @@ class Volumes:
         return self._write(name, files)
 
     def _host_path(self, name: str, spec: Mapping[str, Any]) -> Source:
-        path, kind = spec["path"], spec.get("type", "")
-        what = f"volume {name!r}: hostPath {path}"
+        path = spec["path"]
+        return self._host_folder(path, spec.get("type", ""), f"volume {name!r}: hostPath {path}")
+
+    def _host_folder(self, path: str, kind: str, what: str, read_only: bool = False) -> Source:
+        """A path of the host, looked up with the rights of the pod's user."""
         try:
             with self.context.rights():
                 mode = _found_or_made(path, kind)
@@ -147,11 +153,11 @@ class Volumes:
         except FileNotFoundError:
             raise NotReady("FailedMount", f"{what} does not exist") from None
         except OSError as error:
-            raise NotReady("FailedMount", f"{what}: {error.strerror}") from error
+            raise NotReady("FailedMount", f"{what} cannot be used: {error.strerror}") from error
         is_kind = _IS_KIND.get(kind.removesuffix("OrCreate"))
         if is_kind is not None and not is_kind(mode):
             raise NotReady("FailedMount", f"{what} is not a {kind.removesuffix('OrCreate')}")
-        return Source(self._seen(found, what), private=False)
+        return Source(self._seen(found, what), read_only, private=False)
 
     def _seen(self, path: str, what: str) -> str:
         if hidden := lies_in(path, self.hidden):
@@ -161,6 +167,8 @@ class Volumes:
     def _claim(self, name: str, spec: Mapping[str, Any]) -> Source:
         namespace, claim = self.context.namespace, spec["claimName"]
         read_only = bool(spec.get("readOnly"))
+        if own := self._folder_of(claim):
+            return self._host_folder(own, "", f"claim {claim!r} stands for {own}, which", read_only)
         mapping = self.context.settings.volumes
         folder = mapping.get(f"{namespace}/{claim}", mapping.get(claim, ""))
         if folder:
@@ -190,6 +198,17 @@ class Volumes:
                 f"To use your data: --volume {claim}=DIR",
             )
         return Source(path, read_only=read_only)
+
+    def _folder_of(self, claim: str) -> str:
+        """The folder that the claim itself names (decision 156), or ""."""
+        try:
+            found = self.context.objects.get(
+                PERSISTENT_VOLUME_CLAIMS.full_name, self.context.namespace, claim
+            )
+        except NotFound:
+            return ""
+        folder = (found["metadata"].get("annotations") or {}).get(labels.FOLDER, "")
+        return folder if isinstance(folder, str) and folder.startswith("/") else ""
 
     def _files(self, source: Mapping[str, Any], mode: int = _DEFAULT_MODE) -> list[File] | None:
         """Of a ConfigMap, a Secret or the pod itself; None for a source of another kind."""
