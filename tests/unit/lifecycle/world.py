@@ -142,13 +142,18 @@ class World:
         self.deleted = False
         self.warnings: tuple[str, ...] = ()
         self.last = Plan(None)
+        self._described: tuple[object, Workload] | None = None
         self._uids = (f"uid-{n}" for n in itertools.count())
 
     @property
     def workload(self) -> Workload:
-        model = KINDS[self.job["kind"]].model.model_validate(self.job)
-        described = describe(model, self.settings)  # type: ignore[arg-type]
-        return replace(described, warnings=self.warnings)
+        """Made once per change of the job, as the operator makes it once per generation."""
+        key = (json.dumps(self.job), self.settings, self.warnings)
+        if self._described is None or self._described[0] != key:
+            model = KINDS[self.job["kind"]].model.model_validate(self.job)
+            described = describe(model, self.settings)  # type: ignore[arg-type]
+            self._described = key, replace(described, warnings=self.warnings)
+        return self._described[1]
 
     # Passes.
 
