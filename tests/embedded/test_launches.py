@@ -149,7 +149,7 @@ def launched(job: Object) -> Object:
 
 
 @needs_root
-async def test_what_another_replica_lacks_is_named_before_anything_is_launched(jobs: Jobs) -> None:
+async def test_what_a_preflight_finds_is_the_condition_of_the_launch(jobs: Jobs) -> None:
     (jobs.folder / "here").mkdir()
     (jobs.folder / "here" / "show.py").write_text(SHOW)
     template = worker(workingDir="/here", volumeMounts=[{"name": "here", "mountPath": "/here"}])
@@ -158,11 +158,44 @@ async def test_what_another_replica_lacks_is_named_before_anything_is_launched(j
     init = {"name": "init", "image": "image", "command": ["/bin/sh", "-c", copy]}
     init["volumeMounts"] = [{"name": "here", "mountPath": "/here"}]
     template["spec"]["initContainers"] = [init]
-    await jobs.submit(KIND, "dj", spec({"python": ["show.py"]}, template=template))
-    status = await jobs.fail(KIND, "dj")
+    await jobs.submit(KIND, "lacks", spec({"python": ["show.py"]}, template=template))
+    # Each replica has another version of a package.
+    await jobs.submit(KIND, "differs", spec({"python": ["wait.py"]}, template=differing(jobs)))
+    status = await jobs.fail(KIND, "lacks")
     failure = next(c for c in status["conditions"] if c["type"] == "ReplicaFailure")
     assert "missing are show.py on worker-1" in failure["message"]
+    told = launched({"status": status})
+    assert (told["status"], told["reason"]) == ("False", "PreflightFailed")
+    assert "its preflight failed; missing are show.py on worker-1." in told["message"]
     assert "SHOW" not in await jobs.logs()
+    job = await jobs.until(KIND, "differs", lambda job: launched(job).get("status") == "True")
+    told = launched(job)
+    differences = "colossalai differs: 1.0 on worker-0; 1.1 on worker-1"
+    text = f"The launch has started, but its hosts differ: {differences}."
+    assert (told["reason"], told["message"]) == ("HostsDiffer", text)
+    assert differences in await explained(jobs, job)
+    (jobs.folder / "go").touch()
+    await jobs.succeed(KIND, "differs")
+
+
+def differing(jobs: Jobs) -> Object:
+    """A template whose replicas have different versions of a package, by its metadata."""
+    jobs.script(
+        "wait.py", "import os, time\nwhile not os.path.exists('go'):\n    time.sleep(0.1)\n"
+    )
+    mount = {"name": "fake", "mountPath": "/fake"}
+    env = [{"name": "PYTHONPATH", "value": "/fake"}]
+    template = worker(volumeMounts=[mount], env=env)
+    template["spec"]["volumes"] = [{"name": "fake", "emptyDir": {}}]
+    write = (
+        "host=$(hostname); info=/fake/colossalai-1.${host##*-}.dist-info; mkdir $info; "
+        "printf 'Metadata-Version: 2.1\\nName: colossalai\\nVersion: 1.%s\\n' ${host##*-} "
+        "> $info/METADATA"
+    )
+    init = {"name": "init", "image": "image", "command": ["/bin/sh", "-c", write]}
+    init["volumeMounts"] = [mount]  # type: ignore[assignment]
+    template["spec"]["initContainers"] = [init]
+    return template
 
 
 @needs_root

@@ -213,9 +213,10 @@ class Wire:
         if method == "GET" and key.name:
             return server.get(key)
         if method == "GET":
+            label, fields = params.get("labelSelector", ""), params.get("fieldSelector", "")
             return {
                 "metadata": {"resourceVersion": str(server.version)},
-                "items": server.all(key.plural, params.get("labelSelector", "")),
+                "items": server.all(key.plural, label, fields),
             }
         if method == "POST":
             return server.create(key.plural, key.namespace, body)

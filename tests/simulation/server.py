@@ -89,12 +89,12 @@ class ModelServer:
             raise Refused(404, "NotFound", f'{key.plural} "{key.name}" not found')
         return self.objects[key]
 
-    def all(self, plural: str, label: str = "") -> list[Obj]:
-        """All objects of a resource that carry a label."""
+    def all(self, plural: str, label: str = "", fields: str = "") -> list[Obj]:
+        """All objects of a resource that carry a label, with these fields (`a.b=c,d=e`)."""
         return [
             obj
             for key, obj in self.objects.items()
-            if key.plural == plural and _selected(obj, label)
+            if key.plural == plural and _selected(obj, label) and _has_fields(obj, fields)
         ]
 
     def owned(self, plural: str, uid: str) -> Iterator[Obj]:
@@ -226,6 +226,17 @@ def owner_uid(obj: Obj) -> str:
 
 def _selected(obj: Obj, label: str) -> bool:
     return not label or label in (obj["metadata"].get("labels") or {})
+
+
+def _has_fields(obj: Obj, fields: str) -> bool:
+    for field_ in filter(None, fields.split(",")):
+        path, _, value = field_.partition("=")
+        found: Any = obj
+        for name in path.split("."):
+            found = (found or {}).get(name)
+        if found != value:
+            return False
+    return True
 
 
 def _merge(old: Any, patch: Any) -> Any:

@@ -34,6 +34,7 @@ _RULES: tuple[_Rule, ...] = (
     waiting.in_debug,
     pods.awaited,
     launches.waiting,
+    launches.differing,
     waiting.degraded,
     pods.half_ended,
     pods.unready,

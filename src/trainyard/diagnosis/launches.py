@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from trainyard.client.pods import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation
-from trainyard.kinds.shared.reasons import ConditionReason, launch_words
+from trainyard.kinds.shared.reasons import ConditionReason, launch_words, preflight_words
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 from trainyard.schema.times import duration
 
@@ -71,6 +71,8 @@ def waiting(situation: Situation) -> Iterator[Cause]:
     pod, container = found
     age = situation.ago(_latest_start(situation) or container.running.get("startedAt"))
     words = _words(situation, pod)
+    if preflight_words(words):  # it has started, and has still to say so
+        return
     shown = words or "it does not say yet what it waits for"
     limit = situation.job.run_policy.get("launchTimeoutSeconds", _DEFAULT_SECONDS)
     replica = situation.replica(pod)
@@ -87,6 +89,18 @@ def waiting(situation: Situation) -> Iterator[Cause]:
             f"`trainyard logs {situation.job.name} --replica {(others or [replica])[0]}`",
         ),
     )
+
+
+def differing(situation: Situation) -> Iterator[Cause]:
+    """The training has begun on hosts that are not alike (decision 128)."""
+    condition = situation.job.condition("Launched")
+    if condition.get("reason") == ConditionReason.HOSTS_DIFFER:
+        advice = (
+            "give all replicas the same image or environment, and as many GPUs as processes; "
+            "a training may live with such differences, or fail or hang by them"
+        )
+        message = str(condition.get("message"))
+        yield Cause("the hosts of its launch are not alike", (message,), (advice,))
 
 
 def _awaited(situation: Situation, leader: PodView) -> list[PodView]:

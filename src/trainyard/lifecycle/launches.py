@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from trainyard.kinds.shared.reasons import preflight_words
 from trainyard.lifecycle import elastic, texts
 from trainyard.lifecycle.observed import Container
 from trainyard.lifecycle.outcomes import Exit, State
@@ -37,22 +38,27 @@ class Launch:
 def has_started(job: Pass) -> bool:
     """Whether the launching container says so."""
     replica = _launching(job)
-    return replica is not None and _started(replica) is True
+    return replica is not None and _has_started(job, replica) is True
+
+
+def differences(job: Pass) -> str:
+    """In what the hosts of a launch that has started differ; "" if nothing is known."""
+    replica = _launching(job)
+    return preflight_words(_words(job, replica)) if replica is not None else ""
 
 
 def under_way(job: Pass) -> Launch | None:
     """The launch that all replicas wait for; None when it has started, or cannot start yet."""
     replica = _launching(job)
-    if replica is None or _started(replica) is not False:
+    if replica is None or _has_started(job, replica) is not False:
         return None
     if not elastic.is_up(job.workload, job.view):
         return None
     assert job.workload.launch_timeout_seconds is not None
-    assert replica.pod is not None
     running = (_main(r) for r in job.view.replicas if r.state is State.RUNNING)
     since = max((each.since for each in running if each and each.since), default=job.now)
     due = since + timedelta(seconds=job.workload.launch_timeout_seconds)
-    return Launch(replica, since, due, job.observed.words.get(replica.pod.uid, ""))
+    return Launch(replica, since, due, _words(job, replica))
 
 
 def give_up(job: Pass) -> Pass:
@@ -95,6 +101,13 @@ def _main(replica: Replica) -> Container | None:
     return replica.pod.container(name) if replica.pod is not None and name is not None else None
 
 
-def _started(replica: Replica) -> bool | None:
+def _words(job: Pass, replica: Replica) -> str:
+    return job.observed.words.get(replica.pod.uid, "") if replica.pod is not None else ""
+
+
+def _has_started(job: Pass, replica: Replica) -> bool | None:
+    """None: it does not say."""
     main = _main(replica)
+    if main is not None and main.started is False and preflight_words(_words(job, replica)):
+        return True  # its probe fails once more, to tell that
     return main.started if main is not None else None

@@ -253,7 +253,7 @@ class _Steps:
             if launches.is_slow(self.job, launch):
                 self.report.not_launched(launch.words)
         elif launches.has_started(self.job):
-            self.report.launched()
+            self.report.launched(launches.differences(self.job))
         else:
             self.report.not_launched(None)
 

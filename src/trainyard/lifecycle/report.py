@@ -10,7 +10,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason, Phase
+from trainyard.kinds.shared.reasons import (
+    ConditionReason,
+    ConditionType,
+    EventReason,
+    Phase,
+    preflight_failure,
+)
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import conditions, texts
 from trainyard.lifecycle.actions import Event
@@ -143,6 +149,7 @@ class Report:
         for incident in response.incidents:
             seconds = (incident.start - self._now).total_seconds()
             budget = self._budget(response.ledger, incident.cause)
+            self._preflight(incident.cause)
             if incident.members_changed:
                 text = texts.followed(incident.cause, incident.restarted, seconds)
                 self._event(EventReason.RESTART, text)
@@ -220,23 +227,41 @@ class Report:
     def _is_news(self, text: str) -> bool:
         return self.conditions.get(ConditionType.RUNNING).get("message") != text
 
-    def launched(self) -> None:
-        """The training has begun on the replicas, as far as the launch can tell."""
-        kind, reason = ConditionType.LAUNCHED, ConditionReason.NONE
-        self.conditions.set(kind, True, reason, texts.LAUNCHED)
+    def launched(self, differences: str) -> None:
+        """The training has begun on the replicas, as far as the launch can tell.
+
+        `differences`: in what these differ; "" if that is not told (any more).
+        """
+        kind, told = ConditionType.LAUNCHED, self.conditions.get(ConditionType.LAUNCHED)
+        if not differences:
+            if told.get("reason") != ConditionReason.HOSTS_DIFFER:
+                self.conditions.set(kind, True, ConditionReason.NONE, texts.LAUNCHED)
+            return
+        text = texts.hosts_differ(differences)
+        if told.get("message") != text:
+            self._event(EventReason.HOSTS_DIFFER, text, warning=True)
+        self.conditions.set(kind, True, ConditionReason.HOSTS_DIFFER, text)
 
     def not_launched(self, words: str | None) -> None:
         """It has not. `words`: what it waits for; None: for replicas that do not run, so that only
         what was told before is put right."""
         kind = ConditionType.LAUNCHED
         if words is None:
-            if self.conditions.has(kind):
+            told = self.conditions.get(kind).get("reason", ConditionReason.PREFLIGHT_FAILED)
+            if told != ConditionReason.PREFLIGHT_FAILED:
                 self.conditions.set(kind, False, ConditionReason.NONE, texts.TO_BE_LAUNCHED)
             return
         if self.conditions.get(kind).get("reason") != ConditionReason.LAUNCH_WAITS:
             self._event(EventReason.LAUNCH_WAITS, texts.launch_waits(words), warning=True)
         reason = ConditionReason.LAUNCH_WAITS
         self.conditions.set(kind, False, reason, texts.launch_waits(words))
+
+    def _preflight(self, cause: Replica) -> None:
+        """What a replica that failed says of the launch."""
+        missing = preflight_failure(cause.exit.message) if cause.exit is not None else ""
+        if missing:
+            kind, reason = ConditionType.LAUNCHED, ConditionReason.PREFLIGHT_FAILED
+            self.conditions.set(kind, False, reason, texts.preflight_failed(missing))
 
     # The end.
 
@@ -256,6 +281,7 @@ class Report:
             text = texts.replica_failure(verdict.cause)
             conditions.replica_failure(self.conditions, text)
             self._event(EventReason.REPLICA_FAILURE, text, warning=True)
+            self._preflight(verdict.cause)
         event = _FAILURE_EVENTS.get(ConditionReason(verdict.reason), EventReason.FAILED)
         self._event(event, verdict.message, warning=True)
 

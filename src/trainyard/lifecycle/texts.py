@@ -157,6 +157,16 @@ def launch_waits(words: str) -> str:
     return f"The launch has not started: {words or 'its pod does not say why'}."
 
 
+def hosts_differ(differences: str) -> str:
+    """The training has begun on replicas that are not alike."""
+    return f"The launch has started, but its hosts differ: {differences}."
+
+
+def preflight_failed(missing: str) -> str:
+    """It did not begin, since hosts lack what it needs."""
+    return f"The launch has not started: its preflight failed; {missing}."
+
+
 def launch_overdue(workload: Workload, words: str) -> str:
     """It never began."""
     return (

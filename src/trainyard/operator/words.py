@@ -1,7 +1,8 @@
-"""What launches that have not started say: the output of their startup probes, from Events.
+"""What launches say: the output of their startup probes, from Events.
 
 A pod's status tells that a startup probe has not succeeded, not what it prints; that is in the
-Event of the kubelet (reason `Unhealthy`). It is asked for only while a launch waits (decision 100).
+Event of the kubelet (reason `Unhealthy`). It is asked for while a launch waits (decision 100), and
+once more when it has started, for what it had to say of that (decision 128).
 """
 
 from __future__ import annotations
@@ -23,26 +24,33 @@ PATIENCE = timedelta(seconds=3)
 
 
 class _Told(NamedTuple):
-    at: datetime
-    text: str
+    text: str = ""
+    at: datetime | None = None
+    """When it was asked for, if it was."""
+    is_last: bool = False
+    """Whether the launch has started."""
 
 
 class Words:
-    """The last words of each pod that has not started."""
+    """The last words of each pod that was seen before it had started."""
 
     def __init__(self, client: Client, now: Callable[[], datetime]) -> None:
         self._client, self._now = client, now
         self._told: dict[str, dict[str, _Told]] = {}
 
     async def of(self, job_uid: str, pods: Iterable[Pod]) -> Mapping[str, str]:
-        """By UID, for the pods among the job's of which a container has not started."""
-        waiting = [pod for pod in pods if self._waits(pod)]
+        """By UID, for those among the job's pods that launch, or wait for a probe of their own."""
         before = self._told.pop(job_uid, {})
-        if not waiting:
-            return {}
-        told = {pod.uid: await self._newest(pod, before.get(pod.uid)) for pod in waiting}
-        self._told[job_uid] = told
-        return {uid: each.text for uid, each in told.items()}
+        told = {}
+        for pod in pods:
+            known = before.get(pod.uid)
+            if any(container.started is False for container in pod.containers):
+                told[pod.uid] = await self._newest(pod, known or _Told())
+            elif known is not None:
+                told[pod.uid] = await self._last(pod, known)
+        if told:
+            self._told[job_uid] = told
+        return {uid: each.text for uid, each in told.items() if each.text}
 
     def forget(self, job_uid: str) -> None:
         """The job is gone."""
@@ -54,11 +62,17 @@ class Words:
             for c in pod.containers
         )
 
-    async def _newest(self, pod: Pod, before: _Told | None) -> _Told:
+    async def _newest(self, pod: Pod, before: _Told) -> _Told:
         now = self._now()
-        if before is not None and now - before.at < AGAIN:
+        is_known = before.at is not None and now - before.at < AGAIN
+        if is_known or not self._waits(pod):
             return before
-        return _Told(now, await self._ask(pod, before.text if before else ""))
+        return _Told(await self._ask(pod, before.text), now)
+
+    async def _last(self, pod: Pod, before: _Told) -> _Told:
+        if before.is_last:
+            return before
+        return _Told(await self._ask(pod, before.text), self._now(), is_last=True)
 
     async def _ask(self, pod: Pod, before: str) -> str:
         which = Selection(fields=f"involvedObject.uid={pod.uid},reason=Unhealthy")

@@ -179,8 +179,10 @@ class Launch:
         if missing := lacking(found):
             raise Unready(f"the preflight failed with exit code {UNREADY}: missing are {missing}")
         slots = cast("CommandLaunch", self.spec["launch"]).get("slots", 0)
-        for difference in differences(found, slots):
+        told = differences(found, slots)
+        for difference in told:
             say(f"preflight: {difference}")
+        self.words.note = f"preflight: {'. '.join(told)}" if told else ""
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the real launcher in a process group of its own."""

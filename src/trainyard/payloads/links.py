@@ -183,12 +183,15 @@ class Words:
     """What the launch waits for, told in its log and to who asks the pod whether it has started.
 
     That is the container's startup probe: it prints the file ``waits`` of the pod's own folder, and
-    succeeds once the file ``launched`` is there (decision 100).
+    succeeds once the file ``launched`` is there (decision 100). Of a launch that starts with a
+    ``note`` it fails once more, so that the note is heard (decision 128).
     """
 
     def __init__(self, run: Path) -> None:
         self.run = run
         self.text = ""
+        self.note = ""
+        self.is_done = False
         self.since = self.said_at = time.monotonic()
 
     def wait(self, text: str) -> None:
@@ -203,6 +206,12 @@ class Words:
 
     def done(self) -> None:
         """It has started."""
+        if self.is_done:
+            return
+        self.is_done = True
+        if self.note:
+            self.write("waits", f"trainyard: {self.note}\n")
+            self.write("note", "")
         self.write("launched", "")
 
     def write(self, name: str, text: str) -> None:

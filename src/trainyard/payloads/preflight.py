@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # not mounted
 ANSWER_SECONDS = 30.0
 """A replica that does not tell in time is left to the launch itself."""
 PACKAGES = ("torch", "deepspeed", "colossalai")
+NAMED = 3
+"""As many hosts that differ alike are named: an Event has room for 1 KiB."""
 VERSIONS = """\
 import json, sys
 found = {"python": "%d.%d" % sys.version_info[:2]}
@@ -114,6 +116,12 @@ def lacking(found: dict[str, Found]) -> str:
     return "; ".join(f"{what} on {', '.join(hosts)}" for what, hosts in hosts_of.items())
 
 
+def named(hosts: list[str]) -> str:
+    """``worker-0, worker-1, worker-2 and 5 more``."""
+    more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
+    return f"{', '.join(hosts[:NAMED])}{more}"
+
+
 def differences(found: dict[str, Found], slots: int) -> list[str]:
     """Versions that are not the same everywhere, and GPUs that are fewer than processes."""
     told = []
@@ -123,11 +131,15 @@ def differences(found: dict[str, Found], slots: int) -> list[str]:
             if name in each["versions"]:
                 hosts_of.setdefault(each["versions"][name], []).append(host)
         if len(hosts_of) > 1:
-            parts = [f"{version} on {', '.join(hosts)}" for version, hosts in hosts_of.items()]
+            parts = [f"{version} on {named(hosts)}" for version, hosts in hosts_of.items()]
             told.append(f"{name} differs: {'; '.join(parts)}")
+    short: dict[int, list[str]] = {}
     for host, each in found.items():
         if 0 < each["gpus"] < slots:
-            told.append(f"{host} has {each['gpus']} GPUs for {slots} processes")
+            short.setdefault(each["gpus"], []).append(host)
+    for gpus, hosts in short.items():
+        has = "has" if len(hosts) == 1 else "have"
+        told.append(f"{named(hosts)} {has} {gpus} GPUs for {slots} processes")
     return told
 
 

@@ -85,6 +85,22 @@ def test_a_launch_that_has_started_is_no_trouble() -> None:
     assert "nothing is wrong" in explain(told("waiting for x: y"), started=True)
 
 
+def test_hosts_that_differ_are_told_of_while_the_job_runs() -> None:
+    text = "The launch has started, but its hosts differ: torch differs: 2.3 on a; 2.1 on b."
+    told_so = condition("Launched", "True", "HostsDiffer", text)
+    obj = job("Running", kind="DeepSpeedJob", conditions=[told_so])
+    warned = event("digits", "HostsDiffer", text)
+    found = situation(obj, (launching(started=True),), (warned,))
+    shown = render(found, diagnosis.causes(found))
+    assert shown.count("torch differs: 2.3 on a; 2.1 on b") == 1
+    assert "give all replicas the same image" in shown
+    assert "nothing is wrong" not in shown
+
+
+def test_a_launch_that_has_still_to_say_how_its_hosts_differ_does_not_wait() -> None:
+    assert "has not started" not in explain(told("preflight: torch differs: 2.3 on a; 2.1 on b"))
+
+
 def test_a_launch_that_took_too_long_is_told_by_what_it_waited_for() -> None:
     said = (
         f"Pod[{pod_name('worker-0')}] failed (LaunchTimeout): the launch has not started within "

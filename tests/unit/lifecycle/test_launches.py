@@ -67,6 +67,70 @@ def test_a_launch_without_words_is_told_of_all_the_same() -> None:
     )
 
 
+DIFFER = "torch differs: 2.3 on worker-0; 2.1 on worker-1"
+
+
+@pytest.mark.parametrize("job", [deepspeed(), colossalai()], ids=["deepspeed", "colossalai"])
+def test_hosts_that_differ_are_told_by_the_condition_of_the_launch(job: dict[str, Any]) -> None:
+    leader = "launcher" if job["kind"] == "ColossalAIJob" else "0"
+    world = launching(job, leader)
+    world.words = f"preflight: {DIFFER}"
+    world.started(leader, True).advance(1).settle()
+    text = f"The launch has started, but its hosts differ: {DIFFER}."
+    assert world.condition("Launched") == ("True", "HostsDiffer", text)
+    world.words = ""  # as for a controller that was started since
+    world.advance(60).settle()
+    assert world.condition("Launched") == ("True", "HostsDiffer", text)
+    assert world.told("HostsDiffer") == [text]
+    assert world.last.status is None
+
+
+def test_a_launch_that_has_only_to_tell_how_its_hosts_differ_has_started() -> None:
+    world = launching(deepspeed(run_policy={"launchTimeoutSeconds": 60}))
+    world.words = f"preflight: {DIFFER}"
+    world.advance(600).settle()
+    assert world.condition("Launched")[:2] == ("True", "HostsDiffer")  # type: ignore[index]
+    assert (world.phase, world.backoff) == ("Running", 0)
+
+
+def test_the_next_launch_is_judged_by_its_own_hosts() -> None:
+    world = launching(deepspeed(run_policy={"backoffLimit": 1}))
+    world.words = f"preflight: {DIFFER}"
+    world.started("0", True).settle()
+    world.words = ""
+    world.exit("0", 1).settle().advance(60).settle()
+    text = "The launch starts once all replicas run."
+    assert world.condition("Launched") == ("False", "-", text)
+    world.run().settle().started("0", True)  # type: ignore[attr-defined]
+    world.settle()
+    assert world.condition("Launched") == ("True", "-", "The launch has started.")
+
+
+MISSING = "missing are train.py on worker-1"
+UNREADY = f"trainyard: train-worker-0: the preflight failed with exit code 2: {MISSING}"
+
+
+@pytest.mark.parametrize("limit", [0, 1])
+def test_what_hosts_lack_is_told_by_the_condition_of_the_launch(limit: int) -> None:
+    world = launching(deepspeed(run_policy={"backoffLimit": limit}))
+    world.exit("0", 2, message=f"first line\n{UNREADY}").settle()
+    text = f"The launch has not started: its preflight failed; {MISSING}."
+    assert world.condition("Launched") == ("False", "PreflightFailed", text)
+    assert (world.phase == "Failed") is (limit == 0)
+    if limit:
+        world.advance(60).settle().run().settle()
+        assert world.condition("Launched") == ("False", "PreflightFailed", text)
+        world.started("0", True).settle()
+        assert world.condition("Launched") == ("True", "-", "The launch has started.")
+
+
+def test_a_failure_of_the_training_says_nothing_of_its_launch() -> None:
+    world = launching(deepspeed(run_policy={"backoffLimit": 0}))
+    world.started("0", True).settle()
+    world.exit("0", 2, message="train.py: error: missing are arguments").settle()
+    assert world.condition("Launched") == ("True", "-", "The launch has started.")
+
+
 def test_a_launch_that_takes_too_long_is_a_failure_of_who_launches() -> None:
     world = launching(deepspeed(run_policy={"launchTimeoutSeconds": 60, "backoffLimit": 1}))
     world.words = REFUSED

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import queue
 import socket
+import subprocess
 import threading
 from pathlib import Path
 
 import pytest
 
+from tests.unit.lifecycle.world import World, deepspeed
 from trainyard.payloads.links import Event, Link, Words, how_it_ended, waiting_for
 
 
@@ -106,6 +108,30 @@ def test_words_are_there_for_the_probe_until_the_launch_has_started(tmp_path: Pa
     assert not (tmp_path / "launched").exists()
     words.done()
     assert (tmp_path / "launched").exists()
+
+
+def test_a_launch_that_starts_with_a_note_tells_it_once(tmp_path: Path) -> None:
+    """By the probe as it is in the pod: it fails once more, and prints the note."""
+    world = World(deepspeed()).settle()
+    (container,) = world.pods[world.name("0")]["spec"]["containers"]
+    probe = container["startupProbe"]["exec"]["command"]
+    command = [each.replace("/t9k/run", str(tmp_path)) for each in probe]
+
+    def answer() -> tuple[bool, str]:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.stderr == ""
+        return done.returncode == 0, done.stdout
+
+    words = Words(tmp_path)
+    assert answer() == (False, "")
+    words.note = "preflight: torch differs: 2.3 on worker-0; 2.1 on worker-1"
+    words.wait("deepspeed was started, but no rank has begun")
+    assert answer() == (False, "trainyard: deepspeed was started, but no rank has begun\n")
+    for _ in range(2):  # once for each rank that starts
+        words.done()
+    assert answer() == (False, f"trainyard: {words.note}\n")
+    words.done()
+    assert answer()[0]
 
 
 def test_a_full_folder_keeps_nobody_from_launching(tmp_path: Path) -> None:

@@ -74,3 +74,13 @@ def test_versions_that_differ_and_gpus_that_are_too_few_are_told() -> None:
         "worker-1 has 4 GPUs for 8 processes",
     ]
     assert preflight.differences({"worker-0": answers["worker-0"]}, 8) == []
+
+
+def test_of_many_that_differ_alike_a_few_are_named() -> None:
+    """The words must fit into an Event."""
+    answers = {f"worker-{n}": found(gpus=4, torch="2.1.0") for n in range(1, 9)}
+    answers["worker-0"] = found(gpus=8, torch="2.3.0")
+    assert preflight.differences(answers, 8) == [
+        "torch differs: 2.1.0 on worker-1, worker-2, worker-3 and 5 more; 2.3.0 on worker-0",
+        "worker-1, worker-2, worker-3 and 5 more have 4 GPUs for 8 processes",
+    ]

@@ -52,6 +52,9 @@ class ConditionReason(StrEnum):
     RESUMED = "Resumed"
     QUEUE_MAX_DURATION = "QueueMaxDuration"
     LAUNCH_WAITS = "LaunchWaits"
+    # Decision 128.
+    HOSTS_DIFFER = "HostsDiffer"
+    PREFLIGHT_FAILED = "PreflightFailed"
 
 
 class EventReason(StrEnum):
@@ -76,6 +79,7 @@ class EventReason(StrEnum):
     SPEC_DRIFT = "SpecDrift"
     IGNORED_FIELD = "IgnoredField"
     LAUNCH_WAITS = "LaunchWaits"
+    HOSTS_DIFFER = "HostsDiffer"
 
 
 _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)
@@ -92,6 +96,24 @@ def launch_words(message: str) -> str:
     """What a launch waits for, in the message of its failed startup probe; "" in any other."""
     # Decision 100: before it stands what the kubelet makes of the failure.
     return message.partition("trainyard: ")[2].strip()
+
+
+_PREFLIGHT = "preflight: "
+_PREFLIGHT_FAILED = re.compile(
+    r"^trainyard: \S+: the preflight failed with exit code \d+: (.+)$", re.MULTILINE
+)
+"""Both as `payloads.launch` says them."""
+
+
+def preflight_words(words: str) -> str:
+    """In what the hosts of a launch that starts differ; "" of words about anything else."""
+    return words.removeprefix(_PREFLIGHT) if words.startswith(_PREFLIGHT) else ""
+
+
+def preflight_failure(message: str) -> str:
+    """What a launch missed on its hosts, in the last words of its pod; "" if it missed nothing."""
+    found = _PREFLIGHT_FAILED.search(message)
+    return found[1] if found else ""
 
 
 _REPORT = re.compile(

@@ -257,7 +257,8 @@ def _probe(node: Node) -> dict[str, Any]:
     """Succeeds once the training has begun, and tells what is waited for until then."""
     # Decision 100. When there has been enough waiting is not for a kubelet to say: it cannot know
     # whether the other replicas run.
-    script = f"cat {RUN_PATH}/waits 2>&-; test -e {LAUNCHED_PATH}"
+    # A note is told once, though the launch has started (decision 128).
+    script = f"cat {RUN_PATH}/waits 2>&-; test -e {LAUNCHED_PATH} && ! rm {RUN_PATH}/note 2>&-"
     return {
         "exec": {"command": ["/bin/sh", "-c", script]},
         "initialDelaySeconds": PROBE_DELAY_SECONDS,
