@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.options import files_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import complete_jobs, job_command, with_where
-from trainyard.client.changes import Named, delete, find_all, names_in, until_gone
+from trainyard.client.changes import Named, names_in
 from trainyard.client.job import Job
-from trainyard.client.jobs import list_jobs, together
+from trainyard.client.jobs import list_jobs
 from trainyard.client.owners import own_namespaces
 from trainyard.client.target import CommandError, Target, Where
 
@@ -63,23 +63,13 @@ def command(
         found = where.run(lambda target: _select(target, selector, everywhere=all_namespaces))
         if every and found and not yes:
             _confirm(found)
-        where.run(lambda target: _delete(target, found, seconds))
+        where.run(lambda t: _delete(AsyncClient.of(t), found, seconds, lenient=True))
         return
     if all_namespaces:
         raise CommandError("--all-namespaces goes with --all or -l, not with names")
     if not named:
         raise CommandError("which jobs? name some, or a manifest with -f FILE, or --all")
-    where.run(lambda target: delete_jobs(target, named, seconds, lenient=ignore_not_found))
-
-
-async def delete_jobs(
-    target: Target, jobs: Sequence[Named], seconds: float | None, *, lenient: bool
-) -> None:
-    """Delete named jobs; with `seconds`, wait so long at most until they and their pods are gone.
-
-    `lenient`: jobs that do not exist are passed over.
-    """
-    await _delete(target, await find_all(target, jobs, lenient=lenient), seconds)
+    where.run(lambda t: _delete(AsyncClient.of(t), named, seconds, lenient=ignore_not_found))
 
 
 async def _select(target: Target, selector: str, *, everywhere: bool) -> list[Job]:
@@ -105,20 +95,11 @@ def _confirm(jobs: Sequence[Job]) -> None:
         raise CommandError("nothing was deleted")
 
 
-async def _delete(target: Target, found: Sequence[Job], seconds: float | None) -> None:
-    await together([_delete_one(target, job) for job in found])
-    if seconds is None:
-        return
-    try:
-        async with asyncio.timeout(seconds):
-            await together([until_gone(target.client, job) for job in found])
-    except TimeoutError:
-        raise CommandError(
-            f"not everything is gone after {seconds:g} s; `trainyard explain` of a job that is "
-            "left, or `trainyard events`, tells what it waits for"
-        ) from None
-
-
-async def _delete_one(target: Target, job: Job) -> None:
-    await delete(target.client, job)
-    click.echo(f"{job} deleted")
+async def _delete(
+    client: AsyncClient, jobs: Sequence[Named | Job], seconds: float | None, *, lenient: bool
+) -> None:
+    found = await client.delete(jobs, missing_ok=lenient)
+    for job in found:
+        click.echo(f"{job} deleted")
+    if seconds is not None:
+        await client.wait_until_gone(found, timeout=seconds)

@@ -36,6 +36,8 @@ from trainyard.operator.settings import OperatorSettings
 from trainyard.shim.logfile import KUBERNETES, LogLimits
 
 _READY_SECONDS = 30.0
+_LOG_BYTES = 100 << 20
+"""Of a file of a container's log: a cluster of one's own ends before it can fill a disk."""
 _log = logging.getLogger(__name__)
 
 
@@ -52,6 +54,14 @@ def cluster_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
         pids_limit=options.pids_limit,
         log_limits=LogLimits(options.log_max_size or KUBERNETES.size, options.log_max_files),
     )
+
+
+def private_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
+    """The same for a cluster that ends with those for whom it is: nothing needs to last."""
+    settings = replace(cluster_settings(options, paths), is_durable=False)
+    if options.log_max_size is None:
+        settings = replace(settings, log_limits=settings.log_limits._replace(size=_LOG_BYTES))
+    return settings
 
 
 @asynccontextmanager

@@ -17,8 +17,8 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
+from trainyard.api.screens import prefix
 from trainyard.cli.rows import Row, lay_out, plain
-from trainyard.cli.screens import prefix
 from trainyard.client.job import Job
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")

@@ -4,40 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
-from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 
+from trainyard.api.logs import read_logs
 from trainyard.cli.target import container_option, on_job
 from trainyard.client.job import Job
-from trainyard.client.jobs import pods_of
-from trainyard.client.keptlogs import find_kept, kept_logs, read_kept, reader
-from trainyard.client.logs import (
-    LogFollower,
-    LogRequest,
-    Unfinished,
-    follow_logs,
-    read,
-    shown_container,
-    texts,
-)
-from trainyard.client.pods import PodView
-from trainyard.client.replicas import check_container, check_replica
-from trainyard.client.target import CommandError, Target
-from trainyard.kube.errors import Invalid, NotFound
+from trainyard.client.logs import LogRequest, Unfinished, texts
+from trainyard.client.target import Target
 from trainyard.schema import duration
 from trainyard.schema.errors import InvalidDuration
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")
 
 _KNOWN_BYTES = 64
-
-_GONE = ("Succeeded", "Failed", "Deleted")
-"""Phases of replicas that may have no pod any more."""
 
 
 @on_job
@@ -70,30 +53,21 @@ async def command(target: Target, job: Job, **wanted: Any) -> None:
     Lines of several replicas begin with the replica's name. With -f, replicas that are created
     later join in, and the command ends with the job.
     """
-    request = LogRequest(**wanted)
-    if request.previous and target.folder is not None:
-        found = find_kept(target.folder, job, request)
-        show = Printer(is_prefixed=not request.replica and len(found) > 1)
-        await _print_kept(job, found, request, show)
-        return
-    pods = await pods_of(target.client, job)
-    check_replica(job, pods, request.replica)
-    if request.replica:
-        pods = [p for p in pods if request.replica in (p.name, job.replica_of(p.name))]
-    check_container(job, pods, request.container)
-    if request.follow and not job.is_over:
-        show = Printer(is_prefixed=_are_several(job, pods, request))
-        logs = LogFollower(
-            target.client,
-            request,
-            lambda pod, _, lines: show.write(job.replica_of(pod.name), lines),
-            lambda error: click.echo(str(error), err=True),
-            None if target.folder is None else reader(target.folder),
-            lambda _, __, line: show.grow(line),
-        )
-        await follow_logs(target.client, job, request, logs)
-    else:
-        await _print_all(target, job, pods, request)
+    show: Printer | None = None
+
+    def grow(line: Unfinished) -> None:
+        if show is not None:
+            show.grow(line)
+
+    def note(text: str) -> None:
+        click.echo(text, err=True)
+
+    async with contextlib.aclosing(
+        read_logs(target, job, LogRequest(**wanted), note, grow)
+    ) as blocks:
+        async for block in blocks:
+            show = show or Printer(is_prefixed=block.is_one_of_several)
+            show.write(block.replica, block.data)
 
 
 def seconds_of(text: str | None) -> int | None:
@@ -104,81 +78,6 @@ def seconds_of(text: str | None) -> int | None:
         return max(1, ceil(duration.parse(text).total_seconds()))
     except InvalidDuration as error:
         raise click.BadParameter(str(error)) from error
-
-
-async def _print_all(
-    target: Target, job: Job, pods: Sequence[PodView], request: LogRequest
-) -> None:
-    pods = [pod for pod in pods if pod.containers]
-    kept = _kept_beside(target.folder, job, pods, request)
-    if not pods and not kept:
-        _fail_without_logs(job, request)
-    show = Printer(is_prefixed=_are_several(job, pods, request))
-    for pod in pods:
-        container = shown_container(job, pod, request)
-        if not request.container and container == pod.failed_init_container:
-            _tell_of_init_container(job.replica_of(pod.name), container)
-        try:
-            async with contextlib.aclosing(read(target.client, pod, container, request)) as log:
-                async for lines in log:
-                    show.write(job.replica_of(pod.name), lines)
-        except (Invalid, NotFound) as error:
-            # One replica that has not started yet must not hide what the others wrote.
-            if len(pods) + len(kept) == 1:
-                raise
-            click.echo(str(error), err=True)
-    await _print_kept(job, kept, request, show)
-    present = {*kept, *(job.replica_of(pod.name) for pod in pods)}
-    for told in () if request.replica else job.replicas:
-        replica = job.replica_of(told["name"])
-        if replica not in present and told.get("phase") in _GONE:
-            click.echo(f"there is no log of {replica}: it {job.fate_of(replica)}", err=True)
-
-
-def _kept_beside(
-    folder: Path | None, job: Job, pods: Sequence[PodView], request: LogRequest
-) -> dict[str, Path]:
-    """The kept logs of replicas whose pods are gone; of all that ever were, if all pods are."""
-    if folder is None:
-        return {}
-    present = {job.replica_of(pod.name) for pod in pods}
-    wanted = job.replica_of(request.replica)
-    return {
-        replica: path
-        for replica, path in kept_logs(folder, job, request.container)
-        if replica not in present
-        and (not wanted or replica == wanted)
-        and (not pods or job.told_of(replica).get("phase") in _GONE)
-    }
-
-
-def _fail_without_logs(job: Job, request: LogRequest) -> NoReturn:
-    if job.told_of(replica := job.replica_of(request.replica)):
-        whose, why = f"replica {replica} of {job}", f"it {job.fate_of(replica)}"
-    else:
-        whose, why = str(job), f"it has no pods that have started ({job.phase})"
-    raise CommandError(
-        f"there are no logs of {whose}: {why}; `trainyard explain {job.name}` tells more"
-    )
-
-
-def _tell_of_init_container(replica: str, container: str) -> None:
-    click.echo(f"{replica}: init container {container} failed; this is its log", err=True)
-
-
-def _are_several(job: Job, pods: Sequence[PodView], request: LogRequest) -> bool:
-    return not request.replica and max(len(job.replicas), len(pods)) > 1
-
-
-async def _print_kept(
-    job: Job, found: Mapping[str, Path], request: LogRequest, show: Printer
-) -> None:
-    for replica, path in found.items():
-        container = path.parent.name
-        if not request.container and container == job.failed_init_container(replica):
-            _tell_of_init_container(replica, container)
-        async for lines in read_kept(path, request):
-            show.write(replica, lines)
 
 
 @dataclass(slots=True)

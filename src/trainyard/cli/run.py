@@ -121,7 +121,7 @@ def _run_alone(source: Source, options: ClusterOptions, namespace: str | None) -
     from trainyard.local.node.shim_process import start_shim
 
     limits.check()
-    paths = _run_folder(Paths(state_folder()))
+    paths = run_folder(Paths(state_folder()))
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
     try:
         from trainyard.cli.running import run_alone
@@ -132,7 +132,7 @@ def _run_alone(source: Source, options: ClusterOptions, namespace: str | None) -
         sys.stdout.flush()
 
 
-def _run_folder(state: Paths) -> Paths:
+def run_folder(state: Paths) -> Paths:
     """A new folder for this run; the logs of the last runs are kept, older ones go."""
     paths = Paths(state.runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     paths.prepare()

@@ -10,14 +10,14 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from trainyard.api.screens import PlainScreen, summary, viewer_summary
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
 from trainyard.cli.options import ClusterOptions
-from trainyard.cli.screens import PlainScreen, summary, viewer_summary
 from trainyard.cli.sources import Source
 from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
@@ -39,8 +39,6 @@ INTERRUPTED = 130
 _GRACE_SECONDS = 35.0
 """Longer than a pod's default termination grace of 30 s."""
 _LOOK_SECONDS = 0.5
-_LOG_BYTES = 100 << 20
-"""Of a file of a container's log: a cluster of one's own ends before it can fill a disk."""
 
 
 def run_alone(
@@ -98,13 +96,12 @@ async def _alone(
     shim: ShimHandle,
     namespace: str | None,
 ) -> int:
-    from trainyard.cli.embedded import cluster_settings, embedded
+    from trainyard.cli.embedded import embedded, private_settings
 
-    settings = replace(cluster_settings(options, paths), is_durable=False)
-    if options.log_max_size is None:
-        limits = settings.log_limits._replace(size=_LOG_BYTES)
-        settings = replace(settings, log_limits=limits)
-    async with embedded(settings, shim) as cluster, Client.unix(cluster.socket) as client:
+    async with (
+        embedded(private_settings(options, paths), shim) as cluster,
+        Client.unix(cluster.socket) as client,
+    ):
         said = source.introduction(cluster.agent.isolation)
         hint = f"TRAINYARD_STATE_DIR={paths.folder} "
         target = _target(client, cluster.socket, namespace)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.options import files_option, folder_options
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import with_where
-from trainyard.client.submission import StandIns, submit
-from trainyard.client.target import Target, Where
+from trainyard.client.changes import names_in
+from trainyard.client.submission import StandIns
+from trainyard.client.target import Where
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
@@ -49,22 +51,25 @@ def command(
     # Everything is read before anything is created.
     results = [read_jobs(file, where.namespace) for file in files]
     names_only = output == "name"
-    where.run(lambda target: _submit(target, results, stand_ins, replaces, names_only))
+    where.run(
+        lambda target: _submit(AsyncClient.of(target), results, stand_ins, replaces, names_only)
+    )
 
 
 async def _submit(
-    target: Target,
+    client: AsyncClient,
     results: Sequence[ReadResult],
     stand_ins: StandIns,
     replaces: bool,
     names_only: bool,
 ) -> None:
     if replaces:
-        from trainyard.cli.delete import delete_jobs
-        from trainyard.client.changes import names_in
-
-        old = [name for result in results for name in names_in(result)]
-        await delete_jobs(target, old, _REPLACE_SECONDS, lenient=True)
+        names = [name for result in results for name in names_in(result)]
+        old = await client.delete(names, missing_ok=True)
+        for job in old:
+            click.echo(f"{job} deleted")
+        await client.wait_until_gone(old, timeout=_REPLACE_SECONDS)
     for result in results:
-        for job in await submit(target, result.documents, stand_ins):
+        volumes, images = stand_ins.volumes, stand_ins.images
+        for job in await client.submit(result, volumes=volumes, images=images):
             click.echo(job.full_name if names_only else f"{job} created")

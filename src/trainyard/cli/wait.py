@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.target import job_command, jobs_argument, with_where
 from trainyard.client.jobs import together
 from trainyard.client.target import Target, Where
-from trainyard.client.waiting import Goal, Result, parse_goal, wait_for
+from trainyard.client.waiting import Goal, Result, parse_goal
 
 
 @job_command
@@ -37,13 +38,14 @@ def command(where: Where, jobs: tuple[str, ...], goal: str, timeout: float | Non
     wanted = parse_goal(goal)
 
     async def wait_for_all(target: Target) -> int:
-        results = await together([_wait(target, name, wanted, timeout) for name in jobs])
+        client = AsyncClient.of(target)
+        results = await together([_wait(client, name, wanted, timeout) for name in jobs])
         return Result.MISSED if Result.MISSED in results else max(results)
 
     return where.run(wait_for_all)
 
 
-async def _wait(target: Target, name: str, goal: Goal, seconds: float | None) -> Result:
-    result, text = await wait_for(target, name, goal, seconds)
-    click.echo(text, err=result is not Result.REACHED)
-    return result
+async def _wait(client: AsyncClient, name: str, goal: Goal, seconds: float | None) -> Result:
+    outcome = await client.outcome(name, goal, timeout=seconds)
+    click.echo(outcome.text, err=outcome.result is not Result.REACHED)
+    return outcome.result

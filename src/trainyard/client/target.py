@@ -55,11 +55,12 @@ class Where:
             raise _first(errors) from errors
 
     async def _run(self, action: Callable[[Target], Awaitable[T]]) -> T:
-        target = await self._connect()
+        target = await self.connect()
         async with target.client:
             return await action(target)
 
-    async def _connect(self) -> Target:
+    async def connect(self) -> Target:
+        """The API server; raises TrainyardError where there is none."""
         if self.kubeconfig is not None or self.context is not None:
             client = await Client.from_kubeconfig(self.kubeconfig, self.context)
             return Target(

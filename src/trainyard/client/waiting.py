@@ -14,6 +14,7 @@ from trainyard.client.jobs import JobNotFound, find
 from trainyard.client.target import CommandError, Target
 from trainyard.client.watching import follow
 from trainyard.kinds.shared.reasons import ConditionType, Phase
+from trainyard.kube.client import Client
 
 
 class Result(IntEnum):
@@ -26,10 +27,12 @@ class Result(IntEnum):
 
 
 class Outcome(NamedTuple):
-    """How a wait ended, in a number and in words."""
+    """How a wait ended, in a number and in words, and the job as it was then."""
 
     result: Result
     text: str
+    job: Job | None = None
+    """None for a job that does not exist, where its deletion was waited for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,32 +83,39 @@ async def wait_for(target: Target, name: str, goal: Goal, seconds: float | None 
         if not goal.is_deletion:
             raise
         return Outcome(Result.REACHED, str(error))
+    return await wait(target.client, job, goal, seconds)
+
+
+async def wait(client: Client, job: Job, goal: Goal, seconds: float | None = None) -> Outcome:
+    """The same for a job that is known; one of its name that comes after it is another."""
     if (outcome := _judge(job, goal)) is not None:
         return outcome
     try:
         async with asyncio.timeout(seconds):
-            return await _until(target, job, goal)
+            return await _until(client, job, goal)
     except TimeoutError:
         text = f"{job}: gave up after {seconds:g} s of waiting {goal.text}"
-        return Outcome(Result.TIMED_OUT, text)
+        return Outcome(Result.TIMED_OUT, text, job)
 
 
-async def _until(target: Target, job: Job, goal: Goal) -> Outcome:
-    async with contextlib.aclosing(follow(target.client, job)) as states:
+async def _until(client: Client, job: Job, goal: Goal) -> Outcome:
+    async with contextlib.aclosing(follow(client, job)) as states:
         async for state in states:
             if state is None:
                 break
+            job = state
             if (outcome := _judge(state, goal)) is not None:
                 return outcome
+    job.is_deleted = True
     result = Result.REACHED if goal.is_deletion else Result.MISSED
-    return Outcome(result, f"{job} was deleted")
+    return Outcome(result, f"{job} was deleted", job)
 
 
 def _judge(job: Job, goal: Goal) -> Outcome | None:
     """The outcome for a job that has come to the goal, or never will; None while it may."""
     if goal.is_reached(job):
-        return Outcome(Result.REACHED, f"{job}: {job.phase}")
+        return Outcome(Result.REACHED, f"{job}: {job.phase}", job)
     if job.is_over and not goal.is_deletion:
         text = f"{job}: Failed: {job.failure}" if job.failure else f"{job}: {job.phase}"
-        return Outcome(Result.MISSED, text)
+        return Outcome(Result.MISSED, text, job)
     return None

@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from trainyard import __version__
 from trainyard.kube import pythons
 from trainyard.kube.embedded import Paths, RunningCluster, node_name
 from trainyard.kube.errors import AlreadyExists
@@ -46,6 +45,7 @@ from trainyard.local.storage.store import Store
 from trainyard.local.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
 from trainyard.local.tokens import Tokens
 from trainyard.shim.logfile import KUBERNETES, LogLimits
+from trainyard.version import VERSION
 
 _MASTER_ADDRESS = "127.0.0.1"
 
@@ -272,8 +272,8 @@ def _node_status(name: str, found: Capacity) -> dict[str, Any]:
             "kernelVersion": platform.release(),
             "operatingSystem": "linux",
             "osImage": "Linux",
-            "kubeletVersion": f"v1.33.0+trainyard-{__version__}",
-            "containerRuntimeVersion": f"trainyard://{__version__}",
+            "kubeletVersion": f"v1.33.0+trainyard-{VERSION}",
+            "containerRuntimeVersion": f"trainyard://{VERSION}",
             **dict.fromkeys(("kubeProxyVersion", "machineID", "systemUUID", "bootID"), ""),
         },
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.cli.screens import PlainScreen, summary, viewer_summary
+from trainyard.api.screens import PlainScreen, summary, viewer_summary
 from trainyard.client.follower import Follower
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from tests.unit.gates.sources import PACKAGE
 
 MANIFEST = """\
 apiVersion: batch.tensorstack.dev/v1beta1
@@ -46,7 +47,7 @@ COMMANDS = {
     ),
     "run": _of(
         f"{_MODELS} httptools orjson uvloop",
-        "cli client kinds kube lifecycle local manifest operator schema shim",
+        "api cli client kinds kube lifecycle local manifest operator schema shim",
         "asyncio concurrent.futures ctypes decimal email.message inspect socket sqlite3 ssl",
     ),
 }
@@ -94,5 +95,6 @@ def _imported(report: str) -> Imports:
         for top in tops - sys.stdlib_module_names - {"trainyard"}
         if not top.startswith(_NOT_OURS) and top != "org"
     }
-    rooms = {name.split(".")[1] for name in names if name.startswith("trainyard.")}
+    ours = {name.split(".")[1] for name in names if name.startswith("trainyard.")}
+    rooms = {name for name in ours if (PACKAGE / name).is_dir()}
     return Imports(frozenset(packages), frozenset(rooms), frozenset(names & _SLOW))

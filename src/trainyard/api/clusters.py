@@ -1,0 +1,91 @@
+"""Which cluster a client uses: the embedded one that is up, one that it starts, or another."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from trainyard.client.target import CommandError, Target, Where
+from trainyard.kube.client import Client
+from trainyard.kube.embedded import find_cluster
+
+Choice = Literal["any", "running", "background", "private"]
+"""Of embedded clusters: `running`, the one that is up; `background`, the same, started if none is;
+`private`, one that ends with the client; `any`, the one that is up, else a private one."""
+_END_SECONDS = 60.0
+_UP = ("-m", "trainyard.cli.main", "up")
+
+
+class Private:
+    """A cluster of one's own, in a process of its own."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Start it; blocks until it answers. Raises CommandError with the reason if it cannot."""
+        command = [_python(), "-m", "trainyard.cli.private", str(os.getpid()), json.dumps(options)]
+        self._owner = os.getpid()
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # Ctrl-C here is not meant for it
+        )
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        told = json.loads(line) if line else {"error": self._last_words()}
+        if "error" in told:
+            self.close()
+            raise CommandError(f"cannot start a cluster: {told['error']}")
+        self.socket, self.folder = str(told["socket"]), Path(told["folder"])
+        self.isolation = str(told["isolation"])
+
+    def _last_words(self) -> str:
+        text = self._process.communicate()[1].decode(errors="replace").strip()
+        return text.rpartition("\n")[2] or f"it ended with {self._process.returncode}"
+
+    def close(self) -> None:
+        """End it, and with it all that it runs."""
+        if os.getpid() == self._owner:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.communicate(timeout=_END_SECONDS)
+            self._process.kill()
+            self._process.wait()
+
+
+def _python() -> str:
+    if not sys.executable:
+        raise CommandError(
+            "this program has no interpreter of its own to start a cluster with: start one with "
+            "`trainyard up` in a shell"
+        )
+    return sys.executable
+
+
+async def connect(
+    where: Where, choice: Choice, options: Mapping[str, Any]
+) -> tuple[Target, Private | None]:
+    """The API server that is meant, and the cluster that was started for it alone."""
+    if where.kubeconfig is not None or where.context is not None:
+        return await where.connect(), None
+    if choice == "private" or (choice == "any" and find_cluster() is None):
+        own = await asyncio.to_thread(Private, options)
+        client = Client.unix(own.socket)
+        namespace = where.namespace or client.namespace
+        target = Target(client, namespace, "the embedded cluster", own.socket, own.folder)
+        return target, own
+    if choice == "background" and find_cluster() is None:
+        await asyncio.to_thread(_start_background)
+    return await where.connect(), None
+
+
+def _start_background() -> None:
+    done = subprocess.run([_python(), *_UP], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CommandError(done.stderr.strip().removeprefix("error: ") or "cannot start a cluster")

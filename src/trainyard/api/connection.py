@@ -1,0 +1,67 @@
+"""A connection to one cluster, made when it is first needed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from types import TracebackType
+from typing import Self
+
+from trainyard.api.clusters import Choice, Private, connect
+from trainyard.client.target import Target, Where
+
+
+class Connection:
+    """The API server that is meant, and the cluster that was started for it alone."""
+
+    def __init__(
+        self,
+        *,
+        namespace: str | None = None,
+        kubeconfig: str | os.PathLike[str] | None = None,
+        context: str | None = None,
+        cluster: Choice = "any",
+    ) -> None:
+        config = None if kubeconfig is None else os.fspath(kubeconfig)
+        self._where = Where(namespace, config, context)
+        self._choice = cluster
+        self._python: str | None = sys.executable
+        self._target: Target | None = None
+        self._own: Private | None = None
+        self._lock = asyncio.Lock()
+
+    @classmethod
+    def of(cls, target: Target) -> Self:
+        """To an API server that is connected; its jobs run the Python of the caller's shell."""
+        client = cls()
+        client._target, client._python = target, None
+        return client
+
+    async def __aenter__(self) -> Self:
+        await self.target()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """End the connection, and the cluster if it is private."""
+        target, own = self._target, self._own
+        self._target = self._own = None
+        if target is not None:
+            await target.client.aclose()
+        if own is not None:
+            await asyncio.to_thread(own.close)
+
+    async def target(self) -> Target:
+        """The API server, connected; raises Error where there is none."""
+        async with self._lock:
+            if self._target is None:
+                self._target, self._own = await connect(self._where, self._choice, {})
+            return self._target

@@ -1,0 +1,41 @@
+"""What the Python API raises beside the errors of the rooms below it.
+
+::
+
+    trainyard.Error                 the text is meant for the user as it stands
+    ├── trainyard.InvalidManifest   a manifest breaks a rule; ``problems`` are all of them
+    ├── trainyard.CommandError      what was asked for cannot be done
+    │   ├── trainyard.JobNotFound   there is no job of the name
+    │   ├── trainyard.JobFailed     a job has failed, or never comes where it was waited for
+    │   ├── trainyard.WaitTimeout   it has not come there in time; a TimeoutError too
+    │   └── trainyard.CaptureError  a function cannot be carried to replicas
+    └── trainyard.KubeError         the API server refused, or cannot be reached
+"""
+
+from __future__ import annotations
+
+from trainyard.client.job import Job
+from trainyard.client.target import CommandError
+
+
+class JobFailed(CommandError):
+    """A job has failed, or ended otherwise than it was waited for; `job` is how it was then."""
+
+    def __init__(self, text: str, job: Job) -> None:
+        super().__init__(text)
+        self.job = job
+
+
+class WaitTimeout(CommandError, TimeoutError):
+    """What was waited for has not come in time."""
+
+
+class CaptureError(CommandError):
+    """A function cannot be carried to replicas; the text says what of it, and what to do."""
+
+
+class RemoteTraceback(Exception):
+    """Where an exception was raised in a replica: the cause of the one that is raised here."""
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}"

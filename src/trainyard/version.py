@@ -1,0 +1,3 @@
+"""Which trainyard this is."""
+
+VERSION = "0.1.0"

@@ -1,0 +1,158 @@
+"""The Python API: real clusters, from scripts of their own, as users write them."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import trainyard
+from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, job, shell, until
+
+
+@pytest.fixture
+def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLine]:
+    """A state folder for this process too, and whatever it takes to clean up."""
+    line = CommandLine(tmp_path)
+    for name in ("TRAINYARD_STATE_DIR", "PYTHON_MARK_OF_TEST"):
+        monkeypatch.setenv(name, line.environment[name])
+    yield line
+    line.kill_everything()
+
+
+def script(line: CommandLine, text: str) -> subprocess.Popen[str]:
+    """Start a Python script in the folder of a test."""
+    (line.folder / "script.py").write_text(text)
+    return subprocess.Popen(
+        [sys.executable, "script.py"],
+        cwd=line.folder,
+        env=line.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+_TRAIN = """\
+import os
+import torch
+import torch.distributed as dist
+import trainyard
+
+class Net(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = torch.nn.Linear(2, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+def loss_of(model, rank):
+    return model(torch.full((4, 2), float(rank))).pow(2).mean()
+
+def train(steps, rate=0.01):
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = torch.nn.parallel.DistributedDataParallel(Net())
+    optimizer = torch.optim.SGD(model.parameters(), rate)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss_of(model, dist.get_rank()).backward()
+        optimizer.step()
+    world = dist.get_world_size()
+    dist.destroy_process_group()
+    return world, {name: value.tolist() for name, value in model.module.state_dict().items()}
+
+if __name__ == "__main__":
+    world, weights = trainyard.run(train, (3,), {"rate": 0.1}, replicas=4)
+    print("trained by", world, sorted(weights))
+"""
+
+
+def test_a_function_is_trained_on_four_replicas_from_a_script(line: CommandLine) -> None:
+    output = script(line, _TRAIN).communicate(timeout=PATIENCE_SECONDS)[0]
+    assert output.endswith("trained by 4 ['layer.bias', 'layer.weight']\n"), output
+    assert "Traceback" not in output
+    until(lambda: not line.processes(), "nothing is left of its cluster")
+
+
+def test_actions_on_jobs(line: CommandLine) -> None:
+    waiting = "echo hello; until [ -e go ]; do sleep 0.1; done; echo bye"
+    path = line.manifest("job.yaml", job("a", shell(waiting)))
+    with trainyard.Client(cluster="private") as client:
+        [submitted] = client.submit(path)
+        assert str(client.wait(submitted, "phase=Running")) == "PyTorchTrainingJob default/a"
+        lines = client.logs("a", follow=True)
+        assert next(lines) == ("worker-0", "hello")
+        (line.folder / "go").touch()
+        assert [each.text for each in lines] == ["bye"]
+        assert client.wait("a").phase == "Succeeded"
+        [again] = client.submit(job("a", shell("exit 3")), replace=True)
+        assert again.uid != submitted.uid
+        with pytest.raises(trainyard.JobFailed, match="default/a: Failed") as failed:
+            client.wait(again)
+        assert failed.value.job.phase == "Failed"
+        client.wait_until_gone(client.delete([again]))
+        with pytest.raises(trainyard.JobNotFound, match="there is no job a"):
+            client.delete("a")
+        assert client.delete("a", missing_ok=True) == []
+        client.submit(job("b", shell("sleep 1000")))
+        with pytest.raises(trainyard.WaitTimeout, match="gave up after"):
+            client.wait("b", timeout=0.1)
+        with pytest.raises(trainyard.InvalidManifest, match="spec: is required"):
+            client.submit("apiVersion: batch.tensorstack.dev/v1beta1\nkind: PyTorchTrainingJob\n")
+    until(lambda: not line.processes(), "nothing is left of its cluster")
+
+
+def test_an_exception_of_a_replica_is_raised_here(line: CommandLine) -> None:
+    def fail(codes: list[int]) -> None:
+        raise LookupError(codes)
+
+    def die() -> None:
+        import os
+
+        os._exit(7)
+
+    with trainyard.Client(cluster="private") as client:
+        with pytest.raises(LookupError) as raised:
+            client.run(fail, ([1, 2],), replicas=2)
+        assert raised.value.args == ([1, 2],)
+        assert isinstance(raised.value.__cause__, trainyard.RemoteTraceback)
+        assert "raise LookupError(codes)" in str(raised.value.__cause__)
+        assert raised.value.__notes__[0].startswith("raised by rank ")
+        with pytest.raises(trainyard.JobFailed, match="7"):
+            client.run(die)
+
+
+def test_an_interruption_ends_the_job_and_the_cluster(line: CommandLine) -> None:
+    process = script(
+        line,
+        "import time, trainyard\n"
+        "def train():\n    print('in it', flush=True)\n    time.sleep(1000)\n"
+        "try:\n    trainyard.run(train)\nexcept KeyboardInterrupt:\n    print('interrupted')\n",
+    )
+    assert process.stdout is not None
+    for text in process.stdout:
+        if "in it" in text:
+            process.send_signal(signal.SIGINT)
+            break
+    assert process.communicate(timeout=PATIENCE_SECONDS)[0].endswith("interrupted\n")
+    until(lambda: not line.processes(), "nothing is left of its cluster")
+
+
+def test_a_killed_caller_leaves_nothing(line: CommandLine) -> None:
+    process = script(
+        line,
+        "import time, trainyard\n"
+        "def train():\n    print('in it', flush=True)\n    time.sleep(1000)\n"
+        "trainyard.run(train)\n",
+    )
+    assert process.stdout is not None
+    until(lambda: "in it" in process.stdout.readline(), "it runs")
+    process.kill()
+    process.communicate()
+    until(lambda: not line.processes(), "nothing is left of its cluster")
