@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 from collections.abc import Iterator
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.embedded.command_line import CommandLine
+from tests.embedded.command_line import CommandLine, until
 from tests.embedded.launching import require_programs
 from tests.tools import require, soak
+from trainyard.kube.client import Client
+from trainyard.kube.resources import CONFIG_MAPS
 
 _SUM = """\
 import os, sys
@@ -174,15 +177,32 @@ def test_a_script_is_carried_to_a_cluster_of_a_kubeconfig(trainyard: CommandLine
         assert "it stays: trainyard delete far -n default --kubeconfig " in output
         assert "far" in trainyard.run("list")
         text = saved(trainyard)
+        assert "far already exists" in trainyard.run(*run[:-1], "train.py", code=1)
+        trainyard.run("submit", "--replace", *there, "-f", text)
+        until(lambda: "Succeeded" in trainyard.run("list"), "the job in the other's place")
+        assert config_maps(config) == ["far-script"]
         trainyard.run("delete", "far")
+        until(lambda: config_maps(config) == [], "its script goes with the job")
         assert "[worker-0] rank 0" in trainyard.run("run", *there, "-f", text)
     finally:
         trainyard.run("down")
 
 
+def config_maps(kubeconfig: str) -> list[str]:
+    """The names of those in the default namespace."""
+
+    async def ask() -> list[str]:
+        async with await Client.from_kubeconfig(kubeconfig) as client:
+            found, _ = await client.list(CONFIG_MAPS, "default")
+            return [each["metadata"]["name"] for each in found]
+
+    return asyncio.run(ask())
+
+
 def saved(trainyard: CommandLine) -> str:
     """A manifest for a cluster, which carries the script."""
-    trainyard.run("init", "--for-cluster", "--image", "any", "--save", "far.yaml", "train.py")
+    new = ("--name", "far", "--save", "far.yaml", "train.py")
+    trainyard.run("init", "--for-cluster", "--image", "any", *new)
     text = (trainyard.folder / "far.yaml").read_text()
     objects = list(yaml.safe_load_all(text))
     assert [each["kind"] for each in objects] == ["ConfigMap", "PyTorchTrainingJob"]

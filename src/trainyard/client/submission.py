@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from trainyard.client import carried
 from trainyard.client.job import Job
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.kube import pythons
 from trainyard.kube.client import Client
-from trainyard.kube.errors import AlreadyExists
+from trainyard.kube.errors import AlreadyExists, NotFound
 from trainyard.kube.resources import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -27,6 +28,7 @@ from trainyard.kube.resources import (
 )
 from trainyard.manifest.reader import Document
 
+_Prepared = tuple[Resource, dict[str, Any]]
 _AT_ONCE = 32
 """Jobs that are created in parallel."""
 _CORE = {
@@ -87,8 +89,7 @@ async def submit(
     if target.socket:
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
-    for resource, body in prepared[: len(prepared) - len(jobs)]:
-        await _apply(client, resource, body)
+    scripts = await _provide(client, prepared[: len(prepared) - len(jobs)], jobs)
     for namespace in {body["metadata"]["namespace"] for _, body in jobs}:
         for claim, folder in stand_ins.volumes.items():
             await _stand_for(client, namespace, claim, folder)
@@ -96,7 +97,36 @@ async def submit(
     for start in range(0, len(jobs), _AT_ONCE):
         some = jobs[start : start + _AT_ONCE]
         created += await asyncio.gather(*(_create(client, *each) for each in some))
+    for made in created:
+        if (script := scripts.get((made.namespace, made.name))) is not None:
+            await carried.give(client, script, made)
     return created
+
+
+async def _provide(
+    client: Client, others: Iterable[_Prepared], jobs: Sequence[_Prepared]
+) -> dict[tuple[str, str], dict[str, Any]]:
+    """Apply what jobs need; the scripts among it, by namespace and name of their job."""
+    scripts = {}
+    for resource, body in others:
+        job = next((each for each in jobs if _brings(body, each[1])), None)
+        if job is None:
+            await _apply(client, resource, body)
+            continue
+        await _check_absent(client, *job)
+        await carried.create(client, body)
+        scripts[_key(job[1])] = body
+    return scripts
+
+
+def _key(body: dict[str, Any]) -> tuple[str, str]:
+    return body["metadata"]["namespace"], body["metadata"].get("name", "")
+
+
+def _brings(body: dict[str, Any], job: dict[str, Any]) -> bool:
+    """Whether an object brings the script of this job."""
+    name = carried.owner_of(body)
+    return bool(name) and _key(job) == (body["metadata"].get("namespace"), name)
 
 
 def _rank(kind: str) -> int:
@@ -128,13 +158,23 @@ async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> J
     try:
         return Job(JOB_KINDS[resource.kind], await client.create(resource, body))
     except AlreadyExists as error:
-        metadata = body["metadata"]
-        name = metadata["name"]
-        raise CommandError(
-            f"{resource.kind} {metadata['namespace']}/{name} already exists; delete it first "
-            f"(trainyard delete {name}, or trainyard submit --replace) or give this one another "
-            "name"
-        ) from error
+        raise _taken(resource, body) from error
+
+
+async def _check_absent(client: Client, resource: Resource, body: dict[str, Any]) -> None:
+    """Raise CommandError where the job is there, before its script is replaced."""
+    namespace, name = _key(body)
+    with suppress(NotFound):
+        await client.get(resource, name, namespace)
+        raise _taken(resource, body)
+
+
+def _taken(resource: Resource, body: dict[str, Any]) -> CommandError:
+    namespace, name = _key(body)
+    return CommandError(
+        f"{resource.kind} {namespace}/{name} already exists; delete it first (trainyard delete "
+        f"{name}, or trainyard submit --replace) or give this one another name"
+    )
 
 
 async def _create_namespaces(client: Client, bodies: Iterable[dict[str, Any]]) -> None:

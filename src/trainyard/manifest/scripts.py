@@ -81,7 +81,7 @@ def _carrying(script: Script, content: str) -> tuple[Script, dict[str, Any]]:
     config = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name},
+        "metadata": {"name": name, "annotations": {labels.SCRIPT_OF: script.name}},
         "data": {file: _Text(content)},
     }
     mount = Mount({"configMap": {"name": name}}, CARRIED_AT)

@@ -48,6 +48,8 @@ IMAGES = "trainyard.dev/images"
 """On such a job: a line PATTERN=ENV for each environment that stands for images (decision 156)."""
 FOLDER = "trainyard.dev/folder"
 """On a claim of an embedded cluster: the folder of the machine that stands for it."""
+SCRIPT_OF = "trainyard.dev/script-of"
+"""On a ConfigMap that brings a script: the name of its job (decision 157)."""
 
 IMPLICIT = "trainyard.dev/implicit"
 """On a Queue that the embedded scheduler made because it was named (decision 86)."""
