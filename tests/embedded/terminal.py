@@ -48,7 +48,7 @@ class Terminal:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not (found := re.search(pattern, _ESCAPES.sub("", self.raw))):
             is_there = time.monotonic() < deadline and self._read()
-            assert is_there, f"no {pattern} in {self.raw!r}"
+            assert is_there, f"no {pattern} in {self.raw[-2000:]!r}"
         return found[0]
 
     def end(self) -> tuple[int, str]:

@@ -322,3 +322,36 @@ async def test_an_error_names_what_is_wrong(cluster: Cluster) -> None:
 async def test_a_wrong_token_is_refused(cluster: Cluster) -> None:
     refused = await cluster("--token=wrong", "get", "pods", fails=True)
     assert "Unauthorized" in refused or "must be logged in" in refused or "credentials" in refused
+
+
+async def test_top_tells_what_pods_and_nodes_use(cluster: Cluster) -> None:
+    for name in ("busy", "idle"):
+        await running_pod(cluster, name, "main", "side")
+    cluster.runtime.running = [cluster.registry.get("pods", "default", "busy")["metadata"]["uid"]]
+    capacity = {"cpu": "5", "memory": "8Gi"}
+    node = {"metadata": {"name": "here"}, "status": {"capacity": capacity, "allocatable": capacity}}
+    await cluster.registry.create("nodes", node)
+    table = [line.split() for line in (await cluster("top", "pods", "--containers")).splitlines()]
+    assert table[1:] == [["busy", "main", "1500m", "200Mi"], ["busy", "side", "250m", "8Mi"]]
+    assert (await cluster("top", "pod", "busy", "--no-headers")).split() == [
+        "busy",
+        "1750m",
+        "208Mi",
+    ]
+    assert "208Mi" in await cluster("top", "pod", "-A", "-l", "app=x", "--sum")
+    assert "No resources" in await cluster.warnings("top", "pod", "-l", "app=y")
+    row = (await cluster("top", "nodes", "--no-headers")).split()
+    assert row == ["here", "2500m", "50%", "4096Mi", "50%"]
+    assert "not found" in await cluster("top", "pod", "nosuch", fails=True)
+    assert "not found" in await cluster("top", "pod", "idle", fails=True)
+    assert "podmetrics" in (await cluster("get", "podmetrics", "-o", "name"))
+    told = json.loads(await cluster("get", "--raw", "/apis/metrics.k8s.io/v1beta1/nodes/here"))
+    assert told["usage"]["nvidia.com/gpu"] == "1500m"
+    assert told["usage"]["nvidia.com/gpu-memory"] == "3072Mi"
+    assert told["window"] == "2.000s"
+    for refused in (["delete", "podmetrics", "busy"], ["get", "podmetrics", "--watch-only"]):
+        await cluster(*refused, fails=True)
+    places = "pods/busy/log namespaces/default/nodes nosuch namespaces/default/pods/busy/status"
+    for place in places.split():
+        missing = f"/apis/metrics.k8s.io/v1beta1/{place}"
+        assert "could not find" in await cluster("get", "--raw", missing, fails=True)

@@ -8,13 +8,14 @@ import asyncio
 import os
 import queue
 import threading
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Self, TypeVar
 
 from trainyard.client.follower import Screen
 from trainyard.client.job import Job
 from trainyard.client.target import CommandError
+from trainyard.client.usage import Place, Used
 
 T = TypeVar("T")
 _Step = Callable[[], None]
@@ -141,6 +142,13 @@ class Relay:
 
     def line_grew(self, job: Job, source: str, text: str) -> None:
         self.steps.put(lambda: self._screen.line_grew(job, source, text))
+
+    @property
+    def is_live(self) -> bool:
+        return self._screen.is_live
+
+    def usage_changed(self, used: Mapping[Place, Used]) -> None:
+        self.steps.put(lambda: self._screen.usage_changed(used))
 
     def warning(self, about: str, message: str) -> None:
         self.steps.put(lambda: self._screen.warning(about, message))

@@ -149,7 +149,8 @@ class _Unmarked:
     def __init__(self, screen: Screen, way: Lines) -> None:
         self._screen, self._way = screen, way
         self.job_changed, self.warning = screen.job_changed, screen.warning
-        self.note = screen.note
+        self.note, self.usage_changed = screen.note, screen.usage_changed
+        self.is_live = screen.is_live
 
     def __enter__(self) -> Self:
         self._screen.__enter__()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Self, TextIO
 
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
+from trainyard.client.usage import Place, Used
 from trainyard.schema.errors import TrainyardError
 
 _LAST_LINES = 15
@@ -45,6 +46,13 @@ class PlainScreen:
 
     def line_grew(self, job: Job, source: str, text: str) -> None:
         """Nothing: what is printed cannot be overwritten."""
+
+    def usage_changed(self, used: Mapping[Place, Used]) -> None:
+        """Nothing, for the same reason."""
+
+    @property
+    def is_live(self) -> bool:
+        return False
 
     def warning(self, about: str, message: str) -> None:
         self._print(

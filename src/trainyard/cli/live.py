@@ -6,7 +6,7 @@ Imported only on a terminal: rich costs more than a short job.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Self
 
 from rich.cells import cell_len
@@ -20,6 +20,8 @@ from rich.text import Text
 from trainyard.api.screens import prefix
 from trainyard.cli.rows import Row, lay_out, plain
 from trainyard.client.job import Job
+from trainyard.client.pods import PodView
+from trainyard.client.usage import Place, Used
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")
 _LEAST_LINES = 4
@@ -43,15 +45,16 @@ class _Lines:
                 yield Segment(strip_control_codes(line) + "\n")
 
 
-class _Table:
+class Area:
     """What is drawn: made anew for the size that the terminal has when it is drawn."""
 
-    def __init__(self, screen: LiveScreen) -> None:
-        self._screen = screen
+    def __init__(self, lines: Callable[[int, int], list[Text]]) -> None:
+        """`lines` are made for a width in cells and a height, and keep to both."""
+        self._lines = lines
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         # One line less than there are: the cursor stands below the last one.
-        lines = self._screen.lines(options.max_width, max(1, console.height - 1))
+        lines = self._lines(options.max_width, max(1, console.height - 1))
         yield Text("\n", no_wrap=True, overflow="crop").join(lines)
 
 
@@ -64,7 +67,10 @@ class LiveScreen:
         self._names_jobs = names_jobs
         self._jobs: dict[str, Job] = {}
         self._growing: dict[tuple[str, str], str] = {}
-        self._live = Live(_Table(self), console=self._console, refresh_per_second=5, transient=True)
+        self._used: Mapping[Place, Used] = {}
+        self._live = Live(
+            Area(self.lines), console=self._console, refresh_per_second=5, transient=True
+        )
 
     def __enter__(self) -> Self:
         self._live.start()
@@ -87,12 +93,19 @@ class LiveScreen:
     def line_grew(self, job: Job, source: str, text: str) -> None:
         self._growing[job.uid, _replica(source)] = text
 
+    def usage_changed(self, used: Mapping[Place, Used]) -> None:
+        self._used = used
+
     def warning(self, about: str, message: str) -> None:
         text = message if about in message else f"{about}: {message}"
         self._console.print(Text(f"warning: {text}", style="yellow"), soft_wrap=True)
 
     def note(self, text: str) -> None:
         self._console.print(Text(text), soft_wrap=True)
+
+    @property
+    def is_live(self) -> bool:
+        return True
 
     def lines(self, width: int, height: int) -> list[Text]:
         """The table on a terminal of this size, in cells and lines; no line is longer."""
@@ -113,11 +126,17 @@ class LiveScreen:
             Row(
                 pod.replica,
                 pod.phase,
-                {"exit": "" if (ended := pod.failed_container) is None else str(ended.exit_code)},
+                self._figures(pod),
                 pod.message or self._growing.get((job.uid, pod.replica), ""),
             )
             for pod in job.ordered_pods()
         ]
+
+    def _figures(self, pod: PodView) -> dict[str, str]:
+        if failed := pod.failed_container:
+            return {"exit": str(failed.exit_code)}
+        used = self._used.get((pod.namespace, pod.name)) if pod.phase == "Running" else None
+        return used.figures() if used else {}
 
 
 def _title(job: Job, width: int) -> Iterator[Text]:

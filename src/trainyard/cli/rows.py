@@ -1,7 +1,8 @@
 """Where what is known of replicas stands on a terminal, whatever its size; nothing is drawn here.
 
 A replica's name and phase are always whole. What has no room beside them goes below: first the
-text, a message or the line that is being written, then the phase.
+text, a message or the line that is being written (or the figures, where there is none), then the
+phase.
 """
 
 from __future__ import annotations
@@ -14,7 +15,13 @@ from typing import NamedTuple
 from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.text import Text
 
-HEADINGS = {"exit": "EXIT", "cpu": "CPU", "memory": "MEMORY", "gpu": "GPU"}
+HEADINGS = {
+    "exit": "EXIT",
+    "cpu": "CPU",
+    "memory": "MEMORY",
+    "gpu": "GPU",
+    "gpu_memory": "GPU-MEMORY",
+}
 """The columns of figures, in the order in which there is room for them."""
 _GAP, _INDENT = "  ", "  "
 _LEAST_TEXT = 24
@@ -60,6 +67,11 @@ def lay_out(rows: Sequence[Row], width: int, height: int) -> list[Text]:
     if len(shown) < len(rows):
         lines.append(Text(_cropped(_rest(rows, shown), width), style="dim"))
     return lines[:height]
+
+
+def one_line(text: str, width: int) -> Text:
+    """A line that is cropped where it is too long."""
+    return Text(_cropped(plain(text), width))
 
 
 def plain(text: str) -> str:
@@ -131,13 +143,19 @@ def _row(row: Row, columns: _Columns, width: int) -> Iterator[Text]:
         line = Text(_INDENT)
         line.append(row.phase, style)
     line.append(figures)
-    text = plain(row.text).strip()
+    text = plain(row.text).strip() or _left_over(row, columns)
     if text and columns.text:
         line.append(_GAP + _cropped(text, columns.text))
     line.rstrip()
     yield line
     if text and not columns.text:
         yield Text(_INDENT + _cropped(text, width - len(_INDENT)))
+
+
+def _left_over(row: Row, columns: _Columns) -> str:
+    """The figures for which there is no column, where there is no text to be shown instead."""
+    left = (key for key in HEADINGS if row.figures.get(key) and key not in columns.figures)
+    return _GAP.join(f"{HEADINGS[key]} {row.figures[key]}" for key in left)
 
 
 def _fitted(text: str, cells: int) -> str:

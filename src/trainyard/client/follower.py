@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, Self
 
 from trainyard.client.job import Job
@@ -19,14 +19,16 @@ from trainyard.client.logs import (
 )
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
+from trainyard.client.usage import NoMetrics, Place, Used, used_by_pods
 from trainyard.client.watching import watch
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import EventReason
 from trainyard.kube.client import Client, Selection
-from trainyard.kube.errors import KubeError
+from trainyard.kube.errors import ApiError, KubeError, Unreachable
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
+_USAGE_SECONDS = 2.0
 _LAST_BYTES = 4096
 """Of a line that grows: more fits no terminal."""
 _TOLD_ELSEWHERE = (EventReason.FAILED, EventReason.IGNORED_FIELD)
@@ -53,6 +55,13 @@ class Screen(Protocol):
 
         The line itself is among `log_lines` once it is whole.
         """
+
+    @property
+    def is_live(self) -> bool:
+        """Whether it shows what is used, which is measured only where somebody looks."""
+
+    def usage_changed(self, used: Mapping[Place, Used]) -> None:
+        """What the pods use that run."""
 
     def warning(self, about: str, message: str) -> None:
         """Something that the user should know."""
@@ -85,6 +94,8 @@ class Follower:
         async with asyncio.TaskGroup() as group:
             self._group = group
             watches = self._watch_all(group)
+            if self._screen.is_live:
+                watches.append(group.create_task(self._measure()))
             try:
                 while not self.is_settled:
                     self._changed.clear()
@@ -121,6 +132,19 @@ class Follower:
                     see(obj, False)
                 for obj in state.gone:
                     see(obj, True)
+
+    async def _measure(self) -> None:
+        """What is used, every other second, where the cluster tells."""
+        namespaces = {job.namespace for job in self.jobs.values()}
+        with contextlib.suppress(NoMetrics):
+            while True:
+                await asyncio.sleep(_USAGE_SECONDS)
+                with contextlib.suppress(ApiError, Unreachable):
+                    found = [
+                        await used_by_pods(self._client, each, labels.JOB_UID)
+                        for each in namespaces
+                    ]
+                    self._screen.usage_changed({k: v for used in found for k, v in used.items()})
 
     async def _see_the_rest(self) -> None:
         """Pods that ended with their job may be known to it before they are to us."""

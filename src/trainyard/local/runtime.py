@@ -5,7 +5,7 @@ The node agent implements it; the API server and the composition of the cluster 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +18,30 @@ class Output:
 
     stream: int
     data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What is used: cores, and bytes. ``gpu`` is how many GPUs' worth of work its GPUs do.
+
+    None where there are no GPUs, or nothing tells of them.
+    """
+
+    cpu: float
+    memory: int
+    gpu: float | None = None
+    gpu_memory: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What is used at a time (Unix seconds), of CPU on average over the seconds before it."""
+
+    at: float
+    window_seconds: float
+    node: Usage
+    containers: Mapping[str, Mapping[str, Usage]]
+    """Of those that run: by the UID of their pod, and by name."""
 
 
 class ExecSession(Protocol):
@@ -83,3 +107,6 @@ class PodRuntime(Protocol):
 
     async def connect(self, pod: dict[str, Any], port: int) -> Connection:
         """Open a TCP connection to `port` on the pod's own address."""
+
+    async def measure(self) -> Measured:
+        """What the containers that run use. Looks when it is asked, and may take a second."""

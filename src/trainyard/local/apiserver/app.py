@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import bounds, discovery, formats, reviews
+from trainyard.local.apiserver import bounds, discovery, formats, metrics, reviews
 from trainyard.local.apiserver.authorization import Rights
 from trainyard.local.apiserver.kubeconfigs import PATH, Kubeconfigs
 from trainyard.local.apiserver.messages import Answer, Request, Response
@@ -44,6 +44,7 @@ class Api:
         self, registry: Registry, runtime: PodRuntime | None, findings: Findings | None = None
     ) -> None:
         self._registry = registry
+        self._runtime = runtime
         self._rights = Rights(registry)
         self._findings = findings if findings is not None else Findings()
         self._verbs = verbs = Verbs(registry)
@@ -85,16 +86,9 @@ class Api:
     async def _route(self, request: Request) -> Answer:
         parts = [part for part in request.path.split("/") if part]
         root = parts[0] if parts else ""
-        depth = 2 if root == "api" else 3
         resources = self._registry.resources
         if root in ("api", "apis"):
-            if len(parts) <= depth:
-                return discovery.respond(request, parts, resources)
-            if root == "apis" and parts[1] in reviews.GROUPS:
-                return reviews.respond(request, parts, self._rights)
-            target = parse(parts, resources)
-            self._rights.check(request, target)
-            return await self._resource(request, target)
+            return await self._of_group(request, parts)
         if request.path == PATH and self.kubeconfigs is not None:
             return self.kubeconfigs.respond(request)
         if root in _HEALTH:
@@ -111,6 +105,17 @@ class Api:
         if not root:
             return formats.json_response(200, {"paths": ["/api", "/apis", "/openapi", "/version"]})
         raise no_such_path()
+
+    async def _of_group(self, request: Request, parts: list[str]) -> Answer:
+        if len(parts) <= (2 if parts[0] == "api" else 3):
+            return discovery.respond(request, parts, self._registry.resources)
+        if parts[0] == "apis" and parts[1] in reviews.GROUPS:
+            return reviews.respond(request, parts, self._rights)
+        if parts[0] == "apis" and parts[1] == metrics.GROUP:
+            return await metrics.respond(request, parts, self._rights, self._runtime)
+        target = parse(parts, self._registry.resources.at)
+        self._rights.check(request, target)
+        return await self._resource(request, target)
 
     def _wrong(self) -> Mapping[str, Any]:
         """What `trainyard doctor` tells of a running cluster."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from trainyard.local.apiserver.formats import json_response
 from trainyard.local.apiserver.messages import Request, Response, media_types
+from trainyard.local.apiserver.metrics import METRICS
 from trainyard.local.apiserver.reviews import REVIEWS
 from trainyard.local.failures import no_such_path
 from trainyard.local.resources.resource import Object, Served
@@ -19,7 +20,7 @@ def _groups(rows: Iterable[Served]) -> dict[str, str]:
 
 def respond(request: Request, parts: list[str], resources: Resources) -> Response:
     """The answer for `/api`, `/api/v1`, `/apis`, `/apis/<group>` or `/apis/<group>/<version>`."""
-    rows = (*resources, *REVIEWS)
+    rows = (*resources, *REVIEWS, *METRICS)
     if len(parts) == 1:
         aggregated = _aggregated_version(request)
         if aggregated is not None:

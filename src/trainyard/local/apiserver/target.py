@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from trainyard.kube.resources import NAMESPACES
 from trainyard.local.failures import no_such_path
 from trainyard.local.resources.resource import Served
-from trainyard.local.resources.table import Resources
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,13 +35,17 @@ _OF_NAMESPACES = ("status", "finalize")
 """Below a namespace, these are no resources: kube-apiserver's namespaceSubresources."""
 
 
-def parse(parts: list[str], resources: Resources) -> Target:
+At = Callable[[str, str, str], Served | None]
+"""What is served at a group, version and plural."""
+
+
+def parse(parts: list[str], at: At) -> Target:
     """The target of a path below `/api` or `/apis`, split at its slashes; raises NotFound."""
     group, version, *rest = ["", *parts[1:]] if parts[0] == "api" else parts[1:]
     namespace = None
     if len(rest) >= 3 and rest[0] == NAMESPACES.plural and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
-    served = resources.at(group, version, rest[0])
+    served = at(group, version, rest[0])
     if served is None or len(rest) > 3:
         raise no_such_path()
     name = rest[1] if len(rest) > 1 else ""

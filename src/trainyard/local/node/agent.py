@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from trainyard.local.findings import Fatal, Findings, Guard, batches
-from trainyard.local.node import cgroups, execs, gpus, services, unsupported
+from trainyard.local.node import cgroups, execs, gpus, services, unsupported, usage
 from trainyard.local.node.allocation import Node, forget_old
 from trainyard.local.node.container_runtime import ContainerRuntime
 from trainyard.local.node.hosts import HostsFiles
@@ -26,6 +26,7 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import ENDED
 from trainyard.local.node.worker import PodWorker
 from trainyard.local.objects import Objects
+from trainyard.local.runtime import Measured
 from trainyard.local.storage.journal import Event
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import logfile, protocol
@@ -83,6 +84,7 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._has_services = False
+        self._meter = usage.Meter()
         self._node_ports: services.NodePorts | None = None
         self._pods_since_sweep = 0
         self._pods_folder = os.path.join(settings.state_dir, "pods")
@@ -306,6 +308,16 @@ class NodeAgent:
             except TrainyardError as error:  # the pod has ended meanwhile
                 problem = str(error)
         raise TrainyardError(f"cannot connect to port {port} of pod {name}: {problem}")
+
+    async def measure(self) -> Measured:
+        return await self._meter.measure(
+            [
+                usage.Running(uid, run.name, run.pid, run.cgroups, run.gpus)
+                for uid, worker in self._workers.items()
+                for run in worker.runs
+                if run.phase == "running" and run.pid
+            ]
+        )
 
 
 def _has_ended(pod: dict[str, Any]) -> bool:

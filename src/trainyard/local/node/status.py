@@ -38,6 +38,9 @@ class Run:
     ready: bool = False
     retry_at: float = 0.0
     delay: float = 0.0
+    pid: int = 0
+    """Of its first process, once it runs."""
+    gpus: tuple[int, ...] = ()
     cgroups: list[str] = field(default_factory=list)
     is_told_full: bool = False
     """That it had as many processes as it may."""

@@ -92,7 +92,7 @@ class PodWorker:
     def _started(self, run: Run, event: ContainerState, *, is_new: bool = True) -> None:
         """It runs; not `is_new`: as it did under an earlier agent, which has told so."""
         run.phase, run.reason, run.message = "running", "", ""
-        run.started_at = event.started_at
+        run.started_at, run.pid, run.gpus = event.started_at, event.pid, event.gpus
         if is_new:
             run.started = "startupProbe" not in run.spec
             run.ready = run.started and "readinessProbe" not in run.spec

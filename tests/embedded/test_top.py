@@ -1,0 +1,61 @@
+"""`trainyard top`, in a pipe and on a terminal, and the usage in the table of `run`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.command_line import CommandLine, job, until
+from tests.embedded.terminal import started_on_terminal
+
+WORK = """
+import os, pathlib
+held = b"x" * ((30 if os.environ["RANK"] == "0" else 60) << 20)
+while not pathlib.Path("stop").exists():
+    for _ in range(100000):
+        pass
+"""
+
+
+@pytest.fixture
+def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    line.run("up")
+    yield line
+    line.run("down", code=None)
+    line.kill_everything()
+
+
+def test_what_replicas_use_is_shown_while_they_run(trainyard: CommandLine) -> None:
+    assert "No replica of a job runs in namespace default." in trainyard.run("top")
+    assert "there is no job nosuch" in trainyard.run("top", "nosuch", code=1)
+    (trainyard.folder / "work.py").write_text(WORK)
+    file = trainyard.manifest("m.yaml", job("busy", [sys.executable, "work.py"], replicas=2))
+    with started_on_terminal(trainyard, "run", "-f", file) as run:
+        run.until(r"worker-1 +Running +[1-9]\d*m +\d\dMi")
+        until(
+            lambda: len(re.findall(r"(?m)^busy +worker-[01] +Running", trainyard.run("top"))) == 2,
+            "a line for each replica",
+        )
+        rows = [line.split() for line in trainyard.run("top", "--sort-by", "memory").splitlines()]
+        assert rows[0] == ["JOB", "REPLICA", "PHASE", "CPU", "MEMORY"]
+        assert [row[1] for row in rows[1:]] == ["worker-1", "worker-0"]
+        assert 60 <= int(rows[1][4].removesuffix("Mi")) <= 100
+        by_container = trainyard.run("top", "busy", "--containers", "-A")
+        assert re.search(r"(?m)^default +busy +worker-0 +main +Running", by_container)
+        told = json.loads(trainyard.run("top", "busy", "-o", "json"))
+        assert {item["kind"] for item in told["items"]} == {"PodMetrics"}
+        assert len(told["items"]) == 2
+        with started_on_terminal(trainyard, "top", "busy", columns=30) as top:
+            top.until(r"\d\d:\d\d:\d\d  .*: CPU \d+% ")
+            top.until(r"worker-1  Running +\d+m\s+MEMORY \d\dMi")
+            top.forget()
+            top.until(r"worker-1  Running")  # it goes on
+            (trainyard.folder / "stop").touch()
+            assert run.end()[0] == 0
+            assert top.end()[0] in (0, 1)  # 1: the job was deleted by `run` before it was looked at
