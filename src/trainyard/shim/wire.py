@@ -115,6 +115,44 @@ class Decoder:
                 os.close(fd)
 
 
+class Outgoing:
+    """Frames that are still to be sent, each with the descriptors that ride on its first byte."""
+
+    def __init__(self) -> None:
+        self._frames: deque[tuple[bytearray, list[int]]] = deque()
+
+    def put(self, frame: bytes, descriptors: Sequence[int] = ()) -> None:
+        """The descriptors are closed once they are sent, or with this."""
+        self._frames.append((bytearray(frame), list(descriptors)))
+
+    def flush(self, connection: socket.socket) -> bool:
+        """Send what there is room for; whether anything is left. OSError: nobody is there."""
+        while self._frames:
+            data, descriptors = self._frames[0]
+            try:
+                if descriptors:
+                    sent = socket.send_fds(connection, [data], descriptors)
+                else:
+                    sent = connection.send(data)
+            except BlockingIOError:
+                return True
+            _close_all(descriptors)
+            del data[:sent]
+            if not data:
+                self._frames.popleft()
+        return False
+
+    def close(self) -> None:
+        """Forget what has not been sent."""
+        while self._frames:
+            _close_all(self._frames.popleft()[1])
+
+
+def _close_all(descriptors: list[int]) -> None:
+    while descriptors:
+        os.close(descriptors.pop())
+
+
 class AgentConnection:
     """One agent: answers its requests with ``serve``, and tells it events."""
 
@@ -135,13 +173,14 @@ class AgentConnection:
         self._serve = serve
         self._gone = gone
         self._decoder = Decoder()
-        self._outgoing = bytearray()
+        self._outgoing = Outgoing()
         loop.register(connection.fileno(), self._ready, lambda _: gone(self))
 
     def close(self) -> None:
         self._loop.unregister(self._socket.fileno())
         self._socket.close()
         self._decoder.close()
+        self._outgoing.close()
 
     def tell(self, event: protocol.Event) -> None:
         self._send(protocol.event(event), [])
@@ -149,7 +188,7 @@ class AgentConnection:
     def _ready(self, events: int) -> None:
         """Write and read what is possible."""
         if events & select.EPOLLOUT:
-            self._flush([])
+            self._flush()
         if not events & ~select.EPOLLOUT:
             return
         try:
@@ -181,27 +220,19 @@ class AgentConnection:
         self._send(protocol.answer(number, answer), descriptors)
 
     def _send(self, message: protocol.Raw, descriptors: Sequence[int]) -> None:
-        if descriptors:  # must ride on the first byte of their own message
+        if descriptors:
             message["descriptors"] = len(descriptors)
-        self._outgoing += encode(message)
-        self._flush(descriptors)
+        self._outgoing.put(encode(message), descriptors)
+        self._flush()
 
-    def _flush(self, descriptors: Sequence[int]) -> None:
+    def _flush(self) -> None:
         try:
-            if descriptors:
-                sent = socket.send_fds(self._socket, [bytes(self._outgoing)], descriptors)
-                for fd in descriptors:
-                    os.close(fd)
-            else:
-                sent = self._socket.send(self._outgoing) if self._outgoing else 0
-            del self._outgoing[:sent]
-        except BlockingIOError:
-            pass
+            is_left = self._outgoing.flush(self._socket)
         except OSError:
-            self._outgoing.clear()
+            self._outgoing.close()
             return
         if self._socket.fileno() >= 0:
-            self._loop.watch_writing(self._socket.fileno(), bool(self._outgoing))
+            self._loop.watch_writing(self._socket.fileno(), is_left)
 
 
 def find(folder: str) -> socket.socket | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainyard.local.node.shim_client import ShimClient
+from trainyard.local.node.shim_process import ShimHandle
 from trainyard.shim import protocol, wire
 
 
@@ -108,3 +111,39 @@ def test_a_shim_that_is_found_takes_connections(tmp_path: Path) -> None:
         assert eager.stdout.read() == "0\n"
     for listener in listeners:
         listener.close()
+
+
+async def test_descriptors_come_with_a_message_that_has_to_wait_for_a_long_one() -> None:
+    """Nothing is read while both are sent, so that the long one fills the socket."""
+    ours, theirs = socket.socketpair()
+    theirs.sendall(
+        wire.encode(protocol.event(protocol.Hello(1, "plain", "", "", (), protocol.VERSION)))
+    )
+    client = ShimClient(ShimHandle("", ours, 0))
+    reader, writer = os.pipe()
+    long = protocol.Exec("pod", "main", "1", ("true", "x" * 3_000_000), tty=False)
+    short = protocol.Exec("pod", "main", "2", ("true",), tty=True)
+    asked = [
+        asyncio.create_task(client.request(long)),
+        asyncio.create_task(client.request(short, (writer,))),
+    ]
+    try:
+        await asyncio.sleep(0)
+        os.close(writer)
+        theirs.setblocking(False)
+        decoder = wire.Decoder()
+        frames: list[bytes] = []
+        async with asyncio.timeout(60):
+            while len(frames) < 2:
+                frames += decoder.receive(theirs) or ()
+                await asyncio.sleep(0)
+        (found,) = decoder.take_descriptors(1)
+        os.write(found, b"x")
+        os.close(found)
+        assert os.read(reader, 2) == b"x"
+        assert os.read(reader, 1) == b"", "nobody else holds it"
+    finally:
+        client.close()
+        await asyncio.gather(*asked, return_exceptions=True)
+        theirs.close()
+        os.close(reader)

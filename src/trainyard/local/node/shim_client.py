@@ -40,7 +40,7 @@ class ShimClient:
         self._decoder = handle.decoder
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[_Reply]] = {}
-        self._outgoing = bytearray()
+        self._outgoing = wire.Outgoing()
         self._loop = asyncio.get_running_loop()
         self._closed = False
         for frame in handle.early:
@@ -87,6 +87,7 @@ class ShimClient:
         self._loop.remove_reader(self._socket.fileno())
         self._loop.remove_writer(self._socket.fileno())
         self._socket.close()
+        self._outgoing.close()
         for future in self._waiting.values():
             if not future.done():
                 future.set_result(_Reply(protocol.Answer(error="its shim process is gone")))
@@ -99,30 +100,19 @@ class ShimClient:
         data = wire.encode(message)
         if len(data) > wire.MAX_FRAME:
             raise RuntimeRefused(f"{len(data) >> 20} MiB of environment and volumes are too much")
-        try:
-            if attach and not self._outgoing:
-                data = data[socket.send_fds(self._socket, [data], list(attach)) :]
-            elif not self._outgoing:
-                data = data[self._socket.send(data) :]
-        except BlockingIOError:
-            if attach:
-                raise RuntimeRefused("the node's shim process is too busy") from None
-        except OSError:
-            self.close()
-            return
-        self._outgoing += data
-        if self._outgoing:
-            self._loop.add_writer(self._socket.fileno(), self._writable)
+        # Copies: what is asked may be given up before it is sent.
+        self._outgoing.put(data, _copies(attach))
+        self._flush()
 
-    def _writable(self) -> None:
+    def _flush(self) -> None:
         try:
-            del self._outgoing[: self._socket.send(self._outgoing)]
-        except BlockingIOError:
-            return
+            is_left = self._outgoing.flush(self._socket)
         except OSError:
             self.close()
             return
-        if not self._outgoing:
+        if is_left:
+            self._loop.add_writer(self._socket.fileno(), self._flush)
+        else:
             self._loop.remove_writer(self._socket.fileno())
 
     def _readable(self) -> None:
@@ -162,3 +152,14 @@ class ShimClient:
         else:  # given up meanwhile
             for descriptor in reply.descriptors:
                 os.close(descriptor)
+
+
+def _copies(descriptors: Sequence[int]) -> list[int]:
+    found: list[int] = []
+    try:
+        found.extend(map(os.dup, descriptors))
+    except OSError as error:
+        for each in found:
+            os.close(each)
+        raise RuntimeRefused(f"no more descriptors are to be had: {error.strerror}") from None
+    return found
