@@ -119,10 +119,24 @@ class Follower:
         collections = {(job.resource, job.namespace): None for job in self.jobs.values()}
         namespaces = {namespace: None for _, namespace in collections}
         return [
-            *(group.create_task(self._watch(*each, self.job_seen)) for each in collections),
+            *(group.create_task(self._watch_jobs(*each)) for each in collections),
             *(group.create_task(self._watch(PODS, n, self.pod_seen, ours)) for n in namespaces),
             *(group.create_task(self._watch(EVENTS, n, self.event_seen)) for n in namespaces),
         ]
+
+    async def _watch_jobs(self, resource: Resource, namespace: str) -> None:
+        """Jobs that were deleted before the watch began are in none of its changes."""
+        states = watch(self._client, resource, namespace, is_patient=True)
+        async with contextlib.aclosing(states):
+            async for state in states:
+                for obj in state.changed:
+                    self.job_seen(obj)
+                for obj in state.gone:
+                    self.job_seen(obj, True)
+                for job in self.jobs.values():
+                    is_watched = (job.resource, job.namespace) == (resource, namespace)
+                    if is_watched and not job.is_deleted and job.uid not in state.present:
+                        self.job_seen(job.obj, True)
 
     async def _watch(self, resource: Resource, namespace: str, see: _See, wanted: str = "") -> None:
         states = watch(self._client, resource, namespace, Selection(wanted), is_patient=True)

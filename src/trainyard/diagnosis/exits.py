@@ -75,6 +75,11 @@ _SAID = (
         "(--image PATTERN=ENV)",
     ),
     _Words(
+        r"Argument list too long",
+        "its arguments and environment are longer than Linux allows",
+        "pass what is long in a file, such as one of a ConfigMap",
+    ),
+    _Words(
         r"No such file or directory: ['\"]([^'\"]+)",
         "the file {0} does not exist where the replica runs",
         _PATHS,

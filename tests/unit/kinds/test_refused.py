@@ -88,6 +88,31 @@ STRICT: dict[str, Row] = {
         f"{SHOWN}.resources.limits.memory",
         "'16 GB' is not a quantity",
     ),
+    "variable's name with =": (
+        m.changed(m.pytorch(), f"{CONTAINER}.env", [{"name": "A=B", "value": "x"}]),
+        f"{SHOWN}.env[0].name",
+        "'A=B' cannot be the name of a variable",
+    ),
+    "NUL in a variable": (
+        m.changed(m.pytorch(), f"{CONTAINER}.env", [{"name": "A", "value": "x\0y"}]),
+        f"{SHOWN}.env[0].value",
+        "holds a NUL character",
+    ),
+    "variable beyond the kernel's limit": (
+        m.changed(m.pytorch(), f"{CONTAINER}.env", [{"name": "A", "value": "é" * 65_535}]),
+        f"{SHOWN}.env[0].value",
+        "longer than the 131072 bytes",
+    ),
+    "argument beyond the kernel's limit": (
+        m.changed(m.pytorch(), f"{CONTAINER}.args", ["ok", "x" * 131_072]),
+        f"{SHOWN}.args[1]",
+        "longer than the 131072 bytes",
+    ),
+    "command without a word": (
+        m.changed(m.pytorch(), f"{CONTAINER}.command", [""]),
+        f"{SHOWN}.command[0]",
+        "name the program",
+    ),
     "bad pull policy": (
         m.changed(m.pytorch(), f"{CONTAINER}.imagePullPolicy", "Allways"),
         f"{SHOWN}.imagePullPolicy",

@@ -16,6 +16,9 @@ from trainyard.schema import quantity
 from trainyard.schema.names import is_plain_label
 from trainyard.schema.problems import Path, Problem, error, suggest
 
+_LONGEST_WORD = 128 << 10
+"""Of an argument or a variable, with the end of its text: MAX_ARG_STRLEN, see execve(2)."""
+
 
 def containers(template: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The containers of a template, none when it has no spec."""
@@ -71,6 +74,7 @@ def check_template(
             problems += _mounts(container, volumes, (*base, index))
             problems += volume_rules.check_mounts_of(container, (*base, index))
             problems += _resources(container, (*base, index))
+            problems += _process(container, (*base, index))
     init = {c["name"] for c in every[1][1]}
     for index, container in enumerate(found):
         if container["name"] in init and names.count(container["name"]) > 1:
@@ -78,6 +82,28 @@ def check_template(
                 error((*where, index, "name"), f"'{container['name']}' is an init container's name")
             )
     return problems
+
+
+def _process(container: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    """What no program on Linux can be started with."""
+    words = [
+        ((*path, field, index), str(word))
+        for field in ("command", "args")
+        for index, word in enumerate(container.get(field) or ())
+    ]
+    for index, variable in enumerate(container.get("env") or ()):
+        name, here = str(variable["name"]), (*path, "env", index)
+        if not name or "=" in name or not name.isprintable():
+            yield error((*here, "name"), f"{name[:63]!r} cannot be the name of a variable")
+        words.append(((*here, "value"), f"{name}={variable.get('value') or ''}"))
+    if (container.get("command") or ["program"])[0] == "":
+        yield error((*path, "command", 0), "is empty; name the program")
+    for here, word in words:
+        if "\0" in word:
+            yield error(here, "holds a NUL character, which ends a word for every program")
+        elif len(word.encode(errors="surrogatepass")) >= _LONGEST_WORD:
+            text = f"is longer than the {_LONGEST_WORD} bytes that Linux allows; pass it in a file"
+            yield error(here, text)
 
 
 def check_mounts(
