@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
-BUILT = ROOT / ".cache" / "control-plane"
+_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+_RECIPE = 1  # to be raised with every change of what is built, or of how
+BUILT = _CACHE / "trainyard" / f"control-plane-{_RECIPE}"
 SERVERS = ("kube-apiserver", "kube-controller-manager")
 HOW = (
     "name a folder that holds etcd and kube-apiserver in $KUBEBUILDER_ASSETS, "

@@ -11,12 +11,21 @@ from typing import Any
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.reflector import Reflector
-from trainyard.kube.resources import CONFIG_MAPS, EVENTS, PODS, SECRETS, SERVICES, Resource
+from trainyard.kube.resources import (
+    CONFIG_MAPS,
+    EVENTS,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+    SERVICES,
+    Resource,
+)
 from trainyard.local.objects import Deletion
 from trainyard.local.storage.journal import Event, Subscription
 
 Object = dict[str, Any]
 _READ = {row.plural: row for row in (PODS, SERVICES, SECRETS, CONFIG_MAPS)}
+_EVERYWHERE = {NAMESPACES.plural: NAMESPACES}
 _WRITTEN = {**_READ, "events": EVENTS}
 
 
@@ -49,7 +58,7 @@ class _Copy:
 
 
 def _key(item: Object) -> tuple[str, str]:
-    return item["metadata"]["namespace"], item["metadata"]["name"]
+    return item["metadata"].get("namespace", ""), item["metadata"]["name"]
 
 
 class RealCluster:
@@ -58,10 +67,16 @@ class RealCluster:
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client
         self._subscriptions: dict[Subscription, tuple[str, ...]] = {}
-        self._copies = {name: _Copy(name, self._publish) for name in _READ}
+        self._copies = {name: _Copy(name, self._publish) for name in _READ | _EVERYWHERE}
         self._reflectors = [
-            Reflector(client, row, dict, self._copies[name], namespace=namespace)
-            for name, row in _READ.items()
+            Reflector(
+                client,
+                row,
+                dict,
+                self._copies[name],
+                namespace=namespace if name in _READ else None,
+            )
+            for name, row in (_READ | _EVERYWHERE).items()
         ]
 
     @asynccontextmanager
