@@ -12,14 +12,15 @@ from trainyard.version import VERSION
 
 if TYPE_CHECKING:
     from trainyard.api.aio import AsyncClient as AsyncClient
-    from trainyard.api.aio import LogLine as LogLine
+    from trainyard.api.asking import Executed as Executed
+    from trainyard.api.asking import LogLine as LogLine
     from trainyard.api.client import Client as Client
-    from trainyard.api.client import run as run
     from trainyard.api.errors import CaptureError as CaptureError
     from trainyard.api.errors import JobFailed as JobFailed
     from trainyard.api.errors import RemoteTraceback as RemoteTraceback
     from trainyard.api.errors import WaitTimeout as WaitTimeout
     from trainyard.api.running import RunOptions as RunOptions
+    from trainyard.api.top import run as run
     from trainyard.client.job import Job as Job
     from trainyard.client.jobs import JobNotFound as JobNotFound
     from trainyard.client.target import CommandError as CommandError
@@ -35,15 +36,16 @@ _FOUND_IN = {
     "CaptureError": "api.errors",
     "Client": "api.client",
     "CommandError": "client.target",
+    "Executed": "api.asking",
     "InvalidManifest": "schema.errors",
     "Job": "client.job",
     "JobFailed": "api.errors",
     "JobNotFound": "client.jobs",
-    "LogLine": "api.aio",
+    "LogLine": "api.asking",
     "RemoteTraceback": "api.errors",
     "RunOptions": "api.running",
     "WaitTimeout": "api.errors",
-    "run": "api.client",
+    "run": "api.top",
 }
 """Every name and the module that has it, but for the error tree's root and the kinds."""
 

@@ -103,6 +103,25 @@ def test_actions_on_jobs(line: CommandLine) -> None:
         client.submit(job("b", shell("sleep 1000")))
         with pytest.raises(trainyard.WaitTimeout, match="gave up after"):
             client.wait("b", timeout=0.1)
+        assert client.exec("b", ["sh", "-c", "cat; echo no >&2; exit 4"], stdin=b"yes") == (
+            *(4, b"yes", b"no\n"),
+        )
+        assert [job.name for job in client.list(["pj"])] == ["b"]
+        assert client.list(selector="team=a") == []
+        assert [pod.replica for pod in client.get("b").ordered_pods()] == ["worker-0"]
+        assert any(event["reason"] == "Created" for event in client.events("b"))
+        assert (client.pause("b"), client.pause("b"), client.resume("b")) == (True, False, True)
+        with pytest.raises(trainyard.CommandError, match="it is not elastic"):
+            client.scale("b", 2)
+        client.create_queue("night", quota={"cpu": "2"}, closed=True)
+        client.open_queue("night")
+        assert client.queue("night")["spec"]["closed"] is False
+        assert "night" in [queue["metadata"]["name"] for queue in client.queues()]
+        client.delete_queue("night")
+        with pytest.raises(trainyard.CommandError, match="there is no queue night"):
+            client.queue("night")
+        [waiting] = client.submit(job("c", ["true"]), debug=True)
+        assert client.running_replica(waiting) == "worker-0"
         with pytest.raises(trainyard.InvalidManifest, match="spec: is required"):
             client.submit("apiVersion: batch.tensorstack.dev/v1beta1\nkind: PyTorchTrainingJob\n")
     until(lambda: not line.processes(), "nothing is left of its cluster")

@@ -1,126 +1,201 @@
-"""The client for those who do not await: the same actions as `AsyncClient`, in calls that wait."""
+"""The client for those who do not await. Made by tools/sync_client.py; do not edit."""
 
 from __future__ import annotations
 
-import os
-import queue
-import weakref
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeVar, Unpack, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
-from trainyard.api.aio import AsyncClient, JobName, LogLine
-from trainyard.api.clusters import Choice
+from trainyard.api.asking import Executed, LogLine
+from trainyard.api.blocking import Blocking
+from trainyard.api.connection import JobName, Jobs
 from trainyard.api.manifests import Manifest
-from trainyard.api.portal import Portal, Relay
-from trainyard.api.running import RunOptions
-from trainyard.api.screens import PlainScreen
-from trainyard.client.follower import Screen
+from trainyard.api.queues import Objects
 from trainyard.client.job import Job
+from trainyard.client.objects import Object
 
-T = TypeVar("T")
 
-
-class Client:
+class Client(Blocking):
     """Jobs of one cluster, as `AsyncClient` has them, in calls that wait for their results.
 
     They may be made in any thread, and where an event loop runs, as in a notebook; Ctrl-C ends
     them. `close()`, or the end of a `with`, ends the connection.
     """
 
-    def __init__(
-        self,
-        *,
-        namespace: str | None = None,
-        kubeconfig: str | os.PathLike[str] | None = None,
-        context: str | None = None,
-        cluster: Choice = "any",
-    ) -> None:
-        self._client = AsyncClient(
-            namespace=namespace, kubeconfig=kubeconfig, context=context, cluster=cluster
-        )
-        self._portal = Portal()
-        self._end = weakref.finalize(self, _close, self._portal, self._client)
-
-    def __enter__(self) -> Self:
-        self._call(self._client.target())
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """End the connection, and the cluster if it is private."""
-        self._end()
-
-    def _call(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._portal.call(work, queue.SimpleQueue())
-
     def submit(
-        self, manifest: Manifest | Iterable[Manifest], *, replace: bool = False
-    ) -> list[Job]:
-        return self._call(self._client.submit(manifest, replace=replace))
+        self,
+        manifest: Manifest | Iterable[Manifest],
+        *,
+        replace: bool = False,
+        debug: bool = False,
+        volumes: Mapping[str, str] = MappingProxyType({}),
+        images: Sequence[tuple[str, str]] = (),
+    ) -> Jobs:
+        """Create the jobs of a manifest, and before them what lies beside them there.
 
-    def delete(self, jobs: JobName | Iterable[JobName], *, missing_ok: bool = False) -> list[Job]:
+        With `replace`, jobs of the same names are deleted first; with `debug` they are in debug
+        mode, in which replicas wait instead of training. On the embedded cluster `volumes`
+        are folders that stand for claims, by the claim, and `images` pairs of a pattern of images
+        and the Python environment that stands for them. Raises InvalidManifest with every problem;
+        warnings are told by Python's `warnings`.
+        """
+        return self._call(
+            self._client.submit(
+                manifest, replace=replace, debug=debug, volumes=volumes, images=images
+            )
+        )
+
+    def delete(self, jobs: JobName | Iterable[JobName], *, missing_ok: bool = False) -> Jobs:
+        """Delete jobs, and with them all that they own; they may take their time to end.
+
+        Raises JobNotFound, and deletes none, if one does not exist, unless `missing_ok`.
+        """
         return self._call(self._client.delete(jobs, missing_ok=missing_ok))
 
     def wait_until_gone(self, jobs: Job | Iterable[Job], *, timeout: float | None = 300.0) -> None:
+        """Until deleted jobs and all of their pods are gone; raises WaitTimeout after `timeout`
+        seconds.
+        """
         return self._call(self._client.wait_until_gone(jobs, timeout=timeout))
 
-    def wait(self, job: JobName, until: str = "end", *, timeout: float | None = None) -> Job:
-        return self._call(self._client.wait(job, until, timeout=timeout))
+    def pause(self, job: JobName) -> bool:
+        """Pause a job: its pods end gracefully, the job stays; False if it was paused already."""
+        return self._call(self._client.pause(job))
 
-    def logs(self, job: JobName, **wanted: Any) -> Iterator[LogLine]:
-        return self._portal.iterate(self._client.logs(job, **wanted))
+    def resume(self, job: JobName) -> bool:
+        """Go on with a paused job, at no cost of restarts; False if it was not paused."""
+        return self._call(self._client.resume(job))
 
-    @overload
-    def run(
-        self,
-        what: Callable[..., T],
-        args: Sequence[Any] = (),
-        kwargs: Mapping[str, Any] | None = None,
-        *,
-        screen: Screen | None = None,
-        **options: Unpack[RunOptions],
-    ) -> T: ...
+    def scale(self, job: JobName, replicas: int) -> int | None:
+        """Change how many replicas an elastic job should have; how many it should have had
+        before, None if that was not said.
 
-    @overload
-    def run(
-        self,
-        what: Manifest | Iterable[Manifest],
-        *,
-        keep: bool = False,
-        screen: Screen | None = None,
-    ) -> list[Job]: ...
+        Raises CommandError for a job that is not elastic, and for a size beyond its bounds.
+        """
+        return self._call(self._client.scale(job, replicas))
 
-    def run(self, what: Any, *args: Any, screen: Screen | None = None, **options: Any) -> Any:
-        relay = Relay(screen or PlainScreen(names_jobs=False))
-        return self._portal.call(
-            self._client.run(what, *args, screen=relay, **options), relay.steps
+    def list(
+        self, kinds: Iterable[str] = (), *, selector: str = "", all_namespaces: bool = False
+    ) -> Jobs:
+        """The jobs of the namespace, oldest first: of all kinds, or of some (`pj`), and with
+        labels as `team=a`, if wished.
+        """
+        return self._call(
+            self._client.list(kinds, selector=selector, all_namespaces=all_namespaces)
         )
 
+    def get(self, job: JobName) -> Job:
+        """A job as it is now, with its pods; raises JobNotFound."""
+        return self._call(self._client.get(job))
 
-@overload
-def run(
-    what: Callable[..., T],
-    args: Sequence[Any] = (),
-    kwargs: Mapping[str, Any] | None = None,
-    *,
-    screen: Screen | None = None,
-    **options: Unpack[RunOptions],
-) -> T: ...
+    def wait(self, job: JobName, until: str = "end", *, timeout: float | None = None) -> Job:
+        """The job, once it has come to a point: `end` (it has succeeded), `phase=Running` or
+        another, `condition=Completed` or `condition=TYPE=STATUS`.
 
+        Raises JobFailed when it cannot come there any more, because it has failed, ended otherwise
+        or was deleted, and WaitTimeout after `timeout` seconds.
+        """
+        return self._call(self._client.wait(job, until, timeout=timeout))
 
-@overload
-def run(what: Manifest | Iterable[Manifest], *, screen: Screen | None = None) -> list[Job]: ...
+    def logs(
+        self,
+        job: JobName,
+        *,
+        follow: bool = False,
+        replica: str = "",
+        container: str = "",
+        tail: int | None = None,
+        since: float | None = None,
+        previous: bool = False,
+        timestamps: bool = False,
+    ) -> Iterator[LogLine]:
+        """The lines that the replicas have written; with `follow`, until the job has ended.
 
+        Of one `replica` (`worker-0`) and `container` or of all that train; the last `tail` lines,
+        or those of the last `since` seconds; with `previous` of the attempt before.
+        """
+        return self._iterate(
+            self._client.logs(
+                job,
+                follow=follow,
+                replica=replica,
+                container=container,
+                tail=tail,
+                since=since,
+                previous=previous,
+                timestamps=timestamps,
+            )
+        )
 
-def run(what: Any, *args: Any, **options: Any) -> Any:
-    """As `Client.run`, on the embedded cluster that is up, or else on one for this call alone."""
-    with Client() as client:
-        return client.run(what, *args, **options)
+    def events(
+        self, job: JobName, *, follow: bool = False, warnings: bool = False
+    ) -> Iterator[Object]:
+        """The Events about a job and all that it owns, oldest first; with `follow`, also those
+        to come; with `warnings`, no others.
+        """
+        return self._iterate(self._client.events(job, follow=follow, warnings=warnings))
 
+    def running_replica(
+        self, job: JobName, *, replica: str = "", container: str = "", timeout: float = 300.0
+    ) -> str:
+        """The replica of this name, or that of rank 0, once its container runs.
 
-def _close(portal: Portal, client: AsyncClient) -> None:
-    if portal.is_used:
-        portal.call(client.close(), queue.SimpleQueue())
-        portal.close()
+        Raises CommandError when it never will, or not within `timeout` seconds.
+        """
+        return self._call(
+            self._client.running_replica(job, replica=replica, container=container, timeout=timeout)
+        )
+
+    def exec(
+        self,
+        job: JobName,
+        command: Sequence[str],
+        *,
+        replica: str = "",
+        container: str = "",
+        stdin: bytes = b"",
+    ) -> Executed:
+        """Run a command in a replica, of rank 0 unless another is named, to its end."""
+        return self._call(
+            self._client.exec(job, command, replica=replica, container=container, stdin=stdin)
+        )
+
+    def queues(self) -> Objects:
+        """All Queues, by name."""
+        return self._call(self._client.queues())
+
+    def queue(self, name: str) -> Object:
+        """One Queue; raises CommandError where there is none of the name."""
+        return self._call(self._client.queue(name))
+
+    def create_queue(
+        self,
+        name: str,
+        *,
+        quota: Mapping[str, str] = MappingProxyType({}),
+        priority: int | None = None,
+        max_duration: str | None = None,
+        closed: bool = False,
+    ) -> Object:
+        """Create a Queue.
+
+        `quota` limits resources, as `{"nvidia.com/gpu": "8"}`; `priority` is 0 to 100, of which
+        higher goes first; pods older than `max_duration` (`1d12h`) are ended; while it is `closed`,
+        nothing starts through it. Raises CommandError when it breaks a rule, or exists.
+        """
+        return self._call(
+            self._client.create_queue(
+                name, quota=quota, priority=priority, max_duration=max_duration, closed=closed
+            )
+        )
+
+    def close_queue(self, name: str) -> None:
+        """Let nothing more start through a Queue; what runs goes on."""
+        return self._call(self._client.close_queue(name))
+
+    def open_queue(self, name: str) -> None:
+        """Let jobs start through a closed Queue again."""
+        return self._call(self._client.open_queue(name))
+
+    def delete_queue(self, name: str) -> None:
+        """Delete a Queue; jobs in it keep running."""
+        return self._call(self._client.delete_queue(name))

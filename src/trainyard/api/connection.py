@@ -5,11 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import Iterable
+from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from trainyard.api.clusters import Choice, Private, connect
+from trainyard.client.changes import Named
+from trainyard.client.job import Job
+from trainyard.client.jobs import find
 from trainyard.client.target import Target, Where
+
+Jobs = list[Job]
+"""Since clients have a method `list`."""
+JobName = str | Job
+"""A job's name, `kind/name` where two kinds share it, or the job itself."""
 
 
 class Connection:
@@ -65,3 +75,18 @@ class Connection:
             if self._target is None:
                 self._target, self._own = await connect(self._where, self._choice, {})
             return self._target
+
+    async def found(self, job: JobName | Named) -> Job:
+        """A job as it is now; raises JobNotFound."""
+        target = await self.target()
+        if isinstance(job, Job):
+            job = Named(f"{job.kind.singular}/{job.name}", job.namespace)
+        if isinstance(job, Named):
+            here = replace(target, namespace=job.namespace or target.namespace)
+            return await find(here, job.text)
+        return await find(target, job)
+
+
+def several(jobs: JobName | Iterable[JobName | Named]) -> list[JobName | Named]:
+    """One or more, as a list."""
+    return [jobs] if isinstance(jobs, str | Job) else list(jobs)

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import click
 
-from trainyard.cli.exec_ import SHELL, connect
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import container_option, replica_option, with_where, words_argument
-from trainyard.client.changes import delete
 from trainyard.client.job import Job
-from trainyard.client.pods import PodView
-from trainyard.client.replicas import Execution, running_replica
 from trainyard.client.target import CommandError, Target, Where
-
-if TYPE_CHECKING:
-    from trainyard.manifest.reader import Document
+from trainyard.manifest.reader import Document, ReadResult
 
 
 @click.command()
@@ -57,39 +51,37 @@ def command(
     beside = [document for document in result.documents if not document.is_job]
 
     async def debug(target: Target) -> int:
-        created = await _create(target, [*beside, chosen])
+        client = AsyncClient.of(target)
+        (created,) = await client.submit(ReadResult((*beside, chosen), ()), debug=True)
+        click.echo(f"{created} created in debug mode; waiting for its replicas", err=True)
         try:
-            pod = await running_replica(target, created, replica, container, timeout)
+            found = await client.running_replica(
+                created, replica=replica, container=container, timeout=timeout
+            )
             if words or (sys.stdin.isatty() and sys.stdout.isatty()):
-                return await _enter(target, created, pod, container, words)
-            click.echo(f"replica {created.replica_of(pod.name)} is running", err=True)
+                return await _enter(client, created, found, container, words)
+            click.echo(f"replica {found} is running", err=True)
             return 0
         finally:
-            await _leave(target, created, deletes=rm)
+            await _leave(client, created, deletes=rm)
 
     return where.run(debug)
 
 
-async def _create(target: Target, documents: Sequence[Document]) -> Job:
-    from trainyard.client.submission import submit, with_debug
-
-    documents = [with_debug(document) if document.is_job else document for document in documents]
-    (job,) = await submit(target, documents)
-    click.echo(f"{job} created in debug mode; waiting for its replicas", err=True)
-    return job
-
-
 async def _enter(
-    target: Target, job: Job, pod: PodView, container: str, words: Sequence[str]
+    client: AsyncClient, job: Job, replica: str, container: str, words: Sequence[str]
 ) -> int:
+    from trainyard.cli.terminal import attach
+
     has_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    chosen = container or job.training_container(pod)
-    return await connect(target, Execution(pod, chosen, words or SHELL, tty=has_terminal))
+    entry = client.enter(job, words, replica=replica, container=container, tty=has_terminal)
+    async with entry as remote:
+        return await attach(remote, stdin=True, is_terminal=has_terminal)
 
 
-async def _leave(target: Target, job: Job, *, deletes: bool) -> None:
+async def _leave(client: AsyncClient, job: Job, *, deletes: bool) -> None:
     if deletes:
-        await delete(target.client, job)
+        await client.delete(job)
         click.echo(f"{job} deleted", err=True)
         return
     click.echo(

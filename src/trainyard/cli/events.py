@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.format import document
 from trainyard.cli.show import event_table
 from trainyard.cli.target import on_job
-from trainyard.client.events import events_of, follow_events
 from trainyard.client.job import Job
 from trainyard.client.target import Target
 
@@ -23,12 +23,12 @@ async def command(
     target: Target, job: Job, watch: bool, warnings: bool, output: str | None
 ) -> None:
     """List what happened to a job and its pods, oldest first."""
-    if watch:
-        await _watch(target, job, only_warnings=warnings)
-        return
-    events = await events_of(target.client, job)
-    if warnings:
-        events = [event for event in events if event.get("type") == "Warning"]
+    found = AsyncClient.of(target).events(job, follow=watch, warnings=warnings)
+    async with contextlib.aclosing(found):
+        if watch:
+            async for event in found:
+                click.echo(event_table(job, [event], datetime.now(UTC)).splitlines()[1])
+        events = [event async for event in found]
     if output is not None:
         click.echo(document({"apiVersion": "v1", "kind": "List", "items": events}, output))
     elif events:
@@ -36,10 +36,3 @@ async def command(
     else:
         what = "warnings about" if warnings else "events of"
         click.echo(f"There are no {what} {job} (events expire after about an hour).", err=True)
-
-
-async def _watch(target: Target, job: Job, *, only_warnings: bool) -> None:
-    async with contextlib.aclosing(follow_events(target.client, job)) as events:
-        async for event in events:
-            if event.get("type") == "Warning" or not only_warnings:
-                click.echo(event_table(job, [event], datetime.now(UTC)).splitlines()[1])

@@ -6,6 +6,7 @@ import sys
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.target import (
     container_option,
     job_argument,
@@ -14,12 +15,7 @@ from trainyard.cli.target import (
     with_where,
     words_argument,
 )
-from trainyard.client.jobs import find, pods_of
-from trainyard.client.replicas import Execution, check_running, choose_pod
 from trainyard.client.target import CommandError, Target, Where
-
-SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
-"""bash where there is one, as a login through ssh would give."""
 
 
 @job_command
@@ -51,20 +47,13 @@ def command(
         raise CommandError("there is no terminal here to connect; leave out --tty")
     is_terminal = stdin and (has_terminal if tty is None else tty)
 
+    from trainyard.cli.terminal import attach
+
     async def enter(target: Target) -> int:
-        found = await find(target, job)
-        pod = choose_pod(found, await pods_of(target.client, found), replica)
-        chosen = container or found.training_container(pod)
-        check_running(found, pod, chosen)
-        return await connect(target, Execution(pod, chosen, words or SHELL, stdin, is_terminal))
+        entry = AsyncClient.of(target).enter(
+            job, words, replica=replica, container=container, stdin=stdin, tty=is_terminal
+        )
+        async with entry as remote:
+            return await attach(remote, stdin=stdin, is_terminal=is_terminal)
 
     return where.run(enter)
-
-
-async def connect(target: Target, wanted: Execution) -> int:
-    """Run the command with this process's standard streams; returns its exit code."""
-    from trainyard.cli.terminal import attach
-    from trainyard.client.streams import run_in_container
-
-    async with run_in_container(target, wanted) as remote:
-        return await attach(remote, stdin=wanted.stdin, is_terminal=wanted.tty)

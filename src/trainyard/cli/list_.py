@@ -11,10 +11,11 @@ from datetime import UTC, datetime
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.format import document, job_table, phase_text, running_text
 from trainyard.cli.target import with_where
 from trainyard.client.job import Job
-from trainyard.client.jobs import kind_named, list_jobs
+from trainyard.client.jobs import kind_named
 from trainyard.client.owners import owners
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.client.watching import watch
@@ -67,8 +68,7 @@ class Wish:
 
 async def _list(target: Target, wish: Wish, output: str) -> None:
     everywhere = wish.everywhere
-    namespace = None if everywhere else target.namespace
-    jobs = await list_jobs(target, namespace, wish.kinds, wish.selector)
+    jobs = await _present(target, wish)
     if output in ("json", "yaml"):
         items = [job.obj for job in jobs]
         click.echo(document({"apiVersion": "v1", "kind": "List", "items": items}, output))
@@ -84,10 +84,18 @@ async def _list(target: Target, wish: Wish, output: str) -> None:
         click.echo(job_table(jobs, now, everywhere=everywhere, wide=wish.wide, owners=owner_of))
 
 
+async def _present(target: Target, wish: Wish) -> list[Job]:
+    return await AsyncClient.of(target).list(
+        [kind.kind for kind in wish.kinds],
+        selector=wish.selector,
+        all_namespaces=wish.everywhere,
+    )
+
+
 async def _watch_jobs(target: Target, wish: Wish) -> None:
     """Print the present jobs, then each that changes, until interrupted."""
     namespace = None if wish.everywhere else target.namespace
-    present = await list_jobs(target, namespace, wish.kinds, wish.selector)
+    present = await _present(target, wish)
     watch = _Watch(target, wish, namespace, await _owners(target, wish))
     watch.begin(present)
     async with asyncio.TaskGroup() as group:

@@ -8,17 +8,15 @@ from typing import Any
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.format import document, indent, job_table, table
-from trainyard.cli.target import on_target, with_where
-from trainyard.client.jobs import list_jobs
+from trainyard.cli.target import on_client
 from trainyard.client.objects import Object
-from trainyard.client.target import CommandError, Target, Where
+from trainyard.client.target import CommandError
 from trainyard.kinds.table import KINDS
-from trainyard.kube.errors import AlreadyExists, NotFound
 from trainyard.schema.times import age
 
 _KIND = KINDS["Queue"]
-QUEUES = _KIND.resource
 
 
 @click.group()
@@ -27,16 +25,13 @@ def command() -> None:
 
 
 @command.command("list")
-@on_target
+@on_client
 @click.option("-o", "--output", type=click.Choice(["name", "json", "yaml"]))
-async def list_queues(target: Target, output: str | None) -> None:
+async def list_queues(client: AsyncClient, output: str | None) -> None:
     """List queues."""
-    queues, _ = await target.client.list(QUEUES)
-    queues.sort(key=lambda queue: queue["metadata"]["name"])
+    queues = await client.queues()
     if output in ("json", "yaml"):
-        head = {"apiVersion": _KIND.api_version, "kind": _KIND.kind}
-        items = [{**head, **queue} for queue in queues]
-        click.echo(document({"apiVersion": "v1", "kind": "List", "items": items}, output))
+        click.echo(document({"apiVersion": "v1", "kind": "List", "items": queues}, output))
     elif output == "name":
         for queue in queues:
             click.echo(f"{_KIND.singular}.{_KIND.group}/{queue['metadata']['name']}")
@@ -47,16 +42,16 @@ async def list_queues(target: Target, output: str | None) -> None:
 
 
 @command.command("show")
-@on_target
+@on_client
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]))
 @click.argument("name")
-async def show_queue(target: Target, name: str, output: str | None) -> None:
+async def show_queue(client: AsyncClient, name: str, output: str | None) -> None:
     """Show a queue: what it allows, what is in use, and the jobs in it."""
-    queue = await _read(target, name)
+    queue = await client.queue(name)
     if output is not None:
         click.echo(document(queue, output))
         return
-    jobs = [job for job in await list_jobs(target, None) if job.queue == name]
+    jobs = [job for job in await client.list(all_namespaces=True) if job.queue == name]
     now = datetime.now(UTC)
     click.echo(_described(queue, now))
     if jobs:
@@ -65,86 +60,56 @@ async def show_queue(target: Target, name: str, output: str | None) -> None:
 
 
 @command.command("create")
-@with_where
+@on_client
 @click.option(
-    "--quota", multiple=True, metavar="RESOURCE=N", help="A limit such as nvidia.com/gpu=8."
+    "--quota",
+    multiple=True,
+    metavar="RESOURCE=N",
+    callback=lambda _context, _parameter, texts: dict(map(limit, texts)),
+    help="A limit such as nvidia.com/gpu=8.",
 )
 @click.option("--priority", type=click.IntRange(0, 100), help="0 to 100; higher goes first.")
 @click.option("--max-duration", metavar="TIME", help="Pods older than this are ended: 1d12h.")
 @click.option("--closed", is_flag=True, help="Let nothing start for now.")
 @click.argument("name")
-def create_queue(where: Where, name: str, **given: Any) -> None:
+async def create_queue(client: AsyncClient, name: str, **given: Any) -> None:
     """Create a queue."""
-    queue = new_queue(name, **given)
-    where.run(lambda target: _create(target, queue))
+    await client.create_queue(name, **given)
+    click.echo(f"Queue {name} created")
 
 
 @command.command("close")
-@on_target
+@on_client
 @click.argument("name")
-async def close_queue(target: Target, name: str) -> None:
+async def close_queue(client: AsyncClient, name: str) -> None:
     """Let nothing more start through a queue; what runs goes on."""
-    await _set_closed(target, name, closed=True)
+    await client.close_queue(name)
+    click.echo(f"Queue {name} closed")
 
 
 @command.command("open")
-@on_target
+@on_client
 @click.argument("name")
-async def open_queue(target: Target, name: str) -> None:
+async def open_queue(client: AsyncClient, name: str) -> None:
     """Let jobs start through a closed queue again."""
-    await _set_closed(target, name, closed=False)
+    await client.open_queue(name)
+    click.echo(f"Queue {name} opened")
 
 
 @command.command("delete")
-@on_target
+@on_client
 @click.argument("name")
-async def delete_queue(target: Target, name: str) -> None:
+async def delete_queue(client: AsyncClient, name: str) -> None:
     """Delete a queue; jobs in it keep running."""
-    queue = await _read(target, name)
-    await target.client.delete(QUEUES, name, uid=queue["metadata"]["uid"])
+    await client.delete_queue(name)
     click.echo(f"Queue {name} deleted")
 
 
-def new_queue(
-    name: str,
-    *,
-    quota: tuple[str, ...] = (),
-    priority: int | None = None,
-    max_duration: str | None = None,
-    closed: bool = False,
-) -> Object:
-    """A Queue from what the user said; CommandError when it breaks a rule."""
-    from trainyard.kinds.admission import admit
-
-    wanted = {
-        "quota": {"requests": dict(_limit(text) for text in quota)} if quota else None,
-        "priority": priority,
-        "maxDuration": max_duration,
-        "closed": closed or None,
-    }
-    spec = {field: value for field, value in wanted.items() if value is not None}
-    head = {"apiVersion": _KIND.api_version, "kind": _KIND.kind}
-    admission = admit({**head, "metadata": {"name": name}, "spec": spec})
-    if admission.errors:
-        problems = "; ".join(problem.detail for problem in admission.errors)
-        raise CommandError(f"cannot create queue {name}: {problems}")
-    return admission.obj
-
-
-def _limit(text: str) -> tuple[str, str]:
+def limit(text: str) -> tuple[str, str]:
     resource, equals, amount = text.partition("=")
     if not (resource and equals and amount):
         raise CommandError(f"--quota {text} is not of the form RESOURCE=N, e.g. nvidia.com/gpu=8")
     return resource, amount
-
-
-async def _read(target: Target, name: str) -> Object:
-    try:
-        return await target.client.get(QUEUES, name)
-    except NotFound:
-        queues, _ = await target.client.list(QUEUES)
-        known = ", ".join(sorted(queue["metadata"]["name"] for queue in queues)) or "none"
-        raise CommandError(f"there is no queue {name}; there are: {known}") from None
 
 
 def queue_table(queues: list[Object], now: datetime) -> str:
@@ -193,21 +158,3 @@ def _described(queue: Object, now: datetime) -> str:
         "Created": f"{age(created, now)} ago",
     }
     return "\n".join(f"{key + ':':<14}{value}" for key, value in facts.items() if value != "")
-
-
-async def _create(target: Target, queue: Object) -> None:
-    name = queue["metadata"]["name"]
-    try:
-        await target.client.create(QUEUES, queue)
-    except AlreadyExists:
-        raise CommandError(
-            f"queue {name} exists already; change it with kubectl, or delete it first "
-            f"(trainyard queue delete {name})"
-        ) from None
-    click.echo(f"Queue {name} created")
-
-
-async def _set_closed(target: Target, name: str, *, closed: bool) -> None:
-    await _read(target, name)
-    await target.client.patch(QUEUES, name, {"spec": {"closed": closed}})
-    click.echo(f"Queue {name} {'closed' if closed else 'opened'}")

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trainyard.cli.pause import switch
-from trainyard.cli.target import job_command, jobs_argument, on_target
-from trainyard.client.target import Target
+import click
+
+from trainyard.api.aio import AsyncClient
+from trainyard.cli.target import job_command, jobs_argument, on_client
 
 
 @job_command
-@on_target
+@on_client
 @jobs_argument
-async def command(target: Target, jobs: Sequence[str]) -> None:
+async def command(client: AsyncClient, jobs: Sequence[str]) -> None:
     """Resume paused jobs; their `resumeSpecs` apply from then on."""
-    await switch(target, jobs, paused=False)
+    for name in jobs:
+        job = await client.found(name)
+        is_new = await client.resume(job)
+        click.echo(f"{job} resumed" if is_new else f"{job} is not paused")

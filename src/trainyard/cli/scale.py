@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.target import on_job
-from trainyard.client.changes import scale
 from trainyard.client.job import Job
 from trainyard.client.target import Target
 
@@ -18,7 +18,7 @@ async def command(target: Target, job: Job, replicas: int) -> None:
     This sets `spec.elastic.expectedReplicas`; the job runs with as many as fit, from
     `minReplicas` up.
     """
-    before = await scale(target.client, job, replicas)
+    before = await AsyncClient.of(target).scale(job, replicas)
     if before == replicas:
         click.echo(f"{job} is to have {replicas} replicas already")
     else:

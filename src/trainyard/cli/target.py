@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.options import where_options
 from trainyard.client.jobs import find, list_jobs
 from trainyard.client.target import Target, Where
@@ -63,6 +64,16 @@ def with_where(function: Function) -> Function:
         return function(where=Where(*place), **rest)
 
     return command
+
+
+def on_client(function: Callable[..., Awaitable[Any]]) -> Function:
+    """Of the same options make a connection, which the coroutine takes as `client`."""
+
+    @functools.wraps(function)
+    def command(where: Where, **rest: Any) -> Any:
+        return where.run(lambda target: function(client=AsyncClient.of(target), **rest))
+
+    return with_where(command)
 
 
 def on_target(function: Callable[..., Awaitable[Any]]) -> Function:

@@ -7,14 +7,19 @@ from typing import Any
 import pytest
 
 from tests.unit.client.objects import NOW, ago
-from trainyard.cli.queue import new_queue, queue_table
+from trainyard.api.queues import new_queue
+from trainyard.cli.queue import limit, queue_table
 from trainyard.client.target import CommandError
 
 
 def test_a_queue_has_only_what_was_asked_for() -> None:
     assert new_queue("night")["spec"] == {}
     full = new_queue(
-        "night", quota=("cpu=16", "nvidia.com/gpu=8"), priority=7, max_duration="1d", closed=True
+        "night",
+        quota={"cpu": "16", "nvidia.com/gpu": "8"},
+        priority=7,
+        max_duration="1d",
+        closed=True,
     )
     assert full["spec"] == {
         "quota": {"requests": {"cpu": "16", "nvidia.com/gpu": "8"}},
@@ -27,14 +32,19 @@ def test_a_queue_has_only_what_was_asked_for() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"quota": ("cpu",)}, "not of the form RESOURCE=N"),
-        ({"quota": ("cpu=many",)}, "cannot create queue night: spec.quota"),
+        ({"quota": {"cpu": "many"}}, "cannot create queue night: spec.quota"),
         ({"max_duration": "soon"}, "cannot create queue night: spec.maxDuration"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_place(options: dict[str, Any], message: str) -> None:
     with pytest.raises(CommandError, match=message):
         new_queue("night", **options)
+
+
+def test_a_limit_names_a_resource_and_how_much_of_it() -> None:
+    assert limit("nvidia.com/gpu=8") == ("nvidia.com/gpu", "8")
+    with pytest.raises(CommandError, match="not of the form RESOURCE=N"):
+        limit("cpu")
 
 
 def test_use_is_told_beside_what_is_allowed() -> None:
