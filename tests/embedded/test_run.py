@@ -54,6 +54,11 @@ class Lines:
     def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
         self.found.extend(f"{source}: {line}" for line in lines)
 
+    is_live = False
+
+    def line_grew(self, job: Job, source: str, text: str) -> None:
+        """Not looked at."""
+
     def warning(self, about: str, message: str) -> None:
         """Not looked at."""
 
