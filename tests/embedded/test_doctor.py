@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import sqlite3
 import sys
 from pathlib import Path
@@ -13,6 +15,7 @@ import pytest
 
 from tests.embedded.as_user import USER
 from tests.embedded.command_line import CommandLine
+from tests.embedded.terminal import started_on_terminal
 from tests.tools import missing
 
 JOB = {
@@ -108,13 +111,96 @@ def test_a_limit_of_open_files_that_is_too_low_is_named_with_its_remedy(
 
 
 def test_a_limit_of_processes_that_is_too_low_is_named_with_its_remedy(tmp_path: Path) -> None:
+    trainyard = as_user(tmp_path, "prlimit", "--nproc=20:20")
+    said = trainyard.run("run", "-f", trainyard.manifest("job.yaml", JOB), code=1)
+    assert "RLIMIT_NPROC) is 20" in said
+    assert "ulimit -u" in said
+
+
+ABOUT_THE_MACHINE = {
+    "machine",
+    "isolation",
+    "control groups",
+    "GPUs",
+    "Python",
+    "launchers",
+    "/dev/shm",
+    "disk",
+    "limits",
+    "kubectl",
+}
+
+
+def found(trainyard: CommandLine, code: int = 0) -> dict[str, dict[str, str]]:
+    """What is found, by check; of several the last."""
+    return {
+        each["check"]: each for each in json.loads(trainyard.run("doctor", "-o", "json", code=code))
+    }
+
+
+def test_all_that_the_machine_can_do_is_told_without_a_cluster(tmp_path: Path) -> None:
+    trainyard = CommandLine(tmp_path)
+    told = found(trainyard)
+    assert {*told} == {*ABOUT_THE_MACHINE, "state folder", "cluster", "objects"}
+    assert all(each["state"] == "ok" or each["fix"] for each in told.values())
+    assert sys.executable in told["Python"]["text"]
+    assert not trainyard.state.exists()  # looked at, and nothing made
+
+
+def as_user(tmp_path: Path, *wrapper: str) -> CommandLine:
+    """The command line of an unprivileged user in a folder of their own."""
     if os.geteuid():
         missing("becoming another user needs root")
     os.chown(tmp_path, USER, USER)
     for folder in tmp_path.parents[:3]:
         folder.chmod(folder.stat().st_mode | 0o055)
-    as_user = (sys.executable, "-m", "tests.embedded.as_user", "prlimit", "--nproc=20:20")
-    trainyard = CommandLine(tmp_path, wrapper=as_user, start_in=Path.cwd())
-    said = trainyard.run("run", "-f", trainyard.manifest("job.yaml", JOB), code=1)
-    assert "RLIMIT_NPROC) is 20" in said
-    assert "ulimit -u" in said
+    before = (sys.executable, "-m", "tests.embedded.as_user")
+    return CommandLine(tmp_path, wrapper=(*before, *wrapper), start_in=Path.cwd())
+
+
+def test_a_hostile_environment_is_told_and_not_stumbled_over(tmp_path: Path) -> None:
+    """No namespaces, home, folder to write to or programs, and few files and processes."""
+    limits = ("prlimit", "--nofile=40:40", "--nproc=20:20", "env", "-u", "HOME", "PATH=/nowhere")
+    trainyard = as_user(tmp_path, "--forbid-namespaces", *limits)
+    trainyard.environment["TRAINYARD_STATE_DIR"] = "/usr/local/nobody/may/write/here"
+    told = found(trainyard, code=1)
+    states = {check: each["state"] for check, each in told.items()}
+    assert states["state folder"] == states["limits"] == "problem"
+    assert "cannot be made, since /usr" in told["state folder"]["text"]
+    assert "max_user_namespaces" in told["isolation"]["fix"]
+    assert states["isolation"] == states["launchers"] == "note"
+    assert "pdsh" in told["launchers"]["fix"]
+    del trainyard.environment["TRAINYARD_STATE_DIR"]
+    told = found(trainyard, code=1)
+    assert "there is no home folder" in told["state folder"]["text"]
+    assert {*told} >= ABOUT_THE_MACHINE
+
+
+def test_so_few_files_that_nothing_can_be_tried_are_told(tmp_path: Path) -> None:
+    told = found(CommandLine(tmp_path, wrapper=("prlimit", "--nofile=8:8")), code=1)
+    assert told["limits"]["state"] == told["isolation"]["state"] == "problem"
+
+
+def test_a_cluster_that_does_not_answer_is_told(tmp_path: Path) -> None:
+    trainyard = CommandLine(tmp_path)
+    trainyard.run("up")
+    pid = json.loads((trainyard.state / "cluster.json").read_text())["pid"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        told = found(trainyard, code=1)["cluster"]
+        assert "does not answer" in told["text"]
+        assert f"kill -9 {pid}" in told["fix"]
+    finally:
+        os.kill(pid, signal.SIGCONT)
+        trainyard.run("down")
+
+
+@pytest.mark.parametrize(("columns", "lines"), [(120, 40), (60, 24)])
+def test_all_of_it_fits_on_a_screen(tmp_path: Path, columns: int, lines: int) -> None:
+    with started_on_terminal(CommandLine(tmp_path), "doctor", columns=columns) as terminal:
+        code, text = terminal.end()
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", text).splitlines()
+    assert code == 0
+    assert len(shown) <= lines
+    assert max(map(len, shown)) <= columns
+    assert {line[8:].partition(":")[0] for line in shown} >= {"isolation", "Python", "disk"}

@@ -1,59 +1,148 @@
-"""`trainyard doctor`: what is wrong on this machine and in the embedded cluster, and what to do."""
+"""`trainyard doctor`: what this machine can do, what is wrong with it, and what to do about it."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+import os
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from trainyard.kube.embedded import Paths, RunningCluster, find_cluster, state_folder
+from trainyard.kube.embedded import Paths, RunningCluster, StateError, find_cluster, state_folder
 from trainyard.kube.ownership import NotOurs
 from trainyard.schema.errors import TrainyardError
 
+if TYPE_CHECKING:
+    from trainyard.local.found import Found, Python
+
 _SIGNS = {"ok": "ok", "note": "note", "problem": "PROBLEM"}
+_COLOURS = {"ok": "green", "note": "yellow", "problem": "red"}
+_WIDEST = 120
+_SHOWN = 3
+"""Of what one check finds; a store may hold hundreds of damaged objects."""
+_INDENT = " " * 8
+_LEAST_ROOM = 20
 
 
 @click.command()
 @click.option("-o", "output", type=click.Choice(("text", "json")), default="text", help="Format.")
 def command(output: str) -> int:
-    """Say what is wrong here, and what to do. Exit code 0 if nothing is, 1 if something is."""
-    from trainyard.local.doctor import Patient, examine
+    """Say what this machine can do, what is wrong, and what to do about it.
 
-    paths = Paths(state_folder())
+    Exit code 0 if nothing is wrong, 1 if something is; notes are things that one may want to know.
+    """
+    from trainyard.local.doctor import examine
+    from trainyard.local.found import Patient
+
+    cluster, no_folder = None, ""
     try:
+        paths = Paths(state_folder())
         cluster = find_cluster(paths.folder)
-    except NotOurs:  # one of the checks says so
-        cluster = None
-    found = list(examine(Patient(paths, cluster, _told_by(cluster))))
+    except StateError as error:
+        paths, no_folder = Paths(Path(os.devnull) / "nowhere"), str(error)
+    except (NotOurs, OSError):  # one of the checks says so
+        pass
+    python = _python(cluster)
+    told, silence = _told_by(cluster)
+    found = list(examine(Patient(paths, cluster, told, no_folder, silence, python)))
     if output == "json":
         click.echo(json.dumps([each.tell() for each in found], indent=2))
     else:
-        for each in found:
-            click.echo(f"{_SIGNS[each.state]:<8}{each.check}: {each.text}")
-            if each.fix:
-                click.echo(f"        → {each.fix}")
+        for line in _screen(found):
+            click.echo(line)
     return int(any(each.state == "problem" for each in found))
 
 
-def _told_by(cluster: RunningCluster | None) -> dict[str, Any]:
-    """What a running cluster says of itself; nothing if it does not answer."""
+def _screen(found: Sequence[Found]) -> Iterator[str]:
+    """What is well first, in a line each, and what is not last, where it is seen."""
+    width = min(shutil.get_terminal_size().columns, _WIDEST) if sys.stdout.isatty() else 0
+    counts: Counter[tuple[str, str]] = Counter()
+    for state in _SIGNS:
+        for each in found:
+            if each.state != state:
+                continue
+            counts[each.check, state] += 1
+            if counts[each.check, state] <= _SHOWN:
+                yield from _lines(each, width)
+        for (check, of), count in counts.items():
+            if of == state and count > _SHOWN:
+                more = f"{check}: {count - _SHOWN} more; -o json tells of all"
+                yield from (_INDENT + line for line in _broken(more, width))
+    notes, problems = (sum(f.state == state for f in found) for state in ("note", "problem"))
+    if notes or problems:
+        yield f"{_counted(problems, 'problem')}, {_counted(notes, 'note')}"
+
+
+def _lines(found: Found, width: int) -> Iterator[str]:
+    """`width` 0: no line is broken or cut. What is well has one line."""
+    sign, text = _SIGNS[found.state], f"{found.check}: {found.text}"
+    head = click.style(f"{sign:<8}", fg=_COLOURS[found.state])
+    if found.state == "ok":
+        room = _room(width)
+        yield head + (text if len(text) <= room else f"{text[: room - 1]}…")
+        return
+    first, *rest = _broken(text, width)
+    yield head + first
+    for line in (*rest, *_broken(f"→ {found.fix}" if found.fix else "", width)):
+        yield _INDENT + line
+
+
+def _room(width: int) -> int:
+    return max(_LEAST_ROOM, width - len(_INDENT)) if width else sys.maxsize
+
+
+def _broken(text: str, width: int) -> list[str]:
+    return textwrap.wrap(text, _room(width), break_on_hyphens=False)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number or 'no'} {what}{'' if number == 1 else 's'}"
+
+
+def _python(cluster: RunningCluster | None) -> Python:
+    """The interpreter of replicas that are submitted from here, and what it says of itself."""
+    from trainyard.cli.ground import Ground
+    from trainyard.cli.options import ClusterOptions
+    from trainyard.local.found import Python
+
+    ground = Ground(ClusterOptions(), "", cluster_python=cluster.python if cluster else "")
+    facts, path = ground.facts(), ground.environment.get("PATH", "")
+    if facts is None:
+        return Python(ground.python or "", path=path)
+    return Python(facts.executable, facts.version, facts.torch, facts.cuda, path)
+
+
+def _told_by(cluster: RunningCluster | None) -> tuple[dict[str, Any], str]:
+    """What a running cluster says of itself; or why it says nothing."""
     if cluster is None:
-        return {}
+        return {}, ""
     import uvloop
 
-    return uvloop.run(findings(cluster))
+    try:
+        return uvloop.run(_ask(cluster)), ""
+    except (TrainyardError, ValueError) as error:
+        return {}, str(error)
 
 
 async def findings(cluster: RunningCluster) -> dict[str, Any]:
-    """What is wrong in a running cluster."""
+    """What is wrong in a running cluster; nothing if it does not answer."""
+    try:
+        return await _ask(cluster)
+    except (TrainyardError, ValueError):
+        return {}
+
+
+async def _ask(cluster: RunningCluster) -> dict[str, Any]:
     from trainyard.kube.client import Client
     from trainyard.kube.transport import Request
 
-    try:
-        async with Client.unix(cluster.socket) as client:
-            answer = await client.raw(Request("GET", "/debug/findings"), "what is wrong")
-            told: dict[str, Any] = json.loads(answer.body)
-            return told
-    except (TrainyardError, ValueError):
-        return {}
+    async with Client.unix(cluster.socket, timeout_seconds=5.0) as client:
+        answer = await client.raw(Request("GET", "/debug/findings"), "ask the cluster how it is")
+        told: dict[str, Any] = json.loads(answer.body)
+        return told

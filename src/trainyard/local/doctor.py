@@ -6,58 +6,31 @@ A check looks at one thing and yields what it found; it neither prints nor chang
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Any, Literal
 
-from trainyard.kube.embedded import Paths, RunningCluster, record_problem, why_down
+from trainyard.kube.embedded import record_problem, why_down
 from trainyard.kube.ownership import NotOurs, check_folder
-from trainyard.local import limits
+from trainyard.local import machine
 from trainyard.local.damaged import Damaged, read
 from trainyard.local.findings import SERVICE
+from trainyard.local.found import Found, Patient
 from trainyard.local.resources.table import RESOURCES
 from trainyard.local.storage.store import StorageError, stored_rows
-
-State = Literal["ok", "note", "problem"]
-_LITTLE_ROOM, _NO_ROOM = 1 << 30, 64 << 20
-_CGROUPS = Path("/sys/fs/cgroup")
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """What a check found; `fix` says what to do where it is not ok."""
-
-    check: str
-    state: State
-    text: str
-    fix: str = ""
-
-    def tell(self) -> dict[str, str]:
-        """As JSON."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, slots=True)
-class Patient:
-    """What is looked at: a state folder, and the cluster in it if one is up."""
-
-    paths: Paths
-    cluster: RunningCluster | None = None
-    told: Mapping[str, Any] = field(default_factory=dict)
-    """What the cluster says of itself (`/debug/findings`)."""
-
-    @property
-    def is_guest(self) -> bool:
-        """Who asks uses a cluster of somebody else, and does not see what is kept of it."""
-        return self.cluster is not None and not self.cluster.is_ours
 
 
 def _state_folder(patient: Patient) -> Iterator[Found]:
     folder = patient.paths.folder
-    if not folder.exists():
-        yield Found("state folder", "ok", f"{folder} does not exist yet")
+    elsewhere = "set TRAINYARD_STATE_DIR to a folder of your own"
+    if patient.no_folder:
+        yield Found("state folder", "problem", patient.no_folder)
+        return
+    above = machine.nearest(folder)
+    if above != folder:
+        if os.access(above, os.W_OK | os.X_OK):
+            yield Found("state folder", "ok", f"{folder} does not exist yet")
+        else:
+            text = f"{folder} cannot be made, since {above} cannot be written to"
+            yield Found("state folder", "problem", text, elsewhere)
         return
     if patient.is_guest:
         yield Found("state folder", "ok", f"{folder} is root's, who lets others use its cluster")
@@ -65,8 +38,7 @@ def _state_folder(patient: Patient) -> Iterator[Found]:
     try:
         check_folder(folder, owner=True)
     except NotOurs as error:
-        fix = "set TRAINYARD_STATE_DIR to a folder of your own"
-        yield Found("state folder", "problem", str(error), fix)
+        yield Found("state folder", "problem", str(error), elsewhere)
         return
     if os.access(folder, os.W_OK | os.X_OK):
         yield Found("state folder", "ok", f"{folder} is yours")
@@ -77,7 +49,13 @@ def _state_folder(patient: Patient) -> Iterator[Found]:
 
 def _cluster(patient: Patient) -> Iterator[Found]:
     found, paths = patient.cluster, patient.paths
-    if found is not None:
+    if patient.no_folder:
+        return
+    if found is not None and patient.silence:
+        text = f"process {found.pid} is up, but does not answer: {patient.silence}"
+        fix = f"see {paths.log}; if it stays so: kill -9 {found.pid}; trainyard up (replicas go on)"
+        yield Found("cluster", "problem", text, fix)
+    elif found is not None:
         yield Found("cluster", "ok", f"up: process {found.pid}, isolation {found.isolation}")
     elif problem := record_problem(paths):
         fix = f"it is ignored; remove it: rm {paths.record}"
@@ -88,18 +66,8 @@ def _cluster(patient: Patient) -> Iterator[Found]:
         yield Found("cluster", "ok", "not up; `trainyard up` starts one")
 
 
-def _isolation(patient: Patient) -> Iterator[Found]:
-    if patient.cluster is None:
-        return
-    mode, reason = patient.cluster.isolation, patient.told.get("isolationReason", "")
-    if not reason:
-        yield Found("isolation", "ok", f"pods are separated: {mode}")
-        return
-    yield Found("isolation", "note", f"{mode}: {reason}", "docs/security.md says what this means")
-
-
 def _objects(patient: Patient) -> Iterator[Found]:
-    if patient.is_guest:
+    if patient.is_guest or patient.no_folder:
         return
     damaged: Sequence[Mapping[str, str]] = patient.told.get("damaged", ())
     if patient.cluster is None and patient.paths.database.exists():
@@ -138,56 +106,21 @@ def _loops(patient: Patient) -> Iterator[Found]:
         yield Found("loops", "problem", f"{text} ({each['count']} times)", fix)
 
 
-def _limits(patient: Patient) -> Iterator[Found]:
-    files, left = limits.open_files(), limits.processes_left()
-    if files is not None and files < limits.GOOD_FILES:
-        state: State = "problem" if files < limits.LEAST_FILES else "note"
-        text = f"the limit of open files (RLIMIT_NOFILE) is {files}"
-        yield Found("limits", state, text, limits.RAISE_FILES)
-    if left is not None and left < limits.GOOD_PROCESSES:
-        state = "problem" if left < limits.LEAST_PROCESSES else "note"
-        text = f"{max(left, 0)} more processes may be started (RLIMIT_NPROC)"
-        yield Found("limits", state, text, limits.RAISE_PROCESSES)
-    if all(
-        each is None or each >= good
-        for each, good in ((files, limits.GOOD_FILES), (left, limits.GOOD_PROCESSES))
-    ):
-        text = f"open files: {files or 'unlimited'}; more processes: {left or 'unlimited'}"
-        yield Found("limits", "ok", text)
-
-
-def _cgroups(patient: Patient) -> Iterator[Found]:
-    version2 = _CGROUPS / "cgroup.controllers"
-    places = [_CGROUPS] if version2.exists() else [_CGROUPS / "memory", _CGROUPS / "cpu"]
-    if all(os.access(place / "cgroup.procs", os.W_OK) for place in places):
-        yield Found("control groups", "ok", "CPU and memory limits of pods are enforced")
-        return
-    text = "control groups cannot be written here: CPU and memory limits are not enforced"
-    yield Found("control groups", "note", text, "run as root, or where groups are delegated")
-
-
-def _disk(patient: Patient) -> Iterator[Found]:
-    folder = patient.paths.folder
-    while not folder.exists():
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    text = f"{free / (1 << 30):.1f} GiB are free at {folder}"
-    if free >= _LITTLE_ROOM:
-        yield Found("disk", "ok", text)
-    else:
-        state: State = "problem" if free < _NO_ROOM else "note"
-        yield Found("disk", state, text, "make room: objects and logs are written there")
-
-
 CHECKS: tuple[Callable[[Patient], Iterator[Found]], ...] = (
+    machine.hardware,
+    machine.isolation,
+    machine.control_groups,
+    machine.gpus,
+    machine.python,
+    machine.launchers,
+    machine.shared_memory,
+    machine.disk,
+    machine.limits_of_user,
+    machine.kubectl,
     _state_folder,
     _cluster,
-    _isolation,
     _objects,
     _loops,
-    _limits,
-    _cgroups,
-    _disk,
 )
 
 

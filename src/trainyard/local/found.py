@@ -1,0 +1,59 @@
+"""What `trainyard doctor` looks at, and what a check of it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, NamedTuple
+
+from trainyard.kube.embedded import Paths, RunningCluster
+
+State = Literal["ok", "note", "problem"]
+
+
+class Python(NamedTuple):
+    """The interpreter that replicas run: its path and version, and its torch.
+
+    ``cuda`` is that of its torch, or the version of ROCm; empty where it uses no GPU.
+    """
+
+    executable: str = ""
+    version: str = ""
+    torch: str = ""
+    cuda: str = ""
+    path: str = ""
+    """The PATH of replicas, in which their programs are looked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a check found; `fix` says what to do where it is not ok."""
+
+    check: str
+    state: State
+    text: str
+    fix: str = ""
+
+    def tell(self) -> dict[str, str]:
+        """As JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Patient:
+    """What is looked at: a state folder, and the cluster in it if one is up."""
+
+    paths: Paths
+    cluster: RunningCluster | None = None
+    told: Mapping[str, Any] = field(default_factory=dict)
+    """What the cluster says of itself (`/debug/findings`)."""
+    no_folder: str = ""
+    """Why there is no state folder; `paths` is then of none."""
+    silence: str = ""
+    """Why it says nothing."""
+    python: Python = field(default_factory=Python)
+
+    @property
+    def is_guest(self) -> bool:
+        """Who asks uses a cluster of somebody else, and does not see what is kept of it."""
+        return self.cluster is not None and not self.cluster.is_ours
