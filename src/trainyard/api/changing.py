@@ -14,6 +14,7 @@ from trainyard.client import changes
 from trainyard.client.changes import Named
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound, together
+from trainyard.client.provenance import Said, keep_end
 from trainyard.client.submission import StandIns, submit, with_debug
 from trainyard.manifest.reader import ReadResult
 
@@ -29,14 +30,16 @@ class Changing(Connection):
         debug: bool = False,
         volumes: Mapping[str, str] = MappingProxyType({}),
         images: Sequence[tuple[str, str]] = (),
+        snapshot: bool = False,
     ) -> Jobs:
         """Create the jobs of a manifest, and before them what lies beside them there.
 
         With `replace`, jobs of the same names are deleted first; with `debug` they are in debug
         mode, in which replicas wait instead of training. On the embedded cluster `volumes`
         are folders that stand for claims, by the claim, and `images` pairs of a pattern of images
-        and the Python environment that stands for them. Raises InvalidManifest with every problem;
-        warnings are told by Python's `warnings`.
+        and the Python environment that stands for them; with `snapshot` the jobs run a copy of
+        their working folder's code, which later edits do not reach. Raises InvalidManifest with
+        every problem; warnings are told by Python's `warnings`.
         """
         read = read_manifest(manifest).require_jobs()
         if not isinstance(manifest, ReadResult):  # whose reader has told them
@@ -48,7 +51,7 @@ class Changing(Connection):
             await self.wait_until_gone(old)
         stand_ins = StandIns(volumes, tuple(images), self._python)
         documents = [with_debug(d) if debug and d.is_job else d for d in read.documents]
-        return await submit(target, documents, stand_ins)
+        return await submit(target, documents, stand_ins, Said(snapshots=snapshot))
 
     async def delete(
         self, jobs: JobName | Iterable[JobName | Named], *, missing_ok: bool = False
@@ -64,8 +67,10 @@ class Changing(Connection):
             except JobNotFound:
                 if not missing_ok:
                     raise
-        client = (await self.target()).client
-        await together([changes.delete(client, job) for job in found])
+        target = await self.target()
+        for job in found:
+            keep_end(target, job)
+        await together([changes.delete(target.client, job) for job in found])
         return found
 
     async def wait_until_gone(

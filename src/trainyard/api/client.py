@@ -29,18 +29,25 @@ class Client(Blocking):
         debug: bool = False,
         volumes: Mapping[str, str] = MappingProxyType({}),
         images: Sequence[tuple[str, str]] = (),
+        snapshot: bool = False,
     ) -> Jobs:
         """Create the jobs of a manifest, and before them what lies beside them there.
 
         With `replace`, jobs of the same names are deleted first; with `debug` they are in debug
         mode, in which replicas wait instead of training. On the embedded cluster `volumes`
         are folders that stand for claims, by the claim, and `images` pairs of a pattern of images
-        and the Python environment that stands for them. Raises InvalidManifest with every problem;
-        warnings are told by Python's `warnings`.
+        and the Python environment that stands for them; with `snapshot` the jobs run a copy of
+        their working folder's code, which later edits do not reach. Raises InvalidManifest with
+        every problem; warnings are told by Python's `warnings`.
         """
         return self._call(
             self._client.submit(
-                manifest, replace=replace, debug=debug, volumes=volumes, images=images
+                manifest,
+                replace=replace,
+                debug=debug,
+                volumes=volumes,
+                images=images,
+                snapshot=snapshot,
             )
         )
 

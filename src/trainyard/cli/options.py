@@ -34,6 +34,17 @@ def files_option(text: str, *more: str, required: bool = True) -> Callable[..., 
     return click.option(*names, multiple=True, required=required, metavar="FILE", help=text)
 
 
+def snapshot_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--snapshot`; the command takes `snapshots`."""
+    return click.option(
+        "--snapshot",
+        "snapshots",
+        is_flag=True,
+        help="Run a copy of the working folder's code, so that edits reach no queued or restarted "
+        "job: of a git repository what it does not ignore.",
+    )(function)
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterOptions:
     """What the user said about the embedded cluster."""

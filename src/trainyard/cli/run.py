@@ -13,7 +13,12 @@ from pathlib import Path
 
 import click
 
-from trainyard.cli.options import ClusterOptions, cluster_options, where_options
+from trainyard.cli.options import (
+    ClusterOptions,
+    cluster_options,
+    snapshot_option,
+    where_options,
+)
 from trainyard.cli.script_options import (
     ScriptCommand,
     ScriptOptions,
@@ -37,6 +42,7 @@ _KEPT_RUNS = 20
     is_flag=True,
     help="Run on the background cluster, started if need be, and leave it and the job there.",
 )
+@snapshot_option
 @script_options
 @cluster_options
 @where_options
@@ -44,6 +50,7 @@ def command(
     words: tuple[str, ...],
     file: str | None,
     keep: bool,
+    snapshots: bool,
     script: ScriptOptions,
     options: ClusterOptions,
     place: tuple[str | None, str | None, str | None],
@@ -60,19 +67,36 @@ def command(
     gc.disable()  # imports make nothing but lasting objects; `running` turns it on again
     cluster = find_cluster() if keep or options.is_default else None
     python = cluster.python if cluster else ""
-    source = _source(words, file, script, options, on_cluster=any(place[1:]), python=python)
-    if any(place[1:]):
+    on_cluster = any(place[1:])
+    if snapshots and not file and words:
+        words = (_within(words[0]), *words[1:])
+    source = _source(
+        words, file, script, options, on_cluster=on_cluster, python=python, snapshots=snapshots
+    )
+    if on_cluster:
         return _run_elsewhere(source, place, options, keep=keep)
     if keep:
         from trainyard.cli import in_force
         from trainyard.cli.up import ensure_up
 
         in_force.check(ensure_up(options), options)
-    elif cluster is None:
-        return _run_alone(source, options, place[0])
+    return run_here(source, options, place[0], on_background=keep or cluster is not None, keep=keep)
+
+
+def run_here(
+    source: Source,
+    options: ClusterOptions,
+    namespace: str | None,
+    *,
+    on_background: bool,
+    keep: bool = False,
+) -> int:
+    """Run it on the embedded cluster that is up, or on one of its own; the exit code."""
+    if not on_background:
+        return _run_alone(source, options, namespace)
     from trainyard.cli.running import run_on_background
 
-    return run_on_background(source, place[0], keep=keep)
+    return run_on_background(source, namespace, keep=keep)
 
 
 def _source(
@@ -83,6 +107,7 @@ def _source(
     *,
     on_cluster: bool,
     python: str,
+    snapshots: bool,
 ) -> Source:
     """What is to run; raises UsageError where that is not clear."""
     if words and is_manifest(words[0]) and file is None and not script.is_module:
@@ -92,14 +117,26 @@ def _source(
             raise click.UsageError(
                 "name a script, trainyard run train.py, or a manifest, trainyard run job.yaml"
             )
-        return ScriptSource(Draft(words, script, options, on_cluster=on_cluster, python=python))
+        draft = Draft(words, script, options, on_cluster=on_cluster, python=python)
+        return ScriptSource(draft, python=python, snapshots=snapshots)
     if words:
         raise click.UsageError(f"{words[0]} is one too many: {file} says what runs")
     if script:
         raise click.UsageError(f"options of scripts have no place beside {file}: change it instead")
     if file != "-" and not os.path.exists(file):
         raise TrainyardError(f"cannot read {file}: no such file or directory")
-    return FileSource(file, options, on_cluster=on_cluster, python=python)
+    return FileSource(file, options, on_cluster=on_cluster, python=python, snapshots=snapshots)
+
+
+def _within(script: str) -> str:
+    """A script's path from the working folder, which is what `--snapshot` copies."""
+    path = os.path.relpath(os.path.expanduser(script))
+    if os.path.exists(path) and path.startswith("../"):
+        raise click.UsageError(
+            f"--snapshot copies {os.getcwd()}, in which {script} does not lie: go to a folder that "
+            "holds all of the code"
+        )
+    return path if os.path.exists(path) else script
 
 
 def _run_elsewhere(

@@ -23,6 +23,7 @@ from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
 from trainyard.client.keptlogs import reader
+from trainyard.client.provenance import keep_end
 from trainyard.client.submission import submit
 from trainyard.client.target import Target, Where
 from trainyard.kube.client import Client
@@ -70,7 +71,8 @@ def run_on_cluster(
         options = f"-n {target.namespace}"
         options += f" --kubeconfig {shlex.quote(kubeconfig)}" if kubeconfig else ""
         options += f" --context {shlex.quote(context)}" if context else ""
-        run = _Run(target, result.documents, None, keeps=True, options=options, said=said)
+        documents = result.documents
+        run = _Run(target, source, documents, None, keeps=True, options=options, said=said)
         return await run.to_the_end(clean=False)
 
     return Where(namespace, kubeconfig, context).run(action)
@@ -105,7 +107,7 @@ async def _alone(
         said = source.introduction(cluster.agent.isolation)
         hint = f"TRAINYARD_STATE_DIR={paths.folder} "
         target = _target(client, cluster.socket, namespace)
-        run = _Run(target, result.documents, paths, hint, said=said)
+        run = _Run(target, source, result.documents, paths, hint, said=said)
         return await run.to_the_end(clean=False)
 
 
@@ -120,15 +122,25 @@ async def _on_background(
     async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
         watching = group.create_task(_until_down(paths))
         try:
-            target = _target(client, cluster.socket, namespace or cluster.namespace)
-            run = _Run(target, result.documents, paths, keeps=keep, said=said)
+            own = namespace or cluster.namespace
+            target = _target(client, cluster.socket, own, is_guest=not cluster.is_ours)
+            run = _Run(target, source, result.documents, paths, keeps=keep, said=said)
             return await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
 
 
-def _target(client: Client, socket: str | Path, namespace: str | None) -> Target:
-    return Target(client, namespace or client.namespace, "the embedded cluster", str(socket))
+def _target(
+    client: Client, socket: str | Path, namespace: str | None, *, is_guest: bool = False
+) -> Target:
+    return Target(
+        client,
+        namespace or client.namespace,
+        "the embedded cluster",
+        str(socket),
+        Path(socket).parent,
+        is_guest,
+    )
 
 
 async def _until_down(paths: Paths) -> None:
@@ -144,6 +156,7 @@ class _Run:
     """One manifest's jobs from submission to the summary."""
 
     target: Target
+    source: Source
     documents: Sequence[Document]
     paths: Paths | None
     """Of the embedded cluster; None on another."""
@@ -162,7 +175,8 @@ class _Run:
         """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
         for line in self.said:
             self._screen.note(line)
-        jobs = await submit(self.target, self.documents)
+        said = self.source.recorded(self._screen.note)
+        jobs = await submit(self.target, self.documents, said=said)
         try:
             return await self._to_the_end(jobs, clean=clean)
         except (OSError, BaseExceptionGroup):  # such as a pipe that nobody reads any more
@@ -178,6 +192,7 @@ class _Run:
             self._explain_modes(jobs)
             is_interrupted = await self._follow(follower, jobs, interrupts)
         for job in follower.jobs.values():
+            keep_end(self.target, job)
             self._report(job, is_interrupted=is_interrupted)
             if job.phase == "Failed" and not is_interrupted:
                 await self._advise(job)

@@ -14,6 +14,7 @@ from trainyard.client.events import event_order, events_of
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.objects import Object
+from trainyard.client.origin import told_of
 from trainyard.client.owners import owners
 from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import Target
@@ -36,7 +37,9 @@ async def command(target: Target, job: Job, output: str | None) -> None:
     events = await events_of(target.client, job)
     logs = str(target.folder / "pods" / f"{job.namespace}_{job.base}-*") if target.folder else ""
     owner = (await owners(target)).get(job.namespace, "")
-    click.echo(describe(job, pods, events, datetime.now(UTC), logs=logs, owner=owner))
+    origin = told_of(target, job)
+    now = datetime.now(UTC)
+    click.echo(describe(job, pods, events, now, logs=logs, owner=owner, origin=origin))
 
 
 def describe(
@@ -47,9 +50,11 @@ def describe(
     *,
     logs: str = "",
     owner: str = "",
+    origin: Sequence[tuple[str, str]] = (),
 ) -> str:
-    """The whole page; `logs` says where on this machine the logs are, `owner` whose job it is."""
-    parts = [_summary(job, now, logs, owner)]
+    """The whole page; `logs` says where on this machine the logs are, `owner` whose job it is,
+    `origin` how it came to be."""
+    parts = [_summary([*_facts(job, now, logs, owner), *origin])]
     parts += [
         f"{title}:\n  {indent(text, 2)}"
         for title, text in (
@@ -65,10 +70,10 @@ def describe(
     return "\n\n".join(parts)
 
 
-def _summary(job: Job, now: datetime, logs: str, owner: str) -> str:
+def _summary(facts: Sequence[tuple[str, Any]]) -> str:
     lines = [
         f"{label + ':':<{_WIDTH}}{indent(str(value), _WIDTH)}"
-        for label, value in _facts(job, now, logs, owner)
+        for label, value in facts
         if value not in ("", None)
     ]
     return "\n".join(lines)

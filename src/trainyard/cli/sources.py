@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
 from trainyard.cli.ground import Ground
@@ -9,6 +11,7 @@ from trainyard.cli.options import ClusterOptions
 from trainyard.cli.scripts import Draft, save
 
 if TYPE_CHECKING:
+    from trainyard.client.provenance import Said
     from trainyard.kinds.shared.job import Job
     from trainyard.manifest.reader import ReadResult
 
@@ -22,15 +25,26 @@ class Source(Protocol):
     def introduction(self, isolation: str) -> list[str]:
         """On what it runs, and how, for the first lines of a run."""
 
+    def recorded(self, tell: Callable[[str], None]) -> Said:
+        """What is written down beside the rest; `tell` says what there is to know of that."""
+
 
 class FileSource:
     """A manifest, or - for standard input."""
 
     def __init__(
-        self, file: str, options: ClusterOptions, *, on_cluster: bool, python: str
+        self,
+        file: str,
+        options: ClusterOptions,
+        *,
+        on_cluster: bool,
+        python: str,
+        snapshots: bool = False,
     ) -> None:
-        """`python` is the interpreter of the embedded cluster that is up."""
+        """`python` is the interpreter of the embedded cluster that is up; `snapshots`: the code is
+        copied."""
         self.file, self.options, self.on_cluster, self.python = file, options, on_cluster, python
+        self.snapshots = snapshots
         self._ground: Ground | None = None
 
     def read(self, namespace: str | None) -> ReadResult:
@@ -45,12 +59,15 @@ class FileSource:
     def introduction(self, isolation: str) -> list[str]:
         return [self._ground.line(isolation)] if self._ground else []
 
+    def recorded(self, tell: Callable[[str], None]) -> Said:
+        return _said(self.options, self.python, tell, snapshots=self.snapshots)
+
 
 class ScriptSource:
     """A script."""
 
-    def __init__(self, draft: Draft) -> None:
-        self.draft = draft
+    def __init__(self, draft: Draft, *, python: str, snapshots: bool = False) -> None:
+        self.draft, self.python, self.snapshots = draft, python, snapshots
 
     def read(self, namespace: str | None) -> ReadResult:
         from trainyard.manifest.reader import read
@@ -64,6 +81,24 @@ class ScriptSource:
     def introduction(self, isolation: str) -> list[str]:
         ground = self.draft.ground
         return [*([ground.line(isolation)] if ground else []), self.draft.told()]
+
+    def recorded(self, tell: Callable[[str], None]) -> Said:
+        return _said(self.draft.options, self.python, tell, snapshots=self.snapshots)
+
+
+def _said(
+    options: ClusterOptions, python: str, tell: Callable[[str], None], *, snapshots: bool
+) -> Said:
+    from trainyard.client.provenance import Said
+
+    return Said(
+        how="run",
+        options=asdict(options),
+        images=options.images,
+        cluster_python=python,
+        snapshots=snapshots,
+        tell=tell,
+    )
 
 
 def _image(job: Job) -> str:

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from trainyard.api.aio import AsyncClient
-from trainyard.cli.options import files_option, folder_options
+from trainyard.cli.options import files_option, folder_options, snapshot_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import with_where
 from trainyard.client.changes import names_in
-from trainyard.client.submission import StandIns
-from trainyard.client.target import Where
+from trainyard.client.job import Job
+from trainyard.client.origin import copy_of
+from trainyard.client.target import Target, Where
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
@@ -32,6 +33,7 @@ _REPLACE_SECONDS = 300.0
 )
 @click.option("-o", "--output", type=click.Choice(["name"]), help="Print kind and name only.")
 @folder_options
+@snapshot_option
 def command(
     where: Where,
     files: tuple[str, ...],
@@ -39,6 +41,7 @@ def command(
     output: str | None,
     volumes: dict[str, str],
     images: tuple[tuple[str, str], ...],
+    snapshots: bool,
 ) -> None:
     """Create the jobs of manifests, and before them the Secrets, claims and so on beside them.
 
@@ -47,29 +50,30 @@ def command(
     """
     if (volumes or images) and (where.kubeconfig or where.context):
         raise click.UsageError("on a cluster no folder of this machine stands for a claim or image")
-    stand_ins = StandIns(volumes, images)
     # Everything is read before anything is created.
     results = [read_jobs(file, where.namespace) for file in files]
-    names_only = output == "name"
-    where.run(
-        lambda target: _submit(AsyncClient.of(target), results, stand_ins, replaces, names_only)
-    )
+
+    async def submit(target: Target) -> None:
+        client = AsyncClient.of(target)
+        if replaces:
+            await _delete(client, results)
+        for result in results:
+            jobs = await client.submit(result, volumes=volumes, images=images, snapshot=snapshots)
+            _tell(jobs, names_only=output == "name")
+
+    where.run(submit)
 
 
-async def _submit(
-    client: AsyncClient,
-    results: Sequence[ReadResult],
-    stand_ins: StandIns,
-    replaces: bool,
-    names_only: bool,
-) -> None:
-    if replaces:
-        names = [name for result in results for name in names_in(result)]
-        old = await client.delete(names, missing_ok=True)
-        for job in old:
-            click.echo(f"{job} deleted")
-        await client.wait_until_gone(old, timeout=_REPLACE_SECONDS)
-    for result in results:
-        volumes, images = stand_ins.volumes, stand_ins.images
-        for job in await client.submit(result, volumes=volumes, images=images):
-            click.echo(job.full_name if names_only else f"{job} created")
+async def _delete(client: AsyncClient, results: Sequence[ReadResult]) -> None:
+    names = [name for result in results for name in names_in(result)]
+    old = await client.delete(names, missing_ok=True)
+    for job in old:
+        click.echo(f"{job} deleted")
+    await client.wait_until_gone(old, timeout=_REPLACE_SECONDS)
+
+
+def _tell(jobs: Sequence[Job], *, names_only: bool) -> None:
+    for job in jobs:
+        click.echo(job.full_name if names_only else f"{job} created")
+    if jobs and (copied := copy_of(jobs[0])):
+        click.echo(f"code: {copied}", err=True)

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from trainyard.client import carried
+from trainyard.client import carried, records
 from trainyard.client.job import Job
+from trainyard.client.jobs import list_jobs
+from trainyard.client.provenance import Said, record, state_of
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
@@ -66,17 +68,20 @@ class StandIns:
 
 
 _NONE = StandIns()
+_NOTHING = Said()
 
 
 async def submit(
-    target: Target, documents: Iterable[Document], stand_ins: StandIns = _NONE
+    target: Target,
+    documents: Iterable[Document],
+    stand_ins: StandIns = _NONE,
+    said: Said = _NOTHING,
 ) -> list[Job]:
     """Apply everything that is no job, then create the jobs in the order of the file.
 
     Namespaces that are named and absent are made on the embedded cluster, which nobody else uses.
-    Of jobs that exist already, none is touched.
+    Of jobs that exist already, none is touched. ``said`` is what is recorded beside the rest.
     """
-    client = target.client
     ordered = sorted(documents, key=lambda document: _rank(document.kind))
     prepared = []
     for document in ordered:
@@ -86,12 +91,30 @@ async def submit(
             annotations = body["metadata"]["annotations"]
             body["metadata"]["annotations"] = {**stand_ins.annotations(), **annotations}
         prepared.append((resource, body))
+    recording = record(target, [body for _, body in prepared], said)
+    try:
+        created = await _put(target, prepared, stand_ins.volumes)
+    except BaseException:
+        if sum(resource.kind in JOB_KINDS for resource, _ in prepared) == 1:
+            recording.discard()  # of several some may be there
+        raise
+    recording.name(created)
+    await _forget_old_records(target)
+    return created
+
+
+async def _put(
+    target: Target,
+    prepared: Sequence[_Prepared],
+    volumes: Mapping[str, str],
+) -> list[Job]:
+    client = target.client
     if target.socket:
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
     scripts = await _provide(client, prepared[: len(prepared) - len(jobs)], jobs)
     for namespace in {body["metadata"]["namespace"] for _, body in jobs}:
-        for claim, folder in stand_ins.volumes.items():
+        for claim, folder in volumes.items():
             await _stand_for(client, namespace, claim, folder)
     created = []
     for start in range(0, len(jobs), _AT_ONCE):
@@ -127,6 +150,15 @@ def _brings(body: dict[str, Any], job: dict[str, Any]) -> bool:
     """Whether an object brings the script of this job."""
     name = carried.owner_of(body)
     return bool(name) and _key(job) == (body["metadata"].get("namespace"), name)
+
+
+async def _forget_old_records(target: Target) -> None:
+    state = state_of(target)
+    if state is None or not records.is_crowded(state):
+        return
+    jobs = await list_jobs(target, None) if target.folder else []
+    names = {(job.metadata.get("annotations") or {}).get(labels.RECORD, "") for job in jobs}
+    records.forget(state, names)
 
 
 def _rank(kind: str) -> int:

@@ -101,6 +101,8 @@ class Paths:
     """The private authority and the server's certificate."""
     pods = _File("pods")
     """Logs and volumes of the pods."""
+    submissions = _File("submissions")
+    """What was recorded of submissions (decision 150)."""
     runs = _File("runs")
     """Folders of the clusters that `trainyard run` starts for itself (decision 67)."""
 
@@ -134,7 +136,7 @@ class Paths:
                     f"others cannot share the cluster in {self.folder}: they may not enter {path}; "
                     "set TRAINYARD_STATE_DIR to a folder such as /var/lib/trainyard, for them too"
                 )
-        for name in ("certificates", "hosts", "pods", "root", "runs", "volumes"):
+        for name in ("certificates", "hosts", "pods", "root", "runs", "submissions", "volumes"):
             (self.folder / name).mkdir(exist_ok=True, mode=0o700)
         for entry in self.folder.iterdir():
             if entry not in (self.record, self.api_socket) and not entry.is_symlink():

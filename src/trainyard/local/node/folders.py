@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pwd
+import re
 from collections.abc import Iterable
 
 from trainyard.kube.embedded import state_folder
@@ -66,6 +67,15 @@ def real(path: str) -> str | None:
 def lies_in(path: str, folders: Iterable[str]) -> str:
     """The one of ``folders`` that ``path`` is or lies in; "" if it is none of them."""
     return next((f for f in folders if f"{path}/".startswith(f"{f.rstrip('/')}/")), "")
+
+
+_CODE = re.compile(r"/(runs/[^/]+/)?submissions/[^/]+/code(/|\Z)")
+
+
+# Decision 152.
+def is_code(path: str, folder: str) -> bool:
+    """Whether a path in a cluster's own ``folder`` is in a copy of code, which pods may have."""
+    return _CODE.match(path.removeprefix(folder.rstrip("/"))) is not None
 
 
 # Decision 78.

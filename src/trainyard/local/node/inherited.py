@@ -10,6 +10,8 @@ import functools
 import re
 from collections.abc import Mapping
 
+from trainyard.kube.secrecy import is_secret
+
 # https://man7.org/linux/man-pages/man7/environ.7.html, and what torch, CUDA, ROCm, Hugging Face's
 # libraries, compilers and TLS libraries document as places and switches of theirs.
 PASSED = """
@@ -32,8 +34,6 @@ CUDA_VISIBLE_DEVICES PET_* TORCHELASTIC_* KUBERNETES_* TRAINYARD_*
 """
 """Of the caller's own place, or of another distributed job: only for who names them in full."""
 
-_SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASS|PASSWD|PASSWORD|KEY|APIKEY|CREDENTIAL|AUTH)S?(_|$)")
-
 
 def inherited(environment: Mapping[str, str], wanted: tuple[str, ...] = ()) -> dict[str, str]:
     """What of ``environment`` pods have; ``wanted`` are more names and patterns (``fnmatch``)."""
@@ -50,7 +50,7 @@ def _is_passed(name: str, value: str, wanted: tuple[str, ...]) -> bool:
         return True
     if _any_of(PROXIES).fullmatch(name.upper()):
         return "@" not in value
-    return _any_of(PASSED).fullmatch(name) is not None and not _SECRET.search(name.upper())
+    return _any_of(PASSED).fullmatch(name) is not None and not is_secret(name)
 
 
 @functools.cache

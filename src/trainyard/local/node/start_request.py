@@ -190,7 +190,7 @@ def _temporary(
 # Decision 40.
 def _persistent(home: str, cwd: str, volumes: Volumes) -> list[Bind]:
     """The working folders that exist on the host: what is written there stays."""
-    chosen: list[str] = []
+    chosen: dict[str, Bind] = {}
     for path, closed in ((home, ()), (cwd, _SHARED_FOLDERS)):
         folder = folders.real(path)
         if folder is None and path == home:
@@ -203,14 +203,17 @@ def _persistent(home: str, cwd: str, volumes: Volumes) -> list[Bind]:
                 text = f"workingDir {path} is reached by a link, which a pod may have made: what "
                 text += "is written there goes with the pod; name the folder itself"
                 volumes.context.warn("NotHonoured", text)
-        elif hidden := folders.lies_in(folder, volumes.hidden):
+            continue
+        hidden = folders.lies_in(folder, volumes.hidden)
+        is_code = folders.is_code(folder, hidden) and volumes.context.guest is None
+        if hidden and not is_code:
             raise CannotStart(
                 f"the working folder {path} lies in {hidden}, a cluster's own folder, which pods "
                 "do not see: work elsewhere, or keep the cluster elsewhere (TRAINYARD_STATE_DIR)"
             )
-        elif folder not in (*chosen, *folders.SYSTEM, *closed) and os.path.isdir(folder):
-            chosen.append(folder)
-    return [Bind(folder, folder) for folder in chosen]
+        if folder not in (*folders.SYSTEM, *closed) and os.path.isdir(folder):
+            chosen.setdefault(folder, Bind(folder, folder, private=is_code))
+    return list(chosen.values())
 
 
 def _tell_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: Warn) -> None:

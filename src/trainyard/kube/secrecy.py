@@ -1,0 +1,47 @@
+"""What looks like a secret, and is to be written nowhere: by its name, or by where it stands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+HIDDEN = "***"
+_NAME = re.compile(r"(^|_)(TOKEN|SECRET|PASS|PASSWD|PASSWORD|KEY|APIKEY|CREDENTIAL|AUTH)S?(_|$)")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_URL_USER = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]+@")
+_PAIR = re.compile(r"(?P<dashes>-*)(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)\Z", re.DOTALL)
+_NUMBER = re.compile(r"[-+\d.eE]*\Z")
+"""No secret, whatever its name: ``--max-tokens 512``."""
+_FLAG = re.compile(r"--?(?P<name>[A-Za-z_][\w.-]*)\Z")
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable or an option of this name holds a secret, as ``HF_TOKEN`` does."""
+    return _NAME.search(re.sub(r"\W", "_", _CAMEL.sub("_", name)).upper()) is not None
+
+
+def is_kept(name: str, value: str) -> bool:
+    """Whether a value of this name may be written down."""
+    return not is_secret(name) or _NUMBER.match(value) is not None
+
+
+def without_credentials(text: str) -> str:
+    """The text without the users and passwords of the URLs in it."""
+    return _URL_USER.sub(r"\g<scheme>", text)
+
+
+def hidden_words(words: Sequence[str]) -> list[str]:
+    """A command's words with ``***`` for what looks like a secret: the value of ``NAME=VALUE`` and
+    ``--name=VALUE``, and the word after ``--name``; URLs without credentials."""
+    found: list[str] = []
+    follows = False
+    for word in words:
+        pair, flag = _PAIR.match(word), _FLAG.match(word)
+        if follows and not word.startswith("-") and not _NUMBER.match(word):
+            found.append(HIDDEN)
+        elif pair and not is_kept(pair["name"], pair["value"]):
+            found.append(f"{word[: -len(pair['value'])]}{HIDDEN}")
+        else:
+            found.append(without_credentials(word))
+        follows = flag is not None and is_secret(flag["name"])
+    return found
