@@ -395,7 +395,7 @@ def test_explain_names_missing_devices_and_the_option_for_them(trainyard: Comman
 def test_explain_reads_a_failure_from_its_exit_code_and_last_lines(trainyard: CommandLine) -> None:
     name = submit(trainyard, job("typo", ["trian"]), until_phase="Failed")
     answer = trainyard.run("explain", name)
-    assert "worker-0 failed (exit code 127): the command trian does not exist" in answer
+    assert "worker-0 failed (exit code 127)\n    the command trian does not exist" in answer
     name = submit(trainyard, job("lost", [sys.executable, "no-script.py"]), until_phase="Failed")
     answer = json.loads(trainyard.run("explain", name, "-o", "json"))
     assert "no-script.py does not exist" in answer["causes"][0]["what"]

@@ -12,7 +12,8 @@ import pytest
 from tests.embedded.deepspeed_job import KIND, SHOW, spec, worker
 from tests.embedded.launching import Jobs, Object, require_programs, running_jobs, sshd_processes
 from trainyard import diagnosis
-from trainyard.cli.explain import render, situation_of
+from trainyard.api.situations import situation_of
+from trainyard.cli.explain import render
 from trainyard.client.job import Job
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CONFIG_MAPS

@@ -1,4 +1,8 @@
-"""What `run` prints for pipes and log files, and its last words: how each job ended, and why."""
+"""What `run` prints for pipes and log files, and its last words: how each job ended.
+
+Why a job failed is told by the failure card (`cli/card.py`); the summary stands in for it where the
+cluster has gone.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,8 @@ from pathlib import Path
 from typing import Self, TextIO
 
 from trainyard.client.job import Job
-from trainyard.client.pods import PodView
 from trainyard.client.usage import Place, Used
 from trainyard.schema.errors import TrainyardError
-
-_LAST_LINES = 15
 
 
 class PlainScreen:
@@ -81,12 +82,8 @@ def summary(job: Job, logs: Path | None, *, seconds: float) -> Iterator[str]:
     restarts = f"{job.restarts} restart{'' if job.restarts == 1 else 's'}"
     phase = "deleted" if job.is_deleted else job.phase
     yield f"{job.kind.kind} {job.name}: {phase} after {seconds:.1f} s, {restarts}"
-    if job.phase == "Failed":
-        if job.failure:
-            yield f"  {job.failure}"
-        for pod in job.ordered_pods():
-            if pod.phase == "Failed":
-                yield from _failure(pod)
+    if job.phase == "Failed" and job.failure:
+        yield f"  {job.failure}"
     if logs is not None:
         yield f"  logs: {logs}"
 
@@ -98,18 +95,3 @@ def viewer_summary(job: Job, *, keeps: bool) -> str:
     if job.viewer.get("ready"):
         return f"  TensorBoard: {job.viewer_url}"
     return f"  TensorBoard is not ready yet: trainyard show {job.name}"
-
-
-def _failure(pod: PodView) -> Iterator[str]:
-    container = pod.failed_container
-    if container is None:
-        yield f"  {pod.replica} failed: {pod.message or 'no container ended with an error'}"
-        return
-    reason = f" ({container.reason})" if container.reason not in ("", "Error") else ""
-    what = "init container" if container.name in pod.init_container_names else "container"
-    which = f", {what} {container.name}," if len(pod.containers) > 1 else ""
-    yield f"  {pod.replica}{which} ended with exit code {container.exit_code}{reason}"
-    last = container.last_words.rstrip().splitlines()[-_LAST_LINES:]
-    if last:
-        yield "  its last lines:"
-        yield from (f"    {line}" for line in last)

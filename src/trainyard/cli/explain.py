@@ -4,28 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from datetime import UTC, datetime
-from pathlib import Path
+from dataclasses import asdict
+from typing import Any
 
 import click
 
 from trainyard import diagnosis
+from trainyard.api.situations import situation_of
+from trainyard.cli.card import print_card
 from trainyard.cli.format import printable
 from trainyard.cli.target import on_job
-from trainyard.client.events import events_of
 from trainyard.client.job import Job
-from trainyard.client.jobs import pods_of
 from trainyard.client.target import Target
-from trainyard.diagnosis import Cause, Situation, launches
-from trainyard.kube.client import Client, LogOptions
-from trainyard.kube.embedded import is_full
-from trainyard.kube.errors import KubeError
+from trainyard.diagnosis import Cause, Situation
+from trainyard.diagnosis.card import Card, card_of
 
 _MOST_WARNINGS = 5
-_LOG_LINES = 50
-_COMMAND = "`trainyard "
-"""Advice of this kind needs the cluster, which may end with the command `run`."""
 
 
 @on_job
@@ -34,61 +28,44 @@ async def command(target: Target, job: Job, output: str | None) -> None:
     """Say why a job is pending, restarting, failed or stuck: the cause, how it shows, and what
     to do."""
     situation = await situation_of(target.client, job, target.folder)
-    found = diagnosis.causes(situation)
+    found, card = diagnosis.causes(situation), card_of(situation)
     if output == "json":
-        told = {"job": str(job), "phase": job.phase}
+        told: dict[str, Any] = {"job": str(job), "phase": job.phase}
         listed = [asdict(cause) for cause in found]
+        if card is not None:
+            told["card"] = asdict(card)
         told_warnings = diagnosis.warnings(situation, found)
         click.echo(json.dumps({**told, "causes": listed, "warnings": told_warnings}, indent=2))
         return
-    click.echo(render(situation, found))
+    if card is not None:
+        print_card(card)
+    if text := render(situation, found, card):
+        click.echo(text)
 
 
-async def situation_of(client: Client, job: Job, folder: Path | None) -> Situation:
-    """What is known of the job by now; `folder` is the embedded cluster's, None on another."""
-    found = Situation(
-        job,
-        await pods_of(client, job),
-        await events_of(client, job),
-        now=datetime.now(UTC),
-        is_local=folder is not None,
-        full_disk=str(folder) if folder and is_full(folder) else "",
-    )
-    logs = {name: await _tail(client, job, name) for name in launches.concerned(found)}
-    return replace(found, logs=logs)
+def render(situation: Situation, found: Sequence[Cause], card: Card | None = None) -> str:
+    """The answer as text: the first cause in the headline, then what shows it and what helps.
 
-
-async def _tail(client: Client, job: Job, pod: str) -> list[str]:
-    """The last lines of a pod's training container; none if they cannot be had."""
-    container = job.training_container(job.pods[pod]) if pod in job.pods else None
-    lines = client.logs(pod, job.namespace, container, LogOptions(tail=_LOG_LINES))
-    try:
-        text = b"".join([chunk async for chunk in lines]).decode(errors="replace")
-    except KubeError:
-        return []
-    return [line for line in text.splitlines() if line.strip()]
-
-
-async def advice(client: Client, job: Job, folder: Path | None) -> list[str]:
-    """What `run` can say about a failure beyond exit code and last lines; empty if nothing."""
-    situation = await situation_of(client, job, folder)
-    lines = []
-    for cause in diagnosis.causes(situation)[:1]:
-        if helpful := [text for text in cause.advice if not text.startswith(_COMMAND)]:
-            lines = [f"  {cause.what}", *(f"  → {text}" for text in helpful)]
-    return [printable(line) for line in lines]
-
-
-def render(situation: Situation, found: Sequence[Cause]) -> str:
-    """The answer as text: the first cause in the headline, then what shows it and what helps."""
-    lines = [diagnosis.headline(situation, list(found))]
+    With a `card`, which is printed above, it is what more there is to say.
+    """
+    lines = [] if card else [diagnosis.headline(situation, list(found))]
     if found:
-        lines += _details(found[0])
+        lines += _details(_beside(found[0], card) if card else found[0])
     for cause in found[1:]:
         lines += ["", f"Also: {cause.what}", *_details(cause)]
     if said := diagnosis.warnings(situation, found):
         lines += ["", "Warnings:", *(f"  - {text}" for text in said[-_MOST_WARNINGS:])]
     return printable("\n".join(lines))
+
+
+def _beside(cause: Cause, card: Card) -> Cause:
+    """What the card leaves out of a cause."""
+    told = {f"| {card.reason}", f"| {card.place}: {card.source}", card.remedy, card.cause}
+    return Cause(
+        "",
+        tuple(text for text in cause.evidence if text not in told),
+        tuple(text for text in cause.advice if text not in told and card.command not in text),
+    )
 
 
 def _details(cause: Cause) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from trainyard.api.logs import read_logs
+from trainyard.cli.card import tell_of_failure
 from trainyard.cli.target import container_option, on_job
 from trainyard.client.job import Job
 from trainyard.client.logs import LogRequest, Unfinished, texts
@@ -68,6 +69,8 @@ async def command(target: Target, job: Job, **wanted: Any) -> None:
         async for block in blocks:
             show = show or Printer(is_prefixed=block.is_one_of_several)
             show.write(block.replica, block.data)
+    if wanted["follow"] and not job.is_over:
+        await tell_of_failure(target, f"{job.kind.singular}/{job.name}")
 
 
 def seconds_of(text: str | None) -> int | None:

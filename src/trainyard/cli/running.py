@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -34,6 +34,7 @@ from trainyard.manifest.reader import Document, ReadResult
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
+    from trainyard.diagnosis.card import Card
     from trainyard.local.node.shim_process import ShimHandle
 
 INTERRUPTED = 130
@@ -193,9 +194,7 @@ class _Run:
             is_interrupted = await self._follow(follower, jobs, interrupts)
         for job in follower.jobs.values():
             keep_end(self.target, job)
-            self._report(job, is_interrupted=is_interrupted)
-            if job.phase == "Failed" and not is_interrupted:
-                await self._advise(job)
+            await self._report(job, is_interrupted=is_interrupted)
         if clean and not is_interrupted:
             await self._delete(jobs)
         if is_interrupted:
@@ -246,7 +245,7 @@ class _Run:
                     PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
                 )
 
-    def _report(self, job: Job, *, is_interrupted: bool) -> None:
+    async def _report(self, job: Job, *, is_interrupted: bool) -> None:
         seconds = time.monotonic() - self._started
         logs = self.paths.pods if self.paths and os.access(self.paths.pods, os.R_OK) else None
         if is_interrupted:
@@ -254,21 +253,36 @@ class _Run:
             if logs is not None:
                 self._screen.note(f"  logs: {logs}")
             return
-        for line in summary(job, logs, seconds=seconds):
-            self._screen.note(line)
+        card = await self._card(job, seconds) if job.phase == "Failed" else None
+        if card is None:
+            for line in summary(job, logs, seconds=seconds):
+                self._screen.note(line)
         if self.options:
             self._screen.note(f"  it stays: trainyard delete {job.name} {self.options}")
         if job.viewer:
             self._screen.note(viewer_summary(job, keeps=self.keeps))
+        if card is not None:  # last: it is what one has to see
+            from trainyard.cli.card import print_card
 
-    async def _advise(self, job: Job) -> None:
-        """Why it failed and what helps, if the cluster is still there to tell."""
-        from trainyard.cli.explain import advice
+            print_card(card)
+
+    async def _card(self, job: Job, seconds: float) -> Card | None:
+        """Why it failed, if the cluster is still there to tell."""
+        from trainyard.api.situations import failure_card
 
         folder = self.paths.folder if self.paths else None
         with contextlib.suppress(TrainyardError):
-            for line in await advice(self.target.client, job, folder):
-                self._screen.note(line)
+            card = await failure_card(self.target.client, job, folder)
+            return self._from_here(card, seconds) if card else None
+        return None
+
+    def _from_here(self, card: Card, seconds: float) -> Card:
+        """The card with what is known here: how long it took, and how to go on."""
+        command = f"{card.command} {self.options}" if self.options else card.command
+        if not self.keeps and os.access(card.log, os.R_OK):  # nobody is left who could be asked
+            command = f"less {shlex.quote(card.log)}"
+        restarts = card.outcome.partition(", ")[2]
+        return replace(card, outcome=f"Failed after {seconds:.1f} s, {restarts}", command=command)
 
 
 def _screen(*, names_jobs: bool) -> Screen:

@@ -211,7 +211,9 @@ class Follower:
             self._early.setdefault(str(about.get("uid")), []).append(obj)
         elif said not in self._warned:
             self._warned.add(said)
-            self._screen.warning(str(about.get("name")), said[1])
+            is_failure = said[0] in (EventReason.REPLICA_FAILURE, EventReason.RESTART)
+            text = _without_lines(said[1]) if is_failure else said[1]
+            self._screen.warning(str(about.get("name")), text)
 
     def _show(self, job: Job) -> None:
         self._screen.job_changed(job)
@@ -237,3 +239,10 @@ class Follower:
     def _whose(self, pod: PodView, container: str) -> tuple[Job, str]:
         job = self.jobs[pod.labels[labels.JOB_UID]]
         return job, f"{pod.replica}/{container}" if len(pod.containers) > 1 else pod.replica
+
+
+def _without_lines(message: str) -> str:
+    """What happened to a replica without the last lines of its log, which were shown."""
+    what = message.partition(": ")[0].partition("\n")[0]
+    _, newline, follows = message.rpartition("\nRestarting ")
+    return f"{what}. Restarting {follows}" if newline else what

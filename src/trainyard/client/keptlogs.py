@@ -57,15 +57,20 @@ def kept_logs(
             yield replica, sorted(runs)[-1 - back][1]
 
 
+def log_of(folder: Path, pod: PodView, container: str) -> Path | None:
+    """The file of a container's last log; None if there is none."""
+    own = folder / "pods" / f"{pod.namespace}_{pod.name}_{pod.uid}" / container
+    return max(logs_in(own), key=changed_at, default=None)
+
+
 def reader(folder: Path) -> Kept:
     """Reads what is kept of pods in a state folder, for a `LogFollower`."""
 
     async def read(pod: PodView, container: str, request: LogRequest) -> AsyncGenerator[bytes]:
-        own = folder / "pods" / f"{pod.namespace}_{pod.name}_{pod.uid}" / container
-        logs = sorted(logs_in(own), key=changed_at)
-        if not logs:
+        path = log_of(folder, pod, container)
+        if path is None:
             raise NotFound(f"nothing is kept of container {container} of pod {pod.name}")
-        async with contextlib.aclosing(read_kept(logs[-1], request)) as lines:
+        async with contextlib.aclosing(read_kept(path, request)) as lines:
             async for each in lines:
                 yield each
 

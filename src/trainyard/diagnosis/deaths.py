@@ -6,9 +6,13 @@ import re
 from dataclasses import dataclass
 
 from trainyard.client.events import event_time
-from trainyard.diagnosis import exits
+from trainyard.diagnosis import blame, exits
+from trainyard.diagnosis.blame import Suspect
 from trainyard.diagnosis.exits import Reading
+from trainyard.diagnosis.reports import own_words
 from trainyard.diagnosis.situation import Object, Situation
+from trainyard.diagnosis.tracebacks import Raised
+from trainyard.kinds.shared.reasons import without_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import parse
 
@@ -24,8 +28,10 @@ class Death:
     """The end of one attempt, by the replica that caused it."""
 
     replica: str
+    """Whose container ended."""
     who: str
-    """The replica, and its container if that is not the training container."""
+    """Who is to blame: the rank, if a launcher names it, the replica, and its container if that is
+    not the training container."""
     code: int | None
     ending: str
     """`exit code 3`, or the reason where there is no code."""
@@ -38,22 +44,36 @@ class Death:
     """Whether a restart might well have helped."""
     ruling: str = ""
     """Which rule of `podFailurePolicy` decided, and what."""
+    raised: Raised | None = None
+    """The exception that ended it."""
+    said: str = ""
+    """Its last line, where no exception ended it."""
+    pod: str = ""
+    log: str = ""
+    """The file of its log on this machine, where there is one."""
+    blamed: str = ""
+    """The replica that is to blame: another one than `replica` where that one launched it."""
+    alike: int = 0
+    """How many other processes ended by the same exception."""
 
 
 def of(situation: Situation, failure: Object) -> Death:
     """What ended an attempt of `status.attempts` that a replica ended."""
-    name = str(failure["replica"])
+    suspect, everyone = blame.culprit(situation, failure)
+    name = suspect.pod
     replica = situation.replica(name)
-    code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
     # The pod of a launch that took too long did not end of itself.
-    of_pod = reason != "LaunchTimeout"
-    words = situation.words_of(name) if of_pod else situation.last_words
-    probe = _probe(situation, failure)
-    reading, evidence = probe or (exits.read(code, reason, words), ())
+    of_pod = suspect.reason != "LaunchTimeout"
+    words = without_report("\n".join(suspect.tail.lines))
+    probe = _probe(situation, name, failure)
+    code, reason = suspect.code, suspect.reason
+    reading, evidence = probe or (exits.read(code, reason, words, suspect.raised), ())
     init = _init_container(situation, name) if of_pod else ""
+    blamed = _blamed(situation, suspect, replica)
+    raised = None if init or probe else suspect.raised
     return Death(
         replica=replica,
-        who=f"{replica}'s init container {init}" if init else replica,
+        who=f"{replica}'s init container {init}" if init else _who(suspect, blamed, raised),
         code=code,
         ending=f"exit code {code}" if code is not None else reason or "taken away",
         reading=reading,
@@ -62,7 +82,34 @@ def of(situation: Situation, failure: Object) -> Death:
         logs=f" --replica {replica}" + (f" -c {init}" if init else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
         ruling=str(failure.get("message") or ""),
+        raised=raised,
+        said="" if raised else own_words(suspect.tail.lines),
+        pod=name,
+        log=suspect.tail.path,
+        blamed=blamed,
+        alike=sum(_alike(each, raised) for each in everyone) - 1 if raised else 0,
     )
+
+
+def _blamed(situation: Situation, suspect: Suspect, replica: str) -> str:
+    """The replica of the rank that a launcher blames; else the one that failed."""
+    if suspect.blamed is None:
+        return replica
+    named = situation.replica(suspect.blamed.host.partition(".")[0])
+    known = {situation.replica(str(each.get("name"))) for each in situation.job.replicas}
+    return named if named in known else replica
+
+
+def _who(suspect: Suspect, blamed: str, raised: Raised | None) -> str:
+    rank = suspect.blamed.rank if suspect.blamed else None
+    if raised is not None and raised.rank is not None:
+        rank = raised.rank
+    return blamed if rank is None else f"rank {rank} on {blamed}"
+
+
+def _alike(suspect: Suspect, raised: Raised) -> int:
+    is_same = suspect.raised is not None and suspect.raised.text == raised.text
+    return suspect.alike() if is_same else 0
 
 
 def _init_container(situation: Situation, pod_name: str) -> str:
@@ -74,9 +121,11 @@ def _init_container(situation: Situation, pod_name: str) -> str:
     return failed.name if failed and failed.name in pod.init_container_names else ""
 
 
-def _probe(situation: Situation, failure: Object) -> tuple[Reading, tuple[str, ...]] | None:
+def _probe(
+    situation: Situation, name: str, failure: Object
+) -> tuple[Reading, tuple[str, ...]] | None:
     """The probe that had the container ended, and how it had failed."""
-    name, began = str(failure["replica"]), parse(failure.get("startTime"))
+    began = parse(failure.get("startTime"))
     for event in situation.events_about(name, "Killing"):
         found = _PROBE.search(str(event.get("message") or ""))
         # Events have whole seconds, attempts have not.

@@ -105,7 +105,7 @@ def _by_a_replica(situation: Situation, condition: Object) -> Cause:
         (
             *lines_of(condition.get("message")),
             *death.evidence,
-            *quoted(death.words),
+            *what_it_said(death),
             *_why_not_again(situation, condition, death),
         ),
         (
@@ -114,6 +114,14 @@ def _by_a_replica(situation: Situation, condition: Object) -> Cause:
             *_look(situation, death.logs),
         ),
     )
+
+
+def what_it_said(death: deaths.Death) -> tuple[str, ...]:
+    """The exception that ended it and its place; where there is none, the last lines."""
+    if (raised := death.raised) is None:
+        return quoted(death.words)
+    place = (f"| {raised.place.where}: {raised.place.source}",) if raised.place else ()
+    return (f"| {raised.text}", *place)
 
 
 def quoted(words: str) -> tuple[str, ...]:

@@ -7,6 +7,8 @@ import signal
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from trainyard.diagnosis.following import follows
+from trainyard.diagnosis.tracebacks import Raised
 from trainyard.kinds.shared.reasons import cannot_start
 from trainyard.kinds.shared.workload import ASKS_FOR_RESTART
 
@@ -19,6 +21,8 @@ class Reading:
 
     what: str
     advice: tuple[str, ...] = ()
+    is_guess: bool = False
+    """Whether there is nothing but an exit code that may mean anything."""
 
 
 class _Words(NamedTuple):
@@ -29,8 +33,44 @@ class _Words(NamedTuple):
     advice: str
 
 
-_PATHS = "check the path, `workingDir` (by default the manifest's folder) and the volume mounts"
+_PATHS = (
+    "check the path, `workingDir` (by default the manifest's folder) and the volume mounts; a "
+    "claim is empty until --volume CLAIM=DIR fills it"
+)
 _SAID = (
+    _Words(
+        r"Torch not compiled with CUDA|No CUDA GPUs are available|Found no NVIDIA driver"
+        r"|CUDA driver version is insufficient|no NVIDIA GPU detected",
+        "it asks for CUDA, and there is no GPU where it runs",
+        "give the replica one (resources.limits nvidia.com/gpu, --gpus 1), an image with CUDA, or "
+        "let the script take the CPU",
+    ),
+    _Words(
+        r"Timed out after \d+ seconds waiting for clients. (\d+)/(\d+) clients joined",
+        "only {0} of {1} processes came: the world is larger than what was started",
+        "leave world_size to the launcher's WORLD_SIZE, or start that many processes",
+    ),
+    _Words(
+        r"environment variable (\w+) expected, but not set"
+        r"|KeyError: '((?:LOCAL_|GROUP_|ROLE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT))'",
+        "{0} is set by a launcher, and this one does not set it",
+        "use one that does, such as torchrun (--launcher torchrun), or do without the variable",
+    ),
+    _Words(
+        r"KeyError: '(\w+)'\n.*environ",
+        "the variable {0} is not set where it runs",
+        "set it: `env` of the container, or --env {0}=VALUE",
+    ),
+    _Words(
+        r"most likely due to a circular import",
+        "two modules import each other, or a file of the script's folder hides a package",
+        "rename the file that has the name of a package",
+    ),
+    _Words(
+        r"DataLoader worker .*Bus error|out of shared memory",
+        "/dev/shm does not hold what the workers of the DataLoader hand over",
+        "mount an emptyDir with medium Memory at /dev/shm, or use fewer workers",
+    ),
     _Words(
         r"(?i)CUDA out of memory|CUDA error: out of memory",
         "the GPU's memory did not suffice",
@@ -94,18 +134,26 @@ _SAID = (
 _PORT_TAKEN = "another container of the pod may hold the port"
 """In the words of `payloads.fitness`."""
 _NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
+
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
-"""The last line of a Python traceback."""
+"""The last line of a traceback, where nothing else of it is left."""
 
 
-def read(code: int | None, reason: str = "", message: str = "") -> Reading:
-    """The meaning of an exit code, the container's reason and its last lines."""
+def read(
+    code: int | None, reason: str = "", message: str = "", raised: Raised | None = None
+) -> Reading:
+    """The meaning of an exit code, the container's reason, its last lines, and the exception that
+    ended it."""
     if (told := _told(reason, message)) is not None:
         return told
+    place = raised.place if raised else None
+    text = f"{raised.text}\n{place.source if place else ''}" if raised else message
     for said, what, advice in _SAID:
-        if found := re.search(said, message):
-            subject = next((group for group in found.groups() if group), "")
-            return Reading(what.format(subject), (advice,))
+        if found := re.search(said, text):
+            subjects = [group for group in found.groups() if group] or [""]
+            return Reading(what.format(*subjects), (advice.replace("{0}", subjects[0]),))
+    if raised is not None:
+        return _of_exception(raised)
     if reason in _NEVER_RAN and code not in (NOT_FOUND, NOT_EXECUTABLE) and message.strip():
         return Reading(f"it could not be started: {message.strip().splitlines()[0]}")
     if code == NOT_FOUND:
@@ -117,8 +165,28 @@ def read(code: int | None, reason: str = "", message: str = "") -> Reading:
         return Reading("its command is no program", ("make the file executable (chmod +x)",))
     if code is not None and code > SIGNAL_BASE:
         return _of_signal(code - SIGNAL_BASE)
-    exceptions = _EXCEPTION.findall(message)
-    return Reading(f"its program ended with {exceptions[-1] if exceptions else 'an error'}")
+    if exceptions := _EXCEPTION.findall(message):
+        return Reading(f"its program ended with {exceptions[-1]}")
+    return Reading("its program ended with an error", is_guess=True)
+
+
+def _of_exception(raised: Raised) -> Reading:
+    """Of one that nothing more is known of than where it was raised."""
+    place = raised.place
+    if raised.is_native:
+        at = f" below {place.where}" if place else ""
+        return Reading(f"native code crashed{at}", ("look at what that line calls",) if at else ())
+    if follows(raised):
+        return Reading(
+            "it lost a peer, and no log says why that one went",
+            ("look at the logs of the others, and at the machines and the network between them",),
+        )
+    what = f"its program ended with {raised.text}"
+    if raised.root is not None and raised.root.place is not None:
+        what += f", which followed from {raised.root.text} ({raised.root.place.where})"
+    if place is None or not place.is_own:
+        return Reading(what)
+    return Reading(what, (f"correct {place.file.rpartition('/')[2]}, line {place.line}",))
 
 
 def _told(reason: str, message: str) -> Reading | None:
@@ -148,7 +216,7 @@ def _of_signal(number: int) -> Reading:
     try:
         name = signal.Signals(number).name
     except ValueError:
-        return Reading("its program ended with an error")
+        return Reading("its program ended with an error", is_guess=True)
     if number == signal.SIGKILL:
         return Reading(
             "it was killed (SIGKILL), by the kernel for want of memory or by somebody",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainyard.client.pods import ContainerView, PodView
+from trainyard.client.tails import Tail
 from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.kinds.shared.reasons import ConditionReason, launch_words, preflight_words
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
@@ -79,7 +80,7 @@ def waiting(situation: Situation) -> Iterator[Cause]:
     evidence = [f"{replica} launches the training, which may take {limit} s in all"]
     evidence += _said_by_sshd(situation)
     if "no rank has begun" in words:
-        evidence += [f"| {line}" for line in situation.logs.get(pod.name, ())[-_QUOTED_LINES:]]
+        evidence += [f"| {line}" for line in _said(situation, pod.name)[-_QUOTED_LINES:]]
     others = [situation.replica(each) for each in _awaited(situation, pod)]
     yield Cause(
         f"its launch has not started for {duration(age)}: {shown}",
@@ -128,11 +129,15 @@ def _latest_start(situation: Situation) -> str:
     )
 
 
+def _said(situation: Situation, pod_name: str) -> Sequence[str]:
+    return situation.logs.get(pod_name, Tail()).lines
+
+
 def _said_by_sshd(situation: Situation) -> list[str]:
     return [
         f"{situation.replica(name)}: {line.removeprefix('trainyard: ')}"
-        for name, lines in situation.logs.items()
-        for line in list(dict.fromkeys(each for each in lines if each.startswith(_SAID)))[-2:]
+        for name, tail in situation.logs.items()
+        for line in list(dict.fromkeys(each for each in tail.lines if each.startswith(_SAID)))[-2:]
     ]
 
 

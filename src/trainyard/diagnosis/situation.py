@@ -9,10 +9,12 @@ from typing import Any
 
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
+from trainyard.client.tails import Tail
 from trainyard.kinds.shared.reasons import without_report
 from trainyard.schema.times import parse
 
 Object = Mapping[str, Any]
+_OF_ITSELF = ("Error", "Completed", "StartError", "ContainerCannotRun", "RunContainerError")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +36,8 @@ class Situation:
     now: datetime = field(kw_only=True)
     is_local: bool = True
     """On the embedded cluster, where the remedies are other commands."""
-    logs: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """The last lines of the pods of a launch that waits, by pod name."""
+    logs: Mapping[str, Tail] = field(default_factory=dict)
+    """The last lines of pods that have failed, or of a launch that waits, by pod name."""
     full_disk: str = ""
     """The state folder of the embedded cluster, if there is no room left in it."""
 
@@ -64,8 +66,20 @@ class Situation:
         """The pod of this name, as long as it exists."""
         return next((pod for pod in self.pods if pod.name == name), None)
 
+    def tail_of(self, pod_name: str) -> Tail | None:
+        """The end of the log of a replica that has failed, where it could be read."""
+        pod = self.pod(pod_name)
+        has_failed = pod is None or pod.failed_container is not None
+        return self.logs.get(pod_name) if has_failed else None
+
+    def exit_reason(self, pod_name: str) -> str:
+        """Why a pod's container was ended, where it did not end of itself: OOMKilled."""
+        pod = self.pod(pod_name)
+        failed = pod.failed_container if pod else None
+        return "" if failed is None or failed.reason in _OF_ITSELF else failed.reason
+
     def words_of(self, pod_name: str) -> str:
-        """The last lines that a replica wrote before it failed."""
+        """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
         failed = pod.failed_container if pod else None
         return without_report((failed and failed.last_words) or self.last_words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from trainyard.diagnosis import deaths
-from trainyard.diagnosis.ended import quoted
+from trainyard.diagnosis.ended import what_it_said
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.schema.times import duration, parse
@@ -128,7 +128,7 @@ def restarting(situation: Situation) -> Iterator[Cause]:
             f"{duration(situation.ago(failure['endTime']))} ago: {death.reading.what}"
         ),
         *death.evidence,
-        *quoted(death.words),
+        *what_it_said(death),
         *([death.ruling] if death.ruling else []),
     ]
     if spent := situation.job.budget:

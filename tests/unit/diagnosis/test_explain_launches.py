@@ -7,6 +7,7 @@ import pytest
 from tests.unit.client.objects import Object, ago, condition, event, job, pod, pod_name, situation
 from trainyard import diagnosis
 from trainyard.cli.explain import render
+from trainyard.client.tails import Tail
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
 
 WORKER_1 = pod_name("worker-1")
@@ -38,9 +39,8 @@ def explain(
     *events: Object, logs: dict[str, list[str]] | None = None, started: bool = False
 ) -> str:
     obj = job("Running", kind="DeepSpeedJob", spec={"runPolicy": {"launchTimeoutSeconds": 900}})
-    found = situation(
-        obj, (launching(started), pod("worker-1", "Running")), events, logs=logs or {}
-    )
+    tails = {name: Tail(lines) for name, lines in (logs or {}).items()}
+    found = situation(obj, (launching(started), pod("worker-1", "Running")), events, logs=tails)
     return render(found, diagnosis.causes(found))
 
 

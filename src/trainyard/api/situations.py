@@ -1,0 +1,39 @@
+"""Gathering what the diagnosis reads: a job, its pods, its events and the ends of their logs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trainyard.client.events import events_of
+from trainyard.client.job import Job
+from trainyard.client.jobs import pods_of
+from trainyard.client.tails import kept_tails, tails
+from trainyard.diagnosis import Situation, blame, launches
+from trainyard.diagnosis.card import Card, card_of
+from trainyard.kube.client import Client
+from trainyard.kube.embedded import is_full
+
+
+async def situation_of(client: Client, job: Job, folder: Path | None) -> Situation:
+    """What is known of the job by now; `folder` is the embedded cluster's, None on another."""
+    found = Situation(
+        job,
+        await pods_of(client, job),
+        await events_of(client, job),
+        now=datetime.now(UTC),
+        is_local=folder is not None,
+        full_disk=str(folder) if folder and is_full(folder) else "",
+    )
+    wanted = {*launches.concerned(found), *blame.concerned(found)}
+    present = [pod for pod in found.pods if pod.name in wanted]
+    logs = await tails(client, job, present, folder)
+    gone = sorted(wanted - logs.keys())
+    kept = await kept_tails(folder, job, gone) if folder and gone else {}
+    return replace(found, logs={**kept, **logs})
+
+
+async def failure_card(client: Client, job: Job, folder: Path | None) -> Card | None:
+    """The card of a job that has failed, None of any other; `folder` as above."""
+    return card_of(await situation_of(client, job, folder))

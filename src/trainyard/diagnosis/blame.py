@@ -1,0 +1,189 @@
+"""Who is to blame when several replicas end: what failed of itself comes before what followed.
+
+A rank that dies takes its peers with it, which then often say more than it did, and may even end
+before it (decision 138).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import IntEnum
+
+from trainyard.client.pods import ContainerView, PodView
+from trainyard.client.tails import Tail
+from trainyard.diagnosis.following import follows
+from trainyard.diagnosis.reports import Blamed, blamed_in
+from trainyard.diagnosis.situation import Object, Situation
+from trainyard.diagnosis.tracebacks import Raised, linked, raised_in
+from trainyard.schema.times import parse
+
+_SIGNAL_BASE = 128
+_SIGKILL, _SIGTERM = 137, 143
+_MOST_READ = 64
+_SAME_MOMENT_SECONDS = 10.0
+"""Exceptions that end the processes of one replica come within this; what was survived is older."""
+_STOPPED_SECONDS = 2.0
+"""What is killed this long after a failure was killed because of it."""
+_NEVER = datetime.max.replace(tzinfo=UTC)
+
+
+class Grade(IntEnum):
+    """How much the end of a replica tells, the best first."""
+
+    CAUSE = 0
+    CONSEQUENCE = 1
+    """It says that it lost a peer."""
+    STOPPED = 2
+    """It was asked to end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """How one replica ended, and what it said of that."""
+
+    pod: str
+    code: int | None
+    reason: str
+    tail: Tail
+    raised: Raised | None
+    """The exception that ended it."""
+    blamed: Blamed | None
+    """The rank that its launcher says failed first."""
+    grade: Grade
+    at: datetime
+    """When it failed, by its log or else its container; `_NEVER` where nothing tells."""
+
+    def alike(self) -> int:
+        """How many of its processes ended by the same exception."""
+        if self.raised is None:
+            return 0
+        same = (each for each in raised_in(self.tail.lines) if each.text == self.raised.text)
+        return max(1, sum(not each.is_told for each in same))
+
+
+def concerned(situation: Situation) -> list[str]:
+    """Pods whose logs tell who ended the last attempt: that which its status names, and those that
+    failed, the earliest first; as many as are worth reading."""
+    failure = situation.job.last_failure
+    ended = sorted(
+        (str(failed.ended.get("finishedAt") or "~"), pod.name)
+        for pod in situation.pods
+        if (failed := pod.failed_container) is not None
+    )
+    first = [str(failure["replica"])] if failure else []
+    return list(dict.fromkeys([*first, *(name for _, name in ended)]))[:_MOST_READ]
+
+
+def culprit(situation: Situation, failure: Object) -> tuple[Suspect, list[Suspect]]:
+    """Who ended an attempt of `status.attempts` that a replica ended, and all that ended with it.
+
+    It is the replica that the attempt names, unless that one only followed another, or another
+    one's log tells of an earlier failure.
+    """
+    name, began = str(failure["replica"]), parse(failure.get("startTime"))
+    named = _named(situation, name, failure)
+    others = []
+    for pod in situation.pods:
+        failed = pod.failed_container
+        if failed is None or pod.name == name:
+            continue
+        ended = parse(failed.ended.get("finishedAt"))
+        if began is None or ended is None or ended >= began.replace(microsecond=0):
+            others.append(_of_pod(situation, pod, failed, named))
+    everyone = [named, *others]
+    if named.code is None:  # the cluster took it, or something was wrong with it before it ran
+        return named, everyone
+    better = [each for each in others if (each.grade, each.at) < (named.grade, named.at)]
+    better = [each for each in better if each.grade < named.grade or _is_told(each, named)]
+    return min(better, key=lambda each: (each.grade, each.at), default=named), everyone
+
+
+def _is_told(one: Suspect, other: Suspect) -> bool:
+    """Whether the logs of both say when they failed, and not just their containers' ends."""
+    return one.raised is not None and other.raised is not None
+
+
+def _named(situation: Situation, name: str, failure: Object) -> Suspect:
+    """The replica that the status names; its code and reason are the attempt's."""
+    code, reason = failure.get("exitCode"), str(failure.get("reason") or "")
+    words = situation.words_of(name) if reason != "LaunchTimeout" else situation.last_words
+    ended = parse(failure.get("endTime")) or _NEVER
+    return _suspect(situation, name, code, reason, words, ended)
+
+
+def _of_pod(situation: Situation, pod: PodView, failed: ContainerView, named: Suspect) -> Suspect:
+    ended = parse(failed.ended.get("finishedAt")) or _NEVER
+    found = _suspect(situation, pod.name, failed.exit_code, failed.reason, failed.last_words, ended)
+    is_late = (ended - named.at).total_seconds() > _STOPPED_SECONDS
+    if found.code == _SIGKILL and found.raised is None and is_late:
+        return replace(found, grade=Grade.STOPPED)
+    return found
+
+
+def _suspect(
+    situation: Situation, pod: str, code: int | None, reason: str, words: str, ended: datetime
+) -> Suspect:
+    tail = situation.tail_of(pod) or Tail()
+    said = [line for line in words.split("\n") if line.strip()]
+    if said and said[-1].rstrip("\r").rpartition("\r")[2] not in tail.lines:
+        tail = tail._replace(lines=[*tail.lines, *said])  # such as why nothing was started
+    blamed = blamed_in(tail.lines)
+    raised = ended_by(raised_in(tail.lines), tail)
+    if blamed is not None and raised is not None and not _fits(raised, blamed.code):
+        raised = None
+    if raised is not None and code is not None and not _fits(raised, code):
+        raised = None
+    at = parse(tail.time_of(raised.first)) if raised else None
+    grade = _grade(code, reason, raised)
+    return Suspect(pod, code, reason, tail, raised, blamed, grade, at or ended)
+
+
+def _fits(raised: Raised, code: int) -> bool:
+    """Whether a process that ended so can have ended by this: what a signal ended raised nothing,
+    and what chose its exit code was not ended by the loss of a peer."""
+    is_signal = code < 0 or code > _SIGNAL_BASE
+    if is_signal and code not in (_SIGTERM, -15):
+        return raised.is_native and not follows(raised)
+    return code == 1 or not follows(raised)
+
+
+def _grade(code: int | None, reason: str, raised: Raised | None) -> Grade:
+    if code is None or reason not in ("", "Error", "Completed"):
+        return Grade.CAUSE
+    if raised is not None and not follows(raised) and code != _SIGTERM:
+        return Grade.CAUSE
+    if code == _SIGTERM:
+        return Grade.STOPPED
+    return Grade.CAUSE if raised is None else Grade.CONSEQUENCE
+
+
+def ended_by(found: Sequence[Raised], tail: Tail) -> Raised | None:
+    """The exception that ended a replica, of all in its log.
+
+    Those that only tell of a peer, or were only told of, count where there is nothing else. Of
+    several at the end of the log, which are of several processes, it is the first.
+    """
+    roots = linked(found)
+    left = [each for each in found if each.first not in roots]
+    left = [each for each in left if not _is_group_of_others(each, left)]
+    if not left:
+        return None
+    best = min((follows(each), each.is_told) for each in left)
+    same = [each for each in left if (follows(each), each.is_told) == best]
+    last = parse(tail.time_of(same[-1].last))
+    for each in same:
+        at = parse(tail.time_of(each.last))
+        if last is None or at is None or (last - at).total_seconds() <= _SAME_MOMENT_SECONDS:
+            return each
+    return same[-1]
+
+
+def _is_group_of_others(raised: Raised, everyone: Sequence[Raised]) -> bool:
+    """Whether it is an ExceptionGroup whose members are told too, right below."""
+    margin = raised.prefix
+    return raised.type.endswith("Group") and any(
+        each.first > raised.first and each.prefix.endswith("| ") and len(each.prefix) > len(margin)
+        for each in everyone
+    )

@@ -1,0 +1,155 @@
+"""The failure card: whom to blame, one exception and where, one cause, one remedy, one command."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from trainyard.diagnosis import deaths
+from trainyard.diagnosis.deaths import Death
+from trainyard.diagnosis.ended import failed
+from trainyard.diagnosis.situation import Situation
+from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.schema.times import parse
+
+_STOPPED = ("Running", "Failed", "Unknown", "Deleted")
+"""Phases of replicas that a failure of another one has stopped, or will."""
+_NO_REPLICA = (
+    ConditionReason.INVALID_SPEC,
+    ConditionReason.DEADLINE_EXCEEDED,
+    ConditionReason.QUEUE_MAX_DURATION,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Card:
+    """Why a job failed, in a few lines; what does not apply is empty."""
+
+    job: str
+    """Kind and name."""
+    outcome: str
+    """`Failed after 4.9 s, 0 restarts`."""
+    reason: str
+    """The exception with its message, or else what happened, in words."""
+    who: str = ""
+    """Who is to blame: `rank 1 on worker-0`, `worker-0`, `worker-0's init container fetch`."""
+    replica: str = ""
+    """The replica of these."""
+    ending: str = ""
+    """`exit code 1`, with a reason of the container's if it has one."""
+    peers: str = ""
+    """What became of the others: `3 peers were stopped because of it`."""
+    place: str = ""
+    """Where it was raised in the user's source: `train.py:12 in main`."""
+    source: str = ""
+    """That line."""
+    cause: str = ""
+    """What the reason means, where it does not say so itself."""
+    remedy: str = ""
+    command: str = ""
+    """A command with which to go on."""
+    log: str = ""
+    """The file on this machine that has the log of the replica."""
+
+
+def card_of(situation: Situation) -> Card | None:
+    """The card of a job that has failed; None of any other."""
+    if situation.job.phase != Phase.FAILED:
+        return None
+    failure = situation.job.last_failure
+    reason = situation.job.condition("Failed").get("reason")
+    if not failure or reason in _NO_REPLICA:
+        return _of_the_job(situation)
+    return _of_a_replica(situation, deaths.of(situation, failure))
+
+
+def _of_the_job(situation: Situation) -> Card:
+    """No replica is to blame."""
+    cause = next(iter(failed(situation)))
+    is_command = [text.startswith("`trainyard ") for text in cause.advice]
+    commands = [text for text, is_one in zip(cause.advice, is_command, strict=True) if is_one]
+    others = [text for text, is_one in zip(cause.advice, is_command, strict=True) if not is_one]
+    return Card(
+        job=_name(situation),
+        outcome=_outcome(situation),
+        reason=cause.what,
+        cause=(*cause.evidence, "")[0],
+        remedy=(*others, "")[0],
+        command=commands[0].split("`")[1]
+        if commands
+        else f"trainyard explain {situation.job.name}",
+    )
+
+
+def _of_a_replica(situation: Situation, death: Death) -> Card:
+    raised = death.raised
+    place = raised.place if raised else None
+    reason, cause = _reason(death)
+    words = situation.exit_reason(death.pod)
+    return Card(
+        job=_name(situation),
+        outcome=_outcome(situation),
+        reason=reason,
+        who=death.who,
+        replica=death.blamed,
+        ending=f"{death.ending}, {words}" if words and words != death.ending else death.ending,
+        peers=_peers(situation, death),
+        place=place.where if place else "",
+        source=place.source if place else "",
+        cause=cause,
+        remedy=(*death.reading.advice, *_last_resort(death))[0],
+        command=f"trainyard logs {situation.job.name}{death.logs}",
+        log=death.log,
+    )
+
+
+def _reason(death: Death) -> tuple[str, str]:
+    """The reason, and what it means if that is to be said."""
+    raised, reading = death.raised, death.reading
+    if raised is None:
+        if not reading.is_guess:
+            return reading.what, ""
+        if death.said:
+            return death.said, "it is the last line of its log; nothing else tells why it ended"
+        return f"it ended with {death.ending}, and wrote nothing of why", ""
+    cause = "" if raised.text in reading.what else reading.what
+    if not cause and raised.root is not None:
+        at = f" ({raised.root.place.where})" if raised.root.place else ""
+        cause = f"it followed from {raised.root.text}{at}"
+    if not cause and raised.worker:
+        cause = f"it was raised in {raised.worker}"
+    return raised.text, cause
+
+
+def _last_resort(death: Death) -> tuple[str, ...]:
+    if death.raised is None and death.reading.is_guess and not death.said:
+        return (f"have the program say why before it ends with {death.ending}",)
+    return ("look at what it wrote before",)
+
+
+def _peers(situation: Situation, death: Death) -> str:
+    kind = death.blamed.rpartition("-")[0]
+    peers = [
+        replica
+        for replica in situation.job.replicas
+        if situation.replica(str(replica.get("name"))) != death.blamed
+        and (situation.replica(str(replica.get("name"))).rpartition("-")[0] == kind)
+        | (not situation.job.kind.launches_over_ssh)
+    ]
+    stopped = sum(each.get("phase") in _STOPPED for each in peers)
+    if death.alike:
+        others = "another process" if death.alike == 1 else f"{death.alike} other processes"
+        return f"{others} failed alike"
+    if not stopped:
+        return ""
+    return f"{stopped} peer{' was' if stopped == 1 else 's were'} stopped because of it"
+
+
+def _name(situation: Situation) -> str:
+    return f"{situation.job.kind.kind} {situation.job.name}"
+
+
+def _outcome(situation: Situation) -> str:
+    status, count = situation.job.status, situation.job.restarts
+    start, end = parse(status.get("startTime")), parse(status.get("completionTime"))
+    took = f" after {(end - start).total_seconds():.1f} s" if start and end else ""
+    return f"Failed{took}, {count} restart{'' if count == 1 else 's'}"

@@ -1,0 +1,77 @@
+"""What launchers say at a failure: whom they blame, and which lines are theirs, not a program's."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_ROOT = "Root Cause (first observed failure):"
+_FIELD = re.compile(r"(rank|host|exitcode) *: (-?[\w.-]+)")
+_FIELDS = 8
+_LAUNCH = re.compile(r"trainyard: (?:rank (\d+)|the launch) on (\S+) failed with exit code (\d+)")
+"""As `payloads.launch` says it of the first failure."""
+_LOST = re.compile(r"trainyard: (\S+) was lost: ")
+_SIGTERM = -15
+_NOISE = re.compile(
+    r"[WEI]\d{4} [\d:.]+ .*torch/distributed/"  # torchrun's own
+    r"|\[[WEI]\d{4} [\d:.]+ \S+\.(?:cpp|hpp|cc)\b|Exception raised from \S+ at "
+    r"|frame #\d+: |<omitting "
+    r"|\[\d{4}-\d\d-\d\d [\d:,]+\] \[[A-Z]+\] \["  # deepspeed's
+    r"|pdsh@|trainyard: |[=*-]{5,}|Set the environment variable HYDRA_FULL_ERROR"
+    r"|Error: failed to run torchrun|Command: 'cd |Exit code: |Std(?:out|err): already printed"
+    r"|\S+: (?:failure|finish|success)$|\S+ FAILED$|Failures:$|Root Cause|\[\d+\]:$"
+    r"|(?:time|host|rank|exitcode|error_file|traceback) *: "
+)
+_WORKER = re.compile(r"^[\w.-]+: ")
+"""pdsh puts the host before a line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blamed:
+    """The rank that a launcher says failed first."""
+
+    host: str = ""
+    """As the launcher calls it: a replica, or a host name that begins with its pod's."""
+    rank: int | None = None
+    code: int = 1
+    """Negative for a signal, as torchrun has it."""
+
+
+def blamed_in(lines: Sequence[str]) -> Blamed | None:
+    """Who is blamed in a log; None where no launcher says so, or only blames the launch's end."""
+    for line in reversed(lines):
+        if found := _LAUNCH.search(line):
+            rank = int(found[1]) if found[1] else None
+            named = Blamed(found[2], rank, int(found[3]))
+            return named if rank is not None else _by_torchrun(lines, named)
+        if lost := _LOST.search(line):
+            return Blamed(lost[1])
+    return _by_torchrun(lines, None)
+
+
+def _by_torchrun(lines: Sequence[str], named: Blamed | None) -> Blamed | None:
+    """The first report of an agent whose ranks were not ended by somebody else."""
+    for number, line in enumerate(lines):
+        if not line.rstrip().endswith(_ROOT):
+            continue
+        found = (_FIELD.search(each) for each in lines[number + 1 : number + 1 + _FIELDS])
+        fields = {each[1]: each[2] for each in found if each}
+        code = _number(fields.get("exitcode", ""))
+        if code != _SIGTERM:
+            rank = _number(fields.get("rank", ""))
+            return Blamed(fields.get("host", ""), rank, 1 if code is None else code)
+    return named
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
+
+
+def own_words(lines: Sequence[str]) -> str:
+    """The last line that no launcher wrote; empty if there is none."""
+    for line in reversed(lines):
+        text = _WORKER.sub("", line).strip()
+        if text and not _NOISE.match(text) and not text.startswith(("^", "~")):
+            return text
+    return ""

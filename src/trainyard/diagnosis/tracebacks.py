@@ -1,0 +1,272 @@
+"""Exceptions in a log: what was raised, where in whose source, and by which of several processes.
+
+Reads the tracebacks of CPython (chained, grouped, re-raised from a worker of a DataLoader or from
+another process), errors of syntax, the stacks of faulthandler, and what C++ says before it aborts.
+Lines of several processes may be mixed as long as each one's begin alike (`[rank1]: `,
+`worker-0: `, `[default0]:`). One pass over the lines; none makes it raise, or take long.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from trainyard.diagnosis.frames import Frame, frame_of, source_of
+
+_HEAD = "Traceback (most recent call last)"
+_FATAL = "Fatal Python error: "
+_THROWN = "terminate called after throwing an instance of '"
+_LONGEST = 2000
+"""Characters of a line that are looked at."""
+_PATIENCE = 200
+"""Lines of others that may stand between those of one traceback."""
+_MOST_FRAMES, _MOST_OPEN = 400, 64
+_RAISED = re.compile(
+    r"((?:[A-Za-z_]\w*\.)*(?:_*[A-Z]\w*|error|timeout|gaierror|herror))(?:: (.*)|:)?"
+)
+"""The last line of a traceback: a class, by custom in capitals, or one of C's that is not."""
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_LOGGED = re.compile(
+    r"\b(?:ERROR|WARNING|CRITICAL|INFO|DEBUG)\b|^[WEI]\d{4} |Exception (?:ignored )?in\b"
+)
+"""Before a traceback: that it was told of, by a logger or a thread, rather than ended a process."""
+_CAUSE = "The above exception was the direct cause of the following exception:"
+_CONTEXT = "During handling of the above exception, another exception occurred:"
+_RANK = re.compile(r"\[(?:rank|default(?:_\w+?)?)(\d+)\]:?")
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """One exception, or a fatal error of the interpreter."""
+
+    type: str
+    """Its class, with its module as the traceback has it; of a fatal error what Python calls it."""
+    message: str = ""
+    frames: tuple[Frame, ...] = ()
+    """Outermost first."""
+    prefix: str = ""
+    """What its lines begin with."""
+    first: int = 0
+    """Where it begins: index of a line."""
+    last: int = 0
+    """Where it ends."""
+    is_told: bool = False
+    """Whether it was only told of, and ended no process."""
+    worker: str = ""
+    """What it was raised in, if that is a helper of the process: `DataLoader worker process 0`."""
+    root: Raised | None = None
+    """The exception from which it followed."""
+    is_native: bool = False
+    """A crash of native code, with the stack of Python above it."""
+
+    @property
+    def text(self) -> str:
+        """`ValueError: rate is negative`; the class alone where there are no words."""
+        name = self.type.rpartition(".")[2] if not self.is_native else self.type
+        return f"{name}: {self.message}" if self.message else name
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that its lines name; torch has them begin with it."""
+        found = _RANK.match(self.prefix.lstrip())
+        return int(found[1]) if found else None
+
+    @property
+    def place(self) -> Frame | None:
+        """Where it was raised in the user's own source; in anybody's, where none is the user's."""
+        own = [frame for frame in self.frames if frame.is_own]
+        return next(reversed(own or self.frames), None)
+
+
+def raised_in(lines: Sequence[str]) -> list[Raised]:
+    """All exceptions of a log, in the order in which they end."""
+    reader = _Reader()
+    for number, line in enumerate(lines):
+        reader.take(number, _ESCAPE.sub("", line[:_LONGEST]))
+    return reader.done()
+
+
+@dataclass(slots=True)
+class _Open:
+    """A traceback whose last line has not come."""
+
+    prefix: str
+    first: int
+    is_told: bool = False
+    root: Raised | None = None
+    frames: list[Frame] = field(default_factory=list)
+    worker: str = ""
+    strangers: int = 0
+    heads: int = 1
+    """How many begin alike: processes whose lines cannot be told apart."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    found: list[Raised] = field(default_factory=list)
+    _open: dict[str, _Open] = field(default_factory=dict)
+    _linked: dict[str, Raised] = field(default_factory=dict)
+    """By prefix, the exception from which the next one follows."""
+    _fatal: _Fatal | None = None
+    _before: str = ""
+
+    def take(self, number: int, line: str) -> None:
+        """The next line."""
+        if self._fatal is not None:
+            if self._fatal.take(number, line):
+                return
+            self._end_fatal()
+        if (at := line.find(_HEAD)) >= 0:
+            self._begin(number, line[:at])
+        elif (at := line.find(_FATAL)) >= 0:
+            self._end_fatal()
+            what = line[at + len(_FATAL) :].strip() or "Fatal Python error"
+            self._fatal = _Fatal(line[:at], number, what, number)
+        elif (at := line.find(_THROWN)) >= 0:
+            name = line[at + len(_THROWN) :].partition("'")[0] or "an exception of C++"
+            self.found.append(Raised(name, "", (), line[:at], number, number, is_native=True))
+        elif not self._continue(number, line):
+            self._read_loose(number, line)
+        if line.strip():
+            self._before = line
+
+    def done(self) -> list[Raised]:
+        """All that was found; what has no end is left out, a fatal error has none."""
+        self._end_fatal()
+        return self.found
+
+    def _end_fatal(self) -> None:
+        if self._fatal is not None:
+            self.found.append(self._fatal.raised())
+            self._fatal = None
+
+    def _begin(self, number: int, before: str) -> None:
+        prefix, told, worker = before, bool(_LOGGED.search(self._before)), ""
+        if before.endswith("Original "):  # torch/_utils.py, ExceptionWrapper
+            prefix, worker = before.removesuffix("Original "), self._worker(number)
+        elif before.endswith("Exception Group "):
+            prefix = before.removesuffix("Exception Group ").replace("+", "|")
+        elif before.endswith("traceback : "):  # a report of torchrun's (errors/__init__.py)
+            prefix, told = before.removesuffix("traceback : "), True
+        elif before[:1] in "╭┌":  # rich draws a box
+            prefix = ""
+        same = self._open.get(prefix)
+        if same is not None and not worker and number - same.first < _PATIENCE:
+            same.heads += 1
+            return
+        self._begin_at(prefix, number, told, worker)
+
+    def _begin_at(self, prefix: str, number: int, told: bool = False, worker: str = "") -> _Open:
+        if len(self._open) >= _MOST_OPEN:
+            self._open.clear()
+        root = self._linked.pop(prefix, None)
+        self._open[prefix] = _Open(prefix, number, told, root, worker=worker)
+        return self._open[prefix]
+
+    def _worker(self, number: int) -> str:
+        """In which helper an exception was raised that is told of in the message before."""
+        outer = self.found[-1] if self.found else None
+        if outer is None or number - outer.last > 2:
+            return ""
+        self.found.pop()
+        return outer.message.partition(" in ")[2].rstrip(".") or "a worker"
+
+    def _continue(self, number: int, line: str) -> bool:
+        """Whether the line belongs to a traceback that is open."""
+        for prefix in sorted(self._open, key=len, reverse=True):
+            if line.startswith(prefix) and self._add(self._open[prefix], number, line):
+                return True
+        return False
+
+    def _add(self, each: _Open, number: int, line: str) -> bool:
+        rest = line[len(each.prefix) :]
+        if (frame := frame_of(rest)) is not None:
+            if frame not in each.frames[-each.heads :] and len(each.frames) < _MOST_FRAMES:
+                each.frames.append(frame)
+            return True
+        if (source := source_of(rest)) is not None and each.frames:
+            if source and not each.frames[-1].source:
+                each.frames[-1] = replace(each.frames[-1], source=source)
+            return True
+        if not rest.strip() or rest.startswith("  [Previous line repeated"):
+            return True
+        ended = _RAISED.fullmatch(rest)
+        if ended is None or not each.frames:
+            each.strangers += 1
+            if each.strangers > _PATIENCE:
+                del self._open[each.prefix]
+            return False
+        self._close(each, number, ended[1], ended[2] or "")
+        return True
+
+    def _close(self, each: _Open, number: int, name: str, message: str) -> None:
+        raised = Raised(
+            name, message.strip(), tuple(each.frames), each.prefix, each.first, number,
+            each.is_told, each.worker, each.root,
+        )  # fmt: skip
+        self.found.append(raised)
+        each.heads -= 1
+        if not each.heads:
+            del self._open[each.prefix]
+
+    def _read_loose(self, number: int, line: str) -> None:
+        """Outside of any traceback: what links two, begins one, or says more of one."""
+        text = line.strip()
+        if text.endswith((_CAUSE, _CONTEXT)):
+            prefix = line[: line.find(_CAUSE if text.endswith(_CAUSE) else _CONTEXT)]
+            same = (each for each in reversed(self.found[-8:]) if each.prefix == prefix)
+            if (root := next(same, None)) is not None:
+                self._linked[prefix] = root
+        elif (at := line.find('  File "')) >= 0:
+            # An error of syntax has no head, nor has a traceback whose beginning is cut off.
+            self._add(self._begin_at(line[:at], number), number, line)
+        elif self.found and number - self.found[-1].last == 1:
+            self._say_more(line)
+
+    def _say_more(self, line: str) -> None:
+        """A message of several lines: the second, where the first announces it or is none."""
+        last = self.found[-1]
+        rest = line.removeprefix(last.prefix).strip()
+        if last.is_native and rest.startswith("what():"):
+            message = rest.removeprefix("what():").strip()
+        elif line.startswith(last.prefix) and last.message.endswith(":") and rest:
+            message = f"{last.message} {rest}"
+        else:
+            return
+        self.found[-1] = replace(last, message=message, last=last.last + 1)
+
+
+@dataclass(slots=True)
+class _Fatal:
+    """A fatal error that faulthandler tells of, and the stack of the thread that had it."""
+
+    prefix: str
+    first: int
+    what: str
+    last: int
+    is_reading: bool = False
+    frames: list[Frame] = field(default_factory=list)
+
+    def take(self, number: int, line: str) -> bool:
+        """Whether there may be more of it."""
+        rest = line.removeprefix(self.prefix)
+        self.last = number
+        if "(most recent call first)" in rest:
+            self.is_reading = rest.startswith("Current thread ")
+            return not self.frames or self.is_reading
+        if self.is_reading and (frame := frame_of(rest)) is not None:
+            if len(self.frames) < _MOST_FRAMES:
+                self.frames.append(frame)
+            return True
+        return number - self.first < _PATIENCE and not self.frames
+
+    def raised(self) -> Raised:
+        """The whole."""
+        frames = tuple(reversed(self.frames))  # told innermost first
+        return Raised(self.what, "", frames, self.prefix, self.first, self.last, is_native=True)
+
+
+def linked(found: Iterable[Raised]) -> set[int]:
+    """Beginnings of those from which another one follows."""
+    return {each.root.first for each in found if each.root is not None}

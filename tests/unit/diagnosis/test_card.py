@@ -1,0 +1,230 @@
+"""The failure card: who is to blame, and what is said of it, at any width."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from tests.unit.client.objects import (
+    Object,
+    ago,
+    condition,
+    job,
+    pod,
+    pod_name,
+    situation,
+    task,
+)
+from tests.unit.diagnosis.captured import tail
+from trainyard import diagnosis
+from trainyard.cli.card import lines_of
+from trainyard.cli.explain import render
+from trainyard.client.tails import Tail
+from trainyard.diagnosis import Situation
+from trainyard.diagnosis.card import Card, card_of
+
+
+def ended(replica: str, code: int, at: float = 10, reason: str = "Error") -> Object:
+    state = {"exitCode": code, "reason": reason, "finishedAt": ago(at)}
+    return pod(replica, "Failed", states={"pytorch": {"terminated": state}})
+
+
+def failed(
+    named: str,
+    codes: Mapping[str, int],
+    logs: Mapping[str, Tail],
+    *,
+    kind: str = "PyTorchTrainingJob",
+    tasks: list[Object] | None = None,
+    reason: str = "Error",
+) -> Situation:
+    """A job of which the status says that `named` ended it, first of all."""
+    attempt = {
+        "number": 1,
+        "startTime": ago(60),
+        "endTime": ago(10),
+        "replica": pod_name(named),
+        "reason": reason,
+        "exitCode": codes[named],
+    }
+    obj = job(
+        "Failed",
+        kind=kind,
+        attempts=[attempt],
+        startTime=ago(60),
+        completionTime=ago(10),
+        conditions=[condition("Failed", "True", "Failed", f"{pod_name(named)} failed")],
+        tasks=tasks or [task(*("Failed" for _ in codes))],
+    )
+    pods = [ended(each, code, reason=reason) for each, code in codes.items()]
+    return situation(obj, pods, logs={pod_name(each): log for each, log in logs.items()})
+
+
+def of_capture(failure: str, named: str, worker_0: int, worker_1: int) -> Card:
+    """The card of a captured failure of two replicas."""
+    logs = {}
+    for replica in ("worker-0", "worker-1"):
+        try:
+            logs[replica] = tail(f"{failure}.{replica}")
+        except FileNotFoundError:
+            logs[replica] = Tail()
+    card = card_of(failed(named, {"worker-0": worker_0, "worker-1": worker_1}, logs))
+    assert card is not None
+    return card
+
+
+@pytest.mark.parametrize("named", ["worker-0", "worker-1"])
+@pytest.mark.parametrize(
+    ("failure", "codes", "who", "reason"),
+    [
+        ("assertion.plain", (1, 1), "rank 1 on worker-1", "AssertionError: loss is nan"),
+        ("assertion.torchrun", (1, 1), "rank 1 on worker-0", "AssertionError: loss is nan"),
+        ("killed.plain", (1, 137), "worker-1", "it was killed (SIGKILL)"),
+        ("killed.torchrun", (137, 1), "rank 1 on worker-0", "it was killed (SIGKILL)"),
+        ("segv.plain", (143, 139), "worker-1", "Segmentation fault"),
+        ("silent.torchrun", (3, 143), "rank 1 on worker-0", "it ended with exit code 3"),
+        ("world.plain", (1, 1), "worker-0", "DistStoreError: Timed out after 6 seconds"),
+    ],
+)
+def test_the_one_to_blame_is_right_whomever_the_status_names(
+    failure: str, codes: tuple[int, int], who: str, reason: str, named: str
+) -> None:
+    card = of_capture(failure, named, *codes)
+    assert card.who == who
+    assert card.reason.startswith(reason)
+    assert card.peers == "1 peer was stopped because of it"
+    assert card.command == f"trainyard logs digits --replica {who.rpartition(' ')[2]}"
+
+
+@pytest.mark.parametrize(
+    ("failure", "cause", "remedy"),
+    [
+        ("imports", "the Python package nosuchpackage is not there", "install it"),
+        ("oncuda", "asks for CUDA, and there is no GPU", "nvidia.com/gpu"),
+        ("disk", "a volume or the disk is full", "make room"),
+        ("port", "a port was in use already", "another port"),
+        ("missing", "the file /data/train.csv does not exist", "check the path"),
+        ("env", "LOCAL_RANK is set by a launcher", "--launcher torchrun"),
+        ("world", "only 2 of 5 processes came", "leave world_size to the launcher"),
+        ("chained", "it followed from KeyError: 'lr' (chained.py:3 in read)", "chained.py, line 5"),
+        ("loader", "it was raised in DataLoader worker process 0", "correct loader.py, line 6"),
+        ("module", "", "correct helper.py, line 3"),
+        ("syntax", "", "correct syntax.py, line 2"),
+    ],
+)
+def test_cause_and_remedy_go_with_the_exception(failure: str, cause: str, remedy: str) -> None:
+    card = of_capture(f"{failure}.plain", "worker-0", 1, 143)
+    assert cause in card.cause
+    assert bool(cause) == bool(card.cause)
+    assert remedy in card.remedy
+
+
+def test_processes_that_fail_alike_are_counted() -> None:
+    log = tail("module.plain.worker-0")
+    known = failed("worker-0", dict.fromkeys(("worker-0", "worker-1", "worker-2"), 1), {})
+    logs = {pod_name(f"worker-{index}"): log for index in range(3)}
+    card = card_of(situation(known.job.obj, [each.obj for each in known.pods], logs=logs))
+    assert card is not None
+    assert card.peers == "2 other processes failed alike"
+
+
+def test_the_replica_of_the_rank_is_to_blame_and_not_the_one_that_launched_it() -> None:
+    said = [
+        "worker-1: Traceback (most recent call last):",
+        'worker-1:   File "/home/ada/train.py", line 3, in <module>',
+        "worker-1:     step()",
+        "worker-1: ValueError: x",
+        "trainyard: rank 3 on worker-1 failed with exit code 1",
+    ]
+    codes = {"worker-0": 1, "worker-1": 137}
+    card = card_of(failed("worker-0", codes, {"worker-0": Tail(said)}, kind="DeepSpeedJob"))
+    assert card is not None
+    assert (card.who, card.replica) == ("rank 3 on worker-1", "worker-1")
+    assert card.command == "trainyard logs digits --replica worker-0", "which has the log"
+    assert (card.place, card.source) == ("train.py:3", "step()")
+
+
+def test_a_limit_of_memory_comes_before_whatever_was_written() -> None:
+    log = tail("module.plain.worker-0")
+    known = failed("worker-0", {"worker-0": 137}, {"worker-0": log}, reason="OOMKilled")
+    card = card_of(known)
+    assert card is not None
+    assert card.reason == "it used more memory than it may"
+    assert card.ending == "exit code 137, OOMKilled"
+    assert not card.place
+
+
+def test_without_logs_the_last_words_of_the_status_are_read() -> None:
+    words = "\n".join(tail("module.plain.worker-0").lines[-6:])
+    gone = failed("worker-0", {"worker-0": 1}, {})
+    gone.pods[0].obj["status"]["containerStatuses"][0]["state"]["terminated"]["message"] = words
+    card = card_of(gone)
+    assert card is not None
+    assert card.reason == "KeyError: 'momentum'"
+    assert card.place == "helper.py:3 in work"
+
+
+def test_a_job_that_no_replica_failed_has_a_card_too() -> None:
+    late = job(
+        "Failed",
+        conditions=[condition("Failed", "True", "DeadlineExceeded", "too late")],
+        spec={"runPolicy": {"activeDeadlineSeconds": 60}},
+        startTime=ago(70),
+        completionTime=ago(10),
+    )
+    card = card_of(situation(late))
+    assert card is not None
+    assert card.reason == "it ran longer than its deadline of 60 s"
+    assert "activeDeadlineSeconds" in card.remedy
+    assert card.command == "trainyard logs digits"
+    assert not card.who
+
+
+def test_a_job_that_has_not_failed_has_none() -> None:
+    assert card_of(situation(job("Running"))) is None
+    assert card_of(situation(job("Succeeded"))) is None
+
+
+@pytest.mark.parametrize("width", [60, 120, 0])
+def test_the_reason_stands_once_and_in_the_last_twelve_lines(width: int) -> None:
+    card = Card(
+        job="PyTorchTrainingJob " + "a" * 40,
+        outcome="Failed after 12345.6 s, 3 restarts",
+        reason="RuntimeError: " + "the shapes do not match " * 30,
+        who="rank 1023 on worker-1023",
+        ending="exit code 1",
+        peers="1023 peers were stopped because of it",
+        place="train.py:1234 in a_function_with_a_long_name",
+        source="loss = " + "very_long_name + " * 20,
+        cause="a cause in many words " * 20,
+        remedy="a remedy in many words " * 20,
+        command="less /home/ada/" + "f" * 150,
+    )
+    *lines, command = lines_of(card, width)
+    if width:
+        assert max(map(len, lines)) <= width
+        lines += [command[start : start + width] for start in range(0, len(command), width)]
+    assert "\n".join(lines).count("RuntimeError") == 1
+    assert "RuntimeError" in "\n".join(lines[-12:])
+    assert command == f"  $ {card.command}", "to be copied as it is"
+
+
+def test_colours_are_for_terminals_and_a_message_cannot_colour_it() -> None:
+    card = Card("J a", "Failed", "ValueError: \x1b[31mred\x1b[2J\nsecond", remedy="mend it")
+    plain = "\n".join(lines_of(card))
+    assert plain == "J a: Failed\n    ValueError: red second\n  → mend it"
+    assert "\x1b[1m" in "\n".join(lines_of(card, 80, is_coloured=True))
+
+
+def test_explain_says_below_the_card_what_it_leaves_out_and_nothing_twice() -> None:
+    codes = {"worker-0": 1, "worker-1": 1}
+    logs = {each: tail(f"assertion.plain.{each}") for each in codes}
+    known = failed("worker-1", codes, logs)
+    card = card_of(known)
+    assert card is not None
+    text = "\n".join(lines_of(card)) + "\n" + render(known, diagnosis.causes(known), card)
+    assert text.count("loss is nan") == 1
+    assert text.count("assertion.py:8") == 1
+    assert "restartPolicy is Never: it is not restarted" in text
+    assert "Connection closed by peer" not in text
