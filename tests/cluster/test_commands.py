@@ -45,6 +45,8 @@ async def test_a_job_from_submit_to_delete(yard: Yard, tmp_path: Path) -> None:
         await yard.reaches("digits", "Running")
         assert "Running" in await trainyard(yard, "list")
         assert "worker-1" in await trainyard(yard, "show", "digits")
+        # This control plane has no metrics server.
+        assert "Install metrics-server" in await trainyard(yard, "top", "digits", code=1)
         assert "Created" in await trainyard(yard, "events", "digits")
         await trainyard(yard, "scale", "digits", "--replicas", "3")
         await until(lambda: yard.pods("digits"), lambda pods: len(pods) == 3)

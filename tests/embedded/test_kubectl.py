@@ -344,7 +344,8 @@ async def test_top_tells_what_pods_and_nodes_use(cluster: Cluster) -> None:
     assert row == ["here", "2500m", "50%", "4096Mi", "50%"]
     assert "not found" in await cluster("top", "pod", "nosuch", fails=True)
     assert "not found" in await cluster("top", "pod", "idle", fails=True)
-    assert "podmetrics" in (await cluster("get", "podmetrics", "-o", "name"))
+    row = (await cluster("get", "podmetrics", "--no-headers")).split()
+    assert row == ["busy", "1750m", "212992Ki", "2.000s"]
     told = json.loads(await cluster("get", "--raw", "/apis/metrics.k8s.io/v1beta1/nodes/here"))
     assert told["usage"]["nvidia.com/gpu"] == "1500m"
     assert told["usage"]["nvidia.com/gpu-memory"] == "3072Mi"

@@ -51,6 +51,10 @@ def test_what_replicas_use_is_shown_while_they_run(trainyard: CommandLine) -> No
         told = json.loads(trainyard.run("top", "busy", "-o", "json"))
         assert {item["kind"] for item in told["items"]} == {"PodMetrics"}
         assert len(told["items"]) == 2
+        asked = {"_TRAINYARD_COMPLETE": "bash_complete", "COMP_WORDS": "trainyard top b"}
+        trainyard.environment.update(asked | {"COMP_CWORD": "2"})
+        assert trainyard.run() == "plain,busy\n"
+        del trainyard.environment["_TRAINYARD_COMPLETE"]
         with started_on_terminal(trainyard, "top", "busy", columns=30) as top:
             top.until(r"\d\d:\d\d:\d\d  .*: CPU \d+% ")
             top.until(r"worker-1  Running +\d+m\s+MEMORY \d\dMi")

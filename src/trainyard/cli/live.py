@@ -27,6 +27,9 @@ _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_c
 _LEAST_LINES = 4
 """Of a job that has any besides its title."""
 
+_REDRAWN = "\x1b[A"
+"""Ends a line from which the cursor goes up again: a lower one of several progress bars."""
+
 
 class _Lines:
     """Lines of a log with what each begins with; not wrapped and not measured, which takes long."""
@@ -83,7 +86,13 @@ class LiveScreen:
         self._jobs[job.uid] = job  # drawn by the clock
 
     def log_lines(self, job: Job, source: str, lines: Sequence[str]) -> None:
+        drawn = [line for line in lines if line.endswith(_REDRAWN)]
+        lines = [line for line in lines if not line.endswith(_REDRAWN)]
         self._growing.pop((job.uid, _replica(source)), None)
+        if drawn:
+            self.line_grew(job, source, drawn[-1])
+        if not lines:
+            return
         name = prefix(job, source, names_jobs=self._names_jobs)
         color = _COLORS[zlib.crc32(name.encode()) % len(_COLORS)]
         begin = Segment(f"[{name}] ", Style.parse(color))

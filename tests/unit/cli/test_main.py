@@ -61,6 +61,21 @@ def test_every_shell_gets_its_completion_script(shell: str) -> None:
     assert f"_TRAINYARD_COMPLETE={shell}_complete" in result.output
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("trainyard to", "plain,top"), ("trainyard top --so", "plain,--sort-by")],
+)
+def test_commands_and_options_are_completed(
+    words: str, offered: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(words.count(" ")))
+    result = CliRunner().invoke(
+        cli, prog_name="trainyard", env={"_TRAINYARD_COMPLETE": "bash_complete"}
+    )
+    assert result.output.split() == [offered]
+
+
 def test_the_first_error_of_nested_groups_is_what_the_user_reads() -> None:
     first = TrainyardError("first")
     group = ExceptionGroup("", [ExceptionGroup("", [first]), TrainyardError("second")])

@@ -112,6 +112,19 @@ def test_several_jobs_share_the_height(width: int, height: int, titles: int, bar
         assert joined(lines).count("45%|") == bars
 
 
+def test_a_lower_bar_is_no_line_of_the_log() -> None:
+    """tqdm goes down to it by a newline, and up again."""
+    out = io.StringIO()
+    screen = shown_by(Console(file=out))
+    [job, _] = screen._jobs.values()
+    screen.log_lines(job, "worker-1", ["outer:  0%", "inner: 10%\x1b[A", "inner: 20%\x1b[A"])
+    assert out.getvalue() == "[digits/worker-1] outer:  0%\n"
+    assert "inner: 20%" in joined(screen.lines(80, 20))
+    screen.log_lines(job, "worker-1", ["outer: 50%"])
+    assert out.getvalue().endswith("outer: 50%\n")
+    assert "inner" not in joined(screen.lines(80, 20))
+
+
 def drawn(**environment: str) -> str:
     """What a terminal is sent."""
     out = io.StringIO()

@@ -15,11 +15,11 @@ from trainyard.local.apiserver.authorization import Rights
 from trainyard.local.apiserver.messages import Request, Response
 from trainyard.local.apiserver.target import Target, parse
 from trainyard.local.failures import bad_request, method_not_allowed, no_such_path, not_found
-from trainyard.local.resources.columns import NAME, Column
+from trainyard.local.resources.columns import NAME, Column, at
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.runtime import Measured, PodRuntime, Usage
 from trainyard.local.storage.journal import Entry
-from trainyard.schema import times
+from trainyard.schema import quantity, times
 
 GROUP = POD_METRICS.group
 GPU, GPU_MEMORY = "nvidia.com/gpu", "nvidia.com/gpu-memory"
@@ -29,13 +29,16 @@ _VERBS = ("get", "list")
 
 def _use(key: str) -> Column:
     def cell(obj: Object) -> str:
-        return str((obj.get("usage") or {}).get(key, ""))
+        of_pod = [each["usage"] for each in obj.get("containers") or ()]
+        amounts = [quantity.parse(usage.get(key, "0")) for usage in of_pod or [obj["usage"]]]
+        return f"{int(sum(amounts) * 1000)}m" if key == "cpu" else f"{int(sum(amounts)) >> 10}Ki"
 
     return Column(key.upper() if key == "cpu" else key.capitalize(), cell)
 
 
-_PODS = Served(POD_METRICS, verbs=_VERBS, printed=(NAME,))
-_NODES = Served(NODE_METRICS, verbs=_VERBS, printed=(NAME, _use("cpu"), _use("memory")))
+_COLUMNS = (NAME, _use("cpu"), _use("memory"), Column("Window", at("window")))
+_PODS = Served(POD_METRICS, verbs=_VERBS, printed=_COLUMNS)
+_NODES = Served(NODE_METRICS, verbs=_VERBS, printed=_COLUMNS)
 METRICS = (_PODS, _NODES)
 """What discovery tells of them."""
 _AT = {row.resource[:3]: row for row in METRICS}
