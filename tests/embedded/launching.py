@@ -141,7 +141,7 @@ class Jobs:
         lines += [f"{e.get('type')} {e.get('reason')}: {e.get('message')}" for e in events]
         for pod in sorted(await self.pods()):
             try:
-                lines.append(f"--- {pod}\n{(await self.log(pod))[-6000:]}")
+                lines.append(f"--- {pod}\n{(await self.log(pod))[-60000:]}")
             except ApiError as error:
                 lines.append(f"--- {pod}: {error}")
         return "\n".join(lines)

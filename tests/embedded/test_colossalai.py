@@ -114,12 +114,16 @@ async def test_a_launch_of_the_users_own_replaces_ours_on_resume(jobs: Jobs, how
 
 
 async def test_a_failing_script_is_relaunched_up_to_the_limit(jobs: Jobs) -> None:
-    """`limit: 1`: launched twice, launcher and workers together, then the job has failed."""
+    """`limit: 1`: launched twice, launcher and workers together, then the job has failed.
+
+    The exit code is the rank's own, where torchrun's is 1 whatever the rank's.
+    """
     jobs.script("fail.py", "import sys\nopen('launches', 'a').write('x')\nsys.exit(5)\n")
     await jobs.submit(KIND, "cj", spec(["fail.py"], limit=1))
     status = await jobs.fail(KIND, "cj")
     assert (jobs.folder / "launches").read_text() == "xx"
     assert len(status["attempts"]) == 2
+    assert "failed with exit code 5" in await jobs.log(await launcher_of(jobs))
     await jobs.until(KIND, "cj", lambda _: not sshd_processes(jobs))
 
 

@@ -38,6 +38,12 @@ if rank == who:
     sys.exit(int(how))
 dist.barrier()
 """
+STAY = """\
+import os, sys, time
+agent = os.getppid()
+while sys.argv[1] == "stay" and os.getppid() == agent:
+    time.sleep(0.1)
+"""
 
 
 def free_port() -> int:
@@ -54,6 +60,7 @@ def launch(
     processes: int = 1,
     port: int | None = None,
     path: str | None = None,
+    log_level: str = "WARNING",
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The launch of one replica, as its container would start it."""
     args = torchrun.Launch(
@@ -69,6 +76,7 @@ def launch(
         script=script,
     ).arguments()
     env = {**os.environ, "PATH": path or f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    env["LOGLEVEL"] = log_level
     process = subprocess.Popen(
         [*torchrun.command(elastic=False), *args],
         cwd=tmp_path,
@@ -130,6 +138,20 @@ def test_sigterm_of_the_launch_is_143(tmp_path: Path) -> None:
         for line in process.stdout:
             if b"started" in line:
                 break
+        process.terminate()
+        assert exit_code(process) == 143
+
+
+def test_an_agent_that_waits_for_the_others_leaves_on_sigterm(tmp_path: Path) -> None:
+    """torch's own waits in C++ for up to 300 s, and takes no notice."""
+    (tmp_path / "stay.py").write_text(STAY)
+    port = free_port()
+    with (
+        launch(tmp_path, "stay.py", "stay", nodes=2, port=port),
+        launch(tmp_path, "stay.py", "go", nodes=2, port=port, log_level="INFO") as process,
+    ):
+        assert process.stdout is not None
+        assert any(b"seconds for other agents to finish" in line for line in process.stdout)
         process.terminate()
         assert exit_code(process) == 143
 

@@ -13,6 +13,8 @@ NAMES = (
     *("launch.py", "links.py", "preflight.py", "programs.py", "places.py"),
     *("minder.py", "rank.py", "colossalai_run.py"),
 )
+TORCHRUN = "torchrun.py"
+"""Beside them; it needs torch, and what it is depends on who runs it."""
 
 
 def texts() -> dict[str, str]:

@@ -10,10 +10,23 @@ script.
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import runpy
 import sys
 from importlib import import_module
+
+
+def leave(code: object) -> None:
+    """End at once: the pod would wait for torch to be taken down, half a second of computing."""
+    if code is not None and not isinstance(code, int):  # see sys.exit
+        print(code, file=sys.stderr)
+        code = 1
+    for child in multiprocessing.active_children():
+        child.join()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code or 0)
 
 
 def main() -> None:
@@ -31,7 +44,10 @@ def main() -> None:
     os.environ.clear()
     os.environ["TRAINYARD_LAUNCHER"] = pod
     sys.argv = [script, *arguments]
-    runpy.run_path(script, run_name="__main__")
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except SystemExit as end:
+        leave(end.code)
 
 
 if __name__ == "__main__":

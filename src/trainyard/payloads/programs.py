@@ -255,10 +255,15 @@ def extra_argument(option: str) -> str:
 
 def interpreter(script: str) -> str:
     """The Python that a console script names in its first line, else our own."""
+    return named_interpreter(script) or sys.executable
+
+
+def named_interpreter(script: str) -> str:
+    """The program that a script names in its first line; empty if it cannot be run."""
     with open(script, "rb") as file:
         first = file.readline(4096)
     named = first[2:].strip().decode(errors="replace") if first.startswith(b"#!") else ""
-    return named if named.startswith("/") and os.access(named, os.X_OK) else sys.executable
+    return named if named.startswith("/") and os.access(named, os.X_OK) else ""
 
 
 def program(spec: LaunchDescription, run: Path) -> Program:

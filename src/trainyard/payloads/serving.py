@@ -24,10 +24,12 @@ if TYPE_CHECKING:  # not mounted
 if TYPE_CHECKING or __package__:
     from trainyard.payloads.minder import say
     from trainyard.payloads.places import client_config
+    from trainyard.payloads.programs import named_interpreter
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
     from minder import say
     from places import client_config
+    from programs import named_interpreter
 
 POD_IP = "TRAINYARD_POD_IP"
 NOT_FOR_SESSIONS = (b"PWD", b"OLDPWD", b"SHLVL", b"_", POD_IP.encode())
@@ -152,7 +154,7 @@ def root_is_locked() -> bool:
 
 
 def prepare_ssh(spec: LaunchDescription, keys: Path, run: Path) -> None:
-    """Keys, client and server configuration and the clients that use them."""
+    """Keys, client and server configuration."""
     copy_keys(keys, run)
     pod_ip = os.environ.get(POD_IP, "")
     # Pods without a network of their own differ by their loopback address alone.
@@ -163,18 +165,37 @@ def prepare_ssh(spec: LaunchDescription, keys: Path, run: Path) -> None:
     server = SSHD_CONFIG.format(port=spec["port"], listen=listen, run=run, pam=pam, sftp=sftp)
     write(run / "ssh" / "sshd_config", server.encode())
     write(run / "ssh" / "config", client_config(spec, run).encode())
+
+
+def prepare_programs(run: Path) -> None:
+    """Those that the training calls by name and that run in another way here: see decision 125."""
     (run / "bin").mkdir(mode=0o700, exist_ok=True)
-    for name in CLIENTS:
-        client = shutil.which(name)
-        if client is not None:
-            config = shlex.quote(str(run / "ssh" / "config"))
-            script = f'#!/bin/sh\nexec {client} -F {config} "$@"\n'
-            write(run / "bin" / name, script.encode(), 0o700)
+    lines = {
+        name: [client, "-F", str(run / "ssh" / "config")]
+        for name in CLIENTS
+        for client in [shutil.which(name)]
+        if client is not None
+    }
+    ours, python = Path(__file__).parent / "torchrun.py", python_of_torchrun()
+    if python and ours.exists():
+        lines["torchrun"] = [python, str(ours)]
+    for name, line in lines.items():
+        words = " ".join(map(shlex.quote, line))
+        write(run / "bin" / name, f'#!/bin/sh\nexec {words} "$@"\n'.encode(), 0o700)
+
+
+def python_of_torchrun() -> str:
+    """The Python that runs torchrun here; empty where that is no script that we know."""
+    script = shutil.which("torchrun")
+    if script is None or b"torch.distributed.run" not in Path(script).read_bytes():
+        return ""
+    found = named_interpreter(script)
+    return found if Path(found).name.startswith("python") else ""
 
 
 def for_training(pairs: list[bytes], run: Path, grace_seconds: float) -> list[bytes]:
-    """The environment in which ``ssh`` and its kin are those that use our configuration, and
-    torchrun is as patient with its ranks as the pod (decision 99)."""
+    """The environment in which ``ssh``, its kin and ``torchrun`` are ours, and torchrun is as
+    patient with its ranks as the pod (decision 99)."""
     given = dict(pair.split(b"=", 1) for pair in pairs)
     path = os.fsencode(run / "bin") + b":" + given.get(b"PATH", os.fsencode(os.defpath))
     patience = {PATIENCE: str(int(grace_seconds)).encode()}

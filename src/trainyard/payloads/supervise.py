@@ -224,6 +224,7 @@ def run_pod(spec: LaunchDescription, options: argparse.Namespace) -> int:
     environment = serving.for_training(environment, options.run, spec["graceSeconds"])
     try:
         serving.prepare_ssh(spec, options.keys, options.run)
+        serving.prepare_programs(options.run)
         serving.prepare_sessions(spec, options.run, environment)
     except OSError as error:
         where = error.filename or options.run

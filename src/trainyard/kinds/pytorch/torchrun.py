@@ -1,9 +1,6 @@
 """The launch of a PyTorchTrainingJob's replica by torchrun.
 
-torchrun turns every failure into exit code 1. The launch here runs the very same program in the
-very same process, and ends with the exit code of the first rank that failed, 128 + n for signal n,
-so that the restart policy ExitCode means something. It works in any image that has torch, without
-anything of ours in it (decision 19).
+It works in any image that has torch, without anything of ours in it (decision 19).
 """
 
 from __future__ import annotations
@@ -11,32 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-PROGRAM = """\
-import os, signal, sys
-signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
-if sys.path[:1] == [""]: del sys.path[0]
-sys.argv[0] = "torchrun"
-from torch.distributed.run import main
-from torch.distributed.elastic.multiprocessing.api import SignalException
-from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-{more}try:
-    main()
-except ChildFailedError as error:
-    print(error, file=sys.stderr)
-    code = error.get_first_failure()[1].exitcode
-    sys.exit(128 - code if code < 0 else code or 1)
-except SignalException as error:
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(128 + error.sigval)
-"""
-"""As `torchrun`, with exit codes.
-
-SIGTERM before torchrun handles it: as process 1 of a container it would be ignored otherwise. It
-leaves by `os._exit`, because an orderly end would close the rendezvous to all others for good, and
-later too, because the pod waits for nothing else: taking torch down costs up to half a second.
-The working directory is taken off the path of the agent (not of the ranks), as for `torchrun`.
-"""
+from trainyard.kinds.shared import torchrun
 
 MEMBERS_CHANGE = """\
 import time
@@ -158,7 +130,7 @@ def patience_env(grace_seconds: int | None) -> dict[str, str]:
 
 def command(*, elastic: bool) -> list[str]:
     """The container's command; the container's args are torchrun's."""
-    program = PROGRAM.format(more=MEMBERS_CHANGE if elastic else "")
+    program = torchrun.program(MEMBERS_CHANGE if elastic else "")
     script = SCRIPT.replace("@has torch@", HAS_TORCH).replace("@program@", program)
     return ["/bin/sh", "-c", script, "torchrun"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from trainyard.kinds.shared import names, pod_rules, pods
+from trainyard.kinds.shared import names, pod_rules, pods, torchrun
 from trainyard.kinds.shared.description import Description, Spec, Start
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.run import AUTH_PATH, HOSTFILE_PATH, SSHD_PATH, WORKER, ResumeSpec
@@ -30,7 +30,7 @@ from trainyard.kinds.shared.workload import (
     Workload,
 )
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS
-from trainyard.payloads import NAMES, texts
+from trainyard.payloads import NAMES, TORCHRUN, texts
 from trainyard.payloads.messages import (
     Elastic,
     LaunchDescription,
@@ -96,7 +96,7 @@ def dependents(identity: Identity, hostfile: str, config: str) -> tuple[Dependen
             "apiVersion": "v1",
             "kind": "ConfigMap",
             "metadata": identity.metadata(name),
-            "data": {"hostfile": hostfile, **texts()},
+            "data": {"hostfile": hostfile, **texts(), TORCHRUN: torchrun.program()},
         }
 
     keys = names.ssh_secret_name(identity.base)
@@ -304,7 +304,7 @@ def _volumes(node: Node) -> list[dict[str, Any]]:
         {"path": path, "fieldRef": {"fieldPath": f"metadata.annotations['{annotation}']"}}
         for path, annotation in annotated
     ]
-    files = [{"key": name, "path": name} for name in NAMES]
+    files = [{"key": name, "path": name} for name in (*NAMES, TORCHRUN)]
     keys = [{"key": name, "path": name} for name in KEY_FILES]
     secret = names.ssh_secret_name(node.identity.base)
     sources: list[dict[str, Any]] = [
