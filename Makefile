@@ -83,6 +83,7 @@ check: $(STAMP)
 	$(BIN)/python -m tools.crds --check
 	$(BIN)/python -m tools.sync_client --check
 	$(BIN)/python -m tools.reference --check
+	$(BIN)/python -m tools.api_reference --check
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
@@ -93,6 +94,7 @@ generate: $(STAMP)
 	$(BIN)/python -m tools.crds
 	$(BIN)/python -m tools.sync_client
 	$(BIN)/python -m tools.reference
+	$(BIN)/python -m tools.api_reference
 
 bench: $(LAUNCHERS)
 	$(BIN)/python -m bench

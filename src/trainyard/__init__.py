@@ -19,11 +19,17 @@ if TYPE_CHECKING:
     from trainyard.api.errors import JobFailed as JobFailed
     from trainyard.api.errors import RemoteTraceback as RemoteTraceback
     from trainyard.api.errors import WaitTimeout as WaitTimeout
+    from trainyard.api.offline import command as command
+    from trainyard.api.offline import convert as convert
+    from trainyard.api.offline import render as render
+    from trainyard.api.offline import validate as validate
     from trainyard.api.running import RunOptions as RunOptions
     from trainyard.api.top import run as run
     from trainyard.client.job import Job as Job
     from trainyard.client.jobs import JobNotFound as JobNotFound
     from trainyard.client.target import CommandError as CommandError
+    from trainyard.kinds.models import *  # noqa: F403
+    from trainyard.kube.errors import KubeError as KubeError
     from trainyard.schema.errors import InvalidManifest as InvalidManifest
     from trainyard.schema.errors import TrainyardError
 
@@ -41,13 +47,18 @@ _FOUND_IN = {
     "Job": "client.job",
     "JobFailed": "api.errors",
     "JobNotFound": "client.jobs",
+    "KubeError": "kube.errors",
     "LogLine": "api.asking",
     "RemoteTraceback": "api.errors",
     "RunOptions": "api.running",
     "WaitTimeout": "api.errors",
+    "command": "api.offline",
+    "convert": "api.offline",
+    "render": "api.offline",
     "run": "api.top",
+    "validate": "api.offline",
 }
-"""Every name and the module that has it, but for the error tree's root and the kinds."""
+"""Every name and the module that has it, but for the error tree's root and the models."""
 
 
 def __getattr__(name: str) -> Any:
@@ -55,9 +66,11 @@ def __getattr__(name: str) -> Any:
         from trainyard.schema.errors import TrainyardError
 
         return TrainyardError
-    if name not in _FOUND_IN:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"trainyard.{_FOUND_IN[name]}"), name)
+    if name in _FOUND_IN:
+        return getattr(import_module(f"trainyard.{_FOUND_IN[name]}"), name)
+    if name[0].isupper() and name in vars(models := import_module("trainyard.kinds.models")):
+        return getattr(models, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

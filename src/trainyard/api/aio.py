@@ -13,9 +13,9 @@ from trainyard.api.changing import Changing
 from trainyard.api.connection import Jobs
 from trainyard.api.errors import JobFailed
 from trainyard.api.manifests import Manifest, read_manifest
+from trainyard.api.notebook import chosen
 from trainyard.api.queues import Queues
 from trainyard.api.running import Function, RunOptions, follow
-from trainyard.api.screens import PlainScreen
 from trainyard.client.follower import Screen
 from trainyard.client.job import Job
 from trainyard.client.submission import StandIns
@@ -85,7 +85,7 @@ class AsyncClient(Changing, Asking, Queues):
         self, manifest: Manifest | Iterable[Manifest], screen: Screen | None, *, keep: bool
     ) -> Jobs:
         read = read_manifest(manifest).require_jobs()
-        screen = screen or PlainScreen(names_jobs=len(read.jobs) > 1)
+        screen = chosen(screen, names_jobs=len(read.jobs) > 1)
         target = await self.target()
         jobs = await follow(
             target, read.documents, screen, StandIns(python=self._python), keep=keep
@@ -108,7 +108,7 @@ class AsyncClient(Changing, Asking, Queues):
         call = Function(function, captured, target)
         try:
             read = read_manifest(call.document(options, sys.executable)).require_jobs()
-            shown = call.screen(screen or PlainScreen(names_jobs=False))
+            shown = call.screen(chosen(screen, names_jobs=False))
             stand_ins = StandIns(python=sys.executable)
             (job,) = await follow(target, read.documents, shown, stand_ins, keep=False)
             return calls.result(call.way, job, _how(job))

@@ -22,7 +22,6 @@ from trainyard.api.connection import Jobs
 from trainyard.api.manifests import Manifest
 from trainyard.api.portal import Portal, Relay
 from trainyard.api.running import RunOptions
-from trainyard.api.screens import PlainScreen
 from trainyard.client.follower import Screen
 
 T = TypeVar("T")
@@ -84,12 +83,14 @@ class Blocking:
 
     def run(self, what: Any, *args: Any, screen: Screen | None = None, **options: Any) -> Any:
         """As `AsyncClient.run`; what the replicas write is shown by the thread that waits."""
-        relay = Relay(screen or PlainScreen(names_jobs=False))
+        relay = Relay(screen)
         work = self._client.run(what, *args, screen=relay, **options)
         return self._portal.call(work, relay.steps)
 
 
 def _close(portal: Portal, client: AsyncClient) -> None:
     if portal.is_used:
-        portal.call(client.close(), queue.SimpleQueue())
+        own = portal.call(client.disconnect(), queue.SimpleQueue())
         portal.close()
+        if own is not None:  # here: at the interpreter's exit no thread can be started
+            own.close()

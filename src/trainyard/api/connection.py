@@ -62,12 +62,16 @@ class Connection:
 
     async def close(self) -> None:
         """End the connection, and the cluster if it is private."""
+        if (own := await self.disconnect()) is not None:
+            await asyncio.to_thread(own.close)
+
+    async def disconnect(self) -> Private | None:
+        """End the connection; the private cluster that is left to be ended."""
         target, own = self._target, self._own
         self._target = self._own = None
         if target is not None:
             await target.client.aclose()
-        if own is not None:
-            await asyncio.to_thread(own.close)
+        return own
 
     async def target(self) -> Target:
         """The API server, connected; raises Error where there is none."""

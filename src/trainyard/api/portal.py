@@ -123,9 +123,15 @@ class Relay:
     """A screen whose calls are made by the thread that waits: where output belongs to a thread,
     as in a notebook, it is the one that asked."""
 
-    def __init__(self, screen: Screen) -> None:
+    def __init__(self, screen: Screen | None) -> None:
+        """None: one that is chosen once it is known what it shows."""
         self.steps: queue.SimpleQueue[_Step | None] = queue.SimpleQueue()
-        self._screen = screen
+        self.given = screen
+
+    @property
+    def _screen(self) -> Screen:
+        assert self.given is not None
+        return self.given
 
     def __enter__(self) -> Self:
         self.steps.put(lambda: _nothing(self._screen.__enter__()))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
+from trainyard.client import html
 from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.client.pods import PodView, in_order
 from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
@@ -17,7 +18,7 @@ from trainyard.schema.times import parse
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Job:
     """A stored job; its pods as well where somebody follows it."""
 
@@ -34,6 +35,9 @@ class Job:
 
     def __str__(self) -> str:
         return f"{self.kind.kind} {self.namespace}/{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<{self}: {'Deleted' if self.is_deleted else self.phase}>"
 
     # What it is called.
 
@@ -204,6 +208,24 @@ class Job:
     def ordered_pods(self) -> list[PodView]:
         """By replica type as the status lists them, then by index."""
         return in_order(self.pods.values(), [str(task.get("type")) for task in self.tasks])
+
+    def _repr_html_(self) -> str:
+        """As a notebook shows it."""
+        pods = self.ordered_pods()
+        rows = [
+            (
+                pod.replica,
+                pod.phase,
+                "" if (failed := pod.failed_container) is None else str(failed.exit_code),
+                pod.message,
+            )
+            for pod in pods
+        ]
+        told = () if pods else self.replicas
+        rows += [(self.replica_of(r["name"]), str(r.get("phase") or ""), "", "") for r in told]
+        restarts = f", {self.restarts} restart{'' if self.restarts == 1 else 's'}"
+        facts = f", {self.seconds or 0:.0f} s{restarts if self.restarts else ''}"
+        return html.table(str(self), "Deleted" if self.is_deleted else self.phase, facts, rows)
 
     def training_container(self, pod: PodView) -> str:
         """The container that a user means who names none."""

@@ -129,4 +129,5 @@ class ColossalAIJobSpec(Model):
 class ColossalAIJob(Job):
     """Distributed training with ColossalAI."""
 
+    kind: str = Field(default="ColossalAIJob", description="Always `ColossalAIJob`.")
     spec: ColossalAIJobSpec = Field(description="What to run.")

@@ -138,4 +138,5 @@ class DeepSpeedJobSpec(Model):
 class DeepSpeedJob(Job):
     """Distributed training with DeepSpeed."""
 
+    kind: str = Field(default="DeepSpeedJob", description="Always `DeepSpeedJob`.")
     spec: DeepSpeedJobSpec = Field(description="What to run.")

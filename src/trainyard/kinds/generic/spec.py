@@ -154,4 +154,5 @@ class GenericJobSpec(Model):
 class GenericJob(Job):
     """Any set of pods, with rules that say when the set has succeeded or failed."""
 
+    kind: str = Field(default="GenericJob", description="Always `GenericJob`.")
     spec: GenericJobSpec = Field(description="What to run.")

@@ -168,4 +168,5 @@ class PyTorchTrainingJobSpec(Model):
 class PyTorchTrainingJob(Job):
     """Distributed training with PyTorch, plain or under torchrun."""
 
+    kind: str = Field(default="PyTorchTrainingJob", description="Always `PyTorchTrainingJob`.")
     spec: PyTorchTrainingJobSpec = Field(description="What to run.")

@@ -1,0 +1,162 @@
+"""The examples of the reference of the Python API, by what they show.
+
+All of them are one script, in this order, in a folder with a `job.yaml`;
+`tests/embedded/test_api_reference.py` runs it. What a `print` prints stands behind it.
+"""
+
+from __future__ import annotations
+
+EXAMPLES = {
+    "run": """
+import os
+
+import trainyard
+
+
+def train(steps, rate=0.1):
+    print("rank", os.environ["RANK"], "of", os.environ["WORLD_SIZE"])
+    return {"steps": steps, "rate": rate}
+
+
+if __name__ == "__main__":
+    print(trainyard.run(train, args=(3,), replicas=2))  # {'steps': 3, 'rate': 0.1}
+    print(trainyard.run("job.yaml"))  # [<PyTorchTrainingJob default/hello: Succeeded>]
+""",
+    "validate": """
+print(trainyard.validate("kind: PyTorchTrainingJob\\nspec: {}\\n")[0].where)  # apiVersion
+print(trainyard.validate("job.yaml"))  # []
+""",
+    "render": """
+print(len(trainyard.render("job.yaml")))  # 2
+""",
+    "convert": """
+print(trainyard.convert("kind: Queue\\nmetadata: {name: night}\\n").splitlines()[0])  # kind: Queue
+""",
+    "command": """
+print(trainyard.command("--version").strip())  # trainyard, version 0.1.0
+""",
+    "Client": """
+client = trainyard.Client(cluster="private")
+""",
+    "Client.run": """
+try:
+    client.run(lambda: 1)
+except trainyard.CaptureError as error:
+    print(error)  # a lambda cannot be run by replicas: give it a name, with def
+
+
+def look(path):
+    return os.stat(path)
+
+
+try:
+    client.run(look, args=("/nowhere",), replicas=2)
+except FileNotFoundError as error:
+    print(error)  # [Errno 2] No such file or directory: '/nowhere'
+""",
+    "Client.submit": """
+[job] = client.submit("job.yaml")
+[model] = client.submit(
+    trainyard.PyTorchTrainingJob(
+        metadata=trainyard.ObjectMeta(name="sleep"),
+        spec=trainyard.PyTorchTrainingJobSpec(
+            replica_specs=(
+                trainyard.PyTorchReplicaSpec(
+                    type="worker",
+                    template={
+                        "spec": {
+                            "containers": [
+                                {"name": "main", "image": "any", "command": ["sleep", "1000"]}
+                            ]
+                        }
+                    },
+                ),
+            )
+        ),
+    )
+)
+print(model.name)  # sleep
+""",
+    "Client.wait": """
+print(client.wait(job).phase)  # Succeeded
+client.wait("sleep", "phase=Running")
+try:
+    client.wait("sleep", timeout=0.1)
+except trainyard.WaitTimeout as error:
+    print(error)  # PyTorchTrainingJob default/sleep: gave up after 0.1 s of waiting to end
+""",
+    "Client.list": """
+print([each.name for each in client.list()])  # ['hello', 'sleep']
+""",
+    "Client.get": """
+print([pod.phase for pod in client.get("sleep").ordered_pods()])  # ['Running']
+""",
+    "Client.logs": """
+for line in client.logs("hello"):
+    print(line.replica, line.text)  # worker-0 hello
+""",
+    "Client.events": """
+print(list(client.events("hello", warnings=True)))  # []
+""",
+    "Client.exec": """
+done = client.exec("sleep", ["sh", "-c", "echo $RANK"])
+print(done.exit_code, done.stdout)  # 0 b'0\\n'
+""",
+    "Client.running_replica": """
+print(client.running_replica("sleep"))  # worker-0
+""",
+    "Client.pause": """
+print(client.pause("sleep"), client.pause("sleep"))  # True False
+""",
+    "Client.resume": """
+print(client.resume("sleep"))  # True
+""",
+    "Client.scale": """
+try:
+    client.scale("sleep", replicas=2)
+except trainyard.CommandError as error:
+    print("not elastic" in str(error))  # True
+""",
+    "Client.delete": """
+deleted = client.delete(["hello", "sleep"])
+""",
+    "Client.wait_until_gone": """
+client.wait_until_gone(deleted)
+print(client.list())  # []
+""",
+    "Client.create_queue": """
+client.create_queue("night", quota={"nvidia.com/gpu": "8"}, priority=10)
+""",
+    "Client.queue": """
+print(client.queue("night")["spec"]["priority"])  # 10
+""",
+    "Client.queues": """
+print([queue["metadata"]["name"] for queue in client.queues()])  # ['default', 'night']
+""",
+    "Client.close_queue": """
+client.close_queue("night")
+""",
+    "Client.open_queue": """
+client.open_queue("night")
+""",
+    "Client.delete_queue": """
+client.delete_queue("night")
+""",
+    "Client.close": """
+client.close()
+""",
+    "AsyncClient": """
+import asyncio
+
+
+async def main():
+    async with trainyard.AsyncClient(cluster="private") as client:
+        [job] = await client.submit("job.yaml")
+        async for line in client.logs(job, follow=True):
+            print(line.text)  # hello
+        await client.wait(job)
+
+
+asyncio.run(main())
+""",
+}
