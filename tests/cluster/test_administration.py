@@ -86,7 +86,10 @@ async def test_a_definition_goes_with_its_jobs_and_comes_back(yard: Yard) -> Non
             if turn == 0:
                 await yard.kubectl("delete", "crd", kind.full_name)
                 await until(yard.pods, lambda pods: not pods)
+                told = await until(lambda: operator.answer("/readyz"), lambda t: t != "leading")
+                assert kind.plural in told
                 await yard.kubectl("apply", "--server-side", "-f", "-", stdin=definition)
+        await operator.leads()
         assert "pass failed" not in operator.log
 
 

@@ -43,7 +43,9 @@ async def test_the_standby_takes_over(number: signal.Signals, yard: Yard) -> Non
         for replica in ("worker-0", "worker-1"):
             await kubelet.end(kubelet.pod("digits", replica), 0)
         await yard.reaches("digits", "Succeeded")
-        lease = await yard.client.get(LEASES, "trainyard-controller", yard.namespace)
+        lease = await yard.client.get(
+            LEASES, f"trainyard-controller-{yard.namespace}", yard.namespace
+        )
         assert lease["spec"]["leaseTransitions"] == 1
         assert len(kubelet.seen) == 2
 

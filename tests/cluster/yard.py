@@ -112,10 +112,11 @@ class Yard:
         """An operator that looks after this namespace or all of them, from when it serves."""
         if not everywhere:
             options = ("--namespace", self.namespace, *options)
+        else:
+            options = ("--lease-namespace", self.namespace, *options)
         command = (
             *(sys.executable, "-m", "trainyard.cli.main", "operator"),
             *("--kubeconfig", str(kubeconfig or self.plane.kubeconfig)),
-            *("--lease-namespace", self.namespace),
             *("--host", "127.0.0.1", "--port", "0"),
             *options,  # the last one counts
         )

@@ -11,6 +11,7 @@ import click
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
+    from trainyard.operator.election import LeaseSettings
     from trainyard.operator.service import ServiceSettings
 
 
@@ -47,9 +48,13 @@ if TYPE_CHECKING:
 @click.option(
     "--lease-namespace",
     metavar="NAME",
-    default="default",
-    show_default=True,
-    help="Where the Lease trainyard-controller is kept.",
+    help="Where the Lease is kept. By default the namespace that is looked after, else that of "
+    "this pod or, outside a cluster, default.",
+)
+@click.option(
+    "--lease-name",
+    metavar="NAME",
+    help="By default trainyard-controller, with -n followed by that namespace.",
 )
 @click.option(
     "--record",
@@ -74,7 +79,8 @@ def command(
     serves_tensorboards: bool,
     tensorboard_image: str | None,
     leader_elect: bool,
-    lease_namespace: str,
+    lease_namespace: str | None,
+    lease_name: str | None,
     record: Path | None,
     host: str,
     port: int,
@@ -90,7 +96,6 @@ def command(
     import uvloop
 
     from trainyard.kinds.shared.settings import BoardSettings, GangBackend, Settings
-    from trainyard.operator.election import LeaseSettings
     from trainyard.operator.service import ServiceSettings
     from trainyard.operator.settings import OperatorSettings, cluster_domain_of
 
@@ -107,12 +112,23 @@ def command(
     )
     settings = ServiceSettings(
         operator=operator,
-        lease=LeaseSettings(namespace=lease_namespace) if leader_elect else None,
+        lease=_lease(namespace, lease_namespace, lease_name) if leader_elect else None,
         host=host,
         port=port,
         record=record,
     )
     uvloop.run(_run(kubeconfig, context, settings))
+
+
+def _lease(namespace: str | None, where: str | None, name: str | None) -> LeaseSettings:
+    """Operators of different namespaces must not share a Lease, wherever it is kept."""
+    from trainyard.kube.credentials import own_namespace
+    from trainyard.operator.election import LeaseSettings
+
+    known = LeaseSettings()
+    scoped = f"{known.name}-{namespace}" if namespace else known.name
+    place = where or namespace or own_namespace() or known.namespace
+    return LeaseSettings(namespace=place, name=name or scoped)
 
 
 def _check_extra() -> None:
@@ -138,8 +154,12 @@ async def _run(kubeconfig: str | None, context: str | None, settings: ServiceSet
     from trainyard.kube.client import Client
     from trainyard.operator.service import Service
 
-    async with await Client.from_kubeconfig(kubeconfig, context) as client:
-        serving = asyncio.ensure_future(Service(client, settings).run())
+    async with (
+        await Client.from_kubeconfig(kubeconfig, context) as client,
+        await Client.from_kubeconfig(kubeconfig, context) as lease_client,
+    ):
+        service = Service(client, settings, lease_client=lease_client)
+        serving = asyncio.ensure_future(service.run())
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             # Ending in order hands the Lease over at once.

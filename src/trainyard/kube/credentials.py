@@ -132,6 +132,12 @@ def load(path: str | Path | None = None, context: str | None = None) -> Cluster:
     )
 
 
+def own_namespace() -> str | None:
+    """Of the pod that this process runs in; None outside of a cluster."""
+    file = SERVICE_ACCOUNT / "namespace"
+    return file.read_text().strip() if file.is_file() else None
+
+
 def _default_paths() -> list[Path]:
     listed = os.environ.get("KUBECONFIG", "")
     paths = [Path(part) for part in listed.split(os.pathsep) if part]

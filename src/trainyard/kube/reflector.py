@@ -92,6 +92,8 @@ class Reflector(Generic[T]):
         self._unread: dict[tuple[str, str], str] = {}
         self.synced = asyncio.Event()
         """Set once the first list is in the sink."""
+        self.problem = ""
+        """Why the server does not show the collection, if it said so when it was asked last."""
 
     async def run(self) -> None:
         """List and watch, for ever."""
@@ -124,6 +126,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> str:
         items, version = await self._client.list(self.resource, self._namespace, self._which)
         self._unread.clear()
+        self.problem = ""
         decoded = [item for item in map(self._read, items) if item is not None]
         self._sink.replace(decoded, version)
         self._seen = True
@@ -182,6 +185,7 @@ class Reflector(Generic[T]):
     async def _absent(self, error: KubeError) -> None:
         if not self._is_patient:
             raise error
+        self.problem = str(error)
         # Once it has been seen, a collection does not become empty by being hidden from us.
         if not self._optional or self._seen:
             log.warning("%s", error)

@@ -76,6 +76,7 @@ class Controller:
         self._settings = settings
         self._host = host
         self.is_synced = False
+        self._all: list[Reflector[Any]] = []
         self.queue: WorkQueue[JobKey] = WorkQueue(
             host.now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
         )
@@ -108,7 +109,7 @@ class Controller:
             if self._host.drains_events:
                 stack.push_async_callback(self._flush_events)
             group = await stack.enter_async_context(asyncio.TaskGroup())
-            reflectors = self._reflectors()
+            reflectors = self._all = self._reflectors()
             for reflector in reflectors:
                 group.create_task(reflector.run())
             group.create_task(self.queue.run())
@@ -119,6 +120,11 @@ class Controller:
                 ready.set()
             for _ in range(self._settings.workers):
                 group.create_task(self._work())
+
+    @property
+    def problems(self) -> list[str]:
+        """What it is not shown of all that it needs; nodes it can do without."""
+        return [each.problem for each in self._all if each.problem and each.resource != NODES]
 
     async def _flush_events(self) -> None:
         try:

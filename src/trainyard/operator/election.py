@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.kube.client import Client
-from trainyard.kube.errors import KubeError, NotFound
+from trainyard.kube.errors import Conflict, KubeError, NotFound
 from trainyard.kube.resources import LEASES
 from trainyard.schema.times import render_micro
 
@@ -60,7 +60,11 @@ class LeaderElection:
         self._seen: tuple[Any, ...] = ()
         self._seen_at = 0.0
         self._renewed_at = 0.0
+        self._lease: dict[str, Any] | None = None
+        """As it was when it was written here last."""
         self.is_leader = False
+        self.problem = ""
+        """Why the Lease could not be asked for the last time, if it could not."""
 
     async def run(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Wait for the Lease, then run `work()` until it is lost or cancelled; then again."""
@@ -72,6 +76,7 @@ class LeaderElection:
             await self._release()
 
     async def _acquire(self) -> None:
+        self._lease = None
         while True:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(self._settings.renew_deadline):
@@ -94,12 +99,17 @@ class LeaderElection:
 
     async def _renew_while(self, task: asyncio.Task[None]) -> None:
         """Until the work ends or the Lease is lost."""
-        loop, settings = asyncio.get_running_loop(), self._settings
+        loop, settings, tried_at = asyncio.get_running_loop(), self._settings, 0.0
         while not task.done():
-            await asyncio.wait([task], timeout=settings.retry_period)
-            left = self._renewed_at + settings.renew_deadline - loop.time()
+            # A renewal counts from when it was asked for. So where answers take long, the next one
+            # is asked for at once; and each has half of the time, as the one before it may have
+            # taken the other half, and one that is lost without a word is asked for once more.
+            due = max(self._renewed_at, tried_at) + settings.retry_period - loop.time()
+            await asyncio.wait([task], timeout=max(0.0, due))
+            tried_at = loop.time()
+            left = self._renewed_at + settings.renew_deadline - tried_at
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, left)):
+                async with asyncio.timeout(max(0.0, min(left, settings.renew_deadline / 2))):
                     if not await self._try() and self._is_held_by_another():
                         log.warning("the lease was taken over; stopping all work")
                         return
@@ -113,14 +123,24 @@ class LeaderElection:
     async def _try(self) -> bool:
         """Take or renew the Lease; whether it is held now."""
         try:
-            return await self._take()
+            held = await self._take()
         except KubeError as error:
-            log.info("lease %s: %s", self._settings.name, error)
+            if str(error) != self.problem:
+                log.warning("lease %s: %s", self._settings.name, error)
+            self.problem = str(error)
             return False
+        self.problem = ""
+        return held
 
     async def _take(self) -> bool:
-        settings, loop = self._settings, asyncio.get_running_loop()
-        asked_at = loop.time()
+        settings = self._settings
+        if self._lease is not None:
+            try:
+                await self._write(self._lease)
+            except (Conflict, NotFound):  # whose it is now has to be read
+                self._lease = None
+            else:
+                return True
         try:
             lease = await self._client.get(LEASES, settings.name, settings.namespace)
         except NotFound:
@@ -131,18 +151,23 @@ class LeaderElection:
             holder = spec.get("holderIdentity") or ""
             if holder not in ("", self.identity) and not self._is_expired(spec):
                 return False
-        mine = self._spec(spec)
+        await self._write(lease)
+        return True
+
+    async def _write(self, lease: dict[str, Any] | None) -> None:
+        """Make it ours, as of when that is asked for."""
+        settings, asked_at = self._settings, asyncio.get_running_loop().time()
+        mine = self._spec((lease or {}).get("spec") or {})
         if lease is None:
             metadata = {"name": settings.name, "namespace": settings.namespace}
             body = {"metadata": metadata, "spec": mine, "kind": LEASES.kind}
             body["apiVersion"] = LEASES.api_version
-            await self._client.create(LEASES, body, settings.namespace)
+            self._lease = await self._client.create(LEASES, body, settings.namespace)
         else:
             # The resourceVersion that was read makes sure that only one of several takes it.
-            await self._client.replace(LEASES, {**lease, "spec": mine})
+            self._lease = await self._client.replace(LEASES, {**lease, "spec": mine})
         self._note(mine)
         self._renewed_at = asked_at
-        return True
 
     def _note(self, spec: dict[str, Any]) -> None:
         seen = (spec.get("holderIdentity") or "", spec.get("renewTime"), spec.get("acquireTime"))

@@ -55,22 +55,35 @@ def _object(api_version: str, kind: str, name: str, namespace: str = "", **rest:
 
 
 def _rules() -> list[Object]:
-    observed: dict[str, list[str]] = {}
-    for resource in observed_resources(GangBackend.T9K):
-        observed.setdefault(resource.group, []).append(resource.plural)
     # Other gang schedulers' groups, which jobs are handed to with --gang-scheduler.
     gangs = ["scheduling.volcano.sh", "scheduling.x-k8s.io"]
+    return [
+        *_rules_of(OperatorSettings(), GangBackend.T9K),
+        _rule(gangs, ["podgroups"], _OWN),
+        _rule([""], ["nodes"], ["list", "watch"]),
+        _LEASES,
+    ]
+
+
+def rules(settings: OperatorSettings, *, with_lease: bool) -> list[Object]:
+    """What an operator with these settings needs; of one namespace, in that namespace."""
+    nodes = [] if settings.namespace else [_rule([""], ["nodes"], ["list", "watch"])]
+    needed = _rules_of(settings, settings.lifecycle.gang_backend)
+    return [*needed, *nodes, *([_LEASES] if with_lease else [])]
+
+
+def _rules_of(settings: OperatorSettings, backend: GangBackend) -> list[Object]:
+    observed: dict[str, list[str]] = {}
+    for resource in observed_resources(backend):
+        observed.setdefault(resource.group, []).append(resource.plural)
     return [
         *(
             _rule([group], names, ["delete", "get", "list", "watch"])
             for group, names in _by_group(JOB_KINDS.values())
         ),
-        *_own_status(),
+        *_own_status(settings),
         *(_rule([group], plurals, _OWN) for group, plurals in observed.items()),
-        _rule(gangs, ["podgroups"], _OWN),
-        _rule([""], ["nodes"], ["list", "watch"]),
         _rule([""], ["events"], ["create", "list", "patch", "update"]),
-        _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"]),
     ]
 
 
@@ -82,9 +95,9 @@ def _by_group(kinds: Iterable[Kind]) -> Iterable[tuple[str, list[str]]]:
     return ((group, sorted(names)) for group, names in plurals.items())
 
 
-def _own_status() -> Iterator[Object]:
+def _own_status(settings: OperatorSettings) -> Iterator[Object]:
     """Rights to what is looked after itself: to tell its state, and to own what it consists of."""
-    for group, names in _by_group(served_kinds(OperatorSettings())):
+    for group, names in _by_group(served_kinds(settings)):
         yield _rule([group], [f"{name}/status" for name in names], ["update"])
         # Setting an owner that blocks deletion takes the right to its finalizers
         # (admission plugin OwnerReferencesPermissionEnforcement).
@@ -93,6 +106,9 @@ def _own_status() -> Iterator[Object]:
 
 def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Object:
     return {"apiGroups": groups, "resources": resources, "verbs": list(verbs)}
+
+
+_LEASES = _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"])
 
 
 def _spec(image: str, replicas: int, labels: dict[str, str]) -> Object:

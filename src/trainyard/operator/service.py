@@ -19,7 +19,9 @@ from trainyard.kube.errors import ApiError, KubeError
 from trainyard.operator.controller import Clock, Controller, Host, wall_clock
 from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection, LeaseSettings
+from trainyard.operator.manifests import rules
 from trainyard.operator.records import JobKey
+from trainyard.operator.rights import Rights
 from trainyard.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
@@ -49,12 +51,21 @@ class Service:
     """One operator process."""
 
     def __init__(
-        self, client: Client, settings: ServiceSettings | None = None, *, now: Clock = wall_clock
+        self,
+        client: Client,
+        settings: ServiceSettings | None = None,
+        *,
+        now: Clock = wall_clock,
+        lease_client: Client | None = None,
     ) -> None:
+        """`lease_client`: one with connections of its own, so that the Lease waits for nothing."""
         self._client = client
+        self._lease_client = lease_client or client
         self._settings = settings or ServiceSettings()
         self._now = now
         self._controller: Controller | None = None
+        self._election: LeaderElection | None = None
+        self._rights = self._rights_needed()
         self._diary: Diary | None = None
         self._metrics = _Metrics(lambda: self._controller)
         self.port = self._settings.port
@@ -66,11 +77,26 @@ class Service:
                 file = stack.enter_context(closing(RecordFile(self._settings.record)))
                 self._diary = Diary(file, lambda: self._now().isoformat(), replayable=True)
             await stack.enter_async_context(self._endpoints())
-            if self._settings.lease is None:
-                await self._control()
-            else:
-                election = LeaderElection(self._client, self._settings.lease, self._now)
-                await election.run(self._control)
+            asking = asyncio.create_task(self._rights.run())
+            try:
+                await self._work()
+            finally:
+                asking.cancel()
+                await asyncio.wait([asking])
+
+    async def _work(self) -> None:
+        if self._settings.lease is None:
+            await self._control()
+            return
+        self._election = LeaderElection(self._lease_client, self._settings.lease, self._now)
+        await self._election.run(self._control)
+
+    def _rights_needed(self) -> Rights:
+        settings = self._settings
+        lease = settings.lease.namespace if settings.lease else self._client.namespace
+        is_apart = settings.lease is None or settings.operator.namespace not in (None, lease)
+        wanted = rules(settings.operator, with_lease=not is_apart)
+        return Rights(self._client, settings.operator.namespace or lease, wanted)
 
     async def _control(self) -> None:
         operator = self._settings.operator
@@ -127,6 +153,13 @@ class Service:
 
     async def _readyz(self, request: web.Request) -> web.Response:
         """Ready on standby too: a Deployment must not wait for a second leader."""
+        problems = [*self._rights.missing]
+        if self._election is not None and self._election.problem:
+            problems.append(self._election.problem)
+        if self._controller is not None:
+            problems += self._controller.problems
+        if problems:
+            return web.Response(status=503, text="\n".join(problems))
         if self._controller is not None and not self._controller.is_synced:
             return web.Response(status=503, text="the first lists are still under way")
         return web.Response(text="standby" if self._controller is None else "leading")

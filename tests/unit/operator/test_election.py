@@ -7,12 +7,34 @@ import random
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from tests.simulation.cluster import WallClock
 from tests.simulation.network import Call, Conditions, Fault, Wire
 from tests.simulation.server import ModelServer
 from tests.simulation.virtual_time import run
 from trainyard.kube.client import Client
+from trainyard.kube.transport import Request, Response
 from trainyard.operator.election import LeaderElection, LeaseSettings
+
+
+class Slow:
+    """A transport whose answers take as long as the arena says."""
+
+    def __init__(self, wire: Wire, arena: Arena) -> None:
+        self._wire, self._arena = wire, arena
+
+    async def request(self, request: Request, timeout_seconds: float) -> Response:
+        self._arena.asked.append(request.method)
+        answer = await self._wire.request(request, timeout_seconds)
+        await asyncio.sleep(self._arena.answer_seconds)
+        return answer
+
+    def stream(self, request: Request, timeout_seconds: float) -> Any:
+        return self._wire.stream(request, timeout_seconds)
+
+    async def aclose(self) -> None:
+        await self._wire.aclose()
 
 
 class Arena:
@@ -23,6 +45,8 @@ class Arena:
         self.clock = WallClock(self.loop)
         self.server = ModelServer(self.clock, random.Random(1))
         self.down: set[str] = set()
+        self.answer_seconds = 0.0
+        self.asked: list[str] = []
         self.working: list[str] = []
         self.history: list[tuple[float, str]] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -36,7 +60,9 @@ class Arena:
         conditions = Conditions(fate, lambda key: None)
         rng = random.Random(name)
         wire = Wire(self.server, conditions, rng, 1, bool, lambda sent: None, lambda *_: None)
-        election = LeaderElection(Client(wire), LeaseSettings(), self.clock, identity=name)
+        election = LeaderElection(
+            Client(Slow(wire, self)), LeaseSettings(), self.clock, identity=name
+        )
         self.tasks[name] = self.loop.create_task(election.run(lambda: self._work(name)))
 
     async def _work(self, name: str) -> None:
@@ -130,5 +156,47 @@ def test_a_wrong_wall_clock_does_not_win_the_lease() -> None:
         arena.enter("b")
         await asyncio.sleep(60)
         assert arena.working == ["a"]
+
+    in_arena(body)
+
+
+@pytest.mark.parametrize("seconds", [2.2, 2.5, 4.5])
+def test_a_slow_server_costs_no_lease(seconds: float) -> None:
+    """A renewal is one request, which may take half of the time that there is."""
+
+    async def body(arena: Arena) -> None:
+        arena.answer_seconds = seconds
+        arena.enter("a")
+        await asyncio.sleep(20)
+        arena.enter("b")
+        arena.asked.clear()
+        await asyncio.sleep(300)
+        assert arena.history == [(arena.history[0][0], "a")]
+
+    in_arena(body)
+
+
+def test_a_holder_renews_without_reading() -> None:
+    async def body(arena: Arena) -> None:
+        arena.enter("a")
+        await asyncio.sleep(10)
+        arena.asked.clear()
+        await asyncio.sleep(60)
+        assert set(arena.asked) == {"PUT"}
+        assert 25 <= len(arena.asked) <= 35
+
+    in_arena(body)
+
+
+def test_a_lease_that_somebody_else_wrote_meanwhile_is_read_again() -> None:
+    async def body(arena: Arena) -> None:
+        arena.enter("a")
+        await asyncio.sleep(10)
+        (key,) = (key for key in arena.server.objects if key.plural == "leases")
+        metadata = {**arena.server.get(key)["metadata"], "labels": {"of": "somebody"}}
+        arena.server.set(key, metadata=metadata)
+        await asyncio.sleep(60)
+        assert arena.history == [(arena.history[0][0], "a")]
+        assert arena.server.get(key)["metadata"]["labels"] == {"of": "somebody"}
 
     in_arena(body)

@@ -1,0 +1,70 @@
+"""What is missing among rights, by what a server says of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.operator.manifests import manifests, rules
+from trainyard.operator.rights import lacking
+from trainyard.operator.settings import OperatorSettings
+
+SHIPPED = next(
+    obj["rules"]
+    for obj in manifests(image="x", namespace="ops", replicas=1)
+    if obj["kind"] == "ClusterRole"
+)
+
+
+def given(groups: str, resources: str, verbs: str, **more: Any) -> dict[str, Any]:
+    split = (groups.split(","), resources.split(","), verbs.split(","))
+    return dict(zip(("apiGroups", "resources", "verbs"), split, strict=True)) | more
+
+
+@pytest.mark.parametrize("namespace", [None, "team"])
+@pytest.mark.parametrize("backend", [b for b in GangBackend if b is not GangBackend.KUEUE])
+def test_what_is_shipped_is_enough(namespace: str | None, backend: GangBackend) -> None:
+    settings = OperatorSettings(lifecycle=Settings(gang_backend=backend), namespace=namespace)
+    assert not list(lacking(rules(settings, with_lease=True), SHIPPED, "ops"))
+
+
+def test_each_right_that_is_taken_away_is_named() -> None:
+    wanted = rules(OperatorSettings(), with_lease=True)
+    for number, rule in enumerate(SHIPPED):
+        for verb in rule["verbs"]:
+            left = {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}
+            told = list(lacking(wanted, [*SHIPPED[:number], left, *SHIPPED[number + 1 :]], "ops"))
+            is_wanted = any(
+                verb in each["verbs"] and set(each["resources"]) & set(rule["resources"])
+                for each in wanted
+                if each["apiGroups"] == rule["apiGroups"]
+            )
+            assert bool(told) is is_wanted
+            for resource in rule["resources"] if told else ():
+                assert any(f"no right to {verb} {resource}" in text for text in told)
+
+
+@pytest.mark.parametrize(
+    ("rule", "is_enough"),
+    [
+        (given("", "pods", "create,delete"), True),
+        (given("*", "*", "*"), True),
+        (given("", "*", "*"), True),
+        (given("", "pods", "create"), False),
+        (given("apps", "pods", "*"), False),
+        (given("", "pods", "*", resourceNames=["one"]), False),
+    ],
+)
+def test_wildcards_and_names_are_understood(rule: dict[str, Any], is_enough: bool) -> None:
+    wanted = [given("", "pods", "create,delete")]
+    assert (not list(lacking(wanted, [rule], "team"))) is is_enough
+
+
+def test_a_subresource_is_a_right_of_its_own() -> None:
+    wanted = [given("a", "jobs/status", "update")]
+    told = ["no right to update jobs/status.a in namespace team"]
+    assert list(lacking(wanted, [given("a", "jobs", "*")], "team")) == told
+    assert not list(lacking(wanted, [given("a", "*/status", "update")], "team"))
+    assert not list(lacking(wanted, [given("a", "*", "update")], "team"))
