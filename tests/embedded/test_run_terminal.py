@@ -45,6 +45,15 @@ def test_markup_and_colours_in_logs_are_left_alone(trainyard: CommandLine) -> No
     assert "\x1b[31mred" in screen
 
 
+def test_a_terminal_that_can_do_nothing_gets_lines(trainyard: CommandLine) -> None:
+    file = trainyard.manifest("m.yaml", job("dumb", shell("echo hello; sleep 0.5")))
+    with started_on_terminal(trainyard, "run", "-f", file, TERM="dumb") as terminal:
+        code, text = terminal.end()
+    assert code == 0
+    assert "[worker-0] hello" in text
+    assert "\x1b" not in text
+
+
 BAR = """
 import sys, time, pathlib
 step = 0

@@ -130,14 +130,6 @@ def _told_by(cluster: RunningCluster | None) -> tuple[dict[str, Any], str]:
         return {}, str(error)
 
 
-async def findings(cluster: RunningCluster) -> dict[str, Any]:
-    """What is wrong in a running cluster; nothing if it does not answer."""
-    try:
-        return await _ask(cluster)
-    except (TrainyardError, ValueError):
-        return {}
-
-
 async def _ask(cluster: RunningCluster) -> dict[str, Any]:
     from trainyard.kube.client import Client
     from trainyard.kube.transport import Request
