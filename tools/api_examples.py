@@ -98,6 +98,9 @@ for line in client.logs("hello"):
     "Client.events": """
 print(list(client.events("hello", warnings=True)))  # []
 """,
+    "Client.explain": """
+print(len(client.explain("hello").causes))  # 1
+""",
     "Client.exec": """
 done = client.exec("sleep", ["sh", "-c", "echo $RANK"])
 print(done.exit_code, done.stdout)  # 0 b'0\\n'

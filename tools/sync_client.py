@@ -27,6 +27,7 @@ from trainyard.api.blocking import Blocking
 from trainyard.api.connection import JobName, Jobs
 from trainyard.api.manifests import Manifest
 from trainyard.api.queues import Objects
+from trainyard.api.situations import Explanation
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
 
@@ -52,7 +53,7 @@ def methods() -> Iterator[ast.AsyncFunctionDef]:
 
 def is_public(node: ast.AsyncFunctionDef) -> bool:
     """Whether callers who do not await have the method too."""
-    is_ours = node.name.startswith("_") or node.name == "outcome"
+    is_ours = node.name.startswith("_") or node.name in ("outcome", "failure")
     return not is_ours and not node.decorator_list
 
 

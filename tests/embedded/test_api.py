@@ -24,11 +24,11 @@ def line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[CommandLin
     line.kill_everything()
 
 
-def script(line: CommandLine, text: str) -> subprocess.Popen[str]:
+def script(line: CommandLine, text: str, *arguments: str) -> subprocess.Popen[str]:
     """Start a Python script in the folder of a test."""
     (line.folder / "script.py").write_text(text)
     return subprocess.Popen(
-        [sys.executable, "script.py"],
+        [sys.executable, "script.py", *arguments],
         cwd=line.folder,
         env=line.environment,
         stdout=subprocess.PIPE,
@@ -143,8 +143,70 @@ def test_an_exception_of_a_replica_is_raised_here(line: CommandLine) -> None:
         assert isinstance(raised.value.__cause__, trainyard.RemoteTraceback)
         assert "raise LookupError(codes)" in str(raised.value.__cause__)
         assert raised.value.__notes__[0].startswith("raised by rank ")
-        with pytest.raises(trainyard.JobFailed, match="7"):
+        with pytest.raises(trainyard.JobFailed, match="exit code 7") as failed:
             client.run(die)
+        assert failed.value.card is not None
+        assert failed.value.card.replica == "worker-0"
+        assert failed.value.object.startswith("PyTorchTrainingJob default/die-")
+
+
+def test_a_function_is_carried_to_a_cluster_of_a_kubeconfig(line: CommandLine) -> None:
+    line.run("up")
+    (line.folder / "own").mkdir()
+    (line.folder / "own" / "helper.py").write_text("def triple(x):\n    return 3 * x\n")
+    text = """
+import sys
+import trainyard
+sys.path.append("own")
+import helper
+
+def train(x):
+    print("in it", flush=True)
+    return helper.triple(x) + b"." * 20_000
+
+with trainyard.Client(kubeconfig=sys.argv[1]) as client:
+    try:
+        client.run(train, (b"a",))
+    except trainyard.CommandError as error:
+        print(error)
+    found = client.run(train, (b"a",), replicas=2, image="any", env={"PYTHONPATH": ""})
+    print(len(found), found[:4])
+    try:
+        client.run(train, (2,), image="any")
+    except TypeError as error:
+        print(error.__notes__)
+"""
+    try:
+        output = script(line, text, line.run("kubeconfig").strip()).communicate()[0]
+        assert "name the image that the replicas run on the cluster: image=" in output
+        assert "20003 b'aaa.'\n" in output, output
+        assert "['raised by rank 0 of PyTorchTrainingJob default/train-" in output
+        assert output.count("[worker-1] in it") == 1
+        assert "trainyard:" not in output
+    finally:
+        line.run("down")
+
+
+def test_a_client_that_is_never_closed_ends_with_its_program(line: CommandLine) -> None:
+    text = """
+import os
+import trainyard
+client = trainyard.Client(cluster="private")
+print(client.list())
+if not os.fork():
+    try:
+        client.list()
+    except trainyard.CommandError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+print("end")
+"""
+    output = script(line, text).communicate(timeout=PATIENCE_SECONDS)[0]
+    assert output.startswith("[]\nthis client was made before a fork, and its connections belong")
+    assert output.endswith("\nend\n")
+    assert "Warning" not in output
+    until(lambda: not line.processes(), "nothing is left of its cluster")
 
 
 def test_an_interruption_ends_the_job_and_the_cluster(line: CommandLine) -> None:

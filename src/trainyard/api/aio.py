@@ -11,11 +11,10 @@ from trainyard.api.asking import Asking
 from trainyard.api.capture import capture
 from trainyard.api.changing import Changing
 from trainyard.api.connection import Jobs
-from trainyard.api.errors import JobFailed
 from trainyard.api.manifests import Manifest, read_manifest
 from trainyard.api.notebook import chosen
 from trainyard.api.queues import Queues
-from trainyard.api.running import Function, RunOptions, follow
+from trainyard.api.running import Function, RunOptions, followed
 from trainyard.client.follower import Screen
 from trainyard.client.job import Job
 from trainyard.client.submission import StandIns
@@ -87,12 +86,11 @@ class AsyncClient(Changing, Asking, Queues):
         read = read_manifest(manifest).require_jobs()
         screen = chosen(screen, names_jobs=len(read.jobs) > 1)
         target = await self.target()
-        jobs = await follow(
-            target, read.documents, screen, StandIns(python=self._python), keep=keep
-        )
-        for job in jobs:
-            if job.phase not in ("Succeeded", "Paused"):
-                raise JobFailed(_how(job), job)
+        stand_ins = StandIns(python=self._python)
+        async with followed(target, read.documents, screen, stand_ins, keep=keep) as jobs:
+            for job in jobs:
+                if job.phase not in ("Succeeded", "Paused"):
+                    raise await self.failure(_how(job), job)
         return jobs
 
     async def _call(
@@ -110,8 +108,12 @@ class AsyncClient(Changing, Asking, Queues):
             read = read_manifest(call.document(options, sys.executable)).require_jobs()
             shown = call.screen(chosen(screen, names_jobs=False))
             stand_ins = StandIns(python=sys.executable)
-            (job,) = await follow(target, read.documents, shown, stand_ins, keep=False)
-            return calls.result(call.way, job, _how(job))
+            async with followed(target, read.documents, shown, stand_ins, keep=False) as jobs:
+                (job,) = jobs
+                if job.phase == "Succeeded":
+                    return calls.returned(call.way, job)
+                calls.raise_failure(call.way, job)
+                raise await self.failure(_how(job), job)
         finally:
             call.way.close()
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.errors import JobFailed, WaitTimeout
 from trainyard.api.logs import read_logs
+from trainyard.api.situations import Explanation, explanation_of, failure_card
 from trainyard.client import waiting
 from trainyard.client.events import events_of, follow_events
 from trainyard.client.job import Job
@@ -19,6 +20,7 @@ from trainyard.client.logs import LogRequest, texts
 from trainyard.client.objects import Object
 from trainyard.client.replicas import Execution, check_running, choose_pod, running_replica
 from trainyard.client.target import CommandError
+from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
     from trainyard.client.streams import ExecStream
@@ -80,10 +82,24 @@ class Asking(Connection):
         outcome = await self.outcome(job, goal, timeout=timeout)
         assert outcome.job is not None
         if outcome.result is waiting.Result.MISSED:
-            raise JobFailed(outcome.text, outcome.job)
+            raise await self.failure(outcome.text, outcome.job)
         if outcome.result is waiting.Result.TIMED_OUT:
             raise WaitTimeout(outcome.text)
         return outcome.job
+
+    async def explain(self, job: JobName) -> Explanation:
+        """Why a job is pending, restarting, failed or stuck, and what to do: `causes`, the
+        gravest first; of a job that has failed a `card` that says who is to blame."""
+        target = await self.target()
+        return await explanation_of(target.client, await self.found(job), target.folder)
+
+    async def failure(self, text: str, job: Job) -> JobFailed:
+        """What is raised of a job that has failed, with its card if that is still to be had."""
+        target = await self.target()
+        card = None
+        with contextlib.suppress(TrainyardError):
+            card = await failure_card(target.client, job, target.folder)
+        return JobFailed(text, job, card)
 
     async def outcome(
         self, job: JobName, goal: waiting.Goal, *, timeout: float | None = None

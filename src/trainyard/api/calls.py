@@ -157,14 +157,9 @@ def job_name(function: Callable[..., Any]) -> str:
     return f"{name[:_NAME_LENGTH].rstrip('-')}-{suffix}"
 
 
-def result(way: Way, job: Job, failure: str) -> Any:
-    """What the function returned on rank 0; raises what it raised, or JobFailed with `failure`."""
+def returned(way: Way, job: Job) -> Any:
+    """What the function returned on rank 0."""
     found = way.found()
-    if job.phase != "Succeeded":
-        failures = [pickle.loads(data) for name, data in found.items() if name.startswith(FAILURE)]
-        if failures:
-            _raise(min(failures, key=lambda told: float(told["time"])), job)
-        raise JobFailed(failure, job)
     if RESULT not in found:
         raise CommandError(f"{job} has succeeded, but what it returned did not arrive")
     try:
@@ -174,6 +169,14 @@ def result(way: Way, job: Job, failure: str) -> Any:
             f"what {job} returned cannot be read here: {type(error).__name__}: {error}; return "
             "what is made of plain values, or install here what it is made with"
         ) from error
+
+
+def raise_failure(way: Way, job: Job) -> None:
+    """Raise what the function has raised in the replica that failed first, if any has told."""
+    found = way.found().items()
+    failures = [pickle.loads(data) for name, data in found if name.startswith(FAILURE)]
+    if failures:
+        _raise(min(failures, key=lambda told: float(told["time"])), job)
 
 
 def _raise(told: Mapping[str, Any], job: Job) -> NoReturn:

@@ -10,6 +10,7 @@ from trainyard.api.blocking import Blocking
 from trainyard.api.connection import JobName, Jobs
 from trainyard.api.manifests import Manifest
 from trainyard.api.queues import Objects
+from trainyard.api.situations import Explanation
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
 
@@ -102,6 +103,12 @@ class Client(Blocking):
         or was deleted, and WaitTimeout after `timeout` seconds.
         """
         return self._call(self._client.wait(job, until, timeout=timeout))
+
+    def explain(self, job: JobName) -> Explanation:
+        """Why a job is pending, restarting, failed or stuck, and what to do: `causes`, the
+        gravest first; of a job that has failed a `card` that says who is to blame.
+        """
+        return self._call(self._client.explain(job))
 
     def logs(
         self,

@@ -16,14 +16,26 @@ from __future__ import annotations
 
 from trainyard.client.job import Job
 from trainyard.client.target import CommandError
+from trainyard.diagnosis.card import Card
 
 
 class JobFailed(CommandError):
-    """A job has failed, or ended otherwise than it was waited for; `job` is how it was then."""
+    """A job has failed, or ended otherwise than it was waited for; `job` is how it was then.
 
-    def __init__(self, text: str, job: Job) -> None:
-        super().__init__(text)
-        self.job = job
+    `card` says of one that failed who is to blame, by which exception, and what helps.
+    """
+
+    def __init__(self, text: str, job: Job, card: Card | None = None) -> None:
+        super().__init__(text if card is None else f"{text}\n{_told(card)}")
+        self.job, self.card, self.object = job, card, str(job)
+        self.fix = card.remedy if card else ""
+
+
+def _told(card: Card) -> str:
+    who = f"{card.who} failed ({card.ending}): " if card.who else ""
+    place = f"{card.place}: {card.source}" if card.place else ""
+    lines = (f"{who}{card.reason}", place, card.cause, f"→ {card.remedy}" if card.remedy else "")
+    return "\n".join(f"  {line}" for line in lines if line)
 
 
 class WaitTimeout(CommandError, TimeoutError):

@@ -6,7 +6,8 @@ import asyncio
 import base64
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Self, TypedDict
 
 from trainyard.api import calls
@@ -17,7 +18,8 @@ from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
 from trainyard.client.keptlogs import reader
 from trainyard.client.submission import StandIns, submit
-from trainyard.client.target import Target
+from trainyard.client.target import CommandError, Target
+from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.script import Mount, Script, Sizes
 from trainyard.kube.client import Client
 from trainyard.manifest import scripts
@@ -56,30 +58,31 @@ class RunOptions(TypedDict, total=False):
     """What the replicas run on a cluster of a kubeconfig, where it is needed."""
 
 
-async def follow(
+@asynccontextmanager
+async def followed(
     target: Target,
     documents: Sequence[Document],
     screen: Screen,
     stand_ins: StandIns,
     *,
     keep: bool,
-) -> list[Job]:
-    """Submit jobs and show what they do until all have ended.
+) -> AsyncIterator[list[Job]]:
+    """Submit jobs and show what they do; the block begins when all have ended.
 
     They are deleted after it unless `keep`, and when this is cancelled.
     """
     jobs = await submit(target, documents, stand_ins)
     kept = None if target.folder is None else reader(target.folder)
     follower = Follower(target.client, jobs, screen, kept)
-    is_whole = False
+    is_kept = False
     try:
         with screen:
             await follower.run()
-        is_whole = True
+        is_kept = keep
+        yield list(follower.jobs.values())
     finally:
-        if not (keep and is_whole):
+        if not is_kept:
             await asyncio.shield(_delete(target.client, jobs))
-    return list(follower.jobs.values())
 
 
 async def _delete(client: Client, jobs: Sequence[Job]) -> None:
@@ -102,6 +105,11 @@ class Function:
 
     def document(self, options: RunOptions, interpreter: str) -> str:
         """The manifest of the job that runs it."""
+        if not self.is_local and not options.get("image"):
+            raise CommandError(
+                "name the image that the replicas run on the cluster: image='IMAGE'; it needs "
+                "Python 3.8 or newer, and what the function imports"
+            )
         elastic, processes = options.get("elastic"), options.get("processes", 1)
         launcher = options.get("launcher") or ("torchrun" if elastic or processes > 1 else "plain")
         mounts = [
@@ -133,7 +141,8 @@ class Function:
         beside = []
         if isinstance(self.way, Lines):
             data = {key: base64.b64encode(each).decode() for key, each in self.way.contents.items()}
-            head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"{name}-call"}}
+            metadata = {"name": f"{name}-call", "annotations": {labels.SCRIPT_OF: name}}
+            head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
             beside.append(json.dumps({**head, "binaryData": data}))
         return "\n---\n".join([*beside, scripts.text(script)])
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+from trainyard import diagnosis
 from trainyard.client.events import events_of
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.tails import kept_tails, tails
-from trainyard.diagnosis import Situation, blame, launches
+from trainyard.diagnosis import Cause, Situation, blame, launches
 from trainyard.diagnosis.card import Card, card_of
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import is_full
@@ -32,6 +33,33 @@ async def situation_of(client: Client, job: Job, folder: Path | None) -> Situati
     gone = sorted(wanted - logs.keys())
     kept = await kept_tails(folder, job, gone) if folder and gone else {}
     return replace(found, logs={**kept, **logs})
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a job is where it is."""
+
+    situation: Situation
+    causes: list[Cause]
+    """The gravest first: what, how it shows, and advice; none for a job that simply runs."""
+    card: Card | None
+    """Of a job that has failed: who is to blame, by which exception, and what helps."""
+
+    @property
+    def headline(self) -> str:
+        """One sentence on where the job stands."""
+        return diagnosis.headline(self.situation, self.causes)
+
+    @property
+    def warnings(self) -> list[str]:
+        """What else the cluster warned of, newest last."""
+        return diagnosis.warnings(self.situation, self.causes)
+
+
+async def explanation_of(client: Client, job: Job, folder: Path | None) -> Explanation:
+    """Why the job is where it is; `folder` as above."""
+    situation = await situation_of(client, job, folder)
+    return Explanation(situation, diagnosis.causes(situation), card_of(situation))
 
 
 async def failure_card(client: Client, job: Job, folder: Path | None) -> Card | None:

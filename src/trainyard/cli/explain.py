@@ -10,14 +10,14 @@ from typing import Any
 import click
 
 from trainyard import diagnosis
-from trainyard.api.situations import situation_of
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.card import print_card
 from trainyard.cli.format import printable
 from trainyard.cli.target import on_job
 from trainyard.client.job import Job
 from trainyard.client.target import Target
 from trainyard.diagnosis import Cause, Situation
-from trainyard.diagnosis.card import Card, card_of
+from trainyard.diagnosis.card import Card
 
 _MOST_WARNINGS = 5
 
@@ -27,15 +27,15 @@ _MOST_WARNINGS = 5
 async def command(target: Target, job: Job, output: str | None) -> None:
     """Say why a job is pending, restarting, failed or stuck: the cause, how it shows, and what
     to do."""
-    situation = await situation_of(target.client, job, target.folder)
-    found, card = diagnosis.causes(situation), card_of(situation)
+    told_of = await AsyncClient.of(target).explain(job)
+    situation, found, card = told_of.situation, told_of.causes, told_of.card
     if output == "json":
         told: dict[str, Any] = {"job": str(job), "phase": job.phase}
         listed = [asdict(cause) for cause in found]
         if card is not None:
             told["card"] = asdict(card)
-        told_warnings = diagnosis.warnings(situation, found)
-        click.echo(json.dumps({**told, "causes": listed, "warnings": told_warnings}, indent=2))
+        told |= {"causes": listed, "warnings": told_of.warnings}
+        click.echo(json.dumps(told, indent=2))
         return
     if card is not None:
         print_card(card)

@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 class TrainyardError(Exception):
     """An error whose text names the object, the reason and the fix; shown without a traceback."""
 
+    object: str = ""
+    """What it is about, `Kind namespace/name`, where it is about one object."""
+    path: str = ""
+    """The field that is wrong, as `spec.replicaSpecs[0].type`, where it is one."""
+    fix: str = ""
+    """What to do, where it is known apart from the text."""
+
 
 class InvalidManifest(TrainyardError):
     """A manifest that cannot be used; ``problems`` holds every reason."""
@@ -29,6 +36,9 @@ class InvalidManifest(TrainyardError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+        if self.problems:
+            first = self.problems[0]
+            self.object, self.path, self.fix = first.object, first.where, first.suggestion
 
 
 class InvalidQuantity(TrainyardError, ValueError):

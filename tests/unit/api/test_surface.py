@@ -33,6 +33,7 @@ _ACTIONS = {
     "scale": "Client.scale",
     "debug": "Client.running_replica",
     "exec": "Client.exec",
+    "explain": "Client.explain",
     "queue": "Client.queues",
 }
 """The others are of this machine and its files: `trainyard.command` runs them."""
