@@ -10,6 +10,7 @@ from tests.simulation import rule_judges as rule_judges
 from tests.simulation.judges import judged
 from tests.simulation.server import Obj
 from tests.simulation.telling import ENDS, Told, texts_of
+from tests.simulation.viewer_judges import of_link
 from trainyard.schema.times import parse
 
 _END_EVENTS = ("Succeeded", "Failed", "DeadlineExceeded", "InvalidSpec")
@@ -25,6 +26,7 @@ def untrue(told: Told, *, times: bool = True) -> Iterator[str]:
         yield from _of_conditions(told)
         yield from _of_replicas(told)
         yield from _of_attempts(told)
+        yield from of_link(told)
     if times:
         yield from _of_times(told)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tests.simulation.launching import PROBE_SECONDS, UNREADY, Launch, waits
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, Refused, owner_uid
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.times import render
@@ -46,6 +47,14 @@ class Cluster(Observer):
     outcome: Callable[[Obj], Outcome]
     peers_die: Callable[[Obj], bool]
     """Whether the other replicas of a pod's job end, or hang, when it fails."""
+    launch: Callable[[Obj], Launch | None]
+    """How a pod that is started now launches others; None: nothing is told of it."""
+    is_launched: Callable[[Obj], bool]
+    """Whether the pod runs until the one that launches it has ended, and that has not."""
+    crashes: Callable[[], list[int]]
+    """The exit codes with which the page of a new viewer ends, until it runs."""
+    names_oom: bool
+    """Whether what ends with 137 was killed for want of memory."""
     lost: set[str] = field(default_factory=set)
     doomed: set[str] = field(default_factory=set)
     """UIDs of running pods whose planned end no longer holds."""
@@ -135,11 +144,91 @@ class Cluster(Observer):
         if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
             return
         running = {"running": {"startedAt": render(self.server.now())}}
+        launch = self.launch(pod)
         self._set_status(key, pod, "Running", running, self._terminated(0))
-        if outcome is not None:
+        if launch is not None and outcome is not None:
+            self._begin_launch(key, launch, outcome)
+        elif outcome is not None:
             self.loop.call_later(outcome[0], self._end, uid, outcome[1])
+        else:
+            self._crash_page(uid, self.crashes())
         if sidecars(pod) and self.rng.random() < 0.3:
             self._later(0.5, 20.0, self._restart_sidecar, uid)
+
+    def _crash_page(self, uid: str, codes: list[int]) -> None:
+        """A viewer's page ends, and the kubelet starts it again, once for each code."""
+        if codes:
+            self._later(0.5, 20.0, self._end_page, uid, codes)
+
+    def _end_page(self, uid: str, codes: list[int]) -> None:
+        key, pod = self._reachable(uid, self._end_page, codes)
+        if pod is None or _ended(pod) or pod["metadata"].get("deletionTimestamp"):
+            return
+        waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
+        self._set_status(key, pod, "Running", waiting, self._terminated(0))
+        status = self.server.get(key)["status"]
+        last = self._terminated(codes[0])
+        told = [{**each, "lastState": last} for each in status["containerStatuses"]]
+        self.server.set(key, status={**status, "containerStatuses": told})
+        self._later(1.0, 20.0, self._run_page, uid, codes[1:])
+
+    def _run_page(self, uid: str, codes: list[int]) -> None:
+        key, pod = self._reachable(uid, self._run_page, codes)
+        if pod is None or _ended(pod) or pod["metadata"].get("deletionTimestamp"):
+            return
+        running = {"running": {"startedAt": render(self.server.now())}}
+        self._set_status(key, pod, "Running", running, self._terminated(0))
+        self._crash_page(uid, codes)
+
+    # Launches over ssh: what their startup probes say, and how they go on.
+    def _begin_launch(self, key: Key, launch: Launch, outcome: Outcome) -> None:
+        uid = self.server.get(key)["metadata"]["uid"]
+        self._set_started(key, False)
+        seconds = 6000.0 if launch.seconds is None else launch.seconds
+        if launch.words:
+            for number in range(min(int(seconds / PROBE_SECONDS), 20)):
+                self.loop.call_later(2.0 + number * PROBE_SECONDS, self._say, uid, launch.words)
+        if launch.seconds is None:
+            return
+        if launch.lacks:
+            self.loop.call_later(seconds, self._lack, uid, launch)
+            return
+        if launch.note:
+            self.loop.call_later(seconds, self._say, uid, launch.note)
+            seconds += PROBE_SECONDS / 2
+        self.loop.call_later(seconds, self._launched, uid, outcome)
+
+    def _say(self, uid: str, words: str) -> None:
+        """A startup probe fails with these words; the kubelet makes an Event of it."""
+        key, pod = self._pod(uid)
+        if pod is None or pod["spec"].get("nodeName") in self.lost or not waits(pod):
+            return
+        event = {
+            "metadata": {"name": f"{key.name}.{self.server.version}"},
+            "involvedObject": {"kind": "Pod", "name": key.name, "uid": uid},
+            "reason": "Unhealthy",
+            "message": f"Startup probe failed: trainyard: {words}\n",
+            "lastTimestamp": render(self.server.now()),
+        }
+        self.server.create("events", key.namespace, event)
+
+    def _launched(self, uid: str, outcome: Outcome) -> None:
+        key, pod = self._reachable(uid, self._launched, outcome)
+        if pod is not None and waits(pod):
+            self._set_started(key, True)
+            self.loop.call_later(outcome[0], self._end, uid, outcome[1])
+
+    def _lack(self, uid: str, launch: Launch) -> None:
+        key, pod = self._reachable(uid, self._lack, launch)
+        if pod is not None and waits(pod) and uid not in self.doomed:
+            ended = self._terminated(UNREADY)
+            ended["terminated"]["message"] = launch.message(key.name)
+            self._set_status(key, pod, "Failed", ended, self._terminated(0))
+
+    def _set_started(self, key: Key, started: bool) -> None:
+        status = self.server.get(key)["status"]
+        told = [{**each, "started": started} for each in status["containerStatuses"]]
+        self.server.set(key, status={**status, "containerStatuses": told})
 
     def _fail_to_begin(self, uid: str, code: int) -> None:
         """An init container fails, and the pod with it."""
@@ -168,6 +257,9 @@ class Cluster(Observer):
     def _end(self, uid: str, code: int, *, because_of_peer: bool = False) -> None:
         key, pod = self._reachable(uid, self._end, code)
         if pod is None or _ended(pod) or (uid in self.doomed and not because_of_peer):
+            return
+        if code == 0 and self.is_launched(pod):
+            self._later(0.1, 2.0, self._end, uid, code)
             return
         self._terminate(key, pod, code)
         if code and self.peers_die(pod):
@@ -212,10 +304,13 @@ class Cluster(Observer):
         return {
             "terminated": {
                 "exitCode": code,
-                "reason": "Completed" if code == 0 else "Error",
+                "reason": "Completed" if code == 0 else self._reason(code),
                 "finishedAt": render(self.server.now()),
             }
         }
+
+    def _reason(self, code: int) -> str:
+        return "OOMKilled" if code == 137 and self.names_oom else "Error"
 
     def _set_status(
         self, key: Key, pod: Obj, phase: str, state: Obj, init: Obj | None = None, **more: Any

@@ -14,7 +14,7 @@ from tests.simulation import policies
 from tests.simulation.server import Obj
 from trainyard.kinds.shared import labels
 
-PAID = ("Error", "Completed")
+PAID = ("Error", "OOMKilled", "Completed", "LaunchTimeout")
 """Reasons of attempts that a replica ended by itself."""
 MOST_RESIZES = 8
 

@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation import agreement, elastic, policies, statuses
+from tests.simulation import agreement, elastic, launching, policies, statuses, viewer_judges
 from tests.simulation.cluster import BOARDS, JOB_PLURALS, sidecars
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
@@ -24,6 +24,7 @@ from tests.simulation.truth import (
     survived_fatal_ends,
     truth_of,
 )
+from tests.simulation.viewer_judges import Shown
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
 ACTIVE = frozenset({"Pending", "Running", "Unknown", "Succeeded", "Failed", "Paused"})
@@ -223,7 +224,7 @@ class Monitor(Observer):
     def _endanger(self, job: JobTruth) -> None:
         """A pod was taken away, or its node: that may be why others fail, and be what it costs."""
         job.disturbances[job.attempt] += 1
-        if policies.of_disruption(self._stored(job)) in ("Count", "Restart"):
+        if policies.of_disruptions(self._stored(job)) & {"Count", "Restart"}:
             job.countable += 1
 
     def _pod_added(self, job: JobTruth, pod: Obj) -> None:
@@ -247,6 +248,11 @@ class Monitor(Observer):
         if told.plan.status is not None or told.events:
             for problem in agreement.untrue(told, times=self.clock_is_steady):
                 self.fail(f"{told.job['metadata']['name']}: {problem}")
+
+    def shown(self, shown: Shown) -> None:
+        """A pass has decided what to tell of a viewer."""
+        for problem in viewer_judges.untrue(shown):
+            self.fail(f"{shown.viewer['metadata']['name']}: {problem}")
 
     # What the controller asks for.
     def sent(self, sent: Sent) -> None:
@@ -292,6 +298,7 @@ class Monitor(Observer):
         if job is None:
             return
         self.controller_deletes.add(wanted)
+        job.countable += launching.waits(pod)  # it may have taken too long
         stored = self.server.objects.get(job.key)
         if stored is not None and not self._is_deletion_due(job, stored, pod):
             self.fail(f"pod {key.name} is deleted before the status says why")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from tests.simulation.server import Obj
 
 FAIL_JOB, IGNORE = "FailJob", "Ignore"
+OUT_OF_MEMORY = 137
+"""What the model ends with this was killed for want of memory, where a rule may name that."""
 
 
 def needs_all(job: Obj) -> bool:
@@ -32,8 +34,10 @@ def _scopes(job: Obj) -> dict[str, str]:
 
 
 def matches_exit(rule: Obj, code: int) -> bool:
-    """Whether a rule is about this exit code."""
+    """Whether a rule is about this exit code, or what it is the code of."""
     codes = rule.get("onExitCodes")
+    if "onReasons" in rule:
+        return code == OUT_OF_MEMORY and "OOMKilled" in rule["onReasons"]
     return bool(codes) and (code in codes["values"]) == (codes["operator"] == "In")
 
 
@@ -47,19 +51,15 @@ def index_of_exit(job: Obj, code: int) -> int | None:
     return next((i for i, rule in enumerate(_rules(job)) if matches_exit(rule, code)), None)
 
 
-def index_of_disruption(job: Obj) -> int | None:
-    """The rule about a pod that the cluster takes away; None where there is none."""
-    return next((i for i, rule in enumerate(_rules(job)) if "onPodConditions" in rule), None)
-
-
 def of_exit(job: Obj, code: int) -> str:
     """The action for a container that ended by itself; "" where no rule is about it."""
     return _action(job, index_of_exit(job, code))
 
 
-def of_disruption(job: Obj) -> str:
-    """The action for a pod that the cluster takes away; "" where no rule is about it."""
-    return _action(job, index_of_disruption(job))
+def of_disruptions(job: Obj) -> set[str]:
+    """The actions that may follow when the cluster takes a pod away: which reason is given, and
+    whether the condition holds, depends on who takes it."""
+    return {str(rule["action"]) for rule in _rules(job) if "onExitCodes" not in rule}
 
 
 def _action(job: Obj, index: int | None) -> str:

@@ -14,13 +14,14 @@ from datetime import datetime
 
 import orjson
 
-from tests.simulation import policies
+from tests.simulation import launching, policies
 from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
 from tests.simulation.invariants import TERMINAL, Monitor, Violation
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
 from tests.simulation.scenario import FAULTS_END, Scenario, draw
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.telling import Told
+from tests.simulation.viewer_judges import Shown
 from tests.simulation.virtual_time import StuckError, virtual_loop
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
@@ -101,7 +102,9 @@ class Listener(Diary):
         """See Diary."""
         if self._written:
             self._written.decided(job, observed, now, answer)
-        if isinstance(answer, Plan) and not job.kind.is_viewer:
+        if isinstance(answer, Plan) and job.kind.is_viewer:
+            self._monitor.shown(Shown.of(dict(job.raw), observed, answer))
+        elif isinstance(answer, Plan):
             self._monitor.told(Told.of(dict(job.raw), observed, answer, now))
 
     def did(self, job: JobRecord, what: str, ended: str) -> None:
@@ -133,6 +136,10 @@ class Run:
             loop,
             lambda pod: scenario.outcome(self.faults_last, self._owner(pod), pod),
             self._peers_die,
+            self._launch,
+            self._is_launched,
+            self._crashes,
+            names_oom=scenario.launches is not None,
         )
         self.monitor = Monitor(self.server, loop)
         self.server.observers += [self.monitor, self.cluster]
@@ -188,6 +195,28 @@ class Run:
             and not policies.restarts_one_by_one(job)
             and not policies.apart(job)
         )
+
+    def _launch(self, pod: Obj) -> launching.Launch | None:
+        launches = self.scenario.launches
+        if launches is None or not launching.launches(pod):
+            return None
+        return launches.draw(self.faults_last)
+
+    def _is_launched(self, pod: Obj) -> bool:
+        """Its sshd ends when the launch does, or with the job."""
+        job = self._owner(pod)
+        is_over = job is None or (job.get("status") or {}).get("phase") in TERMINAL
+        if is_over or self.scenario.launches is None or not launching.is_over_ssh(job or {}):
+            return False
+        pods = list(self.server.owned("pods", owner_uid(pod)))
+        if launching.launches(pod) or (job or {})["spec"].get("runMode", {}).get("debug"):
+            return False
+        leaders = [each for each in pods if launching.launches(each)]
+        return not any(each["status"].get("phase") in TERMINAL for each in leaders)
+
+    def _crashes(self) -> list[int]:
+        boards = self.scenario.boards
+        return boards.draw() if boards and self.faults_last else []
 
     # Time.
     async def _sleep_until(self, moment: float) -> None:

@@ -8,14 +8,24 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.simulation import elastic
+from tests.simulation import elastic, launching
 from tests.simulation.network import CRASHES, Fault, WatchFault
+from tests.simulation.seeds import FIRST_GENERATION
 from trainyard.kinds.shared.settings import Settings
 
 Obj = dict[str, Any]
 
 CODES = (1, 1, 1, 2, 130, 137, 138, 143)
 CALL_FAULTS: tuple[Fault, ...] = tuple(fault for fault in Fault if fault is not Fault.NONE)
+REASONS = (
+    "OOMKilled",
+    "Evicted",
+    "NodeLost",
+    "Deleted",
+    "TerminationByKubelet",
+    "EvictionByEvictionAPI",
+    "DeletionByTaintManager",
+)
 PHASES = ("Pending", "Running", "Paused", "Resuming", "Succeeded", "Failed", "Unknown")
 FAULTS_END = 150.0
 """Virtual seconds after which nothing goes wrong any more."""
@@ -28,6 +38,20 @@ class Step:
     at: float
     what: str
     argument: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Boards:
+    """How the pages of viewers run: a share of them, `rate`, ends a few times."""
+
+    rate: float
+    rng: random.Random
+
+    def draw(self) -> list[int]:
+        """Exit codes, one after the other."""
+        if self.rng.random() >= self.rate:
+            return []
+        return self.rng.choices((1, 127, 137), k=self.rng.randint(1, 3))
 
 
 @dataclass(slots=True)
@@ -48,6 +72,10 @@ class Scenario:
     success_seconds: float
     peers_die: bool
     newcomers: elastic.Newcomers
+    launches: launching.Launches | None
+    """None: nothing is told of launches; as in seeds of the first generation."""
+    boards: Boards | None
+    """The same of viewers."""
     rng: random.Random = field(repr=False)
 
     def elements(self) -> list[str]:
@@ -59,6 +87,8 @@ class Scenario:
             *(["failures"] if self.failure_rate else []),
             *(["peers"] if self.peers_die else []),
             *(["newcomers"] if self.newcomers.rate else []),
+            *(["launches"] if self.launches and self.launches.rate else []),
+            *(["boards"] if self.boards and self.boards.rate else []),
         ]
 
     def without(self, names: Collection[str]) -> Scenario:
@@ -71,6 +101,12 @@ class Scenario:
             failure_rate=0.0 if "failures" in names else self.failure_rate,
             peers_die=self.peers_die and "peers" not in names,
             newcomers=replace(self.newcomers, rate=0.0) if "newcomers" in names else self.newcomers,
+            launches=replace(self.launches, rate=0.0)
+            if self.launches and "launches" in names
+            else self.launches,
+            boards=replace(self.boards, rate=0.0)
+            if self.boards and "boards" in names
+            else self.boards,
         )
 
     def describe(self) -> list[str]:
@@ -89,6 +125,10 @@ class Scenario:
             lines.append("when a replica fails, its peers end or hang")
         if self.newcomers.rate:
             lines.append(f"a newcomer will fail with a chance of {self.newcomers.rate}")
+        if self.launches and self.launches.rate:
+            lines.append(f"a launch will not be quick with a chance of {self.launches.rate}")
+        if self.boards and self.boards.rate:
+            lines.append(f"a viewer's page will crash with a chance of {self.boards.rate}")
         return lines
 
     def outcome(self, faults_last: bool, job: Obj | None, pod: Obj) -> tuple[float, int]:
@@ -105,10 +145,11 @@ def draw(seed: int) -> Scenario:
     """The run of that seed."""
     rng = random.Random(seed)
     settings = Settings.local() if rng.random() < 0.5 else Settings()
+    is_first = seed in FIRST_GENERATION
     jobs = [_job(rng, "first")]
     if rng.random() < 0.25:
         jobs.append(_job(rng, "second"))
-    _add_policies(random.Random(f"{seed} policies"), jobs)
+    _add_policies(random.Random(f"{seed} policies"), jobs, often=not is_first)
     _add_containers(random.Random(f"{seed} containers"), jobs)
     steps = _user_steps(rng, jobs) + _cluster_steps(rng)
     newcomers, resizes = elastic.draw(random.Random(f"{seed} newcomers"), jobs)
@@ -116,6 +157,8 @@ def draw(seed: int) -> Scenario:
     if len(jobs) == 1 and any(step.what == "delete" for step in steps):
         jobs.append(_job(rng, "second"))  # one that goes on
         steps.append(Step(rng.uniform(0.5, 60.0), "submit", 1))
+    launches = None if is_first else launching.draw(random.Random(f"{seed} launches"), jobs)
+    boards = None if is_first else _boards(random.Random(f"{seed} boards"), jobs)
     count = rng.randint(2, 7)
     call_faults: dict[int, Fault] = {
         rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)
@@ -134,6 +177,8 @@ def draw(seed: int) -> Scenario:
         success_seconds=rng.uniform(1.0, 90.0),
         peers_die=rng.random() < 0.7,
         newcomers=newcomers,
+        launches=launches,
+        boards=boards,
         rng=rng,
     )
 
@@ -158,12 +203,15 @@ def _job(rng: random.Random, name: str) -> Obj:
     return job
 
 
-def _add_policies(rng: random.Random, jobs: list[Obj]) -> None:
-    """By a generator of their own, so that a seed keeps its jobs otherwise."""
+def _add_policies(rng: random.Random, jobs: list[Obj], *, often: bool) -> None:
+    """By a generator of their own, so that a seed keeps its jobs otherwise.
+
+    `often`: rules meet what befalls the cluster, by condition and by reason.
+    """
     for job in jobs:
-        if rng.random() < 0.25:
+        if rng.random() < (0.4 if often else 0.25):
             run = job["spec"].setdefault("runPolicy", {})
-            run["podFailurePolicy"] = {"rules": _failure_rules(rng)}
+            run["podFailurePolicy"] = {"rules": _failure_rules(rng, often=often)}
         if job["kind"] == "PyTorchTrainingJob" and rng.random() < 0.2:
             job["spec"]["runPolicy"]["successPolicy"] = "AllReplicas"
         types = job["spec"].get("replicaSpecs") or ()
@@ -191,17 +239,31 @@ def _add_containers(rng: random.Random, jobs: list[Obj]) -> None:
             spec.setdefault("runMode", {})["debug"] = {"enabled": True}
 
 
-def _failure_rules(rng: random.Random) -> list[Obj]:
+def _failure_rules(rng: random.Random, *, often: bool) -> list[Obj]:
     rules: list[Obj] = []
     for _ in range(rng.randint(1, 3)):
         action = rng.choice(("FailJob", "Ignore", "Ignore", "Count", "Restart"))
-        if rng.random() < 0.25:
+        if often and rng.random() < 0.3:
+            rules.append({"action": action, "onReasons": rng.sample(REASONS, rng.randint(1, 3))})
+            continue
+        if rng.random() < (0.5 if often else 0.25):
             rules.append({"action": action, "onPodConditions": [{"type": "DisruptionTarget"}]})
             continue
         values = sorted(rng.sample(sorted(set(CODES)), rng.randint(1, 3)))
         operator = rng.choice(("In", "In", "In", "NotIn"))
         rules.append({"action": action, "onExitCodes": {"operator": operator, "values": values}})
     return rules
+
+
+def _boards(rng: random.Random, jobs: list[Obj]) -> Boards:
+    """More jobs have viewers."""
+    for job in jobs:
+        if job["kind"] == "PyTorchTrainingJob" and rng.random() < 0.2:
+            logs: Obj = {"pvc": [{"name": "data", "subPath": ["log"]}]}
+            if rng.random() < 0.3:
+                logs["s3"] = {"secretRef": {"name": "keys"}, "uri": ["s3://logs/run/"]}
+            job["spec"]["tensorboardSpec"] = {"image": "tensorboard", "logDir": logs}
+    return Boards(rng.choice((0.0, 0.5, 0.9)), rng)
 
 
 def _template(container: str) -> Obj:

@@ -17,7 +17,15 @@ from tests.simulation import policies
 from tests.simulation.server import Obj
 from trainyard.kinds.table import KINDS
 
-CONDITIONS = ("Initialized", "Running", "Failed", "Completed", "ReplicaFailure", "Paused")
+CONDITIONS = (
+    "Initialized",
+    "Running",
+    "Failed",
+    "Completed",
+    "ReplicaFailure",
+    "Paused",
+    "Launched",
+)
 REPLICA_PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
 ENDS = ("Succeeded", "Failed")
 MOST_ATTEMPTS = 10

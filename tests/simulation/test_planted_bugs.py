@@ -190,7 +190,10 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
     ),
     "restart others along": (restart_others_along, "though its elastic job needs it"),
     "forgive newcomers": (forgive_newcomers, "was taken away|spent 0 restarts"),
-    "charge survivors": (charge_survivors, "spent [1-9] restarts|above the limit"),
+    "charge survivors": (
+        charge_survivors,
+        "spent [1-9] restarts|above the limit|backoffCount \\d+, then",
+    ),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",

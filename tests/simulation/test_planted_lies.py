@@ -10,7 +10,15 @@ from typing import Any
 import pytest
 
 from tests.simulation.test_planted_bugs import SEEDS, TERMINAL, found
-from trainyard.lifecycle import aggregate, report, texts
+from trainyard.kinds.shared.viewer import ViewerPhase, ViewerReason
+from trainyard.lifecycle import (
+    aggregate,
+    launches,
+    report,
+    texts,
+    viewer_links,
+    viewer_states,
+)
 from trainyard.lifecycle.replicas import Replica
 
 Lie = tuple[object, str, Callable[..., Any], str]
@@ -66,6 +74,26 @@ LIES: Mapping[str, Lie] = {
         "resized",
         lambda before, after: "The job has another size.",
         "no judge knows this text",
+    ),
+    "call a viewer's pod missing": (
+        viewer_states,
+        "_starting",
+        lambda pod: viewer_states.State(
+            ViewerPhase.PENDING, ViewerReason.STARTING, f"Pod[{pod.name}] is being created."
+        ),
+        "it is there",
+    ),
+    "hide why a viewer cannot be used": (
+        viewer_links,
+        "_condition",
+        lambda *_: {},
+        "tensorboard tells",
+    ),
+    "hide how hosts differ": (
+        launches,
+        "differences",
+        lambda _: "",
+        "the words are|no container says",
     ),
     "believe the phase": (_PLAN, "outcome", _phase_as_written, ""),
 }

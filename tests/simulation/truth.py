@@ -61,7 +61,7 @@ def ended_pods(pods: list[PodTruth]) -> tuple[int, int]:
 
 def has_fatal_end(job: JobTruth, stored: Obj) -> bool:
     """Whether a pod ended as a rule of podFailurePolicy fails the job for."""
-    disrupted = policies.of_disruption(stored) == policies.FAIL_JOB
+    disrupted = policies.FAIL_JOB in policies.of_disruptions(stored)
     return any(
         pod.action == policies.FAIL_JOB or (disrupted and pod.disturbed)
         for pod in job.pods.values()

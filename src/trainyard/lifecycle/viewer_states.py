@@ -103,6 +103,8 @@ def of_logs(viewer: Viewer, pod: Pod | None) -> State:
     """The condition LogsServed: which of the logs that the spec names cannot be seen, and why."""
     phase = ViewerPhase.RUNNING  # of no account here
     lacking = list(viewer.unserved)
+    if pod is not None and pod.deleting is not None:  # what ends in it now ends with it
+        pod = None
     fetchers = [pod.container(name) if pod else None for name in viewer.fetchers]
     waiting = [fetcher for fetcher in fetchers if fetcher is None or not fetcher.ready]
     failures = [text for fetcher in waiting if (text := _failure(fetcher))]

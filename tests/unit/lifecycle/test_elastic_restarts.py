@@ -317,3 +317,25 @@ def test_a_pod_is_told_whether_it_joins_others_or_all_start_with_it() -> None:
     set_paused(world).settle().advance(100).settle()
     set_paused(world, False).settle().run().settle()
     assert [joins(replica) for replica in "01"] == [False, False]
+
+
+def test_a_newcomer_and_a_survivor_that_fails_with_it_are_told_and_restarted_each_for_itself() -> (
+    None
+):
+    """Seen in one pass: the newcomer pays, the survivor does not, and nobody else is touched."""
+    world = World(elastic(1, 3, 4)).running()
+    kept = world.pods[world.name("2")]["metadata"]["uid"]
+    world.advance(600)
+    world.job["spec"]["elastic"]["expectedReplicas"] = 4
+    world.settle().run().settle().advance(2)
+    world.exit("1", 1).exit("3", 7).settle()
+    followed, own = world.told("Restart")
+    assert f"Pod[{world.name('1')}] exited with error code 1" in followed
+    assert "The members of the job had changed: it will be created again, at no cost." in followed
+    assert f"Pod[{world.name('3')}] exited with error code 7" in own
+    assert "(1 of 3 restarts)" in own
+    assert (world.backoff, world.aggregate["running"]) == (1, 2)
+    world.advance(60).settle().run().settle()
+    assert world.aggregate == {"running": 4}
+    assert world.pods[world.name("2")]["metadata"]["uid"] == kept
+    assert [world.attempt_of(replica) for replica in "02"] == ["1", "1"]

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.world import World, elastic, generic, pytorch, template, torchrun
+from tests.unit.lifecycle.world import (
+    START,
+    World,
+    elastic,
+    generic,
+    pytorch,
+    template,
+    torchrun,
+)
 from trainyard.kinds.shared.workload import ReplicaKey
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Delete, Patch
@@ -528,3 +537,10 @@ def test_replicas_that_are_stopped_after_a_failure_are_told_as_stopped() -> None
     assert world.status is not None
     told = [replica.get("reason") for replica in world.status["tasks"][0]["replicas"]]
     assert told == ["Stopped", "Error"]
+
+
+def test_a_job_that_waits_for_its_replicas_wakes_for_its_deadline() -> None:
+    world = World(pytorch(workers=2, run_policy={"activeDeadlineSeconds": 60})).running()
+    world.advance(5).evict("1").settle()
+    assert world.pods[world.name("1")]["status"]["phase"] == "Pending"
+    assert world.last.wake_at == START + timedelta(seconds=60)

@@ -15,6 +15,7 @@ from trainyard.lifecycle.observed import Pod
 from trainyard.schema.times import render
 
 INVALID = Invalid("PyTorchTrainingJob", "train", 3, ["spec.a: no", "spec.b: no"])
+FINISHED = "The job has finished successfully."
 MESSAGE = "PyTorchTrainingJob train is invalid: spec.a: no; spec.b: no"
 
 
@@ -92,3 +93,16 @@ def test_it_is_not_paused_any_more() -> None:
     status = plan_invalid(INVALID, {"phase": "Paused", "conditions": [held]}, START).status
     assert status is not None
     assert "Paused" not in {condition["type"] for condition in status["conditions"]}
+
+
+@pytest.mark.parametrize(("ended", "failed"), [("Failed", "True"), ("Succeeded", "False")])
+def test_an_end_whose_conditions_were_erased_is_told_again(ended: str, failed: str) -> None:
+    before = {"phase": "Running", "internal": {"ended": ended}, "conditions": []}
+    made = plan_invalid(INVALID, before, START)
+    assert made.status is not None
+    told = {c["type"]: c for c in made.status["conditions"]}
+    assert (made.status["phase"], told["Failed"]["status"]) == (ended, failed)
+    assert told["Completed"]["status"] == "True"
+    expected = ("InvalidSpec", MESSAGE) if ended == "Failed" else ("Succeeded", FINISHED)
+    assert (told["Failed"]["reason"], told["Failed"]["message"]) == expected
+    assert (made.actions, made.events) == ((), ())

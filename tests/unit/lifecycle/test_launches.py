@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.world import World, colossalai, deepspeed
+from tests.unit.lifecycle.world import START, World, colossalai, deepspeed
 from trainyard.lifecycle import Observed
 from trainyard.schema.times import render
 
@@ -218,3 +219,35 @@ def test_a_pause_takes_back_that_the_launch_has_started() -> None:
     launched = world.condition("Launched")
     assert launched is not None
     assert launched[0] == "False"
+
+
+def test_when_a_launch_is_looked_at_again() -> None:
+    """As it is worth a word, every while after that, and when it has taken too long."""
+    world = launching(deepspeed(run_policy={"launchTimeoutSeconds": 40}))
+    assert world.last.wake_at == START + timedelta(seconds=15)
+    world.advance(14).settle()
+    assert world.condition("Launched") is None
+    assert world.last.wake_at == START + timedelta(seconds=15)
+    world.advance(1).settle()
+    assert world.condition("Launched")[1] == "LaunchWaits"  # type: ignore[index]
+    assert world.last.wake_at == START + timedelta(seconds=30)
+    world.advance(15).settle()
+    assert world.last.wake_at == START + timedelta(seconds=40)
+
+
+def test_a_launch_whose_kubelet_tells_no_times_begins_now() -> None:
+    world = launching(deepspeed(run_policy={"launchTimeoutSeconds": 40}))
+    for pod in world.pods.values():
+        for container in pod["status"]["containerStatuses"]:
+            container["state"] = {"running": {}}
+    world.advance(600).step()
+    assert (world.phase, world.backoff) == ("Running", 0)
+    assert world.last.wake_at == world.now + timedelta(seconds=15)
+
+
+def test_a_launcher_that_has_ended_launches_no_more() -> None:
+    world = launching(deepspeed(run_policy={"launchTimeoutSeconds": 40, "backoffLimit": 1}))
+    world.words = f"preflight: {DIFFER}"
+    world.exit("0", 1).settle()
+    assert world.condition("Launched") is None
+    assert world.told("HostsDiffer") == []

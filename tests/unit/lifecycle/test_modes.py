@@ -422,3 +422,24 @@ def test_an_eviction_that_met_a_pause_costs_nothing() -> None:
     set_paused(world, False).settle().run().settle()
     assert world.status is not None
     assert (world.phase, world.status["restartCount"]) == ("Running", 0)
+
+
+def test_a_failure_whose_replica_is_not_back_is_told_through_a_pause() -> None:
+    world = World(pytorch(workers=2)).running().exit("1", 3).settle()
+    world.job["spec"]["runMode"] = {"pause": {"enabled": True}}
+    world.settle()
+    failed = f"Pod[{world.name('1')}] exited with error code 3"
+    assert world.phase == "Paused"
+    assert world.condition("ReplicaFailure") == ("True", "ErrorInPod", failed)
+
+
+def test_replicas_that_the_cluster_ended_before_a_pause_come_back_after_it() -> None:
+    """Those that ended by themselves do not, in a job whose replicas restart one by one."""
+    world = World(generic(workers=4, policy="Never")).running()
+    world.exit("1", 0)
+    world.job["spec"]["runMode"] = {"pause": {"enabled": True}}
+    world.settle()
+    assert world.phase == "Paused"
+    world.job["spec"]["runMode"] = {"pause": {"enabled": False}}
+    world.settle().run().settle()
+    assert world.aggregate == {"running": 3, "succeeded": 1}

@@ -309,3 +309,22 @@ def test_settings_are_durations_that_make_sense() -> None:
     local = Settings.local()
     assert local.backoff_base_seconds < Settings().backoff_base_seconds
     assert replace(local, plain_processes=True) == Settings.local(plain_processes=True)
+
+
+def test_of_several_stuck_pods_the_first_that_is_due_sets_the_time() -> None:
+    world = World(pytorch(workers=3)).running()
+    world.take(world.name("1"), 10).take(world.name("2"), 40)
+    world.step()
+    assert world.last.wake_at is not None
+    limit = timedelta(seconds=10 + world.settings.force_delete_seconds)
+    assert world.last.wake_at <= START + limit
+    world.advance(limit.total_seconds()).step()
+    forced = [a.name for a in world.last.actions if isinstance(a, Delete) and a.grace_seconds == 0]
+    assert forced == [world.name("1")]
+
+
+def test_a_replica_that_waits_for_its_delay_holds_up_none_that_comes_after_it() -> None:
+    world = World(generic(workers=3, limit=3)).running()
+    world.exit("0", 1).evict("2").settle()
+    assert world.name("0") not in world.pods
+    assert world.pods[world.name("2")]["status"]["phase"] == "Pending"

@@ -361,3 +361,21 @@ def test_the_job_tells_of_its_board(
             **expected,
         }
     }
+
+
+def test_containers_that_end_with_their_pod_have_not_failed_to_fetch() -> None:
+    spec = {"logDir": {"s3": {"secretRef": {"name": "keys"}, "uri": ["s3://logs/run/"]}}}
+    world = World(spec)
+    fetcher = {"state": {"terminated": {"exitCode": 137}}}
+    gone = world.pod(
+        {"terminated": {"exitCode": 137}},
+        fetcher=fetcher,
+        deletionTimestamp="2030-01-01T00:00:30Z",
+    )
+    world.pods = (gone,)
+    made = world.plan()
+    assert told(world, "LogsServed") == ("Fetching", "Some logs are being fetched.")
+    assert made.events == ()
+    world.pods = (replace(gone, deleting=None),)
+    world.plan()
+    assert told(world, "LogsServed") == ("FetchFailed", "not shown: fetch-0: exit code 137")

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.viewer_judges import Shown, untrue
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.tensorboard.spec import TensorBoard
 from trainyard.kinds.tensorboard.workload import describe
@@ -41,13 +42,13 @@ class World:
     status: Mapping[str, Any] | None = None
 
     def plan(self) -> Plan:
-        made = plan_viewer(
-            self.board,
-            self.status,
-            Observed(self.pods, self.services, self.refusals, self.conflicts),
-            self.now,
-            self.settings,
-        )
+        """A pass, whose texts must be true."""
+        observed = Observed(self.pods, self.services, self.refusals, self.conflicts)
+        made = plan_viewer(self.board, self.status, observed, self.now, self.settings)
+        metadata = {"name": "digits", "uid": UID}
+        viewer = {"metadata": metadata, "spec": self.spec, "status": self.status}
+        lies = list(untrue(Shown.of(viewer, observed, made)))
+        assert not lies, "\n".join(lies)
         self.status = made.status if made.status is not None else self.status
         return made
 
