@@ -131,6 +131,8 @@ def definition(name: str, schema: dict[str, Any]) -> dict[str, Any]:
             out["properties"][key]["enum"] = values
     if short(name) == "PodSpec":
         out.pop("required", None)
+    if short(name) == "MicroTime":  # with six decimals, always
+        out["format"] = "micro-time"
     return out
 
 

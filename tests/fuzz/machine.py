@@ -186,10 +186,14 @@ def wrong(ask: Ask, reader: Reader) -> Iterable[str]:
             status = orjson.loads(reader.body)
         except orjson.JSONDecodeError:
             yield f"the body is not JSON: {reader.body[:200]!r}"
-    if reader.status >= 500:
+    if reader.status >= 500 and status.get("reason") != _TOO_NEW:
         yield f"{reader.status}: {status.get('message', reader.body[:200])}"
     if 400 <= reader.status < 500 and not (status.get("message") and status.get("reason")):
         yield f"a refusal without a reason: {reader.body[:200]!r}"
+
+
+_TOO_NEW = "Timeout"
+"""Of a list of a version that there is not yet, as kube-apiserver answers it (504)."""
 
 
 class _Log(logging.Handler):

@@ -17,6 +17,7 @@ from trainyard.kube.errors import (
     Gone,
     Invalid,
     NotFound,
+    ServerError,
 )
 from trainyard.kube.resources import Resource
 from trainyard.schema.problems import REQUIRED, Problem
@@ -133,6 +134,12 @@ def too_large(message: str) -> ApiError:
 def expired(asked: int, oldest: int) -> Gone:
     """The watch log no longer reaches back that far."""
     return Gone(f"too old resource version: {asked} ({oldest})", code=410, reason="Expired")
+
+
+def too_large_version(asked: int, newest: int) -> ServerError:
+    """Nothing is as new as that yet."""
+    text = f"Too large resource version: {asked}, current: {newest}"
+    return ServerError(text, code=504, reason="Timeout")
 
 
 def method_not_allowed(method: str, resource: str) -> ApiError:

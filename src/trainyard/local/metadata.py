@@ -7,13 +7,13 @@ import time
 import uuid
 
 from trainyard.local.clock import now_text
-from trainyard.local.failures import bad_request, conflict, forbidden
+from trainyard.local.failures import Cause, bad_request, conflict, forbidden
 from trainyard.local.objects import Deletion
 from trainyard.local.resources.metadata_rules import generated
-from trainyard.local.resources.pod_rules import MOST_SECONDS
 from trainyard.local.resources.resource import Served
 from trainyard.local.storage.committer import Key
 from trainyard.local.storage.journal import Object
+from trainyard.schema.rules.checks import MOST_INT32
 from trainyard.schema.times import from_unix
 
 FOREGROUND = "foregroundDeletion"
@@ -35,7 +35,8 @@ def complete(served: Served, obj: Object) -> Key:
     if not name:
         prefix = metadata.get("generateName")
         if not prefix:
-            raise bad_request("resource name may not be empty: set metadata.name")
+            text = "Required value: name or generateName is required"
+            raise served.refused(obj, Cause("metadata.name", text, "FieldValueRequired"))
         suffix = "".join(random.choices(_NAME_ALPHABET, k=5))
         name = metadata["name"] = generated(prefix, suffix)
     if metadata.get("resourceVersion"):
@@ -87,7 +88,7 @@ def retain(served: Served, new: Object, old: Object) -> None:
 def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
     """Mark `obj` as being deleted, with its grace period and the finalizer of its propagation."""
     metadata = obj["metadata"]
-    seconds = min(served.grace_seconds(obj, how.grace_seconds), MOST_SECONDS)
+    seconds = min(served.grace_seconds(obj, how.grace_seconds), MOST_INT32)
     if "deletionTimestamp" in metadata:
         seconds = min(seconds, metadata.get("deletionGracePeriodSeconds", 0))
     elif served.generation:

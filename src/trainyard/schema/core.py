@@ -7,16 +7,25 @@ The data files are cut from the ``kubernetes-validate`` package by ``tools/pod_s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from trainyard.schema import structural
 from trainyard.schema.problems import Path, Problem
+from trainyard.schema.rules.claims import claim
+from trainyard.schema.rules.configs import config_map, secret
+from trainyard.schema.rules.services import service
 
 CORE_KINDS = ("ConfigMap", "Namespace", "PersistentVolumeClaim", "Secret", "Service")
 """Core kinds that a manifest may hold beside jobs."""
+_RULES: Mapping[str, Callable[[Mapping[str, Any]], Iterable[Problem]]] = {
+    "ConfigMap": config_map,
+    "PersistentVolumeClaim": claim,
+    "Secret": secret,
+    "Service": service,
+}
 
 
 @cache
@@ -38,4 +47,6 @@ def check_part(value: Any, definition: str, path: Path = ()) -> list[Problem]:
 def check_core(obj: dict[str, Any]) -> list[Problem]:
     """Every problem of an object of one of ``CORE_KINDS``."""
     known = definitions("core")
-    return structural.check(obj, known[obj["kind"]], (), known)
+    found = structural.check(obj, known[obj["kind"]], (), known)
+    rules = _RULES.get(obj["kind"])
+    return found or (list(rules(obj)) if rules is not None else [])

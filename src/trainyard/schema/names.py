@@ -15,7 +15,7 @@ _PRIME = 0x100000001B3
 _MASK = (1 << 64) - 1
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?\Z")
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?\Z")
-_QUALIFIED = re.compile(r"([a-z0-9A-Z.-]+/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
+_QUALIFIED = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?\Z")
 _DNS_1123_SUBDOMAIN = re.compile(
     r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z"
 )
@@ -46,4 +46,5 @@ def is_dns_subdomain(name: str) -> bool:
 
 def is_qualified_name(name: str) -> bool:
     """Whether the name may be a label's key, a finalizer or the type of a condition."""
-    return _QUALIFIED.match(name) is not None
+    prefix, slash, rest = name.rpartition("/")
+    return _QUALIFIED.match(rest) is not None and (not slash or is_dns_subdomain(prefix))

@@ -28,7 +28,7 @@ def parse(value: str | int | float) -> Decimal:
     """The amount in base units (cores, bytes, pieces); raises InvalidQuantity."""
     if isinstance(value, bool):
         raise InvalidQuantity(f"{value!r} is not a quantity; write a number such as 2 or 500m")
-    text = repr(value) if isinstance(value, float) else str(value)
+    text = repr(value) if isinstance(value, float) else str(value).strip(" \t\r\n")
     match = _QUANTITY.match(text)
     if match is None or len(text) > 64:
         raise InvalidQuantity(f"'{text[:64]}' is not a quantity such as 2, 500m, 16Gi or 1e3")

@@ -175,6 +175,9 @@ class Walker:
         match schema.get("format"):
             case "date-time" if not times.is_time(value):
                 self.add(path, f"'{value[:60]}' is not a time such as 2006-01-02T15:04:05Z")
+            case "micro-time" if not times.is_micro_time(value):
+                text = "is not a time such as 2006-01-02T15:04:05.000000Z"
+                self.add(path, f"'{value[:60]}' {text}")
             case "byte" if not _is_base64(value):
                 self.add(path, "is not base64")
 

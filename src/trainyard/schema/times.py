@@ -6,10 +6,14 @@ Ours are written with microseconds only where there are any, so that short lives
 
 from __future__ import annotations
 
+import re
 import time
 from datetime import UTC, datetime
 
 _SECONDS = "%Y-%m-%dT%H:%M:%SZ"
+
+
+_MICRO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}(Z|[+-]\d\d:\d\d)\Z")
 
 
 def parse(text: str | None) -> datetime | None:
@@ -29,6 +33,11 @@ def is_time(text: str) -> bool:
         return datetime.fromisoformat(text).tzinfo is not None
     except ValueError:
         return False
+
+
+def is_micro_time(text: str) -> bool:
+    """Whether it is an RFC 3339 text with six decimals, as Go reads ``metav1.MicroTime``."""
+    return _MICRO.match(text) is not None and is_time(text)
 
 
 def render(moment: datetime) -> str:

@@ -175,7 +175,7 @@ def test_rules_in_flow_and_block_style_are_the_same() -> None:
     head = f"apiVersion: {m.API}\nkind: GenericJob\nmetadata: {{name: a}}\nspec:\n"
     tail = (
         "  replicaSpecs: [{type: worker, replicas: 2, "
-        "template: {spec: {containers: [{name: a}]}}}]\n"
+        "template: {spec: {containers: [{name: a, image: i}]}}}]\n"
     )
     flow = read(f'{head}  successRules: [{{worker: [0, "1"]}}]\n{tail}')
     block = read(f"{head}  successRules:\n  - worker:\n    - 0\n    - 1\n{tail}")

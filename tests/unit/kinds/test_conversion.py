@@ -36,7 +36,7 @@ apiVersion: batch.tensorstack.dev/v1beta1
 kind: GenericJob
 metadata: {name: gen}
 spec:
-  replicaSpecs: [{type: a, template: {spec: {containers: [{name: a}]}}}]
+  replicaSpecs: [{type: a, template: {spec: {containers: [{name: a, image: i}]}}}]
 """
 
 
@@ -54,7 +54,7 @@ def test_comments_quotes_and_order_are_kept() -> None:
         'image: "img:1"',
         "# A job that needs no change",
         "metadata: {name: gen}",
-        "[{type: a, template: {spec: {containers: [{name: a}]}}}]",
+        "[{type: a, template: {spec: {containers: [{name: a, image: i}]}}}]",
     ):
         assert kept in text, text
 

@@ -48,7 +48,7 @@ def templates(draw: DrawFn, first: str) -> dict[str, Any]:
         }
     )
     first_container = m.container(first, args=draw(st.lists(texts, min_size=1, max_size=3)))
-    pod = draw(maybe({"nodeSelector": st.dictionaries(names, texts, max_size=2)}))
+    pod = draw(maybe({"nodeSelector": st.dictionaries(names, names, max_size=2)}))
     return m.template({**first_container, **draw(fields)}, **pod)
 
 

@@ -108,7 +108,7 @@ BODIES = [
     ("PATCH", MAPS + "/m", MERGE, b'{"metadata":null}', 400, "metadata"),
     ("DELETE", MAPS + "/m", "application/json", {"gracePeriodSeconds": "x"}, 400, "grace"),
     ("DELETE", MAPS + "/m", "application/json", {"preconditions": 1}, 400, "preconditions"),
-    ("DELETE", MAPS + "/m", "application/json", {"propagationPolicy": [1]}, 400, "propagation"),
+    ("DELETE", MAPS + "/m", "application/json", {"propagationPolicy": [1]}, 422, "propagation"),
     ("POST", PODS + "/x/binding", "application/json", {"target": 3}, 400, "target"),
     ("POST", PODS + "/x/eviction", "application/json", {"deleteOptions": 3}, 400, "options"),
 ]
@@ -136,7 +136,6 @@ async def test_a_body_that_costs_too_much_is_refused(
         ("fieldSelector=" + "%20" * 15_000 + "x%20%20=", "field label"),
         ("limit=%C2%B2", "limit"),
         ("limit=" + "9" * 5_000, "limit"),
-        ("limit=-1", "limit"),
         ("resourceVersion=%C2%B2", "resourceVersion"),
         ("resourceVersion=" + "9" * 5_000, "resourceVersion"),
         ("watch=1&timeoutSeconds=" + "9" * 5_000, "timeoutSeconds"),

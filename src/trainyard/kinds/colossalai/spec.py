@@ -110,7 +110,12 @@ class ColossalAIJobSpec(Model):
         examples=[
             [
                 {"type": "launcher", "template": {}},
-                {"type": "worker", "template": {"spec": {"containers": [{"name": "worker"}]}}},
+                {
+                    "type": "worker",
+                    "template": {
+                        "spec": {"containers": [{"name": "worker", "image": "colossalai"}]}
+                    },
+                },
             ]
         ],
     )

@@ -114,7 +114,12 @@ class DeepSpeedJobSpec(Model):
     )
     worker: Worker = Field(
         description="The workers.",
-        examples=[{"replicas": 2, "template": {"spec": {"containers": [{"name": "worker"}]}}}],
+        examples=[
+            {
+                "replicas": 2,
+                "template": {"spec": {"containers": [{"name": "worker", "image": "deepspeed"}]}},
+            }
+        ],
     )
     run_mode: RunMode = RUN_MODE
     run_policy: SshRunPolicy = Field(

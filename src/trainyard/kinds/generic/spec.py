@@ -101,7 +101,15 @@ class GenericReplicaSpec(Model):
         description="The pod, a core/v1 PodTemplateSpec. Its restartPolicy is ignored. In "
         "command, args and env values $(type), $(rank), $(replicas[T]), $(service.T[N].host) "
         "and $(service.port[P]) are replaced.",
-        examples=[{"spec": {"containers": [{"name": "main", "args": ["--rank", "$(rank)"]}]}}],
+        examples=[
+            {
+                "spec": {
+                    "containers": [
+                        {"name": "main", "image": "trainer", "args": ["--rank", "$(rank)"]}
+                    ]
+                }
+            }
+        ],
     )
 
 
@@ -144,7 +152,7 @@ class GenericJobSpec(Model):
                 {
                     "type": "worker",
                     "replicas": 2,
-                    "template": {"spec": {"containers": [{"name": "main"}]}},
+                    "template": {"spec": {"containers": [{"name": "main", "image": "trainer"}]}},
                 }
             ]
         ],

@@ -123,7 +123,11 @@ class PyTorchTrainingJobSpec(Model):
                     "replicas": 4,
                     "restartPolicy": "OnFailure",
                     "template": {
-                        "spec": {"containers": [{"name": "pytorch", "args": ["train.py"]}]}
+                        "spec": {
+                            "containers": [
+                                {"name": "pytorch", "image": "torch", "args": ["train.py"]}
+                            ]
+                        }
                     },
                 }
             ]

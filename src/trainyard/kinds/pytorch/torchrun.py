@@ -125,7 +125,7 @@ PATIENCE = "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 def patience_env(grace_seconds: int | None) -> dict[str, str]:
     """How long agents wait for ranks that they have asked to end: as long as the pod may, where it
     says; torch's default is 30 s whatever the pod's (decision 99)."""
-    return {} if grace_seconds is None else {PATIENCE: str(grace_seconds)}
+    return {} if grace_seconds is None else {PATIENCE: str(max(grace_seconds, 1))}
 
 
 def command(*, elastic: bool) -> list[str]:

@@ -5,16 +5,15 @@ Found here, they stop a job before anything runs (decision 10).
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from posixpath import normpath
 from typing import Any
 
 from trainyard.kinds.kind import Kind
-from trainyard.kinds.shared import volume_rules
 from trainyard.schema import quantity
-from trainyard.schema.names import is_plain_label
-from trainyard.schema.problems import Path, Problem, error, suggest
+from trainyard.schema.problems import Path, Problem, error
+from trainyard.schema.rules.checks import labels, qualified
+from trainyard.schema.rules.pods import pod_spec
 
 _LONGEST_WORD = 128 << 10
 """Of an argument or a variable, with the end of its text: MAX_ARG_STRLEN, see execve(2)."""
@@ -54,33 +53,19 @@ def gpu_count(container: Mapping[str, Any]) -> int:
 def check_template(
     template: Mapping[str, Any], path: Path, *, needs_container: bool = True
 ) -> list[Problem]:
-    """Problems of names and references within a template."""
-    problems: list[Problem] = []
-    where = (*path, "spec", "containers")
-    found = containers(template)
-    if not found:
+    """Problems that would keep the API server from creating the pods of a template."""
+    if not containers(template):
+        where = (*path, "spec", "containers")
         return [error(where, "needs at least one container")] if needs_container else []
+    metadata = template.get("metadata") or {}
+    problems = list(labels(metadata.get("labels") or {}, (*path, "metadata", "labels")))
+    for key in metadata.get("annotations") or {}:
+        problems += qualified(key, (*path, "metadata", "annotations"))
     spec = template["spec"]
-    volumes = [volume["name"] for volume in spec.get("volumes") or ()]
-    problems += _names(volumes, (*path, "spec", "volumes"), "volume")
-    for index, volume in enumerate(spec.get("volumes") or ()):
-        problems += volume_rules.check_volume(volume, (*path, "spec", "volumes", index))
-    every = [("containers", found), ("initContainers", spec.get("initContainers") or [])]
-    names = [c["name"] for _, group in every for c in group]
-    for key, group in every:
-        base = (*path, "spec", key)
-        problems += _names([c["name"] for c in group], base, "container")
-        for index, container in enumerate(group):
-            problems += _mounts(container, volumes, (*base, index))
-            problems += volume_rules.check_mounts_of(container, (*base, index))
-            problems += _resources(container, (*base, index))
-            problems += _process(container, (*base, index))
-    init = {c["name"] for c in every[1][1]}
-    for index, container in enumerate(found):
-        if container["name"] in init and names.count(container["name"]) > 1:
-            problems.append(
-                error((*where, index, "name"), f"'{container['name']}' is an init container's name")
-            )
+    problems += pod_spec(spec, (*path, "spec"), is_template=True)
+    for key in ("containers", "initContainers"):
+        for index, container in enumerate(spec.get(key) or ()):
+            problems += _process(container, (*path, "spec", key, index))
     return problems
 
 
@@ -92,10 +77,8 @@ def _process(container: Mapping[str, Any], path: Path) -> Iterator[Problem]:
         for index, word in enumerate(container.get(field) or ())
     ]
     for index, variable in enumerate(container.get("env") or ()):
-        name, here = str(variable["name"]), (*path, "env", index)
-        if not name or "=" in name or not name.isprintable():
-            yield error((*here, "name"), f"{name[:63]!r} cannot be the name of a variable")
-        words.append(((*here, "value"), f"{name}={variable.get('value') or ''}"))
+        word = f"{variable['name']}={variable.get('value') or ''}"
+        words.append(((*path, "env", index, "value"), word))
     if (container.get("command") or ["program"])[0] == "":
         yield error((*path, "command", 0), "is empty; name the program")
     for here, word in words:
@@ -120,42 +103,3 @@ def check_mounts(
                         (*path, "spec", key, index, "volumeMounts", number, "mountPath"),
                         f"{place} belongs to the controller; mount elsewhere",
                     )
-
-
-def _names(names: Iterable[str], path: Path, what: str) -> Iterator[Problem]:
-    seen: Counter[str] = Counter()
-    for index, name in enumerate(names):
-        seen[name] += 1
-        if not is_plain_label(name):
-            yield error(
-                (*path, index, "name"),
-                f"'{name[:63]}' is no {what} name; use lower-case letters, digits and '-'",
-            )
-        elif seen[name] == 2:
-            yield error((*path, index, "name"), f"a second {what} named '{name}'")
-
-
-def _mounts(container: Mapping[str, Any], volumes: list[str], path: Path) -> Iterator[Problem]:
-    seen: set[str] = set()
-    for index, mount in enumerate(container.get("volumeMounts") or ()):
-        here = (*path, "volumeMounts", index)
-        if mount["name"] not in volumes:
-            message = f"there is no volume named '{mount['name']}'"
-            yield error((*here, "name"), message, suggest(mount["name"], volumes))
-        if mount["mountPath"] in seen:
-            yield error((*here, "mountPath"), f"'{mount['mountPath']}' is mounted twice")
-        seen.add(mount["mountPath"])
-
-
-def _resources(container: Mapping[str, Any], path: Path) -> Iterator[Problem]:
-    resources = container.get("resources") or {}
-    requests, limits = resources.get("requests") or {}, resources.get("limits") or {}
-    for name, amount in requests.items():
-        here = (*path, "resources", "requests", name)
-        if quantity.parse(amount) < 0:
-            yield error(here, f"must not be negative, is {amount}")
-        elif name in limits and quantity.parse(amount) > quantity.parse(limits[name]):
-            yield error(here, f"{amount} is more than the limit, {limits[name]}")
-    for name, amount in limits.items():
-        if quantity.parse(amount) < 0:
-            yield error((*path, "resources", "limits", name), f"must not be negative, is {amount}")

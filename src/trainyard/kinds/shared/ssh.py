@@ -40,6 +40,7 @@ from trainyard.payloads.messages import (
 )
 from trainyard.payloads.places import address, blocks
 from trainyard.schema.model import INT32_MAX
+from trainyard.schema.rules.pods import grace_seconds
 
 LAUNCH = "trainyard.dev/launch"
 """Annotation: what the pod runs, JSON for the programs in ``launch/``."""
@@ -62,8 +63,6 @@ KEY_FILES = ("id_ed25519", "ssh_host_ed25519_key", "ssh_host_ed25519_key.pub", "
 READABLE = 0o444
 """Non-root images must read the keys too; the programs make copies that ssh accepts."""
 RUN_SIZE = "16Mi"
-GRACE_SECONDS = 30
-"""A pod's ``terminationGracePeriodSeconds`` when it has none."""
 GRACE_MARGIN_SECONDS = 5
 PROBE_DELAY_SECONDS = 5
 """Most launches start before, and are not probed in vain, which a kubelet warns of."""
@@ -270,12 +269,11 @@ def _probe(node: Node) -> dict[str, Any]:
 
 def _description(pod: Manifest, container: Mapping[str, Any], node: Node) -> LaunchDescription:
     variables = container.get("env") or ()
-    grace = pod["spec"].get("terminationGracePeriodSeconds", GRACE_SECONDS)
     found: LaunchDescription = {
         "pod": pod["metadata"]["name"],
         "port": node.port,
         "sshd": node.sshd,
-        "graceSeconds": max(grace - GRACE_MARGIN_SECONDS, 1),
+        "graceSeconds": max(grace_seconds(pod["spec"]) - GRACE_MARGIN_SECONDS, 1),
         "places": node.places,
         "reportSessions": node.report_sessions,
         "disableCustomEnv": node.disable_custom_env,

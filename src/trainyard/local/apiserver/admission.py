@@ -77,6 +77,7 @@ def update(
     problems = metadata_problems(served, obj)
     if status_only:
         problems += [problem for problem in found.errors if problem.path[0] == "status"]
+        problems += served.status_rules(found.obj)
     _refuse(served, obj, problems)
     return found.obj, validation.settle([_quoted(problem) for problem in found.unknown])
 

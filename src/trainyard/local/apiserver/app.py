@@ -33,6 +33,8 @@ _KUBERNETES = (1, 33)
 """The Kubernetes minor version whose API is spoken; kubectl warns when too far from its own."""
 FINDINGS_PATH = ["debug", "findings"]
 _HEALTH = ("healthz", "livez", "readyz")
+_COLLECTION = {"POST": "create", "DELETE": "deletecollection"}
+"""As `_VERBS`, of what is done with a collection."""
 _VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 """Kubernetes' words for what is done with one object."""
 
@@ -144,7 +146,13 @@ class Api:
             ("DELETE", True): verbs.delete,
             ("DELETE", False): verbs.delete_collection,
         }.get((method, bool(target.name)))
-        refused = target.served.is_read_only or (target.subresource and method == "DELETE")
+        served = target.served
+        everywhere = served.resource.namespaced and target.namespace is None
+        refused = (
+            served.is_read_only
+            or (target.subresource and method == "DELETE")
+            or (not target.name and (everywhere or _COLLECTION.get(method, "") not in served.verbs))
+        )
         if write is None or refused:
             raise method_not_allowed(method, target.served.name)
         return await write(request, target)

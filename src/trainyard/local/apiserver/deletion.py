@@ -5,25 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainyard.local.apiserver import options as write_options
 from trainyard.local.apiserver.bounds import shortened
-from trainyard.local.failures import bad_request
+from trainyard.local.failures import Cause, bad_request
 from trainyard.local.objects import Deletion
 from trainyard.local.storage.journal import Object
 
 _PROPAGATIONS = (None, "Background", "Foreground", "Orphan")
 _MAX_SECONDS = 1 << 31
+_KIND = "DeleteOptions"
 
 
 def read(options: Any, query: Mapping[str, str]) -> Deletion:
     """The options of a request, those of its body before those of its query."""
     if not isinstance(options, dict):
         raise bad_request("the options of a deletion are not an object")
-    orphans = options.get("orphanDependents") or query.get("orphanDependents") in ("1", "true")
+    if options.get("kind", _KIND) != _KIND:
+        raise bad_request(f"a {shortened(str(options['kind']))} in place of {_KIND}")
+    write_options.refuse(_KIND, _causes(options, query))
+    orphans = options.get("orphanDependents") or _says_yes(query)
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy")
     if propagation is None and orphans:
         propagation = "Orphan"
-    if propagation not in _PROPAGATIONS:
-        raise bad_request(f"invalid propagationPolicy {shortened(str(propagation))!r}")
     wanted = options.get("preconditions") or {}
     if not isinstance(wanted, dict):
         raise bad_request("preconditions is not an object")
@@ -32,23 +35,42 @@ def read(options: Any, query: Mapping[str, str]) -> Deletion:
         _text(wanted, "uid"),
         _text(wanted, "resourceVersion"),
         propagation,
-        is_dry_run(options, query),
+        bool(options.get("dryRun")) or query.get("dryRun") == "All",
     )
 
 
-def is_dry_run(options: Object, query: Mapping[str, str]) -> bool:
-    """Whether nothing is to be stored."""
-    value = query.get("dryRun", "")
-    if value not in ("", "All"):
-        raise bad_request(f"invalid dryRun {shortened(value)!r}: only All is supported")
-    return bool(options.get("dryRun")) or value == "All"
+def _says_yes(query: Mapping[str, str]) -> bool:
+    """As Kubernetes reads a boolean of a query: what is there and does not deny is one."""
+    return query.get("orphanDependents", "false").lower() not in ("0", "false")
+
+
+def _causes(options: Object, query: Mapping[str, str]) -> list[Cause]:
+    """What is well-formed and still wrong."""
+    propagation = options.get("propagationPolicy", query.get("propagationPolicy"))
+    orphans = options.get("orphanDependents", query.get("orphanDependents"))
+    causes = write_options.dry_run_causes(
+        [("dryRun", query["dryRun"])] if "dryRun" in query else []
+    )
+    given = options.get("dryRun") or []
+    causes += write_options.dry_run_causes(
+        [("dryRun", str(each)) for each in (given if isinstance(given, list) else [given])]
+    )
+    if propagation not in _PROPAGATIONS:
+        text = f"Unsupported value: {shortened(str(propagation))!r}"
+        causes.append(Cause("propagationPolicy", text))
+    elif propagation is not None and orphans is not None:
+        text = "Invalid value: orphanDependents and propagationPolicy cannot both be set"
+        causes.append(Cause("propagationPolicy", text))
+    return causes
 
 
 def _grace_seconds(options: Object, query: Mapping[str, str]) -> int | None:
     found: Any = options.get("gracePeriodSeconds")
     if found is None:
         text = query.get("gracePeriodSeconds", "")
-        found = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text or None
+        digits = text.removeprefix("-")
+        known = digits.isascii() and digits.isdigit() and len(digits) < 10
+        found = int(text) if known else text or None
     if found is not None and (type(found) is not int or not abs(found) < _MAX_SECONDS):
         told = shortened(str(found))
         raise bad_request(f"gracePeriodSeconds must be a number of seconds, not {told!r}")

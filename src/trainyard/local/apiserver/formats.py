@@ -14,10 +14,13 @@ from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import bounds
 from trainyard.local.apiserver.messages import Request, Response, media_types
 from trainyard.local.failures import (
+    Cause,
     bad_request,
     expired,
+    invalid,
     status_of,
     too_large,
+    too_large_version,
     unsupported_media_type,
 )
 from trainyard.local.resources.columns import Column
@@ -227,9 +230,30 @@ def duplicate_keys(body: bytes) -> list[str]:
 def list_revision(request: Request, revision: int) -> int:
     """The version that a list is of, or Gone when the client asks for another exact one."""
     asked = bounds.whole_number(request, "resourceVersion") or 0
+    bounds.whole_number(request, "timeoutSeconds")
+    _check_match(request, asked)
+    if asked > revision:
+        raise too_large_version(asked, revision)
     if request.query.get("resourceVersionMatch") == "Exact" and asked != revision:
         raise expired(asked, revision)
     return revision
+
+
+def _check_match(request: Request, asked: int) -> None:
+    """How a resourceVersion is meant."""
+    match = request.query.get("resourceVersionMatch", "")
+    if match and "continue" not in request.query:
+        wrong = ""
+        if match not in ("Exact", "NotOlderThan"):
+            wrong = f"Unsupported value: {bounds.shortened(match)!r}"
+        elif not request.query.get("resourceVersion"):
+            wrong = (
+                "Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+            )
+        elif match == "Exact" and not asked:
+            wrong = "Forbidden: resourceVersionMatch=Exact is forbidden for resourceVersion 0"
+        if wrong:
+            raise invalid("ListOptions", "meta.k8s.io", "", [Cause("resourceVersionMatch", wrong)])
 
 
 def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequence[Entry]:
@@ -238,7 +262,7 @@ def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequen
     Later pages are of the present, but carry the first page's resourceVersion: a watch from
     there replays what changed in between, so that nothing is missed.
     """
-    limit, token = bounds.whole_number(request, "limit"), request.query.get("continue", "")
+    limit, token = _limit(request), request.query.get("continue", "")
     if token:
         after, revision = _decode_continue(token)
         metadata["resourceVersion"] = str(revision)
@@ -251,6 +275,14 @@ def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequen
     if not request.query.get("labelSelector") and not request.query.get("fieldSelector"):
         metadata["remainingItemCount"] = len(entries) - len(shown)
     return shown
+
+
+def _limit(request: Request) -> int:
+    """0 for none, which is what a negative one means."""
+    text = request.query.get("limit", "")
+    if text.startswith("-") and text[1:].isdigit():
+        return 0
+    return bounds.whole_number(request, "limit") or 0
 
 
 def _sort_key(entry: Entry) -> tuple[str, str]:

@@ -28,7 +28,7 @@ class Request:
 
     def flag(self, name: str) -> bool:
         """A boolean of the query, as Kubernetes reads it."""
-        return self.query.get(name, "") in ("1", "true", "True")
+        return name in self.query and self.query[name].lower() not in ("0", "false")
 
 
 @dataclass(slots=True)

@@ -195,6 +195,8 @@ def _merge_objects(target: Any, patch: Any) -> Any:
         return None
     if directive == "replace":
         return {key: value for key, value in patch.items() if key != _DIRECTIVE}
+    if directive not in (None, "merge", "delete"):
+        raise bad_request(f"{_DIRECTIVE} may be merge, replace or delete")
     result = target if isinstance(target, dict) else {}
     retained = patch.get(_RETAIN)
     if retained is not None:
@@ -208,11 +210,15 @@ def _merge_objects(target: Any, patch: Any) -> Any:
             ]
         elif not key.startswith("$"):
             _merge_field(result, key, value)
+    _order_fields(result, patch)
+    return result
+
+
+def _order_fields(result: dict[str, Any], patch: dict[str, Any]) -> None:
     for key, order in patch.items():
         if key.startswith(_ORDER) and isinstance(result.get(key[len(_ORDER) :]), list):
             field = key[len(_ORDER) :]
             result[field] = _ordered(field, result[field], order)
-    return result
 
 
 def _merge_field(result: dict[str, Any], key: str, value: Any) -> None:

@@ -72,8 +72,9 @@ class PodAccess:
     async def bind(self, request: Request, target: Target) -> Answer:
         """Assign a pod to a node (POST binding)."""
         binding = admission.checked(formats.body_object(request)[0], "Binding")
-        node = (binding.get("target") or {}).get("name")
-        if not node:
+        wanted = binding.get("target") or {}
+        node = wanted.get("name")
+        if not node or wanted.get("kind", "Node") not in ("", "Node"):
             raise bad_request("a Binding names a node in target.name")
 
         def change(copy: Object) -> Object:

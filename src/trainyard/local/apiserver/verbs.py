@@ -16,6 +16,7 @@ from trainyard.local.apiserver import (
     authorization,
     deletion,
     formats,
+    options,
     patches,
     selectors,
 )
@@ -23,7 +24,7 @@ from trainyard.local.apiserver.admission import FieldValidation
 from trainyard.local.apiserver.messages import Request, Response, Stream
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch
-from trainyard.local.failures import bad_request, unsupported_media_type
+from trainyard.local.failures import Cause, bad_request, unsupported_media_type
 from trainyard.local.metadata import spec_differs
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
@@ -32,7 +33,6 @@ from trainyard.local.storage.journal import Entry, Object, encoded
 APPLY_PATCH = "application/apply-patch+yaml"
 Change = Callable[[Object], Object]
 
-_MAX_MANAGER = 128
 _MERGE: Mapping[str, Callable[[Any, Any], Any]] = {
     patches.JSON_PATCH: patches.json_patch,
     patches.MERGE_PATCH: patches.merge_patch,
@@ -72,23 +72,40 @@ class Verbs:
 
     async def create(self, request: Request, target: Target) -> Response:
         """A new object, admitted."""
+        options.check_write(request, "CreateOptions")
         obj, validation = _body(request, target)
         obj, warnings = self._admitted(request, target, obj, validation)
-        made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
+        made = await self.registry.create(target.storage, obj, dry_run=options.is_dry_run(request))
         return formats.object_response(
             request, target.served, target.served.shown(made), status=201, warnings=warnings
         )
 
     async def replace(self, request: Request, target: Target) -> Response:
         """The whole object, or its status, anew."""
+        options.check_write(request, "UpdateOptions")
         body, validation = _body(request, target)
-        return await self._update(request, target, lambda _: body, validation)
+        served = target.served
+        unversioned = served.needs_version and not body["metadata"].get("resourceVersion")
+
+        def change(_: Object) -> Object:
+            if unversioned:
+                text = "Invalid value: must be specified for an update"
+                raise served.refused(body, Cause("metadata.resourceVersion", text))
+            return body
+
+        try:
+            return await self._update(request, target, change, validation)
+        except NotFound:
+            if not served.created_by_update or target.subresource:
+                raise
+        return await self.create(request, target)
 
     async def patch(self, request: Request, target: Target) -> Response:
         """A change of the object, in one of the patch formats."""
         content_type = formats.media_type(request)
         if content_type == APPLY_PATCH:
             return await self._apply(request, target)
+        options.check_write(request, "PatchOptions")
         merge = _MERGE.get(content_type)
         if merge is None or (merge is patches.strategic_merge_patch and target.served.custom):
             supported = [patches.JSON_PATCH, patches.MERGE_PATCH, APPLY_PATCH]
@@ -117,7 +134,7 @@ class Verbs:
         except NotFound:
             present = {}
         held = present.get("metadata", {}).get("uid") == obj["metadata"]["uid"]
-        if held or target.served.returns_deleted or how.dry_run:
+        if (held and not how.dry_run) or target.served.returns_deleted:
             return formats.object_response(request, target.served, target.served.shown(obj))
         return formats.success_status(target.served, obj)
 
@@ -206,7 +223,7 @@ class Verbs:
             *target.place,
             admitted,
             subresource=target.subresource,
-            dry_run=_is_dry_run(request),
+            dry_run=options.is_dry_run(request),
         )
         return obj, warnings
 
@@ -215,12 +232,14 @@ class Verbs:
 
         manager = request.query.get("fieldManager", "")
         if not manager:
-            raise bad_request("fieldManager is required for apply patch")
-        if len(manager) > _MAX_MANAGER or not manager.isprintable():
-            raise bad_request(f"fieldManager has at most {_MAX_MANAGER} printable characters")
+            text = "Required value: is required for apply patch"
+            options.refuse("PatchOptions", [Cause("fieldManager", text, "FieldValueRequired")])
+        options.check_write(request, "PatchOptions", applies=True)
         wanted = formats.parse_yaml(request.body)
         if not isinstance(wanted, dict):
             raise bad_request("the body of the request is not an object")
+        if not wanted.get("apiVersion") or not wanted.get("kind"):
+            raise bad_request("what is applied must say its apiVersion and kind")
         _check_kind(target, wanted)
         _place(target, wanted)
         if wanted["metadata"].get("managedFields") is not None:
@@ -236,7 +255,9 @@ class Verbs:
             if target.subresource:
                 raise
             obj, warnings = self._admitted(request, target, applied.created(), validation)
-            made = await self.registry.create(target.storage, obj, dry_run=_is_dry_run(request))
+            made = await self.registry.create(
+                target.storage, obj, dry_run=options.is_dry_run(request)
+            )
             return formats.object_response(
                 request, target.served, made, status=201, warnings=warnings
             )
@@ -265,7 +286,7 @@ class Verbs:
         agent = request.headers.get("user-agent", "unknown").partition("/")[0]
         manager = request.query.get("fieldManager") or agent
         return fieldmanagers.record_update(
-            obj, old, manager[:_MAX_MANAGER], target.subresource, target.served.custom
+            obj, old, manager[: options.MOST_MANAGER], target.subresource, target.served.custom
         )
 
     def _predicate(self, request: Request, target: Target) -> selectors.Predicate | None:
@@ -334,7 +355,3 @@ def _check_name(target: Target, obj: Object) -> None:
 
 def _deletion(request: Request) -> Deletion:
     return deletion.read(formats.body_object(request)[0] if request.body else {}, request.query)
-
-
-def _is_dry_run(request: Request) -> bool:
-    return deletion.is_dry_run({}, request.query)

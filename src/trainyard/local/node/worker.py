@@ -23,6 +23,7 @@ from trainyard.local.node.status import Run
 from trainyard.local.node.stopping import Stopper
 from trainyard.schema import times
 from trainyard.schema.errors import TrainyardError
+from trainyard.schema.rules.pods import grace_seconds
 from trainyard.shim import logs
 from trainyard.shim.protocol import ContainerState, PodState
 
@@ -238,7 +239,7 @@ class PodWorker:
         if self._reason == "DeadlineExceeded":
             return self._node.settings.deadline_grace
         wanted = metadata.get("deletionGracePeriodSeconds")
-        return float(spec.get("terminationGracePeriodSeconds", 30) if wanted is None else wanted)
+        return float(grace_seconds(spec) if wanted is None else wanted)
 
     def _deadline_in(self) -> float | None:
         limit: float | None = self._object.spec.get("activeDeadlineSeconds")

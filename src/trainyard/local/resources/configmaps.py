@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.local.resources.columns import AGE, NAME, Column
 from trainyard.local.resources.resource import META, Object, Served
-from trainyard.schema.problems import Problem, error
+from trainyard.schema.problems import Problem
+from trainyard.schema.rules import configs
 
-_LONGEST_KEY = 253
-_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_FIELDS = ("data", "binaryData")
 
 
 def _count(obj: Object) -> int:
@@ -22,17 +21,12 @@ class _ConfigMaps(Served):
     def is_at_rest(self, obj: Object) -> bool:
         return True
 
-    def rules(self, obj: Object) -> Iterable[Problem]:
-        return key_rules(obj, "data", "binaryData")
+    def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
+        yield from configs.config_map(obj)
+        yield from configs.frozen(obj, old or {}, _FIELDS)
 
-
-def key_rules(obj: Object, *fields: str) -> Iterator[Problem]:
-    """The keys of ConfigMaps and Secrets are names of files in the volumes made of them."""
-    for field in fields:
-        for key in obj.get(field) or ():
-            if len(key) > _LONGEST_KEY or not _KEY.fullmatch(key) or key.startswith(".."):
-                text = "a key has letters, digits, '-', '_' and '.', and does not begin with '..'"
-                yield error((field, key[:_LONGEST_KEY]), text)
+    def unusable(self, obj: Object) -> Iterable[Problem]:
+        return configs.keys(obj, *_FIELDS)
 
 
 SERVED = _ConfigMaps(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from trainyard.kube.resources import EVENTS, Resource
 from trainyard.local.clock import age
 from trainyard.local.resources.columns import NAME, Column, at
 from trainyard.local.resources.resource import Object, Served
+from trainyard.schema.problems import Problem
+from trainyard.schema.rules.records import event
 
 _MOVED = (
     ("involvedObject", "regarding"),
@@ -22,6 +25,9 @@ _REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion")
 
 
 class _Events(Served):
+    def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
+        return event(obj)
+
     def is_at_rest(self, obj: Object) -> bool:
         return True
 
@@ -87,6 +93,7 @@ SERVED = (
         EVENTS,
         order=80,
         definition="Event",
+        created_by_update=True,
         short_names=("ev",),
         printed=_COLUMNS,
         selectable=frozenset(

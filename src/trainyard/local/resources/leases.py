@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from trainyard.kube.resources import LEASES
 from trainyard.local.resources.columns import AGE, NAME, Column, at
-from trainyard.local.resources.resource import Served
+from trainyard.local.resources.resource import Object, Served
+from trainyard.schema.problems import Problem
+from trainyard.schema.rules.records import lease
 
-SERVED = Served(
+
+class _Leases(Served):
+    def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
+        return lease(obj)
+
+
+SERVED = _Leases(
     LEASES,
     order=120,
+    needs_version=True,
+    created_by_update=True,
     definition="Lease",
     printed=(NAME, Column("Holder", at("spec.holderIdentity", "")), AGE),
 )

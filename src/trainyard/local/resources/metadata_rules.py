@@ -13,6 +13,8 @@ from trainyard.schema.problems import REQUIRED, Path, Problem, error
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LONGEST_PREFIX = 58
 """Of a generateName, so that a label can hold the name."""
+_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes")
+_MOST_ANNOTATIONS = 256 << 10
 _OPERATIONS = ("Apply", "Update")
 
 
@@ -27,7 +29,7 @@ def metadata_problems(served: Served, obj: Object) -> list[Problem]:
 def _problems(served: Served, metadata: dict[str, Any]) -> Iterator[Problem]:
     for field, name in (
         ("name", metadata.get("name")),
-        ("generateName", generated(metadata.get("generateName", ""), "x")),
+        ("generateName", _masked(metadata.get("generateName") or "")),
     ):
         if name and not served.is_name(name):
             yield error(
@@ -36,14 +38,24 @@ def _problems(served: Served, metadata: dict[str, Any]) -> Iterator[Problem]:
                 "beginning and ending with a letter or digit",
             )
     yield from _labels(metadata)
-    for finalizer in metadata.get("finalizers") or ():
+    for index, finalizer in enumerate(metadata.get("finalizers") or ()):
+        place: Path = ("metadata", "finalizers", index)
         if not is_qualified_name(finalizer):
-            yield error(("metadata", "finalizers"), f"{finalizer[:100]!r} is not a qualified name")
+            yield error(place[:2], f"{finalizer[:100]!r} is not a qualified name")
+        elif not served.custom and "/" not in finalizer and finalizer not in _FINALIZERS:
+            yield error(place, f"{finalizer!r} is none of Kubernetes' own, nor has it a prefix")
+    if (metadata.get("generation") or 0) < 0:
+        yield error(("metadata", "generation"), "must not be negative")
     yield from _owners(metadata.get("ownerReferences") or ())
     for index, entry in enumerate(metadata.get("managedFields") or ()):
         if entry.get("operation") not in _OPERATIONS:
             path: Path = ("metadata", "managedFields", index, "operation")
             yield error(path, f"must be one of {', '.join(_OPERATIONS)}")
+
+
+def _masked(prefix: str) -> str:
+    """A generateName as it is judged: what ends it may be what no name ends with."""
+    return f"{prefix[:-1]}a" if prefix.endswith("-") else prefix
 
 
 def generated(prefix: str, suffix: str) -> str:
@@ -55,10 +67,19 @@ def _labels(metadata: dict[str, Any]) -> Iterator[Problem]:
     for field in ("labels", "annotations"):
         path: Path = ("metadata", field)
         for key, value in (metadata.get(field) or {}).items():
-            if not is_qualified_name(key):
+            if not is_qualified_name(key.lower() if field == "annotations" else key):
                 yield error(path, f"{key[:100]!r} is not a qualified name")
             if field == "labels" and not _LABEL_VALUE.fullmatch(value):
                 yield error(path, f"{value[:100]!r} is not a label value")
+
+    size = sum(len(k.encode()) + len(v.encode()) for k, v in _annotations(metadata).items())
+    if size > _MOST_ANNOTATIONS:
+        text = f"have {size} bytes; there may be at most {_MOST_ANNOTATIONS}"
+        yield error(("metadata", "annotations"), text)
+
+
+def _annotations(metadata: dict[str, Any]) -> dict[str, str]:
+    return metadata.get("annotations") or {}
 
 
 def _owners(references: Sequence[dict[str, Any]]) -> Iterator[Problem]:
@@ -68,6 +89,8 @@ def _owners(references: Sequence[dict[str, Any]]) -> Iterator[Problem]:
         for field in ("apiVersion", "kind", "name", "uid"):
             if not reference.get(field):
                 yield error((*path, field), "must not be empty")
+        if (reference.get("apiVersion"), reference.get("kind")) == ("v1", "Event"):
+            yield error(path[:2], "an Event cannot own anything")
         controllers += bool(reference.get("controller"))
         if controllers == 2 and reference.get("controller"):
             yield error((*path, "controller"), "there is another owner that is the controller")

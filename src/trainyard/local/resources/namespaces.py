@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trainyard.kube.resources import NAMESPACES
 from trainyard.local.failures import forbidden
 from trainyard.local.resources.columns import AGE, NAME, Column, at
-from trainyard.local.resources.resource import META, Object, Present, Served, Subresource
+from trainyard.local.resources.resource import ALL_VERBS, META, Object, Present, Served, Subresource
 from trainyard.schema.names import is_plain_label
 
 SYSTEM = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -44,6 +44,7 @@ class _Namespaces(Served):
 SERVED = _Namespaces(
     NAMESPACES,
     order=10,
+    verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
     short_names=("ns",),
     status=True,
     subresources={"finalize": Subresource("Namespace", ("update",), listed=False)},

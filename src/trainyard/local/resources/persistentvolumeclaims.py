@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
+from trainyard.local.failures import Cause
 from trainyard.local.resources.columns import AGE, NAME, Column, at
 from trainyard.local.resources.resource import Object, Present, Served
+from trainyard.schema.problems import Problem
+from trainyard.schema.rules.claims import claim
 
+_SET_ONCE = ("volumeName", "storageClassName")
 _SHORT = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX"}
 
 
 class _Claims(Served):
+    def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
+        return claim(obj)
+
     def prepare_create(self, obj: Object, present: Present) -> None:
         obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
         obj["status"] = {"phase": "Pending"}
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
-        new["spec"] = {**(old.get("spec") or {}), **(new.get("spec") or {})}
+        before, after = old.get("spec") or {}, new.get("spec") or {}
+        after.setdefault("volumeMode", before.get("volumeMode") or "Filesystem")
+        settled = {k: v for k, v in after.items() if k in before or k not in _SET_ONCE}
+        if settled != before:
+            text = "Forbidden: spec is immutable after creation"
+            raise self.refused(new, Cause("spec", text, "FieldValueForbidden"))
 
 
 def _modes(claim: Object) -> str:
@@ -39,4 +53,5 @@ SERVED = _Claims(
         Column("VolumeMode", at("spec.volumeMode", ""), priority=1),
     ),
     definition="PersistentVolumeClaim",
+    returns_deleted=True,
 )

@@ -2,76 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from trainyard.kube.resources import PODS
-from trainyard.local.failures import Cause, bad_request
+from trainyard.local.failures import Cause, bad_request, forbidden
+from trainyard.local.resources import pod_defaults
 from trainyard.local.resources.columns import AGE, NAME, Column, at
 from trainyard.local.resources.resource import Object, Present, Served, Subresource
 from trainyard.schema.problems import Problem
-
-_GRACE_SECONDS = 30
-_PROBES = ("startupProbe", "readinessProbe", "livenessProbe")
-_PROBE_DEFAULTS = {
-    "timeoutSeconds": 1,
-    "periodSeconds": 10,
-    "successThreshold": 1,
-    "failureThreshold": 3,
-}
-_MUTABLE = (
-    "activeDeadlineSeconds",
-    "terminationGracePeriodSeconds",
-    "tolerations",
-    "containers",
-    "initContainers",
-    "schedulingGates",
-)
+from trainyard.schema.rules.pods import grace_seconds, pod, pod_status
 
 
 class _Pods(Served):
-    def rules(self, obj: Object) -> Iterable[Problem]:
-        from trainyard.local.resources import pod_rules
-
-        return pod_rules.problems(obj)
+    def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
+        return pod(obj)
 
     def unusable(self, obj: Object) -> Iterable[Problem]:
         """An older one may run although it would be refused today."""
-        return [each for each in self.rules(obj) if each.path == ("spec", "containers")]
+        return [each for each in self.rules(obj, None) if each.path == ("spec", "containers")]
 
     def is_at_rest(self, obj: Object) -> bool:
         return (obj.get("status") or {}).get("phase") in ("Succeeded", "Failed")
 
+    def status_rules(self, obj: Object) -> Iterable[Problem]:
+        return pod_status(obj.get("status") or {})
+
     def prepare_create(self, obj: Object, present: Present) -> None:
+        if (obj.get("spec") or {}).get("overhead"):
+            text = "pod rejected: overhead is set without a RuntimeClass that has it"
+            raise forbidden(self.name, obj["metadata"]["name"], text)
         obj["status"] = {"phase": "Pending", "qosClass": _qos_class(obj)}
-        spec = obj.setdefault("spec", {})
-        spec.setdefault("restartPolicy", "Always")
-        spec.setdefault("terminationGracePeriodSeconds", _GRACE_SECONDS)
-        spec.setdefault("dnsPolicy", "ClusterFirst")
-        spec.setdefault("schedulerName", "default-scheduler")
-        spec.setdefault("enableServiceLinks", True)
-        for container in (*spec.get("initContainers", ()), *spec.get("containers", ())):
-            container.setdefault("terminationMessagePath", "/dev/termination-log")
-            container.setdefault("terminationMessagePolicy", "File")
-            container.setdefault("imagePullPolicy", "IfNotPresent")
-            container.setdefault("resources", {})
-            for port in container.get("ports") or ():
-                port.setdefault("protocol", "TCP")
-            for name in _PROBES:
-                _complete_probe(container.get(name) or {})
+        pod_defaults.complete(obj["spec"])
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
-        """Of a pod's spec only images, deadline and grace may change; a node is chosen once."""
+        """Only images, deadline and tolerations may change; a node is chosen once."""
         before, after = old.get("spec") or {}, new.get("spec") or {}
-        frozen = {
-            key
-            for key in before.keys() | after.keys()
-            if before.get(key) != after.get(key) and key not in _MUTABLE
-        }
+        if after.get("containers"):
+            pod_defaults.complete(after)
+        changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
         if not before.get("nodeName"):
-            frozen.discard("nodeName")
-        if frozen:
-            text = "Forbidden: pod updates may not change this field"
-            raise self.refused(new, *(Cause(f"spec.{key}", text) for key in sorted(frozen)))
+            changed.discard("nodeName")
+        causes = [cause for key in sorted(changed) if (cause := _refusal(key, before, after))]
+        if causes:
+            raise self.refused(new, *causes)
 
     def grace_seconds(self, obj: Object, asked: int | None) -> int:
         """0 for a pod that no node runs (any more)."""
@@ -80,8 +54,65 @@ class _Pods(Served):
         if not spec.get("nodeName") or phase in {"Succeeded", "Failed"}:
             return 0
         if asked is not None:
-            return max(asked, 0)
-        return int(spec.get("terminationGracePeriodSeconds", _GRACE_SECONDS))
+            return asked if asked >= 0 else 1
+        return grace_seconds(spec)
+
+
+def _refusal(key: str, before: Object, after: Object) -> Cause | None:
+    """Why a field of a pod's spec may not change as it does; None if it may."""
+    was, wanted = before.get(key), after.get(key)
+    may_change = _CHANGES.get(key)
+    if may_change is not None and may_change(was, wanted):
+        return None
+    text = _WHY.get(key, "pod updates may not change this field")
+    return Cause(f"spec.{key}", f"Forbidden: {text}", "FieldValueForbidden")
+
+
+def _only_images(was: Any, wanted: Any) -> bool:
+    new, old = ([_without_image(each) for each in group or ()] for group in (wanted, was))
+    return new == old
+
+
+def _only_less(was: Any, wanted: Any) -> bool:
+    return wanted is not None and (was is None or wanted <= was)
+
+
+def _only_more(was: Any, wanted: Any) -> bool:
+    return all(any(_tolerates_as(old, new) for new in wanted or ()) for old in was or ())
+
+
+def _only_fewer(was: Any, wanted: Any) -> bool:
+    return all(gate in (was or ()) for gate in wanted or ())
+
+
+def _only_mended(was: Any, wanted: Any) -> bool:
+    return was is not None and was < 0 and bool(wanted == 1)
+
+
+_CHANGES: Mapping[str, Callable[[Any, Any], bool]] = {
+    "containers": _only_images,
+    "initContainers": _only_images,
+    "activeDeadlineSeconds": _only_less,
+    "tolerations": _only_more,
+    "terminationGracePeriodSeconds": _only_mended,
+    "schedulingGates": _only_fewer,
+}
+_WHY = {
+    "containers": "pod updates may change nothing of a container but its image",
+    "initContainers": "pod updates may change nothing of a container but its image",
+    "activeDeadlineSeconds": "it may only become less",
+    "tolerations": "existing tolerations may not change, except their tolerationSeconds",
+    "schedulingGates": "gates may only be taken away",
+}
+
+
+def _without_image(container: Object) -> Object:
+    return {**container, "image": "", "imagePullPolicy": ""}
+
+
+def _tolerates_as(old: Object, new: Object) -> bool:
+    seconds = {"tolerationSeconds": None}
+    return {**old, **seconds} == {**new, **seconds}
 
 
 def chosen_container(pod: Object, asked: str) -> str:
@@ -100,12 +131,6 @@ def chosen_container(pod: Object, asked: str) -> str:
             f"a container name must be specified for pod {name}, choose one of: {ordinary}"
         )
     return str(ordinary[0])
-
-
-def _complete_probe(probe: Object) -> None:
-    """A number that is absent or 0 has its default, as `SetDefaults_Probe` of Kubernetes has it."""
-    for field, default in _PROBE_DEFAULTS.items():
-        probe[field] = probe.get(field) or default
 
 
 def _qos_class(pod: Object) -> str:

@@ -90,6 +90,10 @@ class Served:
     """Defined by a CustomResourceDefinition, whose lists have no keys to merge by."""
     view_of: str = ""
     """The resource whose objects this one shows in another group's shape; it stores none."""
+    needs_version: bool = False
+    """An update must say which version it is based on."""
+    created_by_update: bool = False
+    """An update of what is not there creates it."""
     returns_deleted: bool = False
     """A deletion answers with the object, even where it is gone at once."""
 
@@ -126,17 +130,22 @@ class Served:
         found = self.decoded(obj)
         errors = [*found.errors]
         if not found.malformed and all(each.message != REQUIRED for each in errors):
-            errors += self.rules(found.obj)
+            errors += self.rules(found.obj, old)
         return Verdict(found.obj, found.malformed, errors, found.unknown)
 
-    def rules(self, obj: Object) -> Iterable[Problem]:
-        """What may not be in an object that has what its schema asks for: what the loops here
-        rely on."""
+    def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
+        """What may not be in an object that has what its schema asks for, or in one that takes
+        the place of `old`: Kubernetes' own rules, and what the loops here rely on."""
+        return ()
+
+    def status_rules(self, obj: Object) -> Iterable[Problem]:
+        """What may not be in a status that someone writes."""
         return ()
 
     def unusable(self, obj: Object) -> Iterable[Problem]:
-        """What of `rules` makes a stored object one that nothing here can work with."""
-        return self.rules(obj)
+        """What makes a stored object, valid when it was written, one that nothing here can work
+        with."""
+        return ()
 
     def is_name(self, name: str) -> bool:
         """Whether an object may be called so."""

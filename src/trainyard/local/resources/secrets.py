@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from trainyard.kube.resources import SECRETS
 from trainyard.local.failures import Cause
 from trainyard.local.resources.columns import AGE, NAME, Column, at
-from trainyard.local.resources.configmaps import key_rules
 from trainyard.local.resources.resource import META, Object, Present, Served
 from trainyard.schema.problems import Problem
+from trainyard.schema.rules import configs
 
 _OPAQUE = "Opaque"
 
@@ -18,8 +18,14 @@ class _Secrets(Served):
     def is_at_rest(self, obj: Object) -> bool:
         return True
 
-    def rules(self, obj: Object) -> Iterable[Problem]:
-        return key_rules(obj, "data", "stringData")
+    def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
+        yield from configs.secret(obj)
+        new = {**obj}
+        _fold_string_data(new)
+        yield from configs.frozen(new, old or {}, ("data",))
+
+    def unusable(self, obj: Object) -> Iterable[Problem]:
+        return configs.keys(obj, "data")
 
     def prepare_create(self, obj: Object, present: Present) -> None:
         obj.setdefault("type", _OPAQUE)
@@ -27,7 +33,7 @@ class _Secrets(Served):
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         before = old.get("type", _OPAQUE)
-        new.setdefault("type", before)
+        new.setdefault("type", _OPAQUE)
         _fold_string_data(new)
         if new["type"] != before:
             raise self.refused(new, Cause("type", "field is immutable"))
@@ -39,7 +45,7 @@ def _fold_string_data(secret: Object) -> None:
     if plain:
         from base64 import b64encode
 
-        data = secret.setdefault("data", {})
+        data = secret["data"] = {**(secret.get("data") or {})}
         data.update({key: b64encode(str(value).encode()).decode() for key, value in plain.items()})
 
 

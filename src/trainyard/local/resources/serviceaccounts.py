@@ -12,6 +12,7 @@ SERVED = Served(
     SERVICE_ACCOUNTS,
     order=100,
     definition="ServiceAccount",
+    returns_deleted=True,
     short_names=("sa",),
     printed=(
         NAME,

@@ -11,10 +11,9 @@ from contextlib import suppress
 from trainyard.kube.resources import SERVICES
 from trainyard.local.failures import Cause, forbidden
 from trainyard.local.resources.columns import AGE, NAME, Column, at
-from trainyard.local.resources.pod_rules import MOST_PORT, bounds
 from trainyard.local.resources.resource import META, Object, Present, Served
-from trainyard.schema.names import is_dns_label, is_plain_label
-from trainyard.schema.problems import REQUIRED, Path, Problem, error
+from trainyard.schema.names import is_dns_label
+from trainyard.schema.problems import Problem, error
 
 NODE_PORT_HOST = "127.0.0.1"
 """Where node ports listen: they are the one way into the pods' network from outside."""
@@ -29,32 +28,21 @@ class _Services(Served):
     def is_name(self, name: str) -> bool:
         return is_dns_label(name)
 
-    def rules(self, obj: Object) -> Iterable[Problem]:
-        spec = obj.get("spec") or {}
-        yield from _address_rules(spec)
-        ports = spec.get("ports") or ()
-        if not ports and spec.get("type") != "ExternalName" and spec.get("clusterIP") != "None":
-            yield error(("spec", "ports"), REQUIRED)
-        numbers: set[tuple[int, str]] = set()
-        names: set[str] = set()
-        for index, port in enumerate(ports):
-            path: Path = ("spec", "ports", index)
-            yield from bounds(port, path, "port", 1, MOST_PORT)
-            yield from _port_rules(port, path)
-            number, name = (port["port"], port.get("protocol") or "TCP"), port.get("name", "")
-            if number in numbers:
-                yield error(path, f"a second port {number[0]} for {number[1]}")
-            if name in names:
-                yield error((*path, "name"), f"a second port named '{name}'")
-            elif not name and len(ports) > 1:
-                yield error((*path, "name"), REQUIRED)
-            numbers.add(number)
-            names.add(name)
+    def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
+        from trainyard.schema.rules.services import service
+
+        yield from service(obj)
+        yield from _rules_here(obj.get("spec") or {})
+
+    def unusable(self, obj: Object) -> Iterable[Problem]:
+        return self.rules(obj, None)
 
     def prepare_create(self, obj: Object, present: Present) -> None:
         spec = obj.setdefault("spec", {})
         spec["type"] = spec.get("type") or "ClusterIP"
         spec["sessionAffinity"] = spec.get("sessionAffinity") or "None"
+        if spec["sessionAffinity"] == "None":
+            spec.pop("sessionAffinityConfig", None)
         obj["status"] = {"loadBalancer": {}}
         for port in spec.get("ports") or ():
             port["protocol"] = port.get("protocol") or "TCP"
@@ -66,7 +54,11 @@ class _Services(Served):
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         before, after = old.get("spec") or {}, new.setdefault("spec", {})
         address = before.get("clusterIP")
-        if address and after.setdefault("clusterIP", address) != address:
+        if after.get("type") == "ExternalName":
+            address = ""
+        if address and not after.get("clusterIP"):
+            after["clusterIP"] = address
+        if address and after["clusterIP"] != address:
             cause = Cause("spec.clusterIP", "Invalid value: field is immutable")
             raise self.refused(new, cause)
         if after.get("type") == before.get("type") != "ClusterIP":
@@ -127,7 +119,8 @@ class _Services(Served):
             taken.add(port["nodePort"])
 
 
-def _address_rules(spec: Object) -> Iterator[Problem]:
+def _rules_here(spec: Object) -> Iterator[Problem]:
+    """What this cluster's networks hold."""
     address = spec.get("clusterIP") or "None"
     if address != "None" and not _is_in_network(address):
         yield error(
@@ -139,6 +132,11 @@ def _address_rules(spec: Object) -> Iterator[Problem]:
         if index or other != address:
             here = ("spec", "clusterIPs", index)
             yield error(here, "there is one address, which spec.clusterIP has as well")
+    for index, port in enumerate(spec.get("ports") or ()):
+        number = port.get("nodePort") or _NODE_PORTS[0]
+        if not _NODE_PORTS[0] <= number < _NODE_PORTS[1]:
+            text = f"must be between {_NODE_PORTS[0]} and {_NODE_PORTS[1] - 1}, is {number}"
+            yield error(("spec", "ports", index, "nodePort"), text)
 
 
 def _is_in_network(text: str) -> bool:
@@ -146,19 +144,6 @@ def _is_in_network(text: str) -> bool:
         return ipaddress.IPv4Address(text) in _NETWORK
     except ValueError:
         return False
-
-
-def _port_rules(port: Object, path: Path) -> Iterator[Problem]:
-    target, number = port.get("targetPort") or 1, port.get("nodePort") or _NODE_PORTS[0]
-    if isinstance(target, int) and not 1 <= target <= MOST_PORT:
-        yield error((*path, "targetPort"), f"must be between 1 and {MOST_PORT}, is {target}")
-    elif isinstance(target, str) and not is_plain_label(target):
-        yield error((*path, "targetPort"), f"'{target[:60]}' is not the name of a port")
-    if not _NODE_PORTS[0] <= number < _NODE_PORTS[1]:
-        text = f"must be between {_NODE_PORTS[0]} and {_NODE_PORTS[1] - 1}, is {number}"
-        yield error((*path, "nodePort"), text)
-    if port.get("name") and not is_plain_label(port["name"]):
-        yield error((*path, "name"), f"'{port['name'][:60]}' is not the name of a port")
 
 
 def _keep_node_ports(after: Object, before: Object) -> None:
@@ -223,4 +208,5 @@ SERVED = _Services(
         ),
     },
     definition="Service",
+    returns_deleted=True,
 )

@@ -1,0 +1,45 @@
+"""The options of a write, in its query: what Kubernetes calls CreateOptions and its kin."""
+
+from __future__ import annotations
+
+from trainyard.local.apiserver.bounds import shortened
+from trainyard.local.apiserver.messages import Request
+from trainyard.local.failures import Cause, invalid
+
+_GROUP = "meta.k8s.io"
+MOST_MANAGER = 128
+_DRY_RUN = "All"
+
+
+def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
+    """Raises Invalid; `kind`: of the options, which the answer names."""
+    causes = dry_run_causes(request.queries)
+    manager = request.query.get("fieldManager", "")
+    if len(manager) > MOST_MANAGER:
+        causes.append(Cause("fieldManager", f"Too long: may not be longer than {MOST_MANAGER}"))
+    if not manager.isprintable():
+        text = f"Invalid value: {shortened(manager)!r}: should only contain printable characters"
+        causes.append(Cause("fieldManager", text))
+    if "force" in request.query and request.method == "PATCH" and not applies:
+        causes.append(Cause("force", "Forbidden: may not be specified for non-apply patch"))
+    refuse(kind, causes)
+
+
+def dry_run_causes(queries: list[tuple[str, str]]) -> list[Cause]:
+    """What is wrong with the `dryRun` of a query, which may be there but not empty."""
+    return [
+        Cause("dryRun", f"Unsupported value: {shortened(value)!r}: supported values: {_DRY_RUN}")
+        for key, value in queries
+        if key == "dryRun" and value != _DRY_RUN
+    ]
+
+
+def refuse(kind: str, causes: list[Cause]) -> None:
+    """Raises Invalid if there is a cause."""
+    if causes:
+        raise invalid(kind, _GROUP, "", causes)
+
+
+def is_dry_run(request: Request) -> bool:
+    """Whether nothing is to be stored."""
+    return request.query.get("dryRun") == _DRY_RUN
