@@ -1,0 +1,1 @@
+"""What real API servers answer, recorded, and whether the embedded one answers the same."""
