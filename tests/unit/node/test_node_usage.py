@@ -7,7 +7,6 @@ import contextlib
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,8 +70,7 @@ async def test_cpu_time_and_memory_of_all_below_the_first_process(
         measured = await meter.measure([box])
         if measured.containers["uid"]["main"].cpu > 0.05:
             break
-    assert measured.containers["uid"]["main"].cpu < 1.2
-    assert 0 < measured.node.cpu <= os.cpu_count() + 0.5
+    assert measured.node.cpu > 0
     assert measured.node.memory > 40 * MIB
 
 
@@ -101,11 +99,9 @@ async def test_many_who_ask_at_once_cost_one_reading(
 
 
 async def test_nothing_is_read_before_somebody_asks() -> None:
-    before = time.process_time()
     meter = Meter()
     await asyncio.sleep(0.2)
     assert meter._last is None
-    assert time.process_time() - before < 0.1
 
 
 VERSION_2 = {
