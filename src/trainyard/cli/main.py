@@ -23,7 +23,7 @@ _COMMANDS = {
     "init": ("init", "Print a manifest for a script."),
     "validate": ("validate", "Report every problem of manifests."),
     "render": ("render", "Print the objects that the controller would create."),
-    "convert": ("convert", "Rewrite legacy spellings to the current ones."),
+    "convert": ("convert", "Rewrite legacy spellings, and jobs of other systems."),
     "up": ("up", "Start the embedded cluster in the background."),
     "down": ("down", "End the embedded cluster and everything in it."),
     "doctor": ("doctor", "Say what is wrong here, and what to do."),

@@ -18,6 +18,7 @@ from trainyard.kinds.admission import Checked, check
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.manifest import yaml_text
+from trainyard.manifest.foreign import kinds
 from trainyard.manifest.yaml_text import Parsed
 from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.errors import InvalidManifest, TrainyardError
@@ -137,6 +138,9 @@ def read(text: str, file: str = "") -> ReadResult:
     documents: list[Document] = []
     problems: list[Problem] = []
     jobs: dict[str, int] = {}
+    if kinds.is_script(text):
+        problems.append(replace(error((), kinds.advice(kinds.SLURM, file)), file=file, line=1))
+        return ReadResult((), tuple(problems))
     for parsed in yaml_text.parse(text):
         found = [told(mistake, file) for mistake in parsed.mistakes]
         for raw, prefix in _objects(parsed, found, file):
@@ -213,6 +217,8 @@ def _document(
     kind = kind if isinstance(kind, str) else ""
     line, _ = parsed.locate(prefix)
     found, model = checked.problems, checked.model
+    if title := kinds.title_of(raw):
+        found, model = (error((), kinds.advice(title, file)),), None
     if kind in JOB_KINDS and _is_named(raw):
         if name in jobs:
             message = f"is the name of the job at line {jobs[name]} too"

@@ -1,0 +1,166 @@
+"""What jobs of several systems have in common: pods, policies of runs, torchrun's command."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from trainyard.manifest import scripts
+from trainyard.manifest.foreign.taking import Fields
+
+Object = dict[str, Any]
+_CLEAN_UP = {"None": "None", "Running": "Unfinished", "All": "All", "Undefined": "None"}
+_TORCHRUN = re.compile(r"(.*/)?torchrun\Z")
+_PYTHON = re.compile(r"(.*/)?python[\d.]*\Z")
+_MODULES = ("torch.distributed.run", "torch.distributed.launch")
+_FLAGS = ("no-python", "module", "standalone", "use-env", "run-path")
+"""Options of torchrun that take no value."""
+_OF_THE_SCRIPT = ("module", "no-python", "run-path")
+_OF_A_LAUNCH = """
+nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone node-rank master-addr
+master-port local-addr max-restarts
+"""
+_OURS = _OF_A_LAUNCH.split()
+"""Options of torchrun that a job's own fields say, or its launch makes."""
+
+
+def job(launcher: str, metadata: Object, spec: Object) -> Object:
+    """A job of the kind that uses a launcher."""
+    kind = scripts.launchers()[launcher]
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, "spec": spec}
+
+
+def metadata(fields: Fields) -> Object:
+    """Name, namespace, labels and annotations of an object."""
+    own = fields.into("metadata")
+    names = ("name", "generateName", "namespace", "labels", "annotations")
+    found = {name: own.take(name) for name in names if name in own}
+    applied = "kubectl.kubernetes.io/last-applied-configuration"
+    if isinstance(found.get("annotations"), dict):
+        found["annotations"] = {k: v for k, v in found["annotations"].items() if k != applied}
+    own.done()
+    return {name: value for name, value in found.items() if value}
+
+
+def run_policy(fields: Fields) -> tuple[Object, Object]:
+    """`runPolicy`, and what of it belongs beside it, of Kubeflow's `runPolicy`."""
+    policy: Object = {}
+    if "cleanPodPolicy" in fields:
+        given = str(fields.take("cleanPodPolicy"))
+        policy["cleanUpPolicy"] = _CLEAN_UP.get(given, given)
+    names = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit")
+    policy |= {name: fields.take(name) for name in names if name in fields}
+    beside: Object = {}
+    if "schedulingPolicy" in fields:
+        scheduling = fields.into("schedulingPolicy")
+        if "queue" in scheduling:
+            beside |= queue(scheduling.take("queue"))
+        told(
+            scheduling,
+            {
+                "minAvailable": "all pods of a job in a queue start together",
+                "priorityClass": "write a number, 0 to 100: spec.scheduler.t9kScheduler.priority",
+            },
+        )
+    if fields.take("suspend"):
+        beside["runMode"] = {"pause": {"enabled": True}}
+    fields.done()
+    return ({"runPolicy": policy} if policy else {}), beside
+
+
+def queue(name: object) -> Object:
+    """`scheduler`, for a queue."""
+    return {"scheduler": {"t9kScheduler": {"queue": str(name)}}}
+
+
+def told(fields: Fields, why: dict[str, str]) -> None:
+    """Tell of everything that is left, with a reason where there is one."""
+    for key, text in why.items():
+        fields.tell(key, text)
+    fields.done()
+
+
+def template(fields: Fields, container: str) -> Object:
+    """A pod template, whose first container, or the one of this name, trains; the restart policy
+    of its pod is left to the job."""
+    found = fields.take("template", {})
+    spec = dict(found.get("spec") or {})
+    if "restartPolicy" in spec:
+        fields.remark("template", "its spec.restartPolicy gives way to the replicas' own")
+        del spec["restartPolicy"]
+    own = {key: value for key, value in (found.get("metadata") or {}).items() if value}
+    own.pop("creationTimestamp", None)
+    if "name" in own:
+        del own["name"]
+        fields.remark("template", "its metadata.name is left out: pods are named by their job")
+    return {**({"metadata": own} if own else {}), "spec": spec}
+
+
+def training(pod: Object, names: Sequence[str]) -> Object | None:
+    """The container that trains: of one of these names, else the first; None without any."""
+    containers = (pod.get("spec") or {}).get("containers") or []
+    named = (each for name in names for each in containers if each.get("name") == name)
+    return next(named, containers[0] if containers else None)
+
+
+def words_of(container: Object) -> list[str]:
+    """What a container runs, which is taken out of it."""
+    parts = (container.pop("command", None), container.pop("args", None))
+    return [str(word) for part in parts for word in part or ()]
+
+
+@dataclass(slots=True)
+class Torchrun:
+    """A command that starts torchrun, taken apart."""
+
+    words: list[str]
+    """The script and its arguments, after options that concern it."""
+    options: dict[str, str] = field(default_factory=dict)
+    """By names with hyphens: those that fields of a job say."""
+    others: list[str] = field(default_factory=list)
+
+
+def torchrun(command: Sequence[str]) -> Torchrun | None:
+    """A command taken apart that runs torchrun itself; None for any other."""
+    words = [str(word) for word in command]
+    while words and _is_env(words[0]):
+        words = words[1:]
+    if words and _TORCHRUN.match(words[0]):
+        words = words[1:]
+    elif len(words) > 2 and _PYTHON.match(words[0]) and words[1] == "-m" and words[2] in _MODULES:
+        words = words[3:]
+    else:
+        return None
+    found = Torchrun([])
+    place = 0
+    while place < len(words) and words[place].startswith("-"):
+        name, sign, value = words[place].lstrip("-").partition("=")
+        name = {"m": "module"}.get(name.replace("_", "-"), name.replace("_", "-"))
+        place += 1
+        if name in _OF_THE_SCRIPT:
+            found.words.append({"module": "-m"}.get(name, f"--{name}"))
+        elif name in _OURS:
+            is_flag = name in _FLAGS
+            found.options[name] = value if sign or is_flag or place >= len(words) else words[place]
+            place += not sign and not is_flag
+        else:
+            given = [words[place - 1]]
+            if not sign and name not in _FLAGS and place < len(words):
+                given, place = [*given, words[place]], place + 1
+            found.others += given
+    found.words += words[place:]
+    return found
+
+
+def _is_env(word: str) -> bool:
+    return word == "env"
+
+
+def made_by_the_launch(found: Torchrun) -> str:
+    """Options that were left out since the launch makes them itself; empty where none were."""
+    kept = ("nproc-per-node", "max-restarts", "rdzv-backend")
+    names = [f"--{name}" for name in found.options if name not in kept]
+    return shlex.join(names)

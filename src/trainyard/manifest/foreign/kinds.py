@@ -1,0 +1,46 @@
+"""Which objects of other systems can be converted, and how they are called."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+PYTORCH = "kubeflow.org", "PyTorchJob"
+MPI = "kubeflow.org", "MPIJob"
+TRAIN = "trainer.kubeflow.org", "TrainJob"
+VOLCANO = "batch.volcano.sh", "Job"
+_TITLES = {
+    PYTORCH: "a Kubeflow PyTorchJob",
+    MPI: "a Kubeflow MPIJob",
+    TRAIN: "a Kubeflow TrainJob",
+    VOLCANO: "a Volcano Job",
+}
+_RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+_HEADER = re.compile(r"^#SBATCH\s", re.MULTILINE)
+SLURM = "a script for Slurm's sbatch"
+
+
+def key_of(obj: Any) -> tuple[str, str]:
+    """Group and kind of an object, whatever it is."""
+    if not isinstance(obj, dict):
+        return "", ""
+    return str(obj.get("apiVersion", "")).partition("/")[0], str(obj.get("kind", ""))
+
+
+def title_of(obj: Any) -> str:
+    """``a Kubeflow PyTorchJob``; empty for what is not converted."""
+    group, kind = key_of(obj)
+    if group == "trainer.kubeflow.org" and kind in _RUNTIMES:
+        return "a runtime of a Kubeflow TrainJob"
+    return _TITLES.get((group, kind), "")
+
+
+def advice(title: str, file: str) -> str:
+    """What to do with such a file."""
+    name = "-" if file in ("", "<stdin>", "-") else file
+    return f"is {title}: `trainyard convert -f {name} | trainyard run -f -` runs it"
+
+
+def is_script(text: str) -> bool:
+    """Whether a text is a script for sbatch."""
+    return text.startswith("#!") and _HEADER.search(text) is not None

@@ -1,0 +1,276 @@
+"""Kubeflow's TrainJob (trainer.kubeflow.org) with the runtime that it names.
+
+https://github.com/kubeflow/trainer/tree/master/pkg/apis/trainer/v1alpha1
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard.manifest.foreign import common, mpi
+from trainyard.manifest.foreign.common import Object
+from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
+from trainyard.schema.problems import format_path
+
+RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
+_STEP = "trainer.kubeflow.org/trainjob-ancestor-step"
+_NODES = ("node", "trainer-node", "trainer")
+"""Names of the replicated job, and of the container, that trains."""
+_ELSEWHERE = ("jax", "xgboost", "flux")
+_KNOWN = {"torch-distributed": "torch", "deepspeed-distributed": "mpi", "mpi-distributed": "mpi"}
+"""Runtimes that come with the trainer: a job may name them without their being in the file."""
+_FIELDS_OF_PODS = """
+volumes tolerations imagePullSecrets nodeSelector serviceAccountName affinity securityContext
+schedulingGates terminationGracePeriodSeconds
+"""
+_PATCHED = _FIELDS_OF_PODS.split()
+_OWN_POD = "belongs to a pod of its own, which no job here has: make it an init container"
+
+
+@dataclass(slots=True)
+class _Runtime:
+    """What a runtime says."""
+
+    policy: str
+    """``torch``, ``mpi``, or empty."""
+    nodes: Any
+    processes: Any
+    implementation: str
+    pod: Object
+    launcher: Object | None
+    """The pod that starts mpirun."""
+
+
+def convert(fields: Fields, runtimes: Mapping[tuple[str, str], Object]) -> list[Object]:
+    """The job; `runtimes` are the objects of the same file, by kind and name."""
+    for key in ("apiVersion", "kind"):
+        fields.take(key)
+    metadata, spec = common.metadata(fields), fields.into("spec")
+    runtime = _runtime(spec.into("runtimeRef"), runtimes)
+    trainer = spec.into("trainer")
+    _patch(spec, runtime.pod, metadata)
+    _trainer(trainer, runtime)
+    nodes = trainer.take("numNodes", runtime.nodes)
+    processes = trainer.take("numProcPerNode", runtime.processes)
+    trainer.done()
+    made, launcher = _spec(runtime, nodes, processes, spec)
+    if "activeDeadlineSeconds" in spec:
+        if launcher == "none":
+            spec.tell("activeDeadlineSeconds", "set it in the template's spec: a limit of each pod")
+        else:
+            made["runPolicy"] = {"activeDeadlineSeconds": spec.take("activeDeadlineSeconds")}
+    if spec.take("suspend"):
+        made["runMode"] = {"pause": {"enabled": True}}
+    data = "fetch it by an init container, or mount a volume that holds it"
+    common.told(spec, {"initializer": data})
+    fields.done()
+    return [common.job(launcher, metadata, made)]
+
+
+def _runtime(ref: Fields, runtimes: Mapping[tuple[str, str], Object]) -> _Runtime:
+    name, kind = str(ref.take("name", "")), str(ref.take("kind", RUNTIMES[0]))
+    ref.take("apiGroup")
+    ref.done()
+    found = runtimes.get((kind, name))
+    if found is None and name not in _KNOWN:
+        raise CannotConvert(
+            f"{kind} {name} is not in the file, and says how to launch: add it "
+            f"(kubectl get {kind.lower()} {name} -o yaml)"
+        )
+    if found is None:
+        ref.remark("name", f"{kind} {name} is not in the file: the trainer's own is assumed")
+        found = _assumed(_KNOWN[name])
+    given = Fields.of(copy.deepcopy(found))
+    for key in ("apiVersion", "kind", "metadata"):
+        given.take(key)
+    runtime = _read(given, f"{kind} {name}")
+    ref.notes += [
+        Note(ref.path, f"of {kind} {name}, {format_path(note.path)} {note.text}")
+        for note in given.notes
+    ]
+    return runtime
+
+
+def _assumed(policy: str) -> Object:
+    container = {"name": "node", "image": "pytorch/pytorch" if policy == "torch" else "deepspeed"}
+    pod = {"spec": {"containers": [container]}}
+    node = {"name": "node", "template": {"spec": {"template": pod}}}
+    ml = {"numNodes": 1, policy: {}}
+    return {"spec": {"mlPolicy": ml, "template": {"spec": {"replicatedJobs": [node]}}}}
+
+
+def _read(given: Fields, title: str) -> _Runtime:
+    spec = given.into("spec")
+    ml = spec.into("mlPolicy")
+    if other := next((each for each in _ELSEWHERE if each in ml), ""):
+        raise CannotConvert(
+            f"{title} launches with {other}, which no kind of job here does: write a job whose "
+            "command does so"
+        )
+    policy = next((each for each in ("torch", "mpi") if each in ml), "")
+    nodes, own = ml.take("numNodes", 1), ml.into(policy or "torch")
+    processes = own.take("numProcPerNode")
+    implementation = str(own.take("mpiImplementation", "OpenMPI"))
+    if own.take("runLauncherAsNode") is False:
+        own.remark("runLauncherAsNode", "the launcher has no pod of its own: it is on worker-0")
+    own.done()
+    ml.done()
+    template = spec.into("template")
+    jobset = template.into("spec")
+    entries = jobset.each("replicatedJobs")
+    places = {str(entry.peek("name")): entry.path for entry in entries}
+    pods = {name: pod for name, pod in map(_pod, entries) if pod}
+    named = next((name for name in _NODES if name in pods), next(iter(pods), ""))
+    if not named:
+        raise CannotConvert(f"{title} has no pod that trains")
+    pod, launcher = pods.pop(named), pods.pop("launcher", None) if policy == "mpi" else None
+    for name in pods:
+        given.notes.append(Note(places[name], f"{name} {_OWN_POD}"))
+    for rest in (jobset, template):
+        rest.done()
+    why = "spec.scheduler.t9kScheduler makes all pods of a job start together"
+    common.told(spec, {"podGroupPolicy": why})
+    given.done()
+    return _Runtime(policy, nodes, processes, implementation, pod, launcher)
+
+
+def _pod(entry: Fields) -> tuple[str, Object | None]:
+    """A replicated job's name and its pod."""
+    name = str(entry.take("name", ""))
+    entry.take("replicas")
+    job = entry.into("template")
+    labels = job.into("metadata").into("labels")
+    labels.take(_STEP)
+    labels.done()
+    spec = job.into("spec")
+    pod = common.template(spec, name) if "template" in spec else None
+    common.told(spec, {"backoffLimit": "write spec.runPolicy.backoffLimit"})
+    job.done()
+    entry.tell("dependsOn", "all pods of a job start together")
+    entry.done()
+    return name, pod
+
+
+def _trainer(trainer: Fields, runtime: _Runtime) -> None:
+    """What the job says of the container that trains, over what the runtime does."""
+    container = common.training(runtime.pod, _NODES)
+    if container is None:
+        raise CannotConvert(f"{trainer.at('image')} has no container to stand in")
+    starts = common.training(runtime.launcher or runtime.pod, _NODES) or container
+    if runtime.policy == "mpi" and starts is container:
+        words = [*(container.get("command") or ()), *(container.get("args") or ())]
+        if any("sshd" in str(word) for word in words):
+            common.words_of(container)
+    if "image" in trainer:
+        container["image"] = trainer.take("image")
+    if "command" in trainer and "args" not in trainer:
+        starts.pop("args", None)
+    starts |= {key: trainer.take(key) for key in ("command", "args") if key in trainer}
+    if "env" in trainer:
+        container["env"] = _by_name(container.get("env"), trainer.take("env"))
+    if "resourcesPerNode" in trainer:
+        container["resources"] = trainer.take("resourcesPerNode")
+
+
+def _by_name(old: Any, new: Any) -> list[Object]:
+    """Entries of both lists; those of the new one win."""
+    found = {each.get("name"): each for each in (*(old or ()), *(new or ()))}
+    return list(found.values())
+
+
+def _spec(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> tuple[Object, str]:
+    container = common.training(runtime.pod, _NODES) or {}
+    words = [str(w) for w in (*(container.get("command") or ()), *(container.get("args") or ()))]
+    if runtime.policy == "mpi":
+        return _by_mpi(runtime, nodes, processes, spec), "deepspeed"
+    found = common.torchrun(words) if runtime.policy == "torch" else None
+    replica: Object = {"type": "node", "replicas": nodes, "template": runtime.pod}
+    if runtime.policy != "torch":
+        return {"replicaSpecs": [replica]}, "none"
+    if found is None:
+        if processes is not None and str(processes) != "1":
+            path = "numProcPerNode"
+            text = "its command does not start torchrun, so that each node has one process"
+            spec.remark("trainer", f"{path} is left out: {text}")
+        return {"replicaSpecs": [replica]}, "torchrun"
+    container.pop("command", None)
+    container["args"] = found.words
+    own = found.options.get("nproc-per-node", processes)
+    config: Object = {"enabled": True}
+    if own is not None:
+        config["procPerNode"] = "gpu" if str(own) in ("auto", "gpu") else str(own)
+    if found.options.get("max-restarts", "").isdigit():
+        config["maxRestarts"] = int(found.options["max-restarts"])
+    if found.others:
+        config["extraOptions"] = found.others
+    if left := common.made_by_the_launch(found):
+        spec.remark("trainer", f"{left} of torchrun is left out: the launch makes its own")
+    return {"torchrunConfig": config, "replicaSpecs": [replica]}, "torchrun"
+
+
+def _by_mpi(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> Object:
+    container = common.training(runtime.launcher or runtime.pod, _NODES) or {}
+    words = common.words_of(container)
+    if not words:
+        raise CannotConvert(f"{spec.at('trainer')}.command is missing: it starts mpirun")
+    own = common.training(runtime.pod, _NODES) or {}
+    common.words_of(own)
+    own.pop("readinessProbe", None)
+    line = mpi.line(words, runtime.implementation)
+    config = {"slotsPerWorker": processes or 1, "customCommand": line}
+    worker = {"replicas": nodes, "restartPolicy": "Never", "template": runtime.pod}
+    return {"config": config, "worker": worker}
+
+
+def _patch(spec: Fields, pod: Object, metadata: Object) -> None:
+    """Apply what patches say of the pods that train; the rest of them is told."""
+    for patch in spec.each("runtimePatches"):
+        patch.take("manager")
+        patch.take("time")
+        template = patch.into("trainingRuntimeSpec").into("template")
+        own = template.into("metadata")
+        for key in ("labels", "annotations"):
+            if key in own:
+                metadata[key] = {**metadata.get(key, {}), **own.take(key)}
+        own.done()
+        jobset = template.into("spec")
+        for job in jobset.each("replicatedJobs"):
+            if str(job.take("name", "")) in _NODES:
+                inside = job.into("template").into("spec").into("template")
+                _patch_pod(inside, pod)
+            job.done(lambda _: _OWN_POD)
+        for rest in (jobset, template, patch):
+            rest.done()
+
+
+def _patch_container(entry: Fields, containers: Sequence[Object]) -> None:
+    name = entry.take("name")
+    for each in (container for container in containers if container.get("name") == name):
+        for key in ("env", "volumeMounts"):
+            if key in entry:
+                each[key] = _by_name(each.get(key), entry.take(key))
+        if "securityContext" in entry:
+            each["securityContext"] = entry.take("securityContext")
+    entry.done()
+
+
+def _patch_pod(patch: Fields, pod: Object) -> None:
+    own = patch.into("metadata")
+    for key in ("labels", "annotations"):
+        if key in own:
+            target = pod.setdefault("metadata", {})
+            target[key] = {**target.get(key, {}), **own.take(key)}
+    own.done()
+    change, spec = patch.into("spec"), pod["spec"]
+    for entry in change.each("containers"):
+        _patch_container(entry, spec.get("containers", ()))
+    for key in [key for key in _PATCHED if key in change]:
+        old, new = spec.get(key), change.take(key)
+        if isinstance(new, list):
+            new = [*(old or ()), *new]
+        spec[key] = {**(old or {}), **new} if key == "nodeSelector" else new
+    change.done()
+    patch.done()

@@ -1,0 +1,142 @@
+"""Volcano's Job (batch.volcano.sh/v1alpha1): its tasks as replica types.
+
+https://github.com/volcano-sh/apis/blob/master/pkg/apis/batch/v1alpha1/job.go
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainyard.manifest.foreign import common
+from trainyard.manifest.foreign.common import Object
+from trainyard.manifest.foreign.taking import CannotConvert, Fields
+
+_PYTORCH = {"master": "master", "worker": "worker"}
+_ENDS = {"CompleteJob": "successRules"}
+_FAILS = ("AbortJob", "TerminateJob", "CompleteJob")
+_RESTARTS = ("RestartJob", "RestartTask", "RestartPod")
+_AS_USUAL = "that is what happens here in any case, at no cost"
+_PLUGINS = {
+    "ssh": "replicas have no ssh; a job for deepspeed has (spec.config.customCommand)",
+    "svc": "replicas find each other by $(service.TYPE[INDEX].host), not by /etc/volcano",
+    "env": "the index of a replica is $(rank) in commands and variables, not VC_TASK_INDEX",
+    "mpi": "a job for deepspeed starts mpirun with spec.config.customCommand",
+}
+
+
+def convert(fields: Fields) -> list[Object]:
+    """The job."""
+    for key in ("apiVersion", "kind"):
+        fields.take(key)
+    metadata, spec = common.metadata(fields), fields.into("spec")
+    tasks = spec.each("tasks")
+    if not tasks:
+        raise CannotConvert(f"{spec.at('tasks')} is missing: there is nothing to run")
+    plugins = spec.into("plugins")
+    is_torch = plugins.take("pytorch") is not None
+    for name, why in _PLUGINS.items():
+        plugins.tell(name, why)
+    plugins.done()
+    limit = spec.take("maxRetry", 3)
+    made: Object = {"replicaSpecs": []}
+    rules: dict[str, list[Any]] = {}
+    total = 0
+    for task in tasks:
+        entry = _task(task, limit, rules, is_torch=is_torch)
+        total += int(entry["replicas"])
+        made["replicaSpecs"].append(entry)
+    _volumes(spec, made["replicaSpecs"])
+    _policies(spec, rules, "")
+    if is_torch:
+        made["runPolicy"] = {"backoffLimit": limit}
+        if "ttlSecondsAfterFinished" in spec:
+            seconds = spec.take("ttlSecondsAfterFinished")
+            made["runPolicy"]["ttlSecondsAfterFinished"] = seconds
+        if rules:
+            spec.remark("tasks", "policies that end the job are left out: rank 0 decides")
+    else:
+        made |= rules
+    if "queue" in spec or "minAvailable" in spec:
+        made |= common.queue(spec.take("queue", "default"))
+    if (least := spec.take("minAvailable")) is not None and least != total:
+        spec.remark("minAvailable", f"all {total} pods start together, not {least} of them")
+    common.told(
+        spec,
+        {
+            "schedulerName": "spec.scheduler says it, and the operator which one it is",
+            "priorityClassName": "write a number, 0 to 100: spec.scheduler.t9kScheduler.priority",
+            "ttlSecondsAfterFinished": "jobs of this kind stay until they are deleted",
+        },
+    )
+    fields.done()
+    return [common.job("torchrun" if is_torch else "none", metadata, made)]
+
+
+def _task(task: Fields, limit: Any, rules: dict[str, list[Any]], *, is_torch: bool) -> Object:
+    name = str(task.take("name", "task"))
+    count = task.take("replicas", 1)
+    template = task.into("template")
+    pod = template.take("spec", {})
+    policy = str(pod.pop("restartPolicy", "Never")) if isinstance(pod, dict) else "Never"
+    own = template.into("metadata")
+    metadata = {key: own.take(key) for key in ("labels", "annotations") if key in own}
+    common.told(own, {"name": "pods are named by their job"})
+    template.done()
+    own_limit = task.take("maxRetry", limit)
+    policy = _policies(task, rules, name, count) or policy
+    common.told(task, {"dependsOn": "all pods of a job start together"})
+    shown = {**({"metadata": metadata} if metadata else {}), "spec": pod}
+    restart: Any = (
+        {"policy": policy, "limit": own_limit} if policy != "Never" else {"policy": policy}
+    )
+    if is_torch:
+        restart = policy
+    return {"type": name, "replicas": count, "restartPolicy": restart, "template": shown}
+
+
+def _policies(fields: Fields, rules: dict[str, list[Any]], task: str, count: int = 0) -> str:
+    """Rules of a job's end, from policies of a task, or of the job (task ""); the restart policy
+    that follows from them, or ""."""
+    restart = ""
+    for policy in fields.each("policies"):
+        event, action = policy.take("event"), policy.take("action")
+        events = policy.take("events") or [event]
+        code = policy.take("exitCode")
+        policy.done()
+        for each in events:
+            text = ""
+            if code is not None:
+                text = "write it as spec.runPolicy.podFailurePolicy"
+            elif each == "TaskCompleted" and action in _ENDS and task:
+                rules.setdefault(_ENDS[action], []).append({task: list(range(count))})
+            elif each == "PodFailed" and action in _FAILS and task:
+                rules.setdefault("failureRules", []).extend({task: [n]} for n in range(count))
+            elif each == "PodFailed" and action in _RESTARTS and task:
+                restart = "OnFailure"
+            elif each == "PodEvicted" and action in _RESTARTS:
+                continue
+            else:
+                text = LEFT_POLICY
+            if text:
+                policy.remark("action", f"{action} at {each or 'an exit code'}: {text}")
+    return restart
+
+
+LEFT_POLICY = "has no counterpart: see successRules, failureRules and restartPolicy"
+
+
+def _volumes(spec: Fields, entries: list[Object]) -> None:
+    """Claims that every task mounts."""
+    for number, volume in enumerate(spec.each("volumes")):
+        place, claim = volume.take("mountPath"), volume.take("volumeClaimName")
+        if claim is None:
+            volume.remark("mountPath", "make a claim, and name it: volumeClaimName is missing")
+        for entry in entries if claim else ():
+            pod = entry["template"]["spec"]
+            name = f"volume-{number}"
+            source = {"name": name, "persistentVolumeClaim": {"claimName": claim}}
+            pod["volumes"] = [*pod.get("volumes", ()), source]
+            for container in pod.get("containers", ()):
+                mount = {"name": name, "mountPath": place}
+                container["volumeMounts"] = [*container.get("volumeMounts", ()), mount]
+        volume.done()

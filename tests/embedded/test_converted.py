@@ -1,0 +1,88 @@
+"""Jobs written for other systems, converted and run."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.command_line import CommandLine
+
+_PROGRAM = (
+    "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], flush=True)"
+)
+_PYTORCH = f"""\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: kubeflow}}
+spec:
+  pytorchReplicaSpecs:
+    Master: &replica
+      restartPolicy: OnFailure
+      template:
+        spec: {{containers: [{{name: pytorch, image: any, command: [python, -c, "{_PROGRAM}"]}}]}}
+    Worker: *replica
+"""
+_TRAIN = f"""\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {{name: trainer}}
+spec:
+  runtimeRef: {{name: torch-distributed}}
+  trainer:
+    numNodes: 1
+    numProcPerNode: 2
+    command: [torchrun, --no-python, python, -c, "{_PROGRAM}"]
+"""
+_VOLCANO = """\
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: volcano}
+spec:
+  minAvailable: 2
+  tasks:
+    - name: one
+      policies: [{event: TaskCompleted, action: CompleteJob}]
+      template: {spec: {containers: [{name: a, image: any, command: [echo, one is done]}]}}
+    - name: two
+      template: {spec: {containers: [{name: a, image: any, command: [echo, two is done]}]}}
+"""
+_SBATCH = f"""\
+#!/bin/bash
+#SBATCH --job-name=slurm --nodes=2
+srun python -c "{_PROGRAM}"
+"""
+
+
+@pytest.fixture
+def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
+    line = CommandLine(tmp_path)
+    yield line
+    line.kill_everything()
+
+
+def test_jobs_of_other_systems_run(trainyard: CommandLine) -> None:
+    """As the message says that one gets who would run them as they are."""
+    texts = {"a.yaml": _PYTORCH, "b.yaml": _TRAIN, "c.yaml": _VOLCANO, "d.sbatch": _SBATCH}
+    for name, text in texts.items():
+        (trainyard.folder / name).write_text(text)
+    refused = trainyard.run("run", "-f", "a.yaml", code=1)
+    assert "`trainyard convert -f a.yaml | trainyard run -f -` runs it" in refused
+    files = [word for name in texts for word in ("-f", name)]
+    with open(trainyard.folder / "all.yaml", "w") as out:
+        subprocess.run(
+            [sys.executable, "-m", "trainyard.cli.main", "convert", *files],
+            cwd=trainyard.folder,
+            env=trainyard.environment,
+            stdout=out,
+            check=True,
+        )
+    output = trainyard.run("run", "-f", "all.yaml")
+    for name, ranks in (("kubeflow", "master-0"), ("slurm", "worker-0")):
+        assert f"[{name}/{ranks}] rank 0 of 2" in output
+    assert "[slurm/worker-1] rank 1 of 2" in output
+    assert output.count("[trainer/node-0] rank") == 2
+    assert "[volcano/one-0] one is done" in output

@@ -1,0 +1,399 @@
+"""Jobs of Kubeflow, Volcano and Slurm become ours, and nothing of them is lost without a word."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from trainyard.manifest.foreign.converting import convert
+from trainyard.manifest.foreign.taking import leaves
+from trainyard.manifest.reader import read
+from trainyard.schema.errors import InvalidManifest
+from trainyard.schema.problems import Path, format_path
+
+POD = """\
+template:
+  metadata: {annotations: {sidecar.istio.io/inject: "false"}}
+  spec:
+    restartPolicy: OnFailure
+    containers:
+      - name: %s
+        image: example/train:1
+        command: [%s]
+        resources: {limits: {cpu: 1}}
+"""
+
+
+def pod(indent: int, name: str, command: str) -> str:
+    return (POD % (name, command)).replace("\n", "\n" + " " * indent).rstrip()
+
+
+PYTORCH = f"""\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: net, namespace: team, labels: {{a: b}}}}
+spec:
+  runPolicy:
+    cleanPodPolicy: Running
+    ttlSecondsAfterFinished: 60
+    activeDeadlineSeconds: 3600
+    backoffLimit: 2
+    suspend: true
+    managedBy: kubeflow.org/training-operator
+    schedulingPolicy: {{queue: fast, minAvailable: 2, priorityClass: high}}
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      restartPolicy: OnFailure
+      {pod(6, "pytorch", "python, train.py, --lr, '0.1'")}
+    Worker:
+      replicas: 3
+      restartPolicy: OnFailure
+      {pod(6, "pytorch", "python, train.py, --lr, '0.1'")}
+"""
+_TORCHRUN = "torchrun, --nnodes=1:3, --nproc_per_node, '2', --rdzv-id=7, --tee=3, train.py, -v"
+ELASTIC = f"""\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {{name: elastic}}
+spec:
+  nprocPerNode: auto
+  elasticPolicy:
+    minReplicas: 1
+    maxReplicas: 3
+    maxRestarts: 7
+    rdzvBackend: c10d
+    rdzvPort: 1234
+    metrics: [{{type: Resource, resource: {{name: cpu}}}}]
+  pytorchReplicaSpecs:
+    Worker:
+      replicas: 2
+      {pod(6, "pytorch", _TORCHRUN)}
+"""
+MPI = f"""\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {{name: pi}}
+spec:
+  slotsPerWorker: 2
+  runPolicy: {{cleanPodPolicy: All}}
+  sshAuthMountPath: /home/mpiuser/.ssh
+  mpiImplementation: OpenMPI
+  mpiReplicaSpecs:
+    Launcher:
+      replicas: 1
+      {pod(6, "launcher", "mpirun, -n, '4', /home/mpiuser/pi")}
+    Worker:
+      replicas: 2
+      {pod(6, "worker", "/usr/sbin/sshd, -De")}
+"""
+TRAIN = """\
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata: {name: ours, labels: {trainer.kubeflow.org/framework: torch}}
+spec:
+  mlPolicy: {numNodes: 1, torch: {numProcPerNode: 2}}
+  podGroupPolicy: {coscheduling: {scheduleTimeoutSeconds: 30}}
+  template:
+    spec:
+      replicatedJobs:
+        - name: dataset-initializer
+          template: {spec: {template: {spec: {containers: [{name: d, image: data}]}}}}
+        - name: node
+          dependsOn: [{name: dataset-initializer, status: Complete}]
+          template:
+            spec:
+              template:
+                spec:
+                  containers: [{name: node, image: torch, env: [{name: A, value: a}]}]
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: train}
+spec:
+  runtimeRef: {name: ours, kind: ClusterTrainingRuntime, apiGroup: trainer.kubeflow.org}
+  initializer: {dataset: {storageUri: "hf://a/b"}}
+  activeDeadlineSeconds: 600
+  trainer:
+    numNodes: 3
+    command: [torchrun]
+    args: [train.py, --fast]
+    env: [{name: A, value: b}, {name: C, value: c}]
+    resourcesPerNode: {limits: {cpu: 2}}
+  runtimePatches:
+    - manager: example.io/team
+      trainingRuntimeSpec:
+        template:
+          metadata: {labels: {team: ml}}
+          spec:
+            replicatedJobs:
+              - name: node
+                template: {spec: {template: {spec: {nodeSelector: {gpu: "yes"}}}}}
+"""
+VOLCANO = f"""\
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {{name: tf}}
+spec:
+  minAvailable: 3
+  schedulerName: volcano
+  queue: research
+  maxRetry: 5
+  priorityClassName: high
+  plugins: {{env: [], svc: []}}
+  policies: [{{event: PodEvicted, action: RestartJob}}]
+  volumes: [{{mountPath: /data, volumeClaimName: data}}]
+  tasks:
+    - name: ps
+      replicas: 1
+      {pod(6, "tf", "python, ps.py")}
+    - name: worker
+      replicas: 2
+      policies: [{{event: TaskCompleted, action: CompleteJob}}]
+      dependsOn: {{name: [ps]}}
+      {pod(6, "tf", "python, worker.py")}
+"""
+EXAMPLES = {
+    "pytorch": PYTORCH, "elastic": ELASTIC, "mpi": MPI, "train": TRAIN, "volcano": VOLCANO
+}  # fmt: skip
+
+
+def converted(text: str) -> tuple[dict[str, Any], list[str]]:
+    """The one job, which is valid, and what was said."""
+    found = convert(text, "x")
+    assert found is not None
+    assert read(found.text).errors == ()
+    (job,) = yaml.safe_load_all(found.text)
+    return job, [str(note) for note in found.notes]
+
+
+def test_a_pytorch_job_that_is_plain_stays_plain() -> None:
+    job, notes = converted(PYTORCH)
+    assert job["kind"] == "PyTorchTrainingJob"
+    assert job["metadata"] == {"name": "net", "namespace": "team", "labels": {"a": "b"}}
+    spec = job["spec"]
+    assert [(r["type"], r["replicas"], r["restartPolicy"]) for r in spec["replicaSpecs"]] == [
+        ("master", 1, "OnFailure"),
+        ("worker", 3, "OnFailure"),
+    ]
+    container = spec["replicaSpecs"][1]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["python", "train.py", "--lr", "0.1"]
+    assert spec["runPolicy"] == {
+        "cleanUpPolicy": "Unfinished",
+        "ttlSecondsAfterFinished": 60,
+        "activeDeadlineSeconds": 3600,
+        "backoffLimit": 2,
+    }
+    assert spec["runMode"] == {"pause": {"enabled": True}}
+    assert spec["scheduler"]["t9kScheduler"]["queue"] == "fast"
+    assert any("spec.runPolicy.managedBy: has no counterpart" in note for note in notes)
+    assert any("priorityClass: write a number" in note for note in notes)
+
+
+def test_an_elastic_pytorch_job_is_launched_by_torchrun() -> None:
+    job, notes = converted(ELASTIC)
+    assert job["spec"]["torchrunConfig"] == {
+        "enabled": True,
+        "procPerNode": "gpu",
+        "extraOptions": ["--tee=3"],
+        "maxRestarts": 7,
+        "rdzvBackend": "c10d",
+    }
+    expected = {"enabled": True, "minReplicas": 1, "maxReplicas": 3, "expectedReplicas": 2}
+    assert job["spec"]["elastic"] == expected
+    container = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    assert (container.get("command"), container["args"]) == (None, ["train.py", "-v"])
+    assert any("--nnodes --rdzv-id of torchrun is left out" in note for note in notes)
+    assert any("rdzvPort: the launch makes its own" in note for note in notes)
+
+
+def test_an_mpi_job_starts_mpirun_on_its_first_worker() -> None:
+    job, notes = converted(MPI)
+    assert job["kind"] == "DeepSpeedJob"
+    line = 'mpirun --hostfile "$TRAINYARD_HOSTFILE" -n 4 /home/mpiuser/pi'
+    assert job["spec"]["config"] == {"slotsPerWorker": 2, "customCommand": line}
+    assert job["spec"]["worker"]["replicas"] == 2
+    assert "command" not in job["spec"]["worker"]["template"]["spec"]["containers"][0]
+    assert any("on worker-0" in note for note in notes)
+
+
+def test_a_train_job_is_what_its_runtime_and_its_patches_make_of_it() -> None:
+    job, notes = converted(TRAIN)
+    assert job["metadata"] == {"name": "train", "labels": {"team": "ml"}}
+    assert job["spec"]["torchrunConfig"] == {"enabled": True, "procPerNode": "2"}
+    (replica,) = job["spec"]["replicaSpecs"]
+    assert replica["replicas"] == 3
+    assert replica["template"]["spec"]["nodeSelector"] == {"gpu": "yes"}
+    (container,) = replica["template"]["spec"]["containers"]
+    assert container["args"] == ["train.py", "--fast"]
+    assert container["env"] == [{"name": "A", "value": "b"}, {"name": "C", "value": "c"}]
+    assert job["spec"]["runPolicy"] == {"activeDeadlineSeconds": 600}
+    assert any("dataset-initializer belongs to a pod of its own" in note for note in notes)
+
+
+def test_a_runtime_that_is_not_there_is_asked_for() -> None:
+    job = TRAIN.partition("---\n")[2]
+    with pytest.raises(InvalidManifest, match="ClusterTrainingRuntime ours is not in the file"):
+        convert(job)
+    found = convert(job.replace("name: ours", "name: torch-distributed"))
+    assert found is not None
+    assert "the trainer's own is assumed" in str(found.notes)
+
+
+def test_tasks_of_volcano_are_replica_types() -> None:
+    job, notes = converted(VOLCANO)
+    assert job["kind"] == "GenericJob"
+    spec = job["spec"]
+    assert [(r["type"], r["replicas"]) for r in spec["replicaSpecs"]] == [("ps", 1), ("worker", 2)]
+    assert spec["replicaSpecs"][0]["restartPolicy"] == {"policy": "OnFailure", "limit": 5}
+    assert spec["successRules"] == [{"worker": [0, 1]}]
+    assert spec["scheduler"] == {"t9kScheduler": {"queue": "research"}}
+    assert spec["replicaSpecs"][0]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]
+    assert any("plugins.svc: replicas find each other by" in note for note in notes)
+
+
+SBATCH = """\
+#!/bin/bash
+#SBATCH --job-name=Big Net
+#SBATCH -N 2
+#SBATCH --ntasks-per-node=1
+#SBATCH --gres=gpu:a100:4
+#SBATCH --cpus-per-task=8
+#SBATCH --mem=64G
+#SBATCH -t 1-02:30:00
+#SBATCH -p fast
+#SBATCH --requeue
+#SBATCH --mail-type=END
+
+module load cuda
+export LR=0.1
+MASTER=$(scontrol show hostnames | head -n 1)
+srun torchrun --nnodes $SLURM_NNODES --nproc_per_node=4 \\
+    --rdzv_backend=c10d --rdzv_endpoint=$MASTER:29500 train.py --lr $LR --nodes=$SLURM_NNODES
+"""
+
+
+def test_a_script_for_sbatch_is_its_header_and_its_srun() -> None:
+    job, notes = converted(SBATCH.replace("Big Net", '"Big Net"'))
+    assert job["metadata"] == {"name": "big-net"}
+    spec = job["spec"]
+    assert spec["torchrunConfig"] == {"enabled": True, "procPerNode": "4"}
+    (replica,) = spec["replicaSpecs"]
+    assert (replica["replicas"], replica["restartPolicy"]) == (2, "OnFailure")
+    (container,) = replica["template"]["spec"]["containers"]
+    assert container["args"] == ["train.py", "--lr", "0.1", "--nodes=2"]
+    assert container["env"] == [{"name": "LR", "value": "0.1"}]
+    limits = {"cpu": "8", "memory": "64Gi", "nvidia.com/gpu": 4}
+    assert container["resources"] == {"limits": limits}
+    assert spec["runPolicy"] == {"activeDeadlineSeconds": 95400}
+    assert spec["scheduler"]["t9kScheduler"]["queue"] == "fast"
+    text = "\n".join(notes)
+    for part in (
+        "x:11: warning: --mail-type=END: has no counterpart",
+        "x:13: warning: `module load",
+    ):
+        assert part in text
+    assert "x:15: warning: `MASTER=$(" in text
+
+
+def test_tasks_of_slurm_are_processes() -> None:
+    text = "#!/bin/sh\n#SBATCH --nodes=2 --ntasks-per-node=4\nsrun --label python train.py\n"
+    job, notes = converted(text)
+    assert job["spec"]["torchrunConfig"] == {"enabled": True, "procPerNode": "4"}
+    assert any("not in SLURM_PROCID" in note for note in notes)
+    with pytest.raises(InvalidManifest, match="no srun line"):
+        convert("#!/bin/sh\n#SBATCH -N 2\nhostname\n")
+
+
+def changed(documents: list[Any]) -> Iterator[tuple[int, Path, list[Any]]]:
+    """The documents with one leaf taken out, for every leaf of what is converted."""
+    for number, document in enumerate(documents):
+        for path in leaves(document):
+            if path[0] not in ("spec", "metadata") or path == ("metadata", "name"):
+                continue
+            other = copy.deepcopy(documents)
+            holder = other[number]
+            for key in path[:-1]:
+                holder = holder[key]
+            value = holder[path[-1]]
+            holder[path[-1]] = _another(value)
+            yield number, path, other
+
+
+def _another(value: Any) -> Any:
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, int):
+        return value + 1
+    return f"{value}x" if isinstance(value, str) else ["x"] if isinstance(value, list) else {"x": 1}
+
+
+_IRRELEVANT = ("apiGroup", "manager", "trainer.kubeflow.org/framework")
+"""Which say nothing of the job."""
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_every_leaf_is_used_or_told(name: str) -> None:
+    """Another value leads to another job, or was told of, or is refused."""
+    documents = list(yaml.safe_load_all(EXAMPLES[name]))
+    first = convert(yaml.safe_dump_all(documents))
+    assert first is not None
+    silent = []
+    for number, path, other in changed(documents):
+        try:
+            found = convert(yaml.safe_dump_all(other))
+        except InvalidManifest:
+            continue
+        assert found is not None
+        notes = [note.detail for note in first.notes]
+        is_same = found.text == first.text and notes == [note.detail for note in found.notes]
+        is_last = number == len(documents) - 1
+        is_told = any(
+            note.path == path[: max(len(note.path), 2)]
+            if is_last
+            else any(format_path(path[:end]) in note.message for end in range(2, len(path) + 1))
+            for note in first.notes
+        )
+        if is_same and not is_told and not any(each in path for each in _IRRELEVANT):
+            silent.append(format_path(path))
+    overridden = ["spec.mlPolicy.numNodes"]  # by the job, as the trainer does
+    overridden += [each for each in silent if each.endswith("containers[0].env[0].value")]
+    assert set(silent) <= set(overridden)
+
+
+@pytest.mark.parametrize(
+    ("text", "title"),
+    [
+        (PYTORCH, "a Kubeflow PyTorchJob"),
+        (MPI, "a Kubeflow MPIJob"),
+        (TRAIN, "a Kubeflow TrainJob"),
+        (VOLCANO, "a Volcano Job"),
+        (SBATCH, "a script for Slurm's sbatch"),
+    ],
+)
+def test_a_reader_that_meets_one_says_what_to_do(text: str, title: str) -> None:
+    errors = [str(problem) for problem in read(text, "job.x").errors]
+    how = f"is {title}: `trainyard convert -f job.x | trainyard run -f -` runs it"
+    assert any(how in each for each in errors), errors
+
+
+def test_our_own_manifests_are_not_touched() -> None:
+    assert convert("apiVersion: batch.tensorstack.dev/v1beta1\nkind: GenericJob\n") is None
+    assert convert("") is None
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_wrong_types_are_refused_and_no_defect(name: str) -> None:
+    documents = list(yaml.safe_load_all(EXAMPLES[name]))
+    for number, document in enumerate(documents):
+        for key in document["spec"]:
+            for wrong in (1, "x", [1], {"x": [1]}, None):
+                other = copy.deepcopy(documents)
+                other[number]["spec"][key] = wrong
+                with contextlib.suppress(InvalidManifest):
+                    convert(yaml.safe_dump_all(other))
