@@ -1,6 +1,6 @@
 """The examples of the reference of the Python API, by what they show.
 
-All of them are one script, in this order, in a folder with a `job.yaml`;
+All of them are one script, in this order, in a folder with a `job.yaml` and a `tell.py`;
 `tests/embedded/test_api_reference.py` runs it. What a `print` prints stands behind it.
 """
 
@@ -20,6 +20,7 @@ def train(steps, rate=0.1):
 
 if __name__ == "__main__":
     print(trainyard.run(train, args=(3,), replicas=2))  # {'steps': 3, 'rate': 0.1}
+    trainyard.run("tell.py", args=["--steps", "3"], replicas=2, name="tell")
     print(trainyard.run("job.yaml"))  # [<PyTorchTrainingJob default/hello: Succeeded>]
 """,
     "validate": """

@@ -61,16 +61,18 @@ _FOUND_IN = {
 """Every name and the module that has it, but for the error tree's root and the models."""
 
 
-def __getattr__(name: str) -> Any:
-    if name == "Error":
-        from trainyard.schema.errors import TrainyardError
+if not TYPE_CHECKING:  # which knows every name from above
 
-        return TrainyardError
-    if name in _FOUND_IN:
-        return getattr(import_module(f"trainyard.{_FOUND_IN[name]}"), name)
-    if name[0].isupper() and name in vars(models := import_module("trainyard.kinds.models")):
-        return getattr(models, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name == "Error":
+            from trainyard.schema.errors import TrainyardError
+
+            return TrainyardError
+        if name in _FOUND_IN:
+            return getattr(import_module(f"trainyard.{_FOUND_IN[name]}"), name)
+        if name[0].isupper() and name in vars(models := import_module("trainyard.kinds.models")):
+            return getattr(models, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

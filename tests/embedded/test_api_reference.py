@@ -18,6 +18,7 @@ def test_every_example_prints_what_it_says(tmp_path: Path) -> None:
     line = CommandLine(tmp_path)
     hello = job("hello", shell("echo hello; exit 0"))
     line.manifest("job.yaml", hello)
+    (tmp_path / "tell.py").write_text("import sys\nprint(sys.argv[1:])\n")
     text = "\n".join(_BLOCK.findall(_PAGE.read_text()))
     wanted = _PRINTED.findall(text)
     (tmp_path / "examples.py").write_text(text)
@@ -32,6 +33,7 @@ def test_every_example_prints_what_it_says(tmp_path: Path) -> None:
         )
         assert done.returncode == 0, done.stdout + done.stderr
         printed = iter(done.stdout.splitlines())  # among what the replicas wrote
+        assert "[worker-1] ['--steps', '3']" in done.stdout
         assert [text for text in wanted if text not in printed] == [], done.stdout
         until(lambda: not line.processes(), "nothing is left of its clusters")
     finally:

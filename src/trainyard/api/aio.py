@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
 from trainyard.api import calls
@@ -15,6 +17,7 @@ from trainyard.api.manifests import Manifest, read_manifest
 from trainyard.api.notebook import chosen
 from trainyard.api.queues import Queues
 from trainyard.api.running import Function, RunOptions, followed
+from trainyard.api.scripts import is_script, manifest_of
 from trainyard.client.follower import Screen
 from trainyard.client.job import Job
 from trainyard.client.submission import StandIns
@@ -48,9 +51,11 @@ class AsyncClient(Changing, Asking, Queues):
     async def run(
         self,
         what: Manifest | Iterable[Manifest],
+        args: Sequence[str] = (),
         *,
         keep: bool = False,
         screen: Screen | None = None,
+        **options: Unpack[RunOptions],
     ) -> Jobs: ...
 
     async def run(
@@ -63,7 +68,8 @@ class AsyncClient(Changing, Asking, Queues):
         screen: Screen | None = None,
         **options: Unpack[RunOptions],
     ) -> Any:
-        """Run a function on replicas, or the jobs of a manifest, showing what they write.
+        """Run a function or a script on replicas, or the jobs of a manifest, and show what they
+        write.
 
         Of a function, what it returns on rank 0: it is called with `args` and `kwargs` in every
         process of a job, shaped by `options`. Its source goes there, with what it uses of the place
@@ -71,13 +77,19 @@ class AsyncClient(Changing, Asking, Queues):
         raised here, with the traceback there as its cause; JobFailed where a replica ended without
         a word, and CaptureError where it cannot be carried.
 
-        Of a manifest, its jobs, once all have succeeded; JobFailed where one has not. They are
-        deleted at the end, unless `keep`, and when this is cancelled.
+        Of a script, the path of a `.py` or `.sh` file, the job that `trainyard init` proposes for
+        it with `args` and `options`; of a manifest, its jobs. These are what is returned, once all
+        have succeeded; JobFailed is raised where one has not. They are deleted at the end, unless
+        `keep`, and when this is cancelled.
         """
         if callable(what):
             return await self._call(what, args, kwargs, screen, options)
-        if args or kwargs or options:
-            raise CommandError("arguments and options of a run are those of functions")
+        if is_script(what):
+            for_cluster = not (await self.target()).socket
+            make = partial(manifest_of, what, args, options, for_cluster=for_cluster)
+            what = await asyncio.to_thread(make)
+        elif args or kwargs or options:
+            raise CommandError("arguments and options are those of functions and scripts")
         return await self._run(what, screen, keep=keep)
 
     async def _run(

@@ -76,9 +76,11 @@ class Blocking:
     def run(
         self,
         what: Manifest | Iterable[Manifest],
+        args: Sequence[str] = (),
         *,
         keep: bool = False,
         screen: Screen | None = None,
+        **options: Unpack[RunOptions],
     ) -> Jobs: ...
 
     def run(self, what: Any, *args: Any, screen: Screen | None = None, **options: Any) -> Any:

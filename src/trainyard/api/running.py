@@ -29,7 +29,7 @@ from trainyard.schema.errors import TrainyardError
 
 
 class RunOptions(TypedDict, total=False):
-    """How a function is run."""
+    """How a function, or a script, is run."""
 
     replicas: int
     """How many pods, each with a process of the function; 1 by default."""

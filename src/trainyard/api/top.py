@@ -26,7 +26,13 @@ def run(
 
 
 @overload
-def run(what: Manifest | Iterable[Manifest], *, screen: Screen | None = None) -> list[Job]: ...
+def run(
+    what: Manifest | Iterable[Manifest],
+    args: Sequence[str] = (),
+    *,
+    screen: Screen | None = None,
+    **options: Unpack[RunOptions],
+) -> list[Job]: ...
 
 
 def run(what: Any, *args: Any, **options: Any) -> Any:
