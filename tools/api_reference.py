@@ -63,7 +63,8 @@ def generated() -> str:
         "## AsyncClient\n\nThe same methods, to be awaited; `logs` and `events` are asynchronous "
         f"iterators.\n\n{_example('AsyncClient')}"
     )
-    parts.append(f"## Options of a run\n\n{''.join(_options())}")
+    parts.append(f"## Options of a run\n\n{''.join(_options(trainyard.RunOptions))}")
+    parts.append(f"## Options of a cluster\n\n{''.join(_options(trainyard.ClusterOptions))}")
     parts.append(f"## Errors\n\n```text\n{_tree()}\n```\n")
     return "\n".join(parts)
 
@@ -101,10 +102,9 @@ def _example(title: str) -> str:
     return f"```python\n{EXAMPLES[title].strip()}\n```\n"
 
 
-def _options() -> Iterator[str]:
-    path = Path(str(inspect.getsourcefile(trainyard.RunOptions)))
-    tree = ast.parse(path.read_text())
-    (cls,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == "RunOptions")
+def _options(of: type) -> Iterator[str]:
+    tree = ast.parse(Path(str(inspect.getsourcefile(of))).read_text())
+    (cls,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == of.__name__)
     yield f"{ast.get_docstring(cls)}\n\n| Option | Type | Meaning |\n| --- | --- | --- |\n"
     for field, text in zip(cls.body[1::2], cls.body[2::2], strict=True):
         assert isinstance(field, ast.AnnAssign)

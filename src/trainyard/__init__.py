@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from trainyard.api.asking import Executed as Executed
     from trainyard.api.asking import LogLine as LogLine
     from trainyard.api.client import Client as Client
+    from trainyard.api.clusters import ClusterOptions as ClusterOptions
     from trainyard.api.errors import CaptureError as CaptureError
     from trainyard.api.errors import JobFailed as JobFailed
     from trainyard.api.errors import RemoteTraceback as RemoteTraceback
@@ -41,6 +42,7 @@ _FOUND_IN = {
     "AsyncClient": "api.aio",
     "CaptureError": "api.errors",
     "Client": "api.client",
+    "ClusterOptions": "api.clusters",
     "CommandError": "client.target",
     "Executed": "api.asking",
     "InvalidManifest": "schema.errors",

@@ -82,8 +82,10 @@ def test_a_function_is_trained_on_four_replicas_from_a_script(line: CommandLine)
 
 def test_actions_on_jobs(line: CommandLine) -> None:
     waiting = "echo hello; until [ -e go ]; do sleep 0.1; done; echo bye"
-    path = line.manifest("job.yaml", job("a", shell(waiting)))
-    with trainyard.Client(cluster="private") as client:
+    device = {"resources": {"limits": {"example.com/device": 1}}}
+    path = line.manifest("job.yaml", job("a", shell(waiting), container=device))
+    options: trainyard.ClusterOptions = {"resources": {"example.com/device": "1"}}
+    with trainyard.Client(cluster="private", options=options) as client:
         [submitted] = client.submit(path)
         assert str(client.wait(submitted, "phase=Running")) == "PyTorchTrainingJob default/a"
         lines = client.logs("a", follow=True)
@@ -125,6 +127,14 @@ def test_actions_on_jobs(line: CommandLine) -> None:
         with pytest.raises(trainyard.InvalidManifest, match="spec: is required"):
             client.submit("apiVersion: batch.tensorstack.dev/v1beta1\nkind: PyTorchTrainingJob\n")
     until(lambda: not line.processes(), "nothing is left of its cluster")
+
+
+def test_a_cluster_that_cannot_be_is_refused_with_the_reason(line: CommandLine) -> None:
+    wrong: trainyard.ClusterOptions = {"resources": {"example.com/device": "many"}}
+    with pytest.raises(trainyard.CommandError, match="is not a resource and an amount"):
+        trainyard.Client(cluster="private", options=wrong).list()
+    with pytest.raises(trainyard.CommandError, match="start one with `trainyard up`"):
+        trainyard.Client(cluster="running").list()
 
 
 def test_an_exception_of_a_replica_is_raised_here(line: CommandLine) -> None:

@@ -31,9 +31,9 @@ class AsyncClient(Changing, Asking, Queues):
 
     `cluster` says which embedded one: `running`, the one that is up; `background`, the same,
     started if none is; `private`, one that ends with this client; `any`, the one that is up, else
-    a private one. With `kubeconfig` or `context` it is that cluster instead. `namespace` is the one
-    in which jobs are that name none. The connection is made by the first call, and ended by
-    `close()`, or by the end of an `async with`.
+    a private one; `options` shape one that is started. With `kubeconfig` or `context` it is that
+    cluster instead. `namespace` is the one in which jobs are that name none. The connection is made
+    by the first call, and ended by `close()`, or by the end of an `async with`.
     """
 
     @overload

@@ -17,7 +17,7 @@ from collections.abc import (
 from typing import Any, Self, TypeVar, Unpack, overload
 
 from trainyard.api.aio import AsyncClient
-from trainyard.api.clusters import Choice
+from trainyard.api.clusters import Choice, ClusterOptions
 from trainyard.api.connection import Jobs
 from trainyard.api.manifests import Manifest
 from trainyard.api.portal import Portal, Relay
@@ -37,9 +37,14 @@ class Blocking:
         kubeconfig: str | os.PathLike[str] | None = None,
         context: str | None = None,
         cluster: Choice = "any",
+        options: ClusterOptions | None = None,
     ) -> None:
         self._client = AsyncClient(
-            namespace=namespace, kubeconfig=kubeconfig, context=context, cluster=cluster
+            namespace=namespace,
+            kubeconfig=kubeconfig,
+            context=context,
+            cluster=cluster,
+            options=options,
         )
         self._portal = Portal()
         self._end = weakref.finalize(self, _close, self._portal, self._client)

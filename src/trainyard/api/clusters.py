@@ -8,9 +8,9 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.kube.client import Client
@@ -23,12 +23,43 @@ _END_SECONDS = 60.0
 _UP = ("-m", "trainyard.cli.main", "up")
 
 
+class ClusterOptions(TypedDict, total=False):
+    """What an embedded cluster is to be like that a client starts, as options of `trainyard up`."""
+
+    volumes: dict[str, str]
+    """The folder that stands for a claim, by the claim."""
+    images: list[tuple[str, str]]
+    """A pattern of images, and the Python environment that stands for them; the first wins."""
+    passed: list[str]
+    """Names, and patterns of names, of variables that containers get beside the usual ones."""
+    resources: dict[str, str]
+    """Resources to pretend, as `{"nvidia.com/gpu": "8"}`."""
+    is_strict: bool
+    """Requests, queues, node names and selectors are taken to the letter."""
+    isolation: Literal["auto", "namespaces", "plain"]
+    """Separate pods by namespaces, or run them as plain processes."""
+
+
+def _words(options: ClusterOptions) -> Iterator[str]:
+    """As the command line has them."""
+    for flag, pairs in (
+        ("--volume", options.get("volumes", {}).items()),
+        ("--image", options.get("images", [])),
+        ("--resource", options.get("resources", {}).items()),
+    ):
+        yield from (f"{flag}={name}={value}" for name, value in pairs)
+    yield from (f"--pass-env={name}" for name in options.get("passed", []))
+    yield from ["--strict-scheduling"] if options.get("is_strict") else []
+    yield f"--isolation={options.get('isolation', 'auto')}"
+
+
 class Private:
     """A cluster of one's own, in a process of its own."""
 
-    def __init__(self, options: Mapping[str, Any]) -> None:
+    def __init__(self, options: ClusterOptions) -> None:
         """Start it; blocks until it answers. Raises CommandError with the reason if it cannot."""
-        command = [_python(), "-m", "trainyard.cli.private", str(os.getpid()), json.dumps(options)]
+        command = [_python(), "-m", "trainyard.cli.private", str(os.getpid())]
+        command += _words(options)
         self._owner = os.getpid()
         self._process = subprocess.Popen(
             command,
@@ -69,7 +100,7 @@ def _python() -> str:
 
 
 async def connect(
-    where: Where, choice: Choice, options: Mapping[str, Any]
+    where: Where, choice: Choice, options: ClusterOptions
 ) -> tuple[Target, Private | None]:
     """The API server that is meant, and the cluster that was started for it alone."""
     if where.kubeconfig is not None or where.context is not None:
@@ -81,11 +112,12 @@ async def connect(
         target = Target(client, namespace, "the embedded cluster", own.socket, own.folder)
         return target, own
     if choice == "background" and find_cluster() is None:
-        await asyncio.to_thread(_start_background)
+        await asyncio.to_thread(_start_background, options)
     return await where.connect(), None
 
 
-def _start_background() -> None:
-    done = subprocess.run([_python(), *_UP], capture_output=True, text=True, check=False)
+def _start_background(options: ClusterOptions) -> None:
+    command = [_python(), *_UP, *_words(options)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise CommandError(done.stderr.strip().removeprefix("error: ") or "cannot start a cluster")

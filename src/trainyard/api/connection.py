@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from trainyard.api.clusters import Choice, Private, connect
+from trainyard.api.clusters import Choice, ClusterOptions, Private, connect
 from trainyard.client.changes import Named
 from trainyard.client.job import Job
 from trainyard.client.jobs import find
@@ -32,10 +32,12 @@ class Connection:
         kubeconfig: str | os.PathLike[str] | None = None,
         context: str | None = None,
         cluster: Choice = "any",
+        options: ClusterOptions | None = None,
     ) -> None:
         config = None if kubeconfig is None else os.fspath(kubeconfig)
         self._where = Where(namespace, config, context)
         self._choice = cluster
+        self._options: ClusterOptions = options or {}
         self._python: str | None = sys.executable
         self._target: Target | None = None
         self._own: Private | None = None
@@ -77,7 +79,7 @@ class Connection:
         """The API server, connected; raises Error where there is none."""
         async with self._lock:
             if self._target is None:
-                self._target, self._own = await connect(self._where, self._choice, {})
+                self._target, self._own = await connect(self._where, self._choice, self._options)
             return self._target
 
     async def found(self, job: JobName | Named) -> Job:

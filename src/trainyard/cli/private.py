@@ -1,8 +1,8 @@
 """A cluster for one other process, with which it ends: that of a `trainyard.Client` of its own.
 
-Started as `python -m trainyard.cli.private PID OPTIONS`, the options as JSON. It tells on standard
-output, in a line of JSON, where the cluster is, or why there can be none. It ends when process PID
-does, or closes its standard input.
+Started as `python -m trainyard.cli.private PID [OPTIONS]`, with the options of `up`. It tells on
+standard output, in a line of JSON, where the cluster is, or why there can be none. It ends when
+process PID does, or closes its standard input.
 """
 
 from __future__ import annotations
@@ -14,21 +14,26 @@ import os
 import sys
 from typing import Any
 
+import click
+
 from trainyard.cli.boundary import expected_error
-from trainyard.cli.options import ClusterOptions
+from trainyard.cli.options import ClusterOptions, cluster_options
 from trainyard.cli.run import run_folder
 from trainyard.kube.embedded import Paths, state_folder
 from trainyard.local import limits
 from trainyard.local.node.shim_process import ShimHandle, start_shim
 
 
-def main() -> None:
-    """Serve until the other process is gone."""
+@click.command()
+@click.argument("owner", type=int)
+@cluster_options
+def command(owner: int, options: ClusterOptions) -> None:
+    """Serve until the process OWNER is gone."""
     gc.disable()  # imports make nothing but lasting objects; `_serve` turns it on again
     answer = os.dup(1)
     os.dup2(2, 1)
     try:
-        _serve(int(sys.argv[1]), ClusterOptions(**json.loads(sys.argv[2])), answer)
+        _serve(owner, options, answer)
     except BaseException as error:
         if (expected := expected_error(error)) is None:
             raise
@@ -81,4 +86,4 @@ def _tell(answer: int, told: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command()
