@@ -28,6 +28,7 @@ SHARDS = 10
 names = st.from_regex(r"[a-z]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
 texts = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=12)
 counts = st.integers(1, 5)
+commands = st.lists(texts, max_size=2).filter(lambda words: words[:1] != [""])
 
 
 def maybe(strategies: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -38,7 +39,7 @@ def maybe(strategies: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 def templates(draw: DrawFn, first: str) -> dict[str, Any]:
     fields = maybe(
         {
-            "command": st.lists(texts, max_size=2),
+            "command": commands,
             "workingDir": texts,
             "imagePullPolicy": st.sampled_from(["Always", "Never"]),
             "resources": st.fixed_dictionaries(
