@@ -3,7 +3,8 @@
 The schemas are structural: every field of ours, with its description for ``kubectl explain``. Pod
 templates stay open (their fields depend on the cluster's version). Old spellings are declared, so
 that no server prunes them before they are understood. CEL rules repeat what a server can check
-without us: ranges, one-of and immutability. They cannot see into pod templates.
+without us: names, ranges, one-of and immutability. They cannot see into pod templates, of which
+only is declared that there is a container.
 https://kubernetes.io/docs/tasks/extend-kubernetes/custom-resources/custom-resource-definitions/
 """
 
@@ -26,6 +27,7 @@ _KEPT = (
     "exclusiveMaximum",
     "format",
     "maximum",
+    "minItems",
     "minimum",
     "pattern",
     "type",
@@ -36,6 +38,12 @@ _MAX_ITEMS = 64  # of lists by type; bounds the estimated cost of the rules on t
 _FIXED = {
     "rule": "self == oldSelf",
     "message": "cannot be changed after creation; delete the job and create it again",
+}
+_NAME = {
+    "rule": f"self.metadata.name.size() <= {MAX_LABEL} && "
+    "self.metadata.name.matches('^[a-z]([-a-z0-9]*[a-z0-9])?$')",
+    "message": "metadata.name cannot be a host name; use at most 63 lower-case letters, digits and "
+    "'-', a letter first",
 }
 _ELASTIC_RULES = (
     {
@@ -136,6 +144,7 @@ def schema(kind: Kind) -> Schema:
         _add_legacy(kind.legacy, out)
     if kind.is_job:
         _add_rules(kind, out["properties"]["spec"])
+        _extend(out, (_NAME,))
     return out
 
 
@@ -159,6 +168,8 @@ def _structural(node: Mapping[str, Any], definitions: Mapping[str, Any]) -> Sche
         out["additionalProperties"] = _structural(node["additionalProperties"], definitions)
     if node.get("required"):
         out["required"] = list(node["required"])
+    if "properties" in out.get("properties", {}).get("template", {}):
+        out["required"] = [*out.get("required", ()), "template"]
     if "items" in node:
         out["items"] = _structural(node["items"], definitions)
     if out.get("type") == "integer":
@@ -232,6 +243,10 @@ def _add_rules(kind: Kind, spec: Schema) -> None:
             "x-kubernetes-list-map-keys": ["type"],
         }
         parent[key]["items"]["properties"]["type"]["maxLength"] = MAX_LABEL
+    if "replicaSpecs" in properties:
+        properties["replicaSpecs"]["minItems"] = 1
+        name = properties["replicaSpecs"]["items"]["properties"]["type"]
+        name.setdefault("pattern", "^[-a-z0-9]*[a-z0-9]$")
     if "elastic" in properties:
         _extend(properties["elastic"], _ELASTIC_RULES)
     _extend(spec, _presence(spec))

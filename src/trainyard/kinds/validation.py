@@ -227,10 +227,11 @@ def _ours(node: Schema) -> dict[str, Any]:
 def _field(name: str, node: Schema) -> Schema:
     if "x-kubernetes-int-or-string" in node:
         return _NO_NULLS
-    if "properties" in node or "x-kubernetes-preserve-unknown-fields" not in node:
-        return _ours(node)
-    if name == "template":
+    is_open = "x-kubernetes-preserve-unknown-fields" in node
+    if name == "template" and is_open:
         return {"$ref": "PodTemplateSpec"}
+    if "properties" in node or not is_open:
+        return _ours(node)
     return _ANYTHING if name in _OPEN else _NO_NULLS
 
 

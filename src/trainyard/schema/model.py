@@ -81,6 +81,34 @@ Template = Annotated[
 To Kubernetes a null is an absent field, and so it is left out.
 """
 
+_OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+TrainingTemplate = Annotated[
+    dict[str, Any],
+    AfterValidator(_without_nulls),
+    WithJsonSchema(
+        _OPEN
+        | {
+            "properties": {
+                "spec": _OPEN
+                | {
+                    "description": "The pod's, a core/v1 PodSpec.",
+                    "properties": {
+                        "containers": {
+                            "description": "At least one, core/v1 Containers.",
+                            "type": "array",
+                            "items": _OPEN,
+                            "minItems": 1,
+                        }
+                    },
+                    "required": ["containers"],
+                }
+            },
+            "required": ["spec"],
+        }
+    ),
+]
+"""A template that needs a container: all of it that a server without us is told of."""
+
 Count = Annotated[int, Field(ge=0, le=INT32_MAX)]
 
 

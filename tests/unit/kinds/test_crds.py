@@ -50,7 +50,9 @@ def test_schemas_are_structural(kind: str) -> None:
         "maxItems",
         "maxLength",
         "maximum",
+        "minItems",
         "minimum",
+        "pattern",
         "properties",
         "required",
         "type",
@@ -145,6 +147,50 @@ def test_unknown_fields_are_pruned_and_named() -> None:
     }
     assert pruned.obj["spec"]["runMode"] == {"debug": {}}
     assert "replicaSpec" in obj["spec"]
+
+
+_NO_CONTAINER = {"spec": {"containers": []}}
+NONSENSE = {
+    "no types": (m.pytorch(replicaSpecs=[]), "spec.replicaSpecs"),
+    "no replicaSpecs": (m.changed(m.generic(), "spec.replicaSpecs", None), "spec"),
+    "no template": (
+        m.pytorch(replicaSpecs=[{"type": "worker"}]),
+        "spec.replicaSpecs[0].template",
+    ),
+    "no pod": (
+        m.changed(m.generic(), "spec.replicaSpecs.0.template", {}),
+        "spec.replicaSpecs[0].template.spec",
+    ),
+    "no container": (
+        m.changed(m.pytorch(), "spec.replicaSpecs.0.template", _NO_CONTAINER),
+        "spec.replicaSpecs[0].template.spec.containers",
+    ),
+    "no container of a worker": (
+        m.changed(m.deepspeed(), "spec.worker.template", _NO_CONTAINER),
+        "spec.worker.template.spec.containers",
+    ),
+    "a type that is no name": (
+        m.changed(m.generic(), "spec.replicaSpecs.0.type", "Worker_1"),
+        "spec.replicaSpecs[0].type",
+    ),
+    "a type of another kind": (
+        m.changed(m.colossalai(), "spec.replicaSpecs.0.type", "master"),
+        "spec.replicaSpecs[0].type",
+    ),
+    "no process": (
+        m.pytorch(torchrunConfig={"enabled": True, "procPerNode": "0"}),
+        "spec.torchrunConfig.procPerNode",
+    ),
+    "a name that is no host name": (m.changed(m.pytorch(), "metadata.name", "1.digits"), ""),
+    "a name that is too long": (m.changed(m.pytorch(), "metadata.name", "n" * 64), ""),
+}
+
+
+@pytest.mark.parametrize(("obj", "place"), NONSENSE.values(), ids=NONSENSE)
+def test_a_server_without_us_refuses_nonsense(obj: dict[str, Any], place: str) -> None:
+    assert not admit(obj).allowed
+    problems = [*judge.validate(obj), *judge.evaluate(obj)]
+    assert any(problem.where.startswith(place) for problem in problems), problems
 
 
 CHANGES = {

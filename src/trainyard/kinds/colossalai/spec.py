@@ -60,7 +60,11 @@ class TorchConfig(Model):
 class ColossalReplicaSpec(Model):
     """One type of replica: launcher or worker."""
 
-    type: str = Field(description="`launcher` or `worker`.", examples=["worker"])
+    type: str = Field(
+        description="`launcher` or `worker`.",
+        examples=["worker"],
+        json_schema_extra={"pattern": "^(launcher|worker)$"},
+    )
     replicas: Count = Field(
         default=1,
         description="Number of replicas; one launcher exactly. Defaults to 1.",

@@ -18,7 +18,7 @@ from trainyard.kinds.shared.run import (
     SshRunPolicy,
 )
 from trainyard.kinds.shared.workload import RestartPolicy
-from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
+from trainyard.schema.model import INT32_MAX, Count, Items, Model, TrainingTemplate
 
 LEGACY_MASTER = "master"
 """In run modes only: worker-0."""
@@ -91,7 +91,7 @@ class Worker(Model):
         "Defaults to OnFailure.",
         examples=["ExitCode"],
     )
-    template: Template = Field(
+    template: TrainingTemplate = Field(
         default={},
         description="The pod, a core/v1 PodTemplateSpec. Its restartPolicy is ignored. The "
         "training container is the one named worker, else the first.",

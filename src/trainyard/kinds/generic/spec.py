@@ -18,7 +18,7 @@ from trainyard.kinds.shared.run import (
     RunMode,
     UnrankedSchedulePolicy,
 )
-from trainyard.schema.model import INT32_MAX, Count, Items, Model, Template
+from trainyard.schema.model import INT32_MAX, Count, Items, Model, TrainingTemplate
 
 DIGITS = re.compile(r"\d{1,9}\Z", re.ASCII)
 VARIABLE = re.compile(
@@ -96,7 +96,7 @@ class GenericReplicaSpec(Model):
         description="When and how often a replica of this type is restarted.",
         examples=[{"policy": "OnFailure", "limit": 3}],
     )
-    template: Template = Field(
+    template: TrainingTemplate = Field(
         default={},
         description="The pod, a core/v1 PodTemplateSpec. Its restartPolicy is ignored. In "
         "command, args and env values $(type), $(rank), $(replicas[T]), $(service.T[N].host) "

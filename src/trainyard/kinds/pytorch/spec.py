@@ -20,7 +20,7 @@ from trainyard.kinds.shared.run import (
 )
 from trainyard.kinds.shared.workload import RestartPolicy, SuccessPolicy
 from trainyard.kinds.tensorboard.spec import TensorBoardSpec
-from trainyard.schema.model import Count, Items, Model, Template
+from trainyard.schema.model import Count, Items, Model, TrainingTemplate
 
 MASTER = "master"
 """The replica type that holds the first ranks, wherever it stands."""
@@ -71,7 +71,7 @@ class PyTorchReplicaSpec(Model):
         "weight keep `replicas`; without any weight `replicas` are the weights.",
         examples=[1],
     )
-    template: Template = Field(
+    template: TrainingTemplate = Field(
         default={},
         description="The pod, a core/v1 PodTemplateSpec. Its restartPolicy is ignored. The "
         "training container is the one named pytorch, else python, else the first.",
@@ -96,6 +96,7 @@ class TorchrunConfig(Model):
         description="Processes per replica: a number as a string, or `gpu` for the replica's "
         "number of GPUs. Defaults to '1'.",
         examples=["2"],
+        json_schema_extra={"pattern": "^(gpu|[1-9][0-9]{0,4})$"},
     )
     rdzv_backend: Literal["c10d", "etcd", "etcd-v2"] = Field(
         default="c10d",
