@@ -203,7 +203,7 @@ RUN = (
         "Failed",
         ("unprepared-words",),
     ),
-    Ends(_job("closed", "exec >&- 2>&-; exit 7"), "Failed", ("failed with exit code 7",)),
+    Ends(_job("closed", "exec >&- 2>&-; exit 7"), "Failed", ("failed (exit code 7",)),
     Ends(_job("kills-all", "kill -9 -1; echo survived"), "Succeeded", ("survived",)),
     Ends(
         _job("daemons", "setsid sleep 1000 & setsid sh -c 'sleep 1000 & sleep 1000' &"), "Succeeded"

@@ -154,15 +154,17 @@ def read(
             return Reading(what.format(*subjects), (advice.replace("{0}", subjects[0]),))
     if raised is not None:
         return _of_exception(raised)
-    if reason in _NEVER_RAN and code not in (NOT_FOUND, NOT_EXECUTABLE) and message.strip():
-        return Reading(f"it could not be started: {message.strip().splitlines()[0]}")
+    words = message.strip().splitlines()[0] if reason in _NEVER_RAN and message.strip() else ""
+    if words and code not in (NOT_FOUND, NOT_EXECUTABLE):
+        return Reading(f"it could not be started: {words}")
+    said = f": {words}" if words else ""
     if code == NOT_FOUND:
         return Reading(
-            "its command was not found",
+            f"its command was not found{said}",
             ("check the command's spelling, and that the image (or --image PATTERN=ENV) has it",),
         )
     if code == NOT_EXECUTABLE:
-        return Reading("its command is no program", ("make the file executable (chmod +x)",))
+        return Reading(f"its command is no program{said}", ("make the file executable (chmod +x)",))
     if code is not None and code > SIGNAL_BASE:
         return _of_signal(code - SIGNAL_BASE)
     if exceptions := _EXCEPTION.findall(message):
