@@ -81,22 +81,17 @@ def pytorch(name: str, workers: int, *, torchrun: bool, elastic: bool = False) -
 
 
 def elasticity(workers: int) -> Object:
-    """One worker may go."""
-    least = max(workers - 1, 1)
+    """One worker may go; a single one may become two."""
     return {
         "enabled": True,
-        "minReplicas": least,
-        "maxReplicas": workers,
+        "minReplicas": max(workers - 1, 1),
+        "maxReplicas": max(workers, 2),
         "expectedReplicas": workers,
     }
 
 
 def limited(form: Form, seconds: int) -> Form:
-    """With a deadline, after which the embedded node leaves a pod half a second."""
-    (template,) = (
-        each["template"] for each in form.spec.get("replicaSpecs") or [form.spec["worker"]]
-    )
-    template["spec"]["containers"][0]["env"][0]["value"] = "0"
+    """With a deadline."""
     policy = {"activeDeadlineSeconds": seconds, "cleanUpPolicy": "All"}
     return form._replace(spec={**form.spec, "runPolicy": policy})
 
@@ -140,11 +135,12 @@ class Ending(NamedTuple):
 
     asked: float
     """From the wish until the last rank was asked."""
-    gone: float
-    """From the end of the last rank until the last pod had gone."""
+    gone: float | None
+    """From the end of the last rank until the last pod had gone; None: no pod was to go."""
 
     def __str__(self) -> str:
-        return f"asked within {self.asked:.2f} s, pods gone {self.gone:.2f} s after the ranks"
+        pods = "" if self.gone is None else f", pods gone {self.gone:.2f} s after the ranks"
+        return f"asked within {self.asked:.2f} s{pods}"
 
 
 class Asked:
@@ -201,12 +197,23 @@ class Asked:
         wish = self.change(form, name, {"elastic": {"expectedReplicas": expected}})
         return await self.judged(name, wish, gone, alone=alone)
 
+    async def grow(self, form: Form, name: str) -> Ending:
+        """Let one worker become two, for which the ranks start anew; judge what follows.
+
+        They are asked when the new one is there, which takes as long as it takes.
+        """
+        ranks, since = self._started(name), time.time()
+        await self.change(form, name, {"elastic": {"expectedReplicas": 2}})
+        await self.until_noted(form, name, "started", 3 * form.ranks)
+        notes = self._judged_notes(name, ranks)
+        return Ending(max(n.time for n in notes if n.word == "asked") - since, None)
+
     async def expire(self, form: Form, name: str) -> Ending:
         """Wait for the job's deadline, and judge what follows."""
         status = (await self.jobs.job(form.kind, name))["status"]
         seconds = form.spec["runPolicy"]["activeDeadlineSeconds"]
         since = datetime.fromisoformat(status["startTime"]).timestamp() + seconds
-        return await self.judged(name, asyncio.sleep(0), since=since)
+        return await self.judged(name, asyncio.sleep(since - time.time()), since=since)
 
     async def judged(
         self,
@@ -224,26 +231,32 @@ class Asked:
         wish (Unix seconds) if it is another than now.
         """
         going = await self._pods(name, only)
-        ranks = {
-            (n.host, n.pid)
-            for n in self.notes(name)
-            if n.word == "started" and (not alone or n.host.endswith(tuple(only or ())))
-        }
+        ranks = self._started(name, tuple(only or ()) if alone else ("",))
         since = since or time.time()
         await wish
         gone_at = await self._gone(going)
         while not ranks <= {(n.host, n.pid) for n in self.notes(name) if n.word == "saved"}:
             assert time.time() - since < GRACE_SECONDS, f"{name}: {self.notes(name)}"
             await asyncio.sleep(POLL_SECONDS)
+        notes = self._judged_notes(name, ranks)
+        assert gone_at - since < GRACE_SECONDS, f"{name} took its whole grace"
+        times = {word: max(n.time for n in notes if n.word == word) for word in ("asked", "saved")}
+        return Ending(times["asked"] - since, gone_at - times["saved"])
+
+    def _started(self, name: str, hosts: tuple[str, ...] = ("",)) -> set[tuple[str, int]]:
+        """The ranks that have started on these hosts."""
+        started = (n for n in self.notes(name) if n.word == "started")
+        return {(n.host, n.pid) for n in started if n.host.endswith(hosts)}
+
+    def _judged_notes(self, name: str, ranks: set[tuple[str, int]]) -> list[Note]:
+        """What these ranks noted: each was asked once, and nobody else was."""
         notes = [note for note in self.notes(name) if (note.host, note.pid) in ranks]
         assert Counter(note.word for note in notes) == dict.fromkeys(
             ("started", "asked", "saved"), len(ranks)
         ), f"{name}: {notes}"
         strangers = {(n.host, n.pid) for n in self.notes(name) if n.word == "asked"} - ranks
         assert not strangers, f"{name}: {self.notes(name)}"
-        assert gone_at - since < GRACE_SECONDS, f"{name} took its whole grace"
-        times = {word: max(n.time for n in notes if n.word == word) for word in ("asked", "saved")}
-        return Ending(times["asked"] - since, gone_at - times["saved"])
+        return notes
 
     async def _pods(self, name: str, only: set[str] | None) -> set[str]:
         """UIDs of the job's pods, or of some of them."""
