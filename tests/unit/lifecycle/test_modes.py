@@ -443,3 +443,13 @@ def test_replicas_that_the_cluster_ended_before_a_pause_come_back_after_it() -> 
     world.job["spec"]["runMode"] = {"pause": {"enabled": False}}
     world.settle().run().settle()
     assert world.aggregate == {"running": 3, "succeeded": 1}
+
+
+def test_what_is_evicted_as_a_pause_begins_comes_back_after_it() -> None:
+    world = World(generic(workers=3, policy="Never")).running()
+    world.evict("1").exit("2", 0)
+    world.job["spec"]["runMode"] = {"pause": {"enabled": True}}
+    world.settle()
+    world.job["spec"]["runMode"] = {"pause": {"enabled": False}}
+    world.settle().run().settle()
+    assert world.aggregate == {"running": 2, "succeeded": 1}

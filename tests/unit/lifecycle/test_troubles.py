@@ -328,3 +328,14 @@ def test_a_replica_that_waits_for_its_delay_holds_up_none_that_comes_after_it() 
     world.exit("0", 1).evict("2").settle()
     assert world.name("0") not in world.pods
     assert world.pods[world.name("2")]["status"]["phase"] == "Pending"
+
+
+@pytest.mark.parametrize("replica", ["0", "9"])
+def test_a_name_that_was_taken_of_what_is_there_or_not_wanted_any_more_is_not_told(
+    replica: str,
+) -> None:
+    world = World(generic()).running()
+    world.conflicts = (Conflict(PODS, world.name(replica), "Pod default/other"),)
+    world.remove("1").settle()
+    assert world.condition("Running")[1] == "-"  # type: ignore[index]
+    assert world.told("NameConflict") == []

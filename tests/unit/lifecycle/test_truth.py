@@ -185,3 +185,39 @@ def test_an_end_that_was_erased_is_told_again_as_far_as_it_is_known() -> None:
     world.settle()
     assert world.condition("Failed") == ("True", "Failed", "PyTorchTrainingJob train has failed.")
     assert (world.phase, world.status["completionTime"]) == ("Failed", ended)
+
+
+def test_one_replica_that_the_end_of_its_job_stops() -> None:
+    world = World(pytorch(workers=1, run_policy={"activeDeadlineSeconds": 60})).running()
+    world.advance(60).settle().exit("0", 143)
+    world.pods[world.name("0")]["status"]["reason"] = "DeadlineExceeded"
+    world.settle()
+    text = "No replica has failed by itself; 1 was stopped."
+    assert world.condition("ReplicaFailure") == ("False", "-", text)
+
+
+@pytest.mark.parametrize(
+    ("containers", "told"),
+    [
+        ([{"name": "prep", "role": "Init", "exitCode": 4}], "code 4 (init container prep)"),
+        (
+            [{"name": "other", "exitCode": 143}, {"name": "main", "exitCode": 5}],
+            "code 5",
+        ),
+        (
+            [{"name": "beside", "role": "Sidecar", "exitCode": 9}, {"name": "main", "exitCode": 5}],
+            "code 5",
+        ),
+    ],
+)
+def test_of_a_pod_that_is_gone_the_end_that_was_told_counts(
+    containers: list[dict[str, object]], told: str
+) -> None:
+    """The controller wrote the failure down, and was not there when the pod went."""
+    world = World(pytorch(workers=2, policy="Never")).running()
+    assert world.status is not None
+    entry = world.status["tasks"][0]["replicas"][1]
+    entry |= {"phase": "Failed", "containers": [{"state": "Terminated", **c} for c in containers]}
+    world.remove("1").settle()
+    failed = f"Pod[{world.name('1')}] exited with error {told}"
+    assert world.condition("ReplicaFailure") == ("True", "ErrorInPod", failed)
