@@ -71,11 +71,15 @@ class Terminal:
 
 @contextlib.contextmanager
 def started_on_terminal(
-    trainyard: CommandLine, *arguments: str, columns: int = 100, **environment: str
+    trainyard: CommandLine,
+    *arguments: str,
+    columns: int = 100,
+    lines: int = 40,
+    **environment: str,
 ) -> Iterator[Terminal]:
-    """A command on a terminal of 40 lines, for as long as the block lasts."""
+    """A command on a terminal, for as long as the block lasts."""
     ours, theirs = pty.openpty()
-    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
     process = subprocess.Popen(
         [sys.executable, "-m", "trainyard.cli.main", *arguments],
         cwd=trainyard.folder,
@@ -98,3 +102,13 @@ def on_terminal(trainyard: CommandLine, *arguments: str, typed: str = "") -> tup
     with started_on_terminal(trainyard, *arguments, COLUMNS="100", LINES="40") as terminal:
         terminal.type(typed)
         return terminal.end()
+
+
+def rows(text: str, columns: int) -> list[str]:
+    """What a terminal of so many columns shows of lines that were written one after the other."""
+    lines = _ESCAPES.sub("", text).replace("\r\n", "\n").rstrip("\n").split("\n")
+    return [
+        line[start : start + columns]
+        for line in lines
+        for start in range(0, max(len(line), 1), columns)
+    ]

@@ -281,8 +281,9 @@ class _Run:
         command = f"{card.command} {self.options}" if self.options else card.command
         if not self.keeps and os.access(card.log, os.R_OK):  # nobody is left who could be asked
             command = f"less {shlex.quote(card.log)}"
-        restarts = card.outcome.partition(", ")[2]
-        return replace(card, outcome=f"Failed after {seconds:.1f} s, {restarts}", command=command)
+        _, comma, restarts = card.outcome.partition(", ")
+        outcome = f"Failed after {seconds:.1f} s{comma}{restarts}"
+        return replace(card, outcome=outcome, command=command)
 
 
 def _screen(*, names_jobs: bool) -> Screen:

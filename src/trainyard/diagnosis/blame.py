@@ -24,6 +24,8 @@ _SIGKILL, _SIGTERM = 137, 143
 _MOST_READ = 64
 _SAME_MOMENT_SECONDS = 10.0
 """Exceptions that end the processes of one replica come within this; what was survived is older."""
+_ANY_END = (_SIGTERM, -15, 134, -6)
+"""Threads of gloo abort (SIGABRT) while an interpreter ends that has told its exception."""
 _STOPPED_SECONDS = 2.0
 """What is killed this long after a failure was killed because of it."""
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -143,8 +145,9 @@ def _suspect(
 def _fits(raised: Raised, code: int) -> bool:
     """Whether a process that ended so can have ended by this: what a signal ended raised nothing,
     and what chose its exit code was not ended by the loss of a peer."""
-    is_signal = code < 0 or code > _SIGNAL_BASE
-    if is_signal and code not in (_SIGTERM, -15):
+    if code in _ANY_END:
+        return True
+    if code < 0 or code > _SIGNAL_BASE:
         return raised.is_native and not follows(raised)
     return code == 1 or not follows(raised)
 

@@ -27,7 +27,7 @@ class Card:
     job: str
     """Kind and name."""
     outcome: str
-    """`Failed after 4.9 s, 0 restarts`."""
+    """`Failed after 4.9 s, 2 restarts`."""
     reason: str
     """The exception with its message, or else what happened, in words."""
     who: str = ""
@@ -127,21 +127,20 @@ def _last_resort(death: Death) -> tuple[str, ...]:
 
 
 def _peers(situation: Situation, death: Death) -> str:
-    kind = death.blamed.rpartition("-")[0]
-    peers = [
-        replica
-        for replica in situation.job.replicas
-        if situation.replica(str(replica.get("name"))) != death.blamed
-        and (situation.replica(str(replica.get("name"))).rpartition("-")[0] == kind)
-        | (not situation.job.kind.launches_over_ssh)
-    ]
-    stopped = sum(each.get("phase") in _STOPPED for each in peers)
+    """What became of the other processes; where it is not known how many these are, of replicas."""
     if death.alike:
         others = "another process" if death.alike == 1 else f"{death.alike} other processes"
         return f"{others} failed alike"
-    if not stopped:
-        return ""
-    return f"{stopped} peer{' was' if stopped == 1 else 's were'} stopped because of it"
+    kind = death.blamed.rpartition("-")[0]
+    stopped = 1
+    for each in situation.job.replicas:
+        name = situation.replica(str(each.get("name")))
+        trains = name.rpartition("-")[0] == kind or not situation.job.kind.launches_over_ssh
+        stopped += name != death.blamed and trains and each.get("phase") in _STOPPED
+    peers = stopped * death.processes - 1
+    return (
+        f"{peers} peer{' was' if peers == 1 else 's were'} stopped because of it" if peers else ""
+    )
 
 
 def _name(situation: Situation) -> str:
@@ -152,4 +151,5 @@ def _outcome(situation: Situation) -> str:
     status, count = situation.job.status, situation.job.restarts
     start, end = parse(status.get("startTime")), parse(status.get("completionTime"))
     took = f" after {(end - start).total_seconds():.1f} s" if start and end else ""
-    return f"Failed{took}, {count} restart{'' if count == 1 else 's'}"
+    again = f", {count} restart{'' if count == 1 else 's'}" if count else ""
+    return f"Failed{took}{again}"

@@ -9,7 +9,7 @@ from trainyard.client.events import event_time
 from trainyard.diagnosis import blame, exits
 from trainyard.diagnosis.blame import Suspect
 from trainyard.diagnosis.exits import Reading
-from trainyard.diagnosis.reports import own_words
+from trainyard.diagnosis.reports import own_words, processes_in
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.diagnosis.tracebacks import Raised
 from trainyard.kinds.shared.reasons import without_report
@@ -55,6 +55,8 @@ class Death:
     """The replica that is to blame: another one than `replica` where that one launched it."""
     alike: int = 0
     """How many other processes ended by the same exception."""
+    processes: int = 1
+    """How many each replica had."""
 
 
 def of(situation: Situation, failure: Object) -> Death:
@@ -87,6 +89,7 @@ def of(situation: Situation, failure: Object) -> Death:
         pod=name,
         log=suspect.tail.path,
         blamed=blamed,
+        processes=processes_in(suspect.tail.lines),
         alike=sum(_alike(each, raised) for each in everyone) - 1 if raised else 0,
     )
 

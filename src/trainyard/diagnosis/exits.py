@@ -51,6 +51,12 @@ _SAID = (
         "leave world_size to the launcher's WORLD_SIZE, or start that many processes",
     ),
     _Words(
+        r"wait timeout after \d+ms, keys: /default_pg",
+        "it waited in vain for all processes to join: some hang, or the world is larger than what "
+        "was started",
+        "leave world_size to the launcher's WORLD_SIZE, and look whether all ranks get that far",
+    ),
+    _Words(
         r"environment variable (\w+) expected, but not set"
         r"|KeyError: '((?:LOCAL_|GROUP_|ROLE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT))'",
         "{0} is set by a launcher, and this one does not set it",

@@ -12,6 +12,8 @@ _FIELDS = 8
 _LAUNCH = re.compile(r"trainyard: (?:rank (\d+)|the launch) on (\S+) failed with exit code (\d+)")
 """As `payloads.launch` says it of the first failure."""
 _LOST = re.compile(r"trainyard: (\S+) was lost: ")
+_PROCESSES = re.compile(r"  rank +: \d+ \(local_rank: (\d{1,6})\)|num_local_procs=(\d{1,6})\b")
+"""In a report of torchrun's, which has all ranks of its replica, and in deepspeed's log."""
 _SIGTERM = -15
 _NOISE = re.compile(
     r"[WEI]\d{4} [\d:.]+ .*torch/distributed/"  # torchrun's own
@@ -66,6 +68,12 @@ def _by_torchrun(lines: Sequence[str], named: Blamed | None) -> Blamed | None:
 
 def _number(text: str) -> int | None:
     return int(text) if re.fullmatch(r"-?[0-9]{1,9}", text) else None
+
+
+def processes_in(lines: Sequence[str]) -> int:
+    """How many processes each replica had, as far as its launcher tells; 1 where it does not."""
+    found = (_PROCESSES.search(line) for line in lines)
+    return max((int(each[1]) + 1 if each[1] else int(each[2]) for each in found if each), default=1)
 
 
 def own_words(lines: Sequence[str]) -> str:

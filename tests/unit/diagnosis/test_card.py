@@ -93,7 +93,8 @@ def test_the_one_to_blame_is_right_whomever_the_status_names(
     card = of_capture(failure, named, *codes)
     assert card.who == who
     assert card.reason.startswith(reason)
-    assert card.peers == "1 peer was stopped because of it"
+    peers = "3 peers were" if "torchrun" in failure else "1 peer was"
+    assert card.peers == f"{peers} stopped because of it"
     assert card.command == f"trainyard logs digits --replica {who.rpartition(' ')[2]}"
 
 
@@ -143,6 +144,17 @@ def test_the_replica_of_the_rank_is_to_blame_and_not_the_one_that_launched_it() 
     assert (card.who, card.replica) == ("rank 3 on worker-1", "worker-1")
     assert card.command == "trainyard logs digits --replica worker-0", "which has the log"
     assert (card.place, card.source) == ("train.py:3", "step()")
+
+
+def test_an_interpreter_that_aborts_while_it_ends_had_an_exception_before() -> None:
+    """gloo's threads do so, under one job in some: exit code 134 instead of 1."""
+    log = tail("assertion.plain.worker-1")
+    end = "terminate called without an active exception"
+    aborted = Tail([*log.lines, end], [*log.times, log.times[-1]])
+    logs = {"worker-0": tail("assertion.plain.worker-0"), "worker-1": aborted}
+    card = card_of(failed("worker-0", {"worker-0": 134, "worker-1": 134}, logs))
+    assert card is not None
+    assert (card.who, card.reason) == ("rank 1 on worker-1", "AssertionError: loss is nan")
 
 
 def test_a_limit_of_memory_comes_before_whatever_was_written() -> None:
