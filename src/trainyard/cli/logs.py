@@ -69,7 +69,7 @@ async def command(target: Target, job: Job, **wanted: Any) -> None:
         async for block in blocks:
             show = show or Printer(is_prefixed=block.is_one_of_several)
             show.write(block.replica, block.data)
-    if wanted["follow"] and not job.is_over:
+    if wanted["follow"]:
         await tell_of_failure(target, f"{job.kind.singular}/{job.name}")
 
 

@@ -109,7 +109,9 @@ def _reason(death: Death) -> tuple[str, str]:
         if not reading.is_guess:
             return reading.what, ""
         if death.said:
-            return death.said, "it is the last line of its log; nothing else tells why it ended"
+            return death.said[
+                -1
+            ].strip(), "it is the last line of its log; nothing else tells why it ended"
         return f"it ended with {death.ending}, and wrote nothing of why", ""
     cause = "" if raised.text in reading.what else reading.what
     if not cause and raised.root is not None:

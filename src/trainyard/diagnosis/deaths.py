@@ -9,7 +9,7 @@ from trainyard.client.events import event_time
 from trainyard.diagnosis import blame, exits
 from trainyard.diagnosis.blame import Suspect
 from trainyard.diagnosis.exits import Reading
-from trainyard.diagnosis.reports import own_words, processes_in
+from trainyard.diagnosis.reports import own_lines, processes_in
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.diagnosis.tracebacks import Raised
 from trainyard.kinds.shared.reasons import without_report
@@ -46,8 +46,8 @@ class Death:
     """Which rule of `podFailurePolicy` decided, and what."""
     raised: Raised | None = None
     """The exception that ended it."""
-    said: str = ""
-    """Its last line, where no exception ended it."""
+    said: tuple[str, ...] = ()
+    """Its last lines, those of launchers left out, where no exception ended it."""
     pod: str = ""
     log: str = ""
     """The file of its log on this machine, where there is one."""
@@ -85,7 +85,7 @@ def of(situation: Situation, failure: Object) -> Death:
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
         ruling=str(failure.get("message") or ""),
         raised=raised,
-        said="" if raised else own_words(suspect.tail.lines),
+        said=() if raised else own_lines(suspect.tail.lines),
         pod=name,
         log=suspect.tail.path,
         blamed=blamed,

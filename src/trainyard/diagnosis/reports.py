@@ -9,6 +9,7 @@ from dataclasses import dataclass
 _ROOT = "Root Cause (first observed failure):"
 _FIELD = re.compile(r"(rank|host|exitcode) *: (-?[\w.-]+)")
 _FIELDS = 8
+_QUOTED_LINES = 6
 _LAUNCH = re.compile(r"trainyard: (?:rank (\d+)|the launch) on (\S+) failed with exit code (\d+)")
 """As `payloads.launch` says it of the first failure."""
 _LOST = re.compile(r"trainyard: (\S+) was lost: ")
@@ -23,10 +24,10 @@ _NOISE = re.compile(
     r"|pdsh@|trainyard: |[=*-]{5,}|Set the environment variable HYDRA_FULL_ERROR"
     r"|Error: failed to run torchrun|Command: 'cd |Exit code: |Std(?:out|err): already printed"
     r"|\S+: (?:failure|finish|success)$|\S+ FAILED$|Failures:$|Root Cause|\[\d+\]:$"
-    r"|(?:time|host|rank|exitcode|error_file|traceback) *: "
+    r"|<NO_OTHER_FAILURES>|(?:time|host|rank|exitcode|error_file|traceback) *: "
 )
-_WORKER = re.compile(r"^[\w.-]+: ")
-"""pdsh puts the host before a line."""
+_WORKER = re.compile(r"^[a-z][\w-]*-\d+: ")
+"""pdsh puts the replica before a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +77,13 @@ def processes_in(lines: Sequence[str]) -> int:
     return max((int(each[1]) + 1 if each[1] else int(each[2]) for each in found if each), default=1)
 
 
-def own_words(lines: Sequence[str]) -> str:
-    """The last line that no launcher wrote; empty if there is none."""
+def own_lines(lines: Sequence[str], most: int = _QUOTED_LINES) -> tuple[str, ...]:
+    """The last lines that no launcher wrote, oldest first."""
+    found: list[str] = []
     for line in reversed(lines):
-        text = _WORKER.sub("", line).strip()
-        if text and not _NOISE.match(text) and not text.startswith(("^", "~")):
-            return text
-    return ""
+        text = _WORKER.sub("", line).rstrip()
+        if text and not _NOISE.match(text.lstrip()) and text.lstrip()[0] not in "^~":
+            found.append(text)
+        if len(found) == most:
+            break
+    return tuple(reversed(found))

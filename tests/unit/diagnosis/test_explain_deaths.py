@@ -82,8 +82,8 @@ def test_the_cause_is_read_from_the_whole_message_of_the_pod_not_from_torchruns_
     assert "Root Cause" not in text
 
 
-def test_a_report_is_told_where_there_is_nothing_else() -> None:
-    assert "train.py FAILED" in explained(pods=[ended(1, REPORT)])
+def test_a_report_is_left_out_where_there_is_nothing_else() -> None:
+    assert "train.py FAILED" not in explained(pods=[ended(1, REPORT)])
 
 
 def test_lines_of_torchruns_agent_are_no_last_words() -> None:

@@ -12,7 +12,7 @@ from tests.unit.diagnosis.captured import names, tail
 from trainyard.client.tails import Tail
 from trainyard.diagnosis.blame import ended_by
 from trainyard.diagnosis.following import follows
-from trainyard.diagnosis.reports import Blamed, blamed_in, own_words
+from trainyard.diagnosis.reports import Blamed, blamed_in, own_lines
 from trainyard.diagnosis.tracebacks import Raised, raised_in
 
 PEER = "RuntimeError: [/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553]"
@@ -132,11 +132,13 @@ def test_our_launch_names_the_rank_and_its_replica() -> None:
     assert blamed_in(["trainyard: worker-1 was lost: no answer"]) == Blamed("worker-1")
 
 
-def test_the_last_line_of_a_program_is_no_launchers() -> None:
-    assert own_words(tail("words.plain.worker-0").lines) == (
-        "no checkpoint in /ckpt: give --resume-from"
-    )
-    assert own_words(tail("silent.torchrun.worker-0").lines) == ""
+def test_the_last_lines_of_a_program_are_no_launchers() -> None:
+    said = own_lines(tail("words.plain.worker-0").lines)
+    assert said[-1] == "no checkpoint in /ckpt: give --resume-from"
+    assert own_lines(tail("silent.torchrun.worker-0").lines) == ()
+    alone = ["Failures:", "  <NO_OTHER_FAILURES>", "-" * 60, "  rank      : 1 (local_rank: 0)"]
+    assert own_lines(alone) == (), "the report where no other rank was there to be ended"
+    assert own_lines(["worker-1: error: no data"]) == ("error: no data",)
 
 
 def test_lines_of_ranks_that_are_mixed_are_told_apart_by_what_they_begin_with() -> None:
@@ -273,7 +275,7 @@ def test_no_log_makes_the_reader_raise() -> None:
         found = raised_in(lines)
         ended_by(found, Tail(lines))
         blamed_in(lines)
-        own_words(lines)
+        own_lines(lines)
         for each in found:
             assert each.text, seed
             assert 0 <= each.first <= each.last <= len(lines), seed
@@ -302,7 +304,7 @@ def test_twice_the_lines_take_no_more_than_a_few_times_as_long(line: str) -> Non
         start = time.process_time()
         ended_by(raised_in(lines), Tail(lines))
         blamed_in(lines)
-        own_words(lines)
+        own_lines(lines)
         return time.process_time() - start
 
     few = min(seconds(500) for _ in range(3))
