@@ -147,8 +147,9 @@ def faults(trainyard: CommandLine, name: str, failure: Failure) -> Iterator[str]
             yield f"ended with {code}: {text}"
         if (count := last.count(failure.reason)) != 1:
             yield f"{columns}: {failure.reason!r} stands there {count} times: {last}"
-        if failure.place and f"{failure.place}: {failure.source}"[: columns - 12] not in last:
-            yield f"{columns}: no {failure.place}: {failure.source} in {last}"
+        place = f"{failure.place}: {failure.source}" if failure.source else failure.place
+        if place[: columns - 12] not in last:
+            yield f"{columns}: no {place} in {last}"
         if failure.also not in last:
             yield f"{columns}: no {failure.also!r} in {last}"
         if "Traceback" in text or "Root Cause" in text:

@@ -34,8 +34,7 @@ class _Words(NamedTuple):
 
 
 _PATHS = (
-    "check the path, `workingDir` (by default the manifest's folder) and the volume mounts; a "
-    "claim is empty until --volume CLAIM=DIR fills it"
+    "check the path, `workingDir` and the volume mounts; --volume CLAIM=DIR is what fills a claim"
 )
 _SAID = (
     _Words(
