@@ -16,6 +16,8 @@ KEY := $(shell cat $(LOCKS) pyproject.toml | sha256sum | cut -c1-16)
 STAMP := .venv/.complete-$(KEY)
 # Beside it, for the tests of DeepSpeedJob and ColossalAIJob.
 LAUNCHERS := .venv/.launchers-$(KEY)
+# Measured beside trainyard.
+TORCHX := .cache/torchx/.complete
 PIP := $(BIN)/python -m pip install -qq
 
 help:
@@ -96,7 +98,12 @@ generate: $(STAMP)
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.api_reference
 
-bench: $(LAUNCHERS)
+$(TORCHX):
+	"$(PYTHON)" -m venv .cache/torchx
+	.cache/torchx/bin/python -m pip install -qq torchx==0.7.0
+	touch $@
+
+bench: $(LAUNCHERS) $(TORCHX)
 	$(BIN)/python -m bench
 
 soak: $(LAUNCHERS)

@@ -17,7 +17,17 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-MODULES = ("startup", "demo", "launchers", "jobs", "pods", "apiserver", "plan", "validate")
+MODULES = (
+    "startup",
+    "scripts",
+    "demo",
+    "launchers",
+    "jobs",
+    "pods",
+    "apiserver",
+    "plan",
+    "validate",
+)
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _MEASURE = "import json, sys, bench.{0} as m; json.dump(m.measure(), sys.stdout)"
 _PATIENCE_SECONDS = 1200

@@ -16,6 +16,7 @@ import trainyard as package
 from tests.embedded.command_line import CommandLine, job, shell
 
 _TELL = shell('echo "python: $(command -v python) $(python -c "import sys; print(sys.prefix)")"')
+_EXECUTABLE = "import sys; print(sys.executable, sys.prefix)"
 
 
 @pytest.fixture
@@ -62,10 +63,26 @@ def conda_style(folder: Path) -> Path:
     return folder
 
 
+def pyenv_style(root: Path) -> tuple[Path, Path]:
+    """Shims as pyenv makes them, which choose by a variable, and the version that `mine` names."""
+    shims, version = root / "shims", root / "versions" / "mine"
+    shims.mkdir(parents=True)
+    venv.create(version, with_pip=False)
+    shim = shims / "python"
+    shim.write_text(
+        '#!/bin/sh\nexec "$PYENV_ROOT/versions/${PYENV_VERSION:-none chosen}/bin/python" "$@"\n'
+    )
+    shim.chmod(0o755)
+    return shims, version
+
+
 def test_replicas_run_the_python_of_the_callers_shell(
     trainyard: CommandLine, tool: Path, tmp_path: Path
 ) -> None:
-    file = trainyard.manifest("m.yaml", job("tell", _TELL))
+    command = ["python", "-c", _EXECUTABLE]
+    file = trainyard.manifest("m.yaml", job("tell", command))
+    shims, version = pyenv_style(tmp_path / "pyenv")
+    pyenv = {"PYENV_ROOT": str(tmp_path / "pyenv"), "PYENV_VERSION": "mine"}
     plain, uv, conda = tmp_path / "plain", tmp_path / "uv", conda_style(tmp_path / "conda")
     venv.create(plain, with_pip=False)
     subprocess.run(
@@ -78,17 +95,24 @@ def test_replicas_run_the_python_of_the_callers_shell(
         (linked, uv, {"PATH": rest, "VIRTUAL_ENV": str(uv)}),
         (str(tool), conda, {"PATH": f"{conda}/bin:{rest}", "CONDA_PREFIX": str(conda)}),
         (str(tool), plain, {"PATH": f"{plain}/bin:{conda}/bin:{rest}"}),
+        (linked, version, {"PATH": f"{shims}:{rest}", **pyenv}),
     ):
+        environment = trainyard.environment | variables
+        own = f"{variables.get('VIRTUAL_ENV', '/nowhere')}/bin:{variables['PATH']}"
+        shells = subprocess.run(
+            command, env=environment | {"PATH": own}, capture_output=True, text=True, check=True
+        ).stdout
+        assert shells.endswith(f" {prefix}\n")
         done = subprocess.run(
             [called, "run", "-f", file],
-            env=trainyard.environment | variables,
+            env=environment,
             cwd=tmp_path,
             capture_output=True,
             text=True,
             timeout=120,
         )
         assert done.returncode == 0, done.stdout + done.stderr
-        assert f"python: {prefix}/bin/python {prefix}\n" in done.stdout
+        assert f"[worker-0] {shells}" in done.stdout, "what the caller's own shell runs"
 
 
 def test_an_environment_for_an_image_brings_its_python(

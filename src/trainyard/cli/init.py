@@ -33,7 +33,8 @@ def command(
         draft.require()
     except GroundError as missing:
         click.echo(f"warning: {missing}", err=True)
-    click.echo(draft.told(), err=True)
+    for line in filter(None, (draft.misplaced(), draft.told())):
+        click.echo(line, err=True)
     if not script.save:
         click.echo(draft.text(heading=heading(options, "")), nl=False)
         return

@@ -116,6 +116,8 @@ class Commands(click.Group):
             from difflib import get_close_matches
 
             meant = _ELSEWHERE.get(name) or next(iter(get_close_matches(name, _COMMANDS, 1)), "")
+            if not meant and os.path.isfile(name):
+                meant = f"trainyard run {name}"
             hint = f" Did you mean {meant}?" if meant else ""
             ctx.fail(f"No such command {name!r}.{hint}")
         return super().resolve_command(ctx, args)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
+from zipfile import is_zipfile
 
 from trainyard.schema.errors import TrainyardError
 
@@ -31,6 +32,11 @@ class Found:
     interpreter: str = "python"
 
     @property
+    def is_archive(self) -> bool:
+        """A zipped application (https://docs.python.org/3/library/zipapp.html)."""
+        return self.form == "python" and bool(self.file) and is_zipfile(self.file)
+
+    @property
     def folder(self) -> str:
         """Where Python looks first for what the script imports."""
         return os.getcwd() if self.form == "module" else os.path.dirname(os.path.abspath(self.file))
@@ -40,9 +46,15 @@ def find(target: str, *, is_module: bool, on_cluster: bool = False) -> Found:
     """The script of this name; raises ScriptMistake. On a cluster it may be the image's own."""
     if is_module:
         return _module(target)
+    if not target:
+        raise ScriptMistake("the name of the script is empty")
     path = Path(target).expanduser()
     if path.is_file():
         return _file(str(path))
+    if path.exists() and not path.is_dir():
+        raise ScriptMistake(
+            f"{target} is no file that could be read more than once: write the script into one"
+        )
     if on_cluster and path.is_absolute():
         return Found(target, "python" if target.endswith(".py") else "program", interpreter="")
     if path.is_dir():
@@ -109,8 +121,13 @@ def _file(target: str) -> Found:
             first = file.readline(4096)
     except OSError as error:
         raise ScriptMistake(f"cannot read {target}: {(error.strerror or '').lower()}") from error
-    if suffix in (".py", ".pyw") or re.match(rb"#!.*\bpython", first):
+    if suffix in (".py", ".pyw", ".pyz") or re.match(rb"#!.*\bpython", first):
         return Found(target, "python", target)
+    if first.startswith(b"#!") and first.endswith(b"\r\n"):
+        raise ScriptMistake(
+            f"{target} has the line ends of Windows, with which Linux does not find what its first "
+            f"line names: mend them with `sed -i 's/\\r$//' {shlex.quote(target)}`"
+        )
     is_runnable = os.access(target, os.X_OK) and first[:2] in (b"#!", b"\x7fE")
     if is_runnable:
         shown = target if "/" in target else f"./{target}"

@@ -22,6 +22,17 @@ _MORE = {
     "volumes": ("DIR:PATH|CLAIM=DIR", _VOLUME),
     "images": ("PATTERN=ENV|IMAGE", _IMAGE),
 }
+_ELSEWHERE = {
+    "--nproc-per-node": "--procs-per-replica",
+    "--nproc": "--procs-per-replica",
+    "--nnodes": "--replicas",
+    "--num-nodes": "--replicas",
+    "--num-machines": "--replicas",
+    "--num-processes": "--procs-per-replica",
+    "--num-gpus": "--gpus",
+    "--max-restarts": "--restart",
+}
+"""What torchrun, deepspeed and accelerate call these things."""
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 
@@ -72,9 +83,18 @@ class ScriptCommand(click.Command):
         ctx.allow_interspersed_args = False
         probe = click.Context(self, ignore_unknown_options=True, resilient_parsing=True)
         probe.allow_interspersed_args = False
-        rest = self.make_parser(probe).parse_args(list(args))[0].get("words")
-        if isinstance(rest, tuple) and rest and is_manifest(str(rest[0])):
+        said = self.make_parser(probe).parse_args(list(args))[0]
+        rest = said.get("words")
+        first = str(rest[0]) if isinstance(rest, tuple) and rest else ""
+        if is_manifest(first):
             ctx.allow_interspersed_args = True
+        name = first.partition("=")[0]
+        if ours := _ELSEWHERE.get(name.replace("_", "-")):
+            raise click.UsageError(f"No such option {name!r}. Did you mean {ours}?", ctx)
+        if str(number := said.get("namespace")).isdigit():
+            raise click.UsageError(
+                f"-n names a namespace, as in kubectl; did you mean --replicas {number}?", ctx
+            )
         return super().parse_args(ctx, args)
 
 

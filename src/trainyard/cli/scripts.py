@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _MOST_FILES = 50
 """Of a script's own modules that are looked at for the launcher."""
 _NAME_LENGTH = 40
+_OURS = ("--replicas", "--procs-per-replica", "--gpus", "--launcher", "--elastic", "--no-check")
+"""Options that users are likely to write behind a script, and scripts unlikely to have."""
 
 
 class Draft:
@@ -67,7 +69,7 @@ class Draft:
             )
 
     def _read(self) -> Source:
-        if self.found.form == "program" or not self.found.file:
+        if self.found.form == "program" or not self.found.file or self.found.is_archive:
             return Source((), frozenset(), changes_path=True)
         try:
             return python_source.read(Path(self.found.file).read_bytes(), self.found.file)
@@ -88,8 +90,9 @@ class Draft:
             return "none", "" if wanted else "it is no Python script"
         if wanted:
             return wanted, ""
-        if not self.found.file:
-            return python_source.DISTRIBUTED, "its source is not here"
+        if not self.found.file or self.found.is_archive:
+            why = "it is an archive" if self.found.file else "its source is not here"
+            return python_source.DISTRIBUTED, why
         for source in self._sources():
             launcher, module = source.launcher
             if module:
@@ -244,6 +247,11 @@ class Draft:
         """The script's text, where it has to be brought to a cluster."""
         if not self.on_cluster or not self.found.file or self.found.form == "module":
             return None
+        if self.found.is_archive:
+            raise ScriptMistake(
+                f"{self.found.target} is an archive, and only text is carried to a cluster: put it "
+                "into the image, and name it by its absolute path there"
+            )
         beside = {path.stem for path in Path(self.found.folder).glob("*.py")}
         beside |= {path.parent.name for path in Path(self.found.folder).glob("*/__init__.py")}
         if own := sorted(beside & self.source.everywhere):
@@ -275,6 +283,21 @@ class Draft:
         if script.gpus:
             size += f" with {script.gpus} GPU{'s' if script.gpus > 1 else ''} each"
         return f"{script.name}: launcher {self.launcher}{why}; {size}"
+
+    def misplaced(self) -> str:
+        """A remark on options that were likely meant for trainyard, but stand behind the script and
+        are passed to it; "" where there are none, or the script knows them."""
+        if self.found.form == "program" or not self.found.file or self.found.is_archive:
+            return ""
+        text = Path(self.found.file).read_text(encoding="utf-8", errors="replace")
+        words = (word.partition("=")[0] for word in self.arguments)
+        meant = [word for word in words if word in _OURS and word.strip("-") not in text]
+        if not meant:
+            return ""
+        return (
+            f"note: {', '.join(dict.fromkeys(meant))} stands behind {self.found.target} and is "
+            "passed to it; what is meant for trainyard stands before the script"
+        )
 
 
 def save(draft: Draft, file: str) -> None:

@@ -80,7 +80,8 @@ class ScriptSource:
 
     def introduction(self, isolation: str) -> list[str]:
         ground = self.draft.ground
-        return [*([ground.line(isolation)] if ground else []), self.draft.told()]
+        lines = [ground.line(isolation)] if ground else []
+        return [*lines, *filter(None, (self.draft.misplaced(), self.draft.told()))]
 
     def recorded(self, tell: Callable[[str], None]) -> Said:
         return _said(self.draft.options, self.python, tell, snapshots=self.snapshots)

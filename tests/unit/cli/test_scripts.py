@@ -9,12 +9,13 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 import yaml
 from click.testing import CliRunner
 
-from trainyard.cli import init
+from trainyard.cli import init, run
 from trainyard.cli.script_options import ScriptOptions
 from trainyard.schema.errors import TrainyardError
 
@@ -39,10 +40,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "run.sh": "echo hello\n",
         "note.ipynb": "{}",
         "data.csv": "1\n",
+        "windows.sh": "#!/bin/sh\r\necho hello\r\n",
+        "knows.py": "import argparse\nargparse.ArgumentParser().add_argument('--gpus')\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
+    with ZipFile(tmp_path / "app.pyz", "w") as archive:
+        archive.writestr("__main__.py", "import torch\n")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setenv("VIRTUAL_ENV", sys.prefix)  # as who runs the tests may not have it active
@@ -101,6 +106,7 @@ def test_what_follows_the_script_is_the_scripts(
             "PyTorchTrainingJob",
             "launcher plain, because it imports nothing of torch",
         ),
+        (("app.pyz",), "PyTorchTrainingJob", "launcher torchrun, because it is an archive"),
         (("run.sh",), "GenericJob", "launcher none, because it is no Python script"),
         (("--launcher", "deepspeed", "plain.py"), "DeepSpeedJob", "launcher deepspeed;"),
         (("--launcher", "colossalai", "plain.py"), "ColossalAIJob", "launcher colossalai;"),
@@ -111,6 +117,19 @@ def test_the_launcher_is_guessed_and_said(arguments: list[str], kind: str, told:
     job, said = made(*arguments)
     assert job["kind"] == kind
     assert told in said
+
+
+def test_a_number_is_no_namespace() -> None:
+    result = CliRunner().invoke(run.command, ["-n", "4", "train.py"])
+    assert result.exit_code == 2
+    assert "did you mean --replicas 4?" in result.output
+
+
+def test_options_behind_the_script_that_it_does_not_know_are_remarked_on() -> None:
+    _, said = made("train.py", "--replicas", "7", "--lr", "1")
+    assert said.startswith("note: --replicas stands behind train.py and is passed to it; ")
+    assert "note" not in made("knows.py", "--gpus", "2")[1]
+    assert "note" not in made("--replicas", "2", "train.py", "--lr", "1")[1]
 
 
 def test_a_job_is_called_after_its_script() -> None:
@@ -174,6 +193,12 @@ def test_what_a_script_imports_is_looked_up_before_it_runs() -> None:
         (("whole",), "whole is a folder: run it with -m whole"),
         (("note.ipynb",), "note.ipynb is a notebook, which cannot run by itself"),
         (("data.csv",), "data.csv is neither a Python script"),
+        (("windows.sh",), "windows.sh has the line ends of Windows"),
+        (("/dev/null",), "/dev/null is no file that could be read more than once"),
+        (("",), "the name of the script is empty"),
+        (("--nproc_per_node=2", "train.py"), "Did you mean --procs-per-replica?"),
+        (("--nnodes", "2", "train.py"), "Did you mean --replicas?"),
+        (("--for-cluster", "--image", "i", "app.pyz"), "app.pyz is an archive"),
         (("python", "train.py"), "leave python out: name the script itself"),
         (("torchrun", "train.py"), "leave torchrun out: name the script itself"),
         (("broken.py",), "broken.py:2: SyntaxError: "),

@@ -34,6 +34,7 @@ def test_nothing_that_may_be_a_credential_or_an_agent_is_passed(name: str) -> No
     "name",
     [
         "PATH", "HOME", "LANG", "LC_ALL", "TZ", "LD_LIBRARY_PATH", "VIRTUAL_ENV", "CONDA_PREFIX",
+        "PYENV_VERSION",
         "PYTHONPATH", "PYTHONUNBUFFERED", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "NCCL_DEBUG",
         "OMP_NUM_THREADS", "MKL_NUM_THREADS", "TORCH_HOME", "TORCH_EXTENSIONS_DIR", "HF_HOME",
         "TORCHINDUCTOR_CACHE_DIR", "PYTORCH_CUDA_ALLOC_CONF", "TOKENIZERS_PARALLELISM",
