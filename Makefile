@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test simulate fuzz cluster check format generate bench soak lock clean
+.PHONY: help setup demo test simulate fuzz control-plane cluster cluster-quick check format generate bench soak lock clean
 
 find_python = for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
@@ -25,7 +25,8 @@ help:
 	@echo "make test      all tests"
 	@echo "make simulate  play new simulated runs; SEED=N one of them, with a diary in .cache"
 	@echo "make fuzz      odd requests, manifests and messages; SEED=N one seed of them"
-	@echo "make cluster   the tests against a real API server, which it builds if there is none"
+	@echo "make cluster   the tests against a real API server, which it builds if there is none;"
+	@echo "               make cluster-quick: two minutes of them, if there is one"
 	@echo "make check     the gate: format, lint, types, import rules, generated files"
 	@echo "make generate  write the generated files anew"
 	@echo "make format    put the code into shape"
@@ -61,7 +62,7 @@ demo: $(STAMP)
 
 test: $(LAUNCHERS)
 	$(BIN)/pytest -n auto tests/unit tests/simulation tests/fuzz
-	$(BIN)/pytest tests --ignore tests/unit --ignore tests/simulation --ignore tests/fuzz
+	$(BIN)/pytest tests $(foreach each,unit simulation fuzz cluster,--ignore tests/$(each))
 
 simulate: $(STAMP)
 	mkdir -p .cache
@@ -71,9 +72,16 @@ simulate: $(STAMP)
 fuzz: $(STAMP)
 	$(BIN)/pytest -n auto tests/fuzz $(if $(SEED),--seed $(SEED))
 
-cluster: $(STAMP)
+control-plane: $(STAMP)
 	test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python tools/control_plane.py build
+
+cluster: control-plane
 	TRAINYARD_CLUSTER_TESTS=required $(BIN)/pytest tests/cluster
+
+# Two minutes: what does not wait for Leases, restarts of servers or many jobs.
+cluster-quick: $(STAMP)
+	$(BIN)/pytest $(foreach each,definitions manifests administration readiness,\
+		tests/cluster/test_$(each).py)
 
 check: $(STAMP)
 	$(BIN)/ruff format --check

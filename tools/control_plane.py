@@ -1,7 +1,8 @@
 """Find a real Kubernetes control plane for ``tests/cluster``, or build an old one.
 
 Usage: ``python tools/control_plane.py`` says what there is;
-``python tools/control_plane.py build`` builds one in ``.cache/control-plane``.
+``python tools/control_plane.py build`` builds one in ``~/.cache/trainyard`` (``$XDG_CACHE_HOME``),
+where every clone finds it.
 
 Current binaries are the better judge: put the path of an envtest folder (etcd, kube-apiserver,
 kubectl) into ``$KUBEBUILDER_ASSETS``. Building is for where only Debian 12 is at hand: it takes
