@@ -215,7 +215,7 @@ print("end")
     output = script(line, text).communicate(timeout=PATIENCE_SECONDS)[0]
     assert output.startswith("[]\nthis client was made before a fork, and its connections belong")
     assert output.endswith("\nend\n")
-    assert "Warning" not in output
+    assert "ResourceWarning" not in output
     until(lambda: not line.processes(), "nothing is left of its cluster")
 
 

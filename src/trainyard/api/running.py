@@ -13,6 +13,7 @@ from typing import Any, Self, TypedDict
 from trainyard.api import calls
 from trainyard.api.calls import Folder, Lines, Way
 from trainyard.api.capture import Captured
+from trainyard.api.shares import gpus_each, with_threads
 from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
@@ -34,9 +35,9 @@ class RunOptions(TypedDict, total=False):
     replicas: int
     """How many pods, each with a process of the function; 1 by default."""
     processes: int
-    """In each replica; 1 by default."""
+    """In each replica; by default one a GPU of it, without GPUs 1."""
     gpus: int
-    """Of each replica; none by default."""
+    """Of each replica; by default this machine's, shared out evenly."""
     launcher: str
     """`plain`, which tells each process its rank by the environment, or `torchrun`; by default the
     former, unless there are several processes or the job is elastic."""
@@ -110,8 +111,11 @@ class Function:
                 "name the image that the replicas run on the cluster: image='IMAGE'; it needs "
                 "Python 3.8 or newer, and what the function imports"
             )
-        elastic, processes = options.get("elastic"), options.get("processes", 1)
+        elastic = options.get("elastic")
+        replicas = options.get("replicas") or (elastic[1] if elastic else 1)
+        gpus, processes = self._shares(options, replicas)
         launcher = options.get("launcher") or ("torchrun" if elastic or processes > 1 else "plain")
+        env = options.get("env", {})
         mounts = [
             Mount(self._volume(source), path) for source, path in options.get("mounts", {}).items()
         ]
@@ -126,12 +130,12 @@ class Function:
             name=name,
             target=f"{folder}/{calls.PROGRAM}",
             launcher=launcher,
-            replicas=options.get("replicas", 1),
+            replicas=replicas,
             processes=processes,
-            gpus=options.get("gpus", 0),
+            gpus=gpus,
             image=options.get("image") or scripts.launchers()[launcher].image,
             interpreter=interpreter if self.is_local else "python",
-            env=options.get("env", {}),
+            env=with_threads(env, replicas * processes, gpus) if self.is_local else dict(env),
             mounts=mounts,
             restarts=options.get("restarts", 0),
             elastic=Sizes(*elastic) if elastic else None,
@@ -145,6 +149,14 @@ class Function:
             head = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
             beside.append(json.dumps({**head, "binaryData": data}))
         return "\n---\n".join([*beside, scripts.text(script)])
+
+    def _shares(self, options: RunOptions, replicas: int) -> tuple[int, int]:
+        """GPUs and processes of each replica."""
+        gpus = options.get("gpus")
+        if gpus is None:
+            gpus = gpus_each(replicas) if self.is_local else 0
+        is_plain = options.get("launcher") in ("plain", "none")
+        return gpus, options.get("processes") or (1 if is_plain else max(gpus, 1))
 
     def _volume(self, source: str) -> dict[str, Any]:
         if self.is_local:

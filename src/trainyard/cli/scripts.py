@@ -13,11 +13,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from trainyard.api.shares import gpus_each, with_threads
 from trainyard.cli.ground import Ground
 from trainyard.cli.options import ClusterOptions
 from trainyard.cli.script_files import ScriptMistake, find
 from trainyard.cli.script_options import ScriptOptions
-from trainyard.local.node.gpus import RESOURCE, detect
+from trainyard.local.node.gpus import RESOURCE
 from trainyard.manifest import python_source
 from trainyard.manifest.python_source import Source
 from trainyard.schema.errors import TrainyardError
@@ -206,16 +207,11 @@ class Draft:
         if self.on_cluster:
             return 0
         pretended = self.options.resources.get(RESOURCE, "")
-        there = int(pretended) if pretended.isdigit() else len(detect())
-        return there // replicas
+        return int(pretended) // replicas if pretended.isdigit() else gpus_each(replicas)
 
     def _env(self, processes: int, gpus: int) -> dict[str, str]:
-        """The user's; and the processors shared out, which every process takes all of else."""
         own = dict(self.script.env)
-        if processes < 2 or gpus or self.on_cluster or "OMP_NUM_THREADS" in {**os.environ, **own}:
-            return own
-        available = len(os.sched_getaffinity(0))
-        return {"OMP_NUM_THREADS": str(max(available // processes, 1)), **own}
+        return own if self.on_cluster else with_threads(own, processes, gpus)
 
     def _mounts(self) -> tuple[Mount, ...]:
         from trainyard.kinds.shared.script import Mount

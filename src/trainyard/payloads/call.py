@@ -236,6 +236,7 @@ def _result(value: object, name: str) -> bytes:
 def main() -> int:
     """Call the function; the exit code of this process."""
     rank = int(os.environ.get("RANK") or 0)
+    os.environ.setdefault("LOCAL_RANK", "0")  # without a launcher there is one process in a pod
     call = Call(_HERE, globals())
     back = _ByFiles() if call.told["back"] == "files" else _ByLines()
     back.forget(f"{FAILURE}-{rank}")

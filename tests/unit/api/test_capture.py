@@ -200,8 +200,10 @@ CALL = train,
 
 
 def test_only_rank_0_sends_back_what_was_returned(run: Run, there: Path) -> None:
-    done = run("import os\ndef f():\n    return os.environ['RANK']\nCALL = f,\n", ranks=3)
-    assert done.value == "0"
+    text = (
+        "import os\ndef f():\n    return os.environ['RANK'], os.environ['LOCAL_RANK']\nCALL = f,\n"
+    )
+    assert run(text, ranks=3).value == ("0", "0")
     assert [path.name for path in there.glob("result*")] == ["result"]
 
 
