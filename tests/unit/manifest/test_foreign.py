@@ -212,6 +212,14 @@ def test_an_elastic_pytorch_job_is_launched_by_torchrun() -> None:
     assert any("rdzvPort: the launch makes its own" in note for note in notes)
 
 
+def test_what_counts_on_variables_of_kubeflow_is_told() -> None:
+    command = "sh, -c, torchrun train.py"
+    _, notes = converted(PYTORCH.replace("python, train.py, --lr, '0.1'", command))
+    assert any("starts torchrun by way of a shell" in note for note in notes)
+    _, notes = converted(PYTORCH.replace("train.py, --lr, '0.1'", "t.py, $(PET_NODE_RANK)"))
+    assert any("no PET_ variables are set" in note for note in notes)
+
+
 def test_an_mpi_job_starts_mpirun_on_its_first_worker() -> None:
     job, notes = converted(MPI)
     assert job["kind"] == "DeepSpeedJob"

@@ -159,6 +159,20 @@ def _is_env(word: str) -> bool:
     return word == "env"
 
 
+def plain_remark(words: Sequence[str]) -> str:
+    """What to say of a command that is started as it is, and counts on Kubeflow's variables for
+    torchrun; empty of any other."""
+    text = " ".join(map(str, words))
+    if "torchrun" in text or _MODULES[0] in text:
+        return (
+            "its command starts torchrun by way of a shell, for which no PET_ variables are set: "
+            "write torchrun and its words as the command itself"
+        )
+    if "PET_" in text:
+        return "no PET_ variables are set: ranks are in RANK and WORLD_SIZE"
+    return ""
+
+
 def made_by_the_launch(found: Torchrun) -> str:
     """Options that were left out since the launch makes them itself; empty where none were."""
     kept = ("nproc-per-node", "max-restarts", "rdzv-backend")

@@ -71,6 +71,8 @@ def _launch(entry: Object, replicas: Fields, *, by_torchrun: Any) -> Torchrun | 
     if found is None and by_torchrun and len(words) > 1 and words[0].startswith("python"):
         found = Torchrun(words[1:])
     if found is None:
+        if remark := common.plain_remark(words):
+            replicas.remark(entry["type"].title(), remark)
         return None
     container.pop("command", None)
     container["args"] = found.words

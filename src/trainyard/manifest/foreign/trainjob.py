@@ -191,6 +191,8 @@ def _spec(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> tuple[
     if runtime.policy != "torch":
         return {"replicaSpecs": [replica]}, "none"
     if found is None:
+        if remark := common.plain_remark(words):
+            spec.remark("trainer", remark)
         if processes is not None and str(processes) != "1":
             path = "numProcPerNode"
             text = "its command does not start torchrun, so that each node has one process"
