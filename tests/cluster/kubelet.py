@@ -38,6 +38,8 @@ class Kubelet:
         self._client = client
         self._namespace = namespace
         self.fate = fate
+        self.waiting: set[str] = set()
+        """Replicas whose startup probe fails: `worker-0`."""
         self.pods: dict[str, Object] = {}
         self.seen: dict[str, str] = {}
         """Every pod ever: UID to name."""
@@ -152,6 +154,7 @@ class Kubelet:
     async def _write(self, pod: Object, status: Object, state: Object) -> None:
         name = pod["metadata"]["name"]
         running = "running" in state
+        started = running and not any(name.endswith(f"-{each}") for each in self.waiting)
         status["containerStatuses"] = [
             {
                 "name": container["name"],
@@ -160,7 +163,7 @@ class Kubelet:
                 "containerID": "containerd://0",
                 "restartCount": 0,
                 "ready": running,
-                "started": running,
+                "started": started,
                 "state": state,
             }
             for container in pod["spec"]["containers"]

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.kubelet import Kubelet, running_kubelet
+from tests.cluster.kubelet import Kubelet, now, running_kubelet
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
 from tests.tools import kubectl_path, oldest_and_newest_kubectl, require
 from tests.unit.kinds import manifests
 from trainyard.kube.credentials import SERVICE_ACCOUNT
 from trainyard.kube.errors import NotFound
-from trainyard.kube.resources import LEASES
+from trainyard.kube.resources import EVENTS, LEASES
 
 
 def printed(yard: Yard) -> str:
@@ -98,6 +98,48 @@ async def test_the_operator_needs_no_right_but_those_it_is_given(yard: Yard) -> 
             await yard.gone(job["metadata"]["name"], job["kind"])
         assert "forbidden" not in operator.log.lower()
         assert "cannot" not in operator.log
+
+
+async def test_what_a_launch_waits_for_is_read_from_what_a_kubelet_says(yard: Yard) -> None:
+    """With the rights that are shipped, in the words of a kubelet (pkg/kubelet/prober)."""
+    await yard.kubectl("apply", "--server-side", "-f", "-", stdin=printed(yard))
+    token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
+    config = yard.plane.write_kubeconfig("operator", token)
+    job = manifests.changed(manifests.deepspeed(), "metadata.name", "launching")
+    waits = "waiting for worker-1: Connection refused"
+    async with (
+        yard.operator(kubeconfig=config, everywhere=True) as operator,
+        running_kubelet(yard.client, yard.namespace) as kubelet,
+    ):
+        kubelet.waiting.add("worker-0")
+        await operator.leads()
+        await yard.kubectl("apply", "-f", "-", stdin=manifests.dump(job))
+        await yard.reaches("launching", "Running", job["kind"])
+        pod = kubelet.pod("launching", "worker-0")["metadata"]
+        event = {
+            "metadata": {"name": f"{pod['name']}.1"},
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": pod["name"],
+                "namespace": yard.namespace,
+                "uid": pod["uid"],
+            },
+            "type": "Warning",
+            "reason": "Unhealthy",
+            "message": f"Startup probe failed: trainyard: {waits}\n",
+            "lastTimestamp": now(),
+            "count": 3,
+        }
+        await yard.client.create(EVENTS, event, yard.namespace)
+
+        async def launched() -> str:
+            found = await yard.job("launching", job["kind"])
+            conditions = found["status"]["conditions"]
+            return next((c["message"] for c in conditions if c["type"] == "Launched"), "")
+
+        await until(launched, lambda text: waits in text)
+        assert "forbidden" not in operator.log.lower()
 
 
 async def attempts(yard: Yard, job: dict[str, Any]) -> int:
