@@ -10,7 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.simulation import agreement, elastic, launching, policies, statuses, viewer_judges
+from tests.simulation import agreement, elastic, policies, statuses, viewer_judges
 from tests.simulation.cluster import BOARDS, JOB_PLURALS, sidecars
 from tests.simulation.network import Sent
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
@@ -41,6 +41,8 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 
 
+GIVEN_UP = "(LaunchTimeout)"
+"""In the text about a launch that took too long, as far as a pass could see; it has its judge."""
 NODE_NEWS_SECONDS = 5.0
 """Within this time a controller knows of a node that answers again."""
 
@@ -245,6 +247,8 @@ class Monitor(Observer):
     # What the controller tells.
     def told(self, told: Told) -> None:
         """A pass has decided what to tell."""
+        given_up = [e for e in told.events if e.reason == "Restart" and GIVEN_UP in e.message]
+        self.jobs[told.job["metadata"]["uid"]].countable += len(given_up)  # by what it had seen
         if told.plan.status is not None or told.events:
             for problem in agreement.untrue(told, times=self.clock_is_steady):
                 self.fail(f"{told.job['metadata']['name']}: {problem}")
@@ -298,7 +302,6 @@ class Monitor(Observer):
         if job is None:
             return
         self.controller_deletes.add(wanted)
-        job.countable += launching.waits(pod)  # it may have taken too long
         stored = self.server.objects.get(job.key)
         if stored is not None and not self._is_deletion_due(job, stored, pod):
             self.fail(f"pod {key.name} is deleted before the status says why")
