@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test simulate fuzz control-plane cluster cluster-quick check format generate bench soak lock clean
+.PHONY: help setup demo test matrix simulate fuzz control-plane cluster cluster-quick check format generate bench soak lock clean
 
 find_python = for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
@@ -25,6 +25,7 @@ help:
 	@echo "make test      all tests"
 	@echo "make simulate  play new simulated runs; SEED=N one of them, with a diary in .cache"
 	@echo "make fuzz      odd requests, manifests and messages; SEED=N one seed of them"
+	@echo "make matrix    some tests with every Python from 3.11 to 3.14 that is here"
 	@echo "make cluster   the tests against a real API server, which it builds if there is none;"
 	@echo "               make cluster-quick: two minutes of them, if there is one"
 	@echo "make check     the gate: format, lint, types, import rules, generated files"
@@ -83,6 +84,9 @@ cluster-quick: $(STAMP)
 	$(BIN)/pytest $(foreach each,definitions manifests administration readiness,\
 		tests/cluster/test_$(each).py)
 
+matrix: $(STAMP)
+	$(BIN)/python -m tools.matrix
+
 check: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
@@ -116,6 +120,7 @@ bench: $(LAUNCHERS) $(TORCHX)
 
 soak: $(LAUNCHERS)
 	TRAINYARD_SOAK=1 $(MAKE) test
+	$(BIN)/python -m tools.matrix --all
 	$(BIN)/python -m tools.mutation --at-least 90
 
 lock: $(STAMP)
