@@ -208,7 +208,11 @@ def body(folder: Path, **container: object) -> dict[str, object]:
     }
 
 
-def test_no_secret_is_written(project: Path, tmp_path: Path) -> None:
+def test_no_secret_is_written(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
     state = tmp_path / "state"
     target = Target(None, "default", "", str(state / "api.sock"), state)  # type: ignore[arg-type]
     job = body(
