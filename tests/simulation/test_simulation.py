@@ -63,6 +63,7 @@ ONCE_FAILED = {
     1954: "an elastic job that shrank failed twice before a pod came, and the monitor expected one",
     301755391: "two newcomers failed seconds apart, and the monitor took them for one incident",
     77: "containers of a viewer that ended with its pod were told as logs that cannot be fetched",
+    358016702: "a job succeeded when a replica was gone, which was told as running and as failed",
     8000635: "a launch was given up by what a silent watch had told, and the monitor missed that",
     3499: "a job was deleted by its ttl over and over until the watch told of it",
 }

@@ -62,12 +62,18 @@ def compile_tasks(
     return tasks, counts
 
 
+_TOLD_FOR_GOOD = (State.FAILED.value, State.SUCCEEDED.value, State.TAKEN.value)
+
+
 def own_failures(job: Pass, is_removed: IsRemoved = never) -> list[Replica]:
     """Replicas that are told as failed, but for those that only their job's end has stopped."""
     return [
         r
         for r in job.view.not_running
-        if r.state is State.FAILED and not is_removed(r) and _entry(r).get("reason") != STOPPED
+        if r.state is State.FAILED
+        and not is_removed(r)
+        and (entry := _entry(r)).get("reason") != STOPPED
+        and entry["phase"] == State.FAILED.value
     ]
 
 
@@ -86,7 +92,11 @@ def _entry(replica: Replica) -> Entry:
     pod, before = replica.pod, replica.entry
     phase = replica.state.value
     if pod is None:
-        return before if before is not None else _blank(replica.name, phase)
+        if before is None:
+            return _blank(replica.name, phase)
+        # Its end was not seen, so it is told as taken away, not by a state that is over.
+        is_over = replica.state is State.FAILED and before["phase"] not in _TOLD_FOR_GOOD
+        return _removed(replica) if is_over else before
     if (
         before is not None
         and before["uid"] == pod.uid

@@ -125,3 +125,18 @@ def attempts(world: World) -> list[dict[str, Any]]:
     """Those that have ended."""
     assert world.status is not None
     return [attempt for attempt in world.status["attempts"] if "endTime" in attempt]
+
+
+def test_a_replica_that_is_gone_as_its_job_succeeds_is_told_as_taken_away() -> None:
+    """Not as running, by what was told last, nor as failed, which nobody saw."""
+    rules = {"rules": [{"action": "Count", "onReasons": ["Deleted"]}]}
+    world = World(pytorch(policy="ExitCode", runPolicy={"podFailurePolicy": rules})).running()
+    for replica in "0123":
+        if replica != "2":
+            world.exit(replica, 0)
+    world.remove("2")
+    world.step()
+    assert (world.phase, world.aggregate) == ("Succeeded", {"succeeded": 3, "deleted": 1})
+    told = world.condition("ReplicaFailure")
+    assert told is not None
+    assert told[0] == "False"
