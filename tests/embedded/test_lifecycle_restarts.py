@@ -191,7 +191,7 @@ def test_the_summary_of_run_tells_replica_code_and_last_lines_of_a_spent_budget(
     output = line.run("run", "-f", line.manifest("m.yaml", spent), code=1)
     summary = output[output.index("PyTorchTrainingJob spent: Failed") :]
     assert "1 restart" in summary
-    assert "worker-0 ended with exit code 7" in summary
+    assert "worker-0 failed (exit code 7)" in summary
     assert "no learning rate given" in summary
     assert not line.processes()
 
