@@ -68,9 +68,7 @@ def commit_of(folder: Path) -> Commit | None:
             break
     else:
         return None
-    shared = found
-    with suppress(OSError):  # of a second work tree
-        shared = found / (found / "commondir").read_text().strip()
+    shared = found / _text(found / "commondir")  # of a second work tree
     head = _text(found / "HEAD")
     branch = head.removeprefix("ref: ") if head.startswith("ref: ") else ""
     commit = _resolved(branch, found, shared) if branch else head
@@ -84,8 +82,9 @@ def commit_of(folder: Path) -> Commit | None:
 
 
 def _git_folder(path: Path) -> Path | None:
-    if path.is_dir():
-        return path if (path / "HEAD").exists() else None
+    with suppress(OSError):  # somebody else's, and closed
+        if path.is_dir():
+            return path if (path / "HEAD").exists() else None
     told = _text(path)
     return path.parent / told.removeprefix("gitdir: ") if told.startswith("gitdir: ") else None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import json
 import os
 import socket
@@ -75,6 +76,8 @@ class Channel:
         try:
             if flags & socket.MSG_TRUNC:
                 raise ProtocolError(f"a message of more than {_MESSAGE_BYTES} bytes")
+            if flags & socket.MSG_CTRUNC:  # no room for the descriptors that came with it
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
             sender = _CREDENTIALS.unpack(credentials[0])[0]
             return Message(sender, _read(data, len(descriptors)), descriptors)
         except Exception:

@@ -15,17 +15,14 @@ from torch.distributed.run import main
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+read, write = os.pipe()
+os.set_blocking(write, False)
+signal.set_wakeup_fd(write)
 wait = SimpleElasticAgent._exit_barrier
 def wait_for_others(self):
-    read, write = os.pipe()
-    os.set_blocking(write, False)
-    signal.set_wakeup_fd(write)
     leave = lambda: os._exit(128 + os.read(read, 1)[0])
     threading.Thread(target=leave, daemon=True).start()
-    try:
-        wait(self)
-    finally:
-        signal.set_wakeup_fd(-1)
+    wait(self)
 SimpleElasticAgent._exit_barrier = wait_for_others
 {more}try:
     main()
@@ -45,8 +42,9 @@ leaves by `os._exit`, because an orderly end would close the rendezvous to all o
 later too, because the pod waits for nothing else: taking torch down costs up to half a second.
 An agent whose ranks have ended waits for the others for up to 300 s, in C++, where no handler of
 Python's runs, and then may take seconds to tell of it (it imports `torch._dynamo` for that): it has
-nothing to save, so a signal ends it (decision 125). The working directory, or our own, is taken off
-the path of the agent (not of the ranks), as for `torchrun`.
+nothing to save, so a signal ends it (decision 125), also one that came before: torch raises an
+exception for it, which is lost where it meets the writing of a log line. The working directory, or
+our own, is taken off the path of the agent (not of the ranks), as for `torchrun`.
 """
 
 
