@@ -15,7 +15,6 @@ from tests.unit.operator.test_passes import Yard, in_yard
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
-from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import EVENTS, PODS, SERVICES
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
@@ -123,8 +122,12 @@ async def test_a_changed_spec_is_taken_up(client: Client) -> None:
         await eventually(changed)
         await client.patch(BOARDS, "logs", {"spec": {"suspend": True}}, "default")
         await phase(client, "logs", "Suspended")
-        with pytest.raises(NotFound):
-            await client.get(PODS, "logs-tb", "default")
+
+        async def gone() -> bool:
+            pods, _ = await client.list(PODS, "default")
+            return not pods
+
+        await eventually(gone)
         assert await client.get(SERVICES, "logs-tb", "default")
 
 
