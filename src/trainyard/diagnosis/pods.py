@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from trainyard.client.pods import ContainerView, PodView
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
+from trainyard.schema.rules.pods import GRACE_SECONDS
 from trainyard.schema.times import duration
 
-_GRACE_SECONDS = 30
 _SLACK_SECONDS = 10.0
 _IMAGE = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull")
 _NORMAL_WAITS = ("", "ContainerCreating", "PodInitializing")
@@ -175,7 +175,7 @@ def stuck(situation: Situation) -> Iterator[Cause]:
         late = situation.ago(deleting) if deleting else 0.0
         if late <= _SLACK_SECONDS:
             continue
-        grace = pod.metadata.get("deletionGracePeriodSeconds", _GRACE_SECONDS)
+        grace = pod.metadata.get("deletionGracePeriodSeconds", GRACE_SECONDS)
         evidence = [f"it should have ended {duration(late)} ago, after a grace of {grace} s"]
         if finalizers := pod.metadata.get("finalizers"):
             evidence.append(f"finalizers: {', '.join(finalizers)}")
