@@ -167,9 +167,28 @@ def _next_attempt(told: Told, pod: str, attempt: int) -> Iterator[str]:
         yield f"its attempt is {real}"
 
 
-@says("event NewReplica", "Normal", r"Create (\d+) replicas\.")
+@says("event NewReplica", "Normal", r"Create (?P<number>\d+) replicas\.")
 def _new_pods(told: Told, found: re.Match[str]) -> Iterator[str]:
-    yield from _if(int(found[1]) != len(told.creates), f"{len(told.creates)} are created")
+    number = len(told.creates)
+    yield from _if(int(found["number"]) != number or number < 2, f"{number} are created")
+
+
+@says("event NewReplica", "Normal", r"Create (?P<number>\d+) replicas for the first time\.")
+def _first_pods(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _new_pods(told, found)
+    for pod in told.creates:
+        yield from _next_attempt(told, pod, 1)
+        yield from _if(pod in told.known, f"{pod} had a pod before")
+
+
+@says("event NewReplica", "Normal", r"Create (?P<number>\d+) replicas: (?P<pods>.+)\.")
+def _named_pods(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _new_pods(told, found)
+    named = [re.fullmatch(r"(\S+) \(attempt (\d+)\)", each) for each in found["pods"].split(", ")]
+    pods = {each[1]: int(each[2]) for each in named if each is not None}
+    yield from _if(pods.keys() != set(told.creates), f"{sorted(told.creates)} are created")
+    for pod, attempt in pods.items():
+        yield from _next_attempt(told, pod, attempt)
 
 
 # Modes and size.

@@ -29,9 +29,6 @@ from trainyard.lifecycle.troubles import Trouble
 from trainyard.lifecycle.verdicts import Verdict
 from trainyard.schema.times import render
 
-MANY = 50
-"""More new replicas than this are told in one event."""
-
 _FAILURE_EVENTS = {
     ConditionReason.DEADLINE_EXCEEDED: EventReason.DEADLINE_EXCEEDED,
     ConditionReason.INVALID_SPEC: EventReason.INVALID_SPEC,
@@ -106,14 +103,12 @@ class Report:
             self._event(EventReason.START, texts.INITIALIZED)
 
     def new_pods(self, replicas: Sequence[Replica], ledger: Ledger) -> None:
-        """Pods are created."""
-        if len(replicas) > MANY:
-            self._event(EventReason.NEW_REPLICA, texts.new_replicas(len(replicas)))
-            return
-        for replica in replicas:
-            name = replica.name
-            grown = ledger.is_first(name)
-            text = texts.new_replica(name, ledger.wanted(name), grown=grown)
+        """Pods are created: one event, since one for each would cost as much as the pod."""
+        attempts = [(replica.name, ledger.wanted(replica.name)) for replica in replicas]
+        if len(attempts) > 1:
+            self._event(EventReason.NEW_REPLICA, texts.new_replicas(attempts))
+        for name, attempt in attempts if len(attempts) == 1 else ():
+            text = texts.new_replica(name, attempt, grown=ledger.is_first(name))
             self._event(EventReason.NEW_REPLICA, text)
 
     # Changes of mode and size.

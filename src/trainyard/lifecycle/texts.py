@@ -5,6 +5,7 @@ The wording of the documented ones is fixed: scripts match on it (decision 34). 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 
 from trainyard.kinds.shared.reasons import without_report
@@ -38,6 +39,8 @@ NO_GANG = (
 # https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 LAST_LINES = 5
 LAST_CHARACTERS = 800
+_NAMED = 8
+"""As many pods are named in one text; more would not fit into an event's 1024 characters."""
 
 
 def replica_failure(replica: Replica) -> str:
@@ -194,9 +197,14 @@ def new_replica(pod: str, attempt: int, *, grown: bool) -> str:
     return f"Create the replica[{pod}] again, attempt {attempt}."
 
 
-def new_replicas(number: int) -> str:
-    """Too many new replicas to name each."""
-    return f"Create {number} replicas."
+def new_replicas(attempts: Sequence[tuple[str, int]]) -> str:
+    """Several pods of one pass, each with its attempt; they are named where they are few."""
+    number = f"Create {len(attempts)} replicas"
+    if all(attempt == 1 for _, attempt in attempts):
+        return f"{number} for the first time."
+    if len(attempts) > _NAMED:
+        return f"{number}."
+    return f"{number}: {', '.join(f'{pod} (attempt {attempt})' for pod, attempt in attempts)}."
 
 
 def budget(spent: int, limit: int) -> str:

@@ -228,11 +228,10 @@ def test_growing_keeps_pods_and_costs_nothing() -> None:
     assert [world.attempt_of(r) for r in "0123"] == ["1", "1", "2", "2"]
     world.run().settle()
     assert (world.phase, world.backoff) == ("Running", 0)
-    first, other = "for the first time.", ", attempt 2: the job has grown."
-    told = world.told("NewReplica")
-    assert [text.endswith(end) for text in told for end in (first, other)] == [
-        *[True, False] * 2,
-        *[False, True] * 2,
+    new = ", ".join(f"{world.name(replica)} (attempt 2)" for replica in "23")
+    assert world.told("NewReplica") == [
+        "Create 2 replicas for the first time.",
+        f"Create 2 replicas: {new}.",
     ]
     assert world.told("Scaled") == ["The job changes its size from 2 to 4 replicas."]
 

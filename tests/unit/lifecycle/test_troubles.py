@@ -204,7 +204,7 @@ def test_ignored_fields_are_told_once() -> None:
 
 def test_a_thousand_new_replicas_are_one_event() -> None:
     world = World(pytorch(workers=1000)).settle()
-    assert world.told("NewReplica") == ["Create 1000 replicas."]
+    assert world.told("NewReplica") == ["Create 1000 replicas for the first time."]
 
 
 def test_an_invalid_job_fails_and_says_why() -> None:

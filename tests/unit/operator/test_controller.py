@@ -83,7 +83,7 @@ async def test_a_job_gets_its_objects_a_status_and_events(client: Client) -> Non
         async def complete() -> bool:
             pods, _ = await client.list(PODS, "default")
             events, _ = await client.list(EVENTS, "default")
-            return len(pods) == 2 and len(events) >= 4
+            return len(pods) == 2 and len(events) >= 3
 
         await eventually(complete)
         pods, _ = await client.list(PODS, "default")

@@ -287,24 +287,6 @@ def test_the_same_event_again_raises_its_count() -> None:
     on_bench(body)
 
 
-def test_events_are_sent_several_at_once_and_each_once() -> None:
-    async def body(bench: Bench) -> None:
-        clock = asyncio.get_running_loop().time
-        await bench.execute(events=(Event("Normal", "First", "alone"),))
-        started = clock()
-        await bench.recorder.flush()
-        one = clock() - started
-        events = [Event("Normal", "Created", f"pod {number}") for number in range(40)]
-        await bench.execute(events=(*events, *events))
-        bench.writes.clear()
-        started = clock()
-        await bench.recorder.flush()
-        assert clock() - started < 20 * one
-        assert bench.writes.count("POST events/") == 40
-
-    on_bench(body)
-
-
 def test_an_event_that_cannot_be_stored_does_not_hurt() -> None:
     async def body(bench: Bench) -> None:
         bench.fault = lambda call: Fault.SERVER_ERROR
