@@ -10,7 +10,7 @@ import asyncio
 import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -26,6 +26,7 @@ from trainyard.kube.errors import (
     error_of_response,
     error_of_status,
 )
+from trainyard.kube.pages import PAGE_SIZE, Page, decoded, read_pages
 from trainyard.kube.resources import PODS, Resource
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport, lines
 
@@ -34,7 +35,6 @@ Params = Mapping[str, str | int | bool | None]
 
 _WRITE: Params = {"fieldValidation": "Strict", "fieldManager": "trainyard"}
 _MAX_RETRY_AFTER_SECONDS = 30.0
-_LIST_PAGE = 500
 
 
 class WatchEvent(NamedTuple):
@@ -163,15 +163,26 @@ class Client:
         server put them there (kube-apiserver leaves them out of lists).
         """
         items: list[Object] = []
-        params = {"limit": _LIST_PAGE, **which.params}
-        what = f"list {_title(resource, namespace)}"
-        while True:
-            page = await self._json("GET", _url(resource.path(namespace), params), what)
-            items += page.get("items") or []
-            metadata = page.get("metadata") or {}
-            if not metadata.get("continue"):
-                return items, str(metadata.get("resourceVersion") or "")
-            params["continue"] = metadata["continue"]
+        page = Page([], "")
+        async with aclosing(self.pages(resource, namespace, which)) as found:
+            async for page in found:
+                items += page.items
+        return items, page.resource_version
+
+    def pages(
+        self, resource: Resource, namespace: str | None = None, which: Selection = EVERYTHING
+    ) -> AsyncGenerator[Page]:
+        """The same, a page at a time: whoever keeps little of each needs memory for one only.
+
+        Raises `Gone` where that takes longer than the server remembers: all is to be read anew.
+        """
+        path, what = resource.path(namespace), f"list {_title(resource, namespace)}"
+
+        async def get(token: str) -> bytes:
+            url = _url(path, {"limit": PAGE_SIZE, **which.params, "continue": token})
+            return (await self.raw(Request("GET", url), what)).body
+
+        return read_pages(get, what)
 
     async def create(
         self, resource: Resource, body: Object, namespace: str | None = None
@@ -326,13 +337,7 @@ class Client:
     ) -> Object:
         data = b"" if body is None else orjson.dumps(body)
         response = await self.raw(Request(method, path, data, content_type), what)
-        try:
-            decoded = orjson.loads(response.body)
-        except orjson.JSONDecodeError as error:
-            raise StreamError(f"cannot {what}: the answer is not JSON") from error
-        if not isinstance(decoded, dict):
-            raise StreamError(f"cannot {what}: the answer is not an object")
-        return decoded
+        return decoded(response.body, what)
 
 
 def _is_retriable(error: ApiError) -> bool:

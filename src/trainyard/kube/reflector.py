@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from trainyard.kube.client import EVERYTHING, Client, Selection
 from trainyard.kube.errors import ApiError, Forbidden, Gone, KubeError, NotFound, StreamError
+from trainyard.kube.pages import Page
 from trainyard.kube.resources import Resource
 
 log = logging.getLogger(__name__)
@@ -124,14 +125,19 @@ class Reflector(Generic[T]):
                 await self._trouble(error)
 
     async def _list(self) -> str:
-        items, version = await self._client.list(self.resource, self._namespace, self._which)
-        self._unread.clear()
+        decoded: list[T] = []
+        page = Page([], "")
+        pages = self._client.pages(self.resource, self._namespace, self._which)
+        async with contextlib.aclosing(pages):
+            self._unread.clear()
+            async for page in pages:
+                decoded += [item for item in map(self._read, page.items) if item is not None]
+                page.items.clear()  # the next page is decoded before this name is bound anew
         self.problem = ""
-        decoded = [item for item in map(self._read, items) if item is not None]
-        self._sink.replace(decoded, version)
+        self._sink.replace(decoded, page.resource_version)
         self._seen = True
         self.synced.set()
-        return version
+        return page.resource_version
 
     async def _follow(self, version: str) -> AsyncGenerator[str]:
         """One watch; yields the resourceVersion reached after every event."""
