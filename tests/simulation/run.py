@@ -34,7 +34,7 @@ from trainyard.operator.settings import OperatorSettings
 
 TIME_LIMIT = 4 * 3600.0
 CALM_SECONDS = 220.0
-"""Longer than any wait of the controller's, that for a watch which has fallen silent among them."""
+"""Longer than any wait of the controller's but for a restart, that for a silent watch included."""
 LEAST_CALLS = 50
 MOST_CALLS = 5000
 """More than any run needs: a controller that goes round in circles."""
@@ -165,6 +165,9 @@ class Run:
         self._stop_faults()
         await self._wait_for_the_end()
         await self._wait_for_calm()
+        while not self._is_all_over():  # it seemed so, by a status that somebody else had written
+            await self._wait_for_the_end()
+            await self._wait_for_calm()
         while self.call_number < LEAST_CALLS:  # a controller that starts again changes nothing
             self._crash()
             await self._sleep_until(self.loop.time() + 60.0)
@@ -231,7 +234,7 @@ class Run:
             raise Violation(self.monitor.violations[0])
 
     async def _wait_for_the_end(self) -> None:
-        while self.loop.time() < TIME_LIMIT and not all(map(self._is_over, self.keys)):
+        while not self._is_all_over():
             await self._sleep_until(self.loop.time() + 5.0)
 
     async def _wait_for_calm(self) -> None:
@@ -246,6 +249,9 @@ class Run:
 
     def _pods(self) -> list[Obj]:
         return self.server.all("pods")
+
+    def _is_all_over(self) -> bool:
+        return self.loop.time() >= TIME_LIMIT or all(map(self._is_over, self.keys))
 
     def _is_over(self, key: Key) -> bool:
         job = self.server.objects.get(key)

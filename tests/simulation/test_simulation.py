@@ -65,6 +65,8 @@ ONCE_FAILED = {
     77: "containers of a viewer that ended with its pod were told as logs that cannot be fetched",
     358016702: "a job succeeded when a replica was gone, which was told as running and as failed",
     8000635: "a launch was given up by what a silent watch had told, and the monitor missed that",
+    812937761: "Services of a job that was gone were created until its silent watch told of it",
+    758550509: "a job whose status was forged for a moment had no time to restart as the run ended",
     3499: "a job was deleted by its ttl over and over until the watch told of it",
 }
 

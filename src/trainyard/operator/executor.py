@@ -29,7 +29,7 @@ from trainyard.kube.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from trainyard.kube.resources import Resource
+from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
@@ -110,6 +110,8 @@ class Executor:
                 return Outcome.JOB_GONE
             except Conflict:
                 return Outcome.STALE
+        elif _makes_up(plan) and not await self._lives(job):
+            return Outcome.JOB_GONE
         try:
             complete = await self._act(job, plan.actions)
         finally:
@@ -129,6 +131,17 @@ class Executor:
         record = JobRecord.decode(job.kind, stored)
         self._jobs[job.kind.kind].wrote(record)
         return record
+
+    async def _lives(self, job: JobRecord) -> bool:
+        """Whether the server still has the job, which a silent watch would not tell."""
+        read = self._client.get(job.kind.resource, job.name, job.namespace)
+        try:
+            found = (await self._tell(job, f"get {job.kind.plural}/{job.name}", read))["metadata"]
+        except NotFound:
+            found = {}
+        if found.get("uid") != job.uid:
+            self._jobs[job.kind.kind].forget(job)
+        return found.get("uid") == job.uid and "deletionTimestamp" not in found
 
     async def _act(self, job: JobRecord, actions: Sequence[Action]) -> bool:
         refused: list[ApiError] = []
@@ -299,6 +312,13 @@ class Executor:
         finally:
             if self._diary is not None:
                 self._diary.did(job, what, ended)
+
+
+def _makes_up(plan: Plan) -> bool:
+    """Whether it creates again what a job has besides its pods: the first time, and for every
+    pod, a status is written, which fails where the job is gone."""
+    # Decision 199: the garbage collector would take it again, as often as it is created.
+    return any(isinstance(each, Create) and each.resource != PODS for each in plan.actions)
 
 
 def _name(action: Action) -> str:

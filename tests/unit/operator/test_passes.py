@@ -90,8 +90,10 @@ class Yard:
         self.fault: Callable[[Call], Fault] = lambda call: Fault.NONE
         self.sent: Counter[str] = Counter()
         self.passes: Counter[JobKey] = Counter()
-        conditions = Conditions(lambda call: self.fault(call), lambda key: None)
-        wire = Wire(self.server, conditions, random.Random(2), 1, bool, self._sent, lambda *_: None)
+        self.conditions = Conditions(lambda call: self.fault(call), lambda key: None)
+        wire = Wire(
+            self.server, self.conditions, random.Random(2), 1, bool, self._sent, lambda *_: None
+        )
         settings = OperatorSettings(lifecycle=lifecycle)
         host = Host(self.clock, random.Random(3), passed=self._passed)
         self.controller = Controller(Client(wire), settings, host)
@@ -365,6 +367,31 @@ def test_nothing_is_kept_of_jobs_that_are_gone() -> None:
         assert not controller._keys
         assert not controller._uids
         assert not controller._planner._made
+
+    in_yard(body)
+
+
+def test_services_of_a_job_that_is_gone_are_not_created_again_while_the_watch_is_silent() -> None:
+    """The garbage collector would take them each time."""
+
+    async def body(yard: Yard) -> None:
+        key = yard.submit(generic(service={"ports": [{"port": 80}]}))
+        await asyncio.sleep(1)
+        services, uid = yard.server.all("services"), yard.server.get(key)["metadata"]["uid"]
+        yard.collect(uid)  # somebody's deletion is made up for, while the job is there
+        await asyncio.sleep(2)
+        assert len(yard.server.all("services")) == len(services) > 0
+        _paused(yard, key)
+        await asyncio.sleep(5)
+        assert yard.status(key)["phase"] == "Paused"
+        yard.conditions.lag["genericjobs"] = 100.0
+        yard.server.delete(key)
+        yard.sent.clear()
+        for _ in range(50):
+            yard.collect(uid)
+            await asyncio.sleep(1)
+        assert yard.sent["POST services"] == 0
+        assert yard.sent.total() <= 2
 
     in_yard(body)
 
