@@ -1,4 +1,4 @@
-"""Write or verify ``docs/reference/``, one page per kind.
+"""Write or verify ``docs/reference/``: one page per kind, and one of the operator's settings.
 
 Usage: ``python -m tools.reference [--check] [--kind PACKAGE]``; the latter writes the page of a
 kind from outside into its own folder.
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tools.generated import main
 from tools.reference_pages import index, page
+from tools.settings_page import page as settings_page
 
 from trainyard.kinds.table import OUR_KINDS, Kind
 
@@ -19,9 +20,10 @@ FOLDER = Path(__file__).parent.parent / "docs/reference"
 
 
 def generated() -> dict[Path, str]:
-    """The pages of our kinds."""
+    """The pages of our kinds, and of settings."""
     pages = {FOLDER / f"{kind.singular}.md": page(kind) for kind in OUR_KINDS.values()}
-    return {FOLDER / "kinds.md": index(), **pages}
+    settings = {FOLDER / "settings.md": settings_page()}
+    return {FOLDER / "kinds.md": index(), **settings, **pages}
 
 
 def of_kind(kind: Kind) -> dict[Path, str]:

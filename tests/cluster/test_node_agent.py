@@ -13,6 +13,8 @@ import pytest
 
 from tests.cluster.node_api import RealCluster
 from tests.cluster.yard import Object, Yard, pytorch_job, until
+from tests.tools import require
+from tests.unit.kinds import manifests
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.resources import CONFIG_MAPS, EVENTS, NODES, PODS
 from trainyard.kube.transport import Request
@@ -95,6 +97,23 @@ async def test_a_job_runs_to_its_end(yard: Yard, tmp_path: Path) -> None:
             assert await log(agent, pod) == f"rank {rank} of 2\n"
         events, _ = await yard.client.list(EVENTS, yard.namespace)
         assert "Started" in {event["reason"] for event in events}
+
+
+async def test_the_port_of_ssh_that_is_set_is_the_one_in_use(yard: Yard, tmp_path: Path) -> None:
+    """By sshd on every worker, by the launch that waits for them, and by ssh as people type it."""
+    require("ssh")
+    require("sshd")
+    greeting = "import socket; print(socket.create_connection(('worker-1', 2299)).recv(7).decode())"
+    script = f'ssh worker-1 true && ssh -G worker-1 | grep "^port" && python3 -c "{greeting}"'
+    wanted = manifests.deepspeed(config={"customCommand": script})
+    wanted["metadata"]["name"] = "real"
+    async with node(yard, tmp_path / "node") as agent, yard.operator("--ssh-port", "2299"):
+        await yard.kubectl("apply", "-f", "-", stdin=manifests.dump(wanted))
+        await yard.reaches("real", "Succeeded", "DeepSpeedJob")
+        first = min(await yard.pods("real"), key=_name)
+        container = first["spec"]["containers"][0]["name"]
+        chunks = [chunk async for chunk in agent.logs(first, container, LogOptions())]
+        assert "port 2299\nSSH-2.0\n" in b"".join(chunks).decode()
 
 
 async def test_a_deleted_job_takes_its_processes_along(yard: Yard, tmp_path: Path) -> None:

@@ -2,133 +2,106 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainyard.operator.all_settings import SETTINGS
+from trainyard.operator.setting import PREFIX, Pairs, Setting, Several, Truth
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
-    from trainyard.operator.election import LeaseSettings
-    from trainyard.operator.service import ServiceSettings
+    from trainyard.operator.effective import Effective
+    from trainyard.operator.settings import ServiceSettings
+
+
+def _setting_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A flag for every setting; the command takes what was given, as texts by name."""
+    for setting in reversed(list(SETTINGS.values())):
+        function = _option(setting)(function)
+    return function
+
+
+def _option(setting: Setting) -> Callable[..., Any]:
+    # Judged with what variables and the file say, not here.
+    default = f"  [default: {setting.default_text}]" if setting.default_text else ""
+    text = setting.help + default
+    if isinstance(setting.values, Truth):
+        no = setting.flag.replace("--", "--no-", 1)
+        return click.option(f"{setting.flag}/{no}", setting.name, default=None, help=text)
+    return click.option(
+        *(("-n",) if setting.flag == "--namespace" else ()),
+        setting.flag,
+        setting.name,
+        multiple=isinstance(setting.values, Several | Pairs),
+        metavar=setting.values.metavar,
+        help=text,
+    )
 
 
 @click.command()
 @click.option("--kubeconfig", metavar="FILE", help="By default what kubectl would use.")
 @click.option("--context", metavar="NAME", help="Context of the kubeconfig.")
-@click.option("-n", "--namespace", metavar="NAME", help="Look after this namespace only.")
 @click.option(
-    "--gang-scheduler",
-    type=click.Choice(["none", "t9k", "volcano", "scheduler-plugins", "kueue"]),
-    default="none",
-    show_default=True,
-    help="What places the pods of jobs with scheduler.t9kScheduler all or none.",
-)
-@click.option(
-    "--cluster-domain",
-    metavar="DOMAIN",
-    help="Of the cluster's DNS. By default that of this pod's resolv.conf, else cluster.local.",
-)
-@click.option(
-    "--tensorboards/--no-tensorboards",
-    "serves_tensorboards",
-    default=True,
-    show_default=True,
-    help="Whether to serve TensorBoards; no: another controller of the cluster does.",
-)
-@click.option("--tensorboard-image", metavar="IMAGE", help="For TensorBoards that name none.")
-@click.option(
-    "--leader-elect/--no-leader-elect",
-    default=True,
-    show_default=True,
-    help="Whether several may run, of which one works.",
-)
-@click.option(
-    "--lease-namespace",
-    metavar="NAME",
-    help="Where the Lease is kept. By default the namespace that is looked after, else that of "
-    "this pod or, outside a cluster, default.",
-)
-@click.option(
-    "--lease-name",
-    metavar="NAME",
-    help="By default trainyard-controller, with -n followed by that namespace.",
-)
-@click.option(
-    "--record",
+    "--config",
     metavar="FILE",
-    type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Keep what every pass saw, decided and did; at 32 MiB the file becomes FILE.1.",
+    envvar=f"{PREFIX}CONFIG",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML with settings, such as sshPort: 2222.",
 )
-@click.option("--host", default="0.0.0.0", show_default=True, help="Address of the endpoints.")
 @click.option(
-    "--port",
-    type=click.IntRange(0, 65535),
-    default=8080,
-    show_default=True,
-    help="Port of /healthz, /readyz and /metrics; 0 picks a free one.",
+    "--print-config", is_flag=True, help="Print the settings in force and where each came from."
 )
+@_setting_options
 def command(
     kubeconfig: str | None,
     context: str | None,
-    namespace: str | None,
-    gang_scheduler: str,
-    cluster_domain: str | None,
-    serves_tensorboards: bool,
-    tensorboard_image: str | None,
-    leader_elect: bool,
-    lease_namespace: str | None,
-    lease_name: str | None,
-    record: Path | None,
-    host: str,
-    port: int,
+    config: Path | None,
+    print_config: bool,
+    **given: Any,
 ) -> None:
     """Look after the jobs of a cluster until interrupted.
 
-    The cluster needs the definitions (trainyard crds). A record holds the specs of jobs, what
-    their environment says among it, but nothing of Secrets and ConfigMaps.
+    The cluster needs the definitions (trainyard crds). What flags do not say is taken from
+    variables of the environment (--ssh-port is TRAINYARD_OPERATOR_SSH_PORT), then from the file,
+    then from the defaults. A record holds the specs of jobs, what their environment says among it,
+    but nothing of Secrets and ConfigMaps.
     """
+    effective = _effective(config, {name: _text(value) for name, value in given.items()})
+    if print_config:
+        click.echo(effective.text(), nl=False)
+        return
     import logging
 
     _check_extra()
     import uvloop
 
-    from trainyard.kinds.shared.settings import BoardSettings, GangBackend, Settings
-    from trainyard.operator.service import ServiceSettings
-    from trainyard.operator.settings import OperatorSettings, cluster_domain_of
-
+    settings = effective.settings
     logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
-    lifecycle = Settings(
-        gang_backend=GangBackend(gang_scheduler),
-        cluster_domain=cluster_domain or cluster_domain_of(_resolver_configuration()),
-        boards=BoardSettings(image=tensorboard_image) if tensorboard_image else BoardSettings(),
-    )
-    operator = OperatorSettings(
-        lifecycle=lifecycle, namespace=namespace, serves_tensorboards=serves_tensorboards
-    )
-    settings = ServiceSettings(
-        operator=operator,
-        lease=_lease(namespace, lease_namespace, lease_name) if leader_elect else None,
-        host=host,
-        port=port,
-        record=record,
+        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     uvloop.run(_run(kubeconfig, context, settings))
 
 
-def _lease(namespace: str | None, where: str | None, name: str | None) -> LeaseSettings:
-    """Operators of different namespaces must not share a Lease, wherever it is kept."""
-    from trainyard.kube.credentials import own_namespace
-    from trainyard.operator.election import LeaseSettings
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return ",".join(value)
+    return "" if value is None else str(value)
 
-    known = LeaseSettings()
-    scoped = f"{known.name}-{namespace}" if namespace else known.name
-    place = where or namespace or own_namespace() or known.namespace
-    return LeaseSettings(namespace=place, name=name or scoped)
+
+def _effective(config: Path | None, flags: dict[str, str]) -> Effective:
+    from trainyard.kube.credentials import own_namespace
+    from trainyard.operator.effective import Effective, InvalidSettings, Surroundings
+
+    around = Surroundings(own_namespace(), _resolver_configuration())
+    try:
+        return Effective(flags, os.environ, config, around)
+    except InvalidSettings as error:
+        raise click.UsageError(str(error)) from error
 
 
 def _check_extra() -> None:
@@ -155,7 +128,7 @@ async def _run(kubeconfig: str | None, context: str | None, settings: ServiceSet
     from trainyard.operator.service import Service
 
     async with (
-        await Client.from_kubeconfig(kubeconfig, context) as client,
+        await Client.paced(kubeconfig, context, settings.api) as client,
         await Client.from_kubeconfig(kubeconfig, context) as lease_client,
     ):
         service = Service(client, settings, lease_client=lease_client)

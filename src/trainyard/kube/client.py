@@ -26,6 +26,7 @@ from trainyard.kube.errors import (
     error_of_response,
     error_of_status,
 )
+from trainyard.kube.pacing import Limits, PacedTransport
 from trainyard.kube.pages import PAGE_SIZE, Page, decoded, read_pages
 from trainyard.kube.resources import PODS, Resource
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport, lines
@@ -126,6 +127,18 @@ class Client:
 
         transport, namespace = await connect(path, context)
         return cls(transport, timeout_seconds=timeout_seconds, namespace=namespace)
+
+    @classmethod
+    async def paced(cls, path: str | Path | None, context: str | None, limits: Limits) -> Client:
+        """The same, for one that asks much: it keeps to limits."""
+        from trainyard.kube.cluster import connect
+
+        transport, namespace = await connect(path, context, connections=0)
+        return cls(
+            PacedTransport(transport, limits),
+            timeout_seconds=limits.timeout_seconds,
+            namespace=namespace,
+        )
 
     async def __aenter__(self) -> Client:
         return self

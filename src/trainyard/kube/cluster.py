@@ -27,18 +27,25 @@ more: a watch whose server vanished without a word would else hang until its tim
 
 
 async def connect(
-    path: str | Path | None = None, context: str | None = None
+    path: str | Path | None = None,
+    context: str | None = None,
+    *,
+    connections: int = _MAX_CONNECTIONS,
 ) -> tuple[ClusterTransport, str]:
-    """A transport to the cluster of a kubeconfig, and the namespace its context names."""
+    """A transport to the cluster of a kubeconfig, and the namespace its context names.
+
+    `connections`: as many at once, watches included; 0: any number.
+    """
     cluster = await asyncio.to_thread(load, path, context)
-    return ClusterTransport(cluster), cluster.namespace
+    return ClusterTransport(cluster, connections), cluster.namespace
 
 
 class ClusterTransport:
     """A pool of HTTPS connections to one API server."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, connections: int = _MAX_CONNECTIONS) -> None:
         self._cluster = cluster
+        self._connections = connections
         self._session: aiohttp.ClientSession | None = None
         self._tls: ssl.SSLContext | None = None
 
@@ -105,7 +112,7 @@ class ClusterTransport:
     def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                limit=_MAX_CONNECTIONS, keepalive_timeout=60, socket_factory=probing_socket
+                limit=self._connections, keepalive_timeout=60, socket_factory=probing_socket
             )
             self._session = aiohttp.ClientSession(connector=connector, auto_decompress=True)
         return self._session

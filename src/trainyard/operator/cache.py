@@ -47,13 +47,22 @@ class Store(Generic[T]):
     the controller's own write changed it.
     """
 
-    def __init__(self, owner_of: Callable[[T], str], changed: Callable[[T], None]) -> None:
+    def __init__(
+        self,
+        owner_of: Callable[[T], str],
+        changed: Callable[[T], None],
+        *,
+        by_namespace: bool = False,
+    ) -> None:
+        """`by_namespace`: each namespace is watched for itself."""
         self._owner_of = owner_of
+        self._by_namespace = by_namespace
         self._changed = changed
         self._items: dict[ObjectKey, T] = {}
         self._by_owner: dict[tuple[str, str], dict[ObjectKey, T]] = {}
         self._gone: OrderedDict[str, None] = OrderedDict()
-        self._reached = 0
+        self._reached: dict[str, int] = {}
+        """By namespace, or of all: the last resourceVersion that a watch has shown."""
 
     def __len__(self) -> int:
         return len(self._items)
@@ -70,28 +79,33 @@ class Store(Generic[T]):
         return self._by_owner.get((namespace, uid), {}).values()
 
     # What a reflector reports.
-    def replace(self, items: Sequence[T], resource_version: str) -> None:
-        """Take in a fresh list, and drop what it does not hold any more."""
+    def replace(
+        self, items: Sequence[T], resource_version: str, namespace: str | None = None
+    ) -> None:
+        """Take in a fresh list, of a namespace or of all, and drop what it does not hold any
+        more."""
         listed = {(item.namespace, item.name) for item in items}
         as_of = version_of(resource_version)
         for key, item in list(self._items.items()):
+            if namespace is not None and item.namespace != namespace:
+                continue
             # What we wrote after the list was made is not in it, and not gone either.
             if key not in listed and (version_of(item.resource_version) <= as_of or not as_of):
                 self._drop(key)
                 self._changed(item)
         for item in items:
             self.upsert(item)
-        self._reached = max(self._reached, as_of)
+        self._reach(namespace or "", as_of)
 
     def upsert(self, item: T) -> None:
         """Take in an object that was added or changed, unless it is old news."""
-        self._reached = max(self._reached, version_of(item.resource_version))
+        self._reach(self._watched_as(item), version_of(item.resource_version))
         if self._put(item):
             self._changed(item)
 
     def remove(self, item: T) -> None:
         """Take in a deletion, unless a newer object holds the name by now."""
-        self._reached = max(self._reached, version_of(item.resource_version))
+        self._reach(self._watched_as(item), version_of(item.resource_version))
         key = (item.namespace, item.name)
         known = self._items.get(key)
         if known is not None and known.uid == item.uid:
@@ -102,7 +116,8 @@ class Store(Generic[T]):
     def wrote(self, item: T) -> None:
         """Take in the answer to an own write, or to a read of one object."""
         version = version_of(item.resource_version)
-        if self.get(item.namespace, item.name) is None and 0 < version <= self._reached:
+        reached = self._reached.get(self._watched_as(item), 0)
+        if self.get(item.namespace, item.name) is None and 0 < version <= reached:
             return  # the watch has been past it already: the object is gone again
         self._put(item)
 
@@ -115,6 +130,12 @@ class Store(Generic[T]):
         known = self._items.get(key)
         if known is not None and known.uid == item.uid:
             self._drop(key)
+
+    def _watched_as(self, item: T) -> str:
+        return item.namespace if self._by_namespace else ""
+
+    def _reach(self, namespace: str, version: int) -> None:
+        self._reached[namespace] = max(self._reached.get(namespace, 0), version)
 
     def _put(self, item: T) -> bool:
         if item.uid in self._gone:
@@ -137,3 +158,15 @@ class Store(Generic[T]):
         del owned[key]
         if not owned:
             del self._by_owner[owner]
+
+
+class NamespacePart(Generic[T]):
+    """What a store holds of one namespace, for a reflector that lists no other."""
+
+    def __init__(self, store: Store[T], namespace: str) -> None:
+        self._store, self._namespace = store, namespace
+        self.upsert, self.remove = store.upsert, store.remove
+
+    def replace(self, items: Sequence[T], resource_version: str) -> None:
+        """The namespace's objects as of then."""
+        self._store.replace(items, resource_version, self._namespace)

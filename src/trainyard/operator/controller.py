@@ -20,16 +20,16 @@ from typing import Any
 from trainyard.kinds.shared import labels
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
-from trainyard.kube.reflector import Reflector
-from trainyard.kube.resources import NODES, PODS, Resource
+from trainyard.kube.reflector import Reflector, Sink
+from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
-from trainyard.operator.cache import Store
+from trainyard.operator.cache import NamespacePart, Store
 from trainyard.operator.diary import Diary
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
 from trainyard.operator.planners import Planner, served_kinds
 from trainyard.operator.queue import WorkQueue
-from trainyard.operator.records import JobKey, JobRecord, Node
+from trainyard.operator.records import JobKey, JobRecord, Namespace, Node
 from trainyard.operator.settings import OperatorSettings
 from trainyard.operator.words import Words
 
@@ -87,13 +87,18 @@ class Controller:
         self._ready_nodes: dict[str, bool] = {}
         self._in_vain: dict[JobKey, tuple[Action, ...]] = {}
         self._kinds = served_kinds(settings)
+        apart = bool(settings.namespaces)
         self.jobs: dict[str, Store[JobRecord]] = {
-            kind.kind: Store(lambda job: job.uid, self._job_changed) for kind in self._kinds
+            kind.kind: Store(lambda job: job.uid, self._job_changed, by_namespace=apart)
+            for kind in self._kinds
         }
         self.nodes: Store[Node] = Store(lambda node: node.name, self._node_changed)
+        self.namespaces: Store[Namespace] = Store(lambda each: each.name, self._namespace_changed)
         self.children: dict[Resource, Children] = {
             resource: Children(
-                resource, Store(lambda child: child.owner_uid, self._child_changed), decode
+                resource,
+                Store(lambda child: child.owner_uid, self._child_changed, by_namespace=apart),
+                decode,
             )
             for resource, decode in observed_resources(settings.lifecycle.gang_backend).items()
         }
@@ -134,29 +139,44 @@ class Controller:
             log.info("some events could not be sent before the end")
 
     def _reflectors(self) -> list[Reflector[Any]]:
-        make = partial(
-            Reflector,
-            self._client,
-            namespace=self._settings.namespace,
-            timing=self._settings.reflector,
-            rng=self._host.rng,
-        )
+        settings = self._settings
+        make = partial(Reflector, self._client, timing=settings.reflector, rng=self._host.rng)
         # Our own kinds may not be installed, and nodes not be shown to us; pods must be seen.
-        reflectors = [
-            make(
-                each.resource,
-                each.decode,
-                each.store,
-                which=Selection(labels.JOB_UID),
-                optional=bool(each.resource.group),
-            )
-            for each in self.children.values()
-        ]
+        reflectors = []
+        for place in settings.namespaces or (None,):
+            reflectors += [
+                make(
+                    each.resource,
+                    each.decode,
+                    _part(each.store, place),
+                    namespace=place,
+                    which=Selection(labels.JOB_UID),
+                    optional=bool(each.resource.group),
+                )
+                for each in self.children.values()
+            ]
+            reflectors += [
+                make(
+                    kind.resource,
+                    partial(JobRecord.decode, kind),
+                    _part(self.jobs[kind.kind], place),
+                    namespace=place,
+                    which=Selection(settings.job_selector),
+                    optional=True,
+                )
+                for kind in self._kinds
+            ]
         reflectors.append(make(NODES, Node.decode, self.nodes, optional=True))
-        for kind in self._kinds:
-            decode = partial(JobRecord.decode, kind)
-            reflectors.append(make(kind.resource, decode, self.jobs[kind.kind], optional=True))
+        if settings.namespace_selector:
+            which = Selection(settings.namespace_selector)
+            reflectors.append(make(NAMESPACES, Namespace.decode, self.namespaces, which=which))
         return reflectors
+
+    def looks_after(self, namespace: str) -> bool:
+        """Whether jobs of the namespace are for this operator."""
+        return (
+            not self._settings.namespace_selector or self.namespaces.get("", namespace) is not None
+        )
 
     # What changed, and whose pass that calls for.
     def _job_changed(self, job: JobRecord) -> None:
@@ -185,6 +205,14 @@ class Controller:
             for pod in self.children[PODS].store:
                 if pod.node == node.name:
                     self._child_changed(pod)
+
+    def _namespace_changed(self, namespace: Namespace) -> None:
+        """Its labels have come to fit, or do not any more."""
+        if self.is_synced:
+            for store in self.jobs.values():
+                for job in store:
+                    if job.namespace == namespace.name:
+                        self._job_changed(job)
 
     async def _work(self) -> None:
         loop, settings = asyncio.get_running_loop(), self._settings
@@ -221,8 +249,8 @@ class Controller:
     async def _pass(self, key: JobKey) -> Outcome:
         """One look at one job."""
         job = self.jobs[key.kind].get(key.namespace, key.name)
-        if job is None or job.is_deleting:
-            # What it owned is the garbage collector's.
+        if job is None or job.is_deleting or not self.looks_after(key.namespace):
+            # What it owned is the garbage collector's, or another operator's.
             self._forget(key)
             return Outcome.JOB_GONE
         made = self._plan(job, await self._words_of(job))
@@ -312,6 +340,10 @@ class Controller:
         self._planner.forget(uid)
         self._words.forget(uid)
         self._executor.refusals.forget(uid)
+
+
+def _part(store: Store[Any], namespace: str | None) -> Sink[Any]:
+    return store if namespace is None else NamespacePart(store, namespace)
 
 
 async def _all_synced(reflectors: list[Reflector[Any]]) -> None:

@@ -16,29 +16,16 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, KubeError, NotFound
 from trainyard.kube.resources import LEASES
+from trainyard.operator.settings import LeaseSettings
 from trainyard.schema.times import render_micro
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseSettings:
-    """Which Lease, and how it is kept; durations in seconds, client-go's defaults."""
-
-    namespace: str = "default"
-    name: str = "trainyard-controller"
-    duration: float = 15.0
-    """Others wait this long after the last renewal that they saw."""
-    renew_deadline: float = 10.0
-    """The holder gives up when it could not renew for this long."""
-    retry_period: float = 2.0
 
 
 class LeaderElection:

@@ -60,16 +60,19 @@ def _rules() -> list[Object]:
     return [
         *_rules_of(OperatorSettings(), GangBackend.T9K),
         _rule(gangs, ["podgroups"], _OWN),
-        _rule([""], ["nodes"], ["list", "watch"]),
-        _LEASES,
+        _rule([""], ["namespaces", "nodes"], ["list", "watch"]),
+        LEASE_RULE,
     ]
 
 
-def rules(settings: OperatorSettings, *, with_lease: bool) -> list[Object]:
-    """What an operator with these settings needs; of one namespace, in that namespace."""
-    nodes = [] if settings.namespace else [_rule([""], ["nodes"], ["list", "watch"])]
+def rules(settings: OperatorSettings) -> list[Object]:
+    """What an operator with these settings needs, but for its Lease; of some namespaces, in each
+    of them."""
+    apart = ["nodes"] if not settings.namespaces else []
+    if settings.namespace_selector:
+        apart.append("namespaces")
     needed = _rules_of(settings, settings.lifecycle.gang_backend)
-    return [*needed, *nodes, *([_LEASES] if with_lease else [])]
+    return [*needed, *([_rule([""], apart, ["list", "watch"])] if apart else ())]
 
 
 def _rules_of(settings: OperatorSettings, backend: GangBackend) -> list[Object]:
@@ -108,7 +111,8 @@ def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Object:
     return {"apiGroups": groups, "resources": resources, "verbs": list(verbs)}
 
 
-_LEASES = _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"])
+LEASE_RULE = _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"])
+"""Where the Lease is."""
 
 
 def _spec(image: str, replicas: int, labels: dict[str, str]) -> Object:

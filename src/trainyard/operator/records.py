@@ -84,3 +84,19 @@ class Node:
             resource_version=metadata.get("resourceVersion", ""),
             is_ready=ready == "True",
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """A namespace with the labels that were asked for."""
+
+    name: str
+    uid: str
+    resource_version: str
+    namespace: str = ""
+
+    @classmethod
+    def decode(cls, obj: Mapping[str, Any]) -> Namespace:
+        """From a `v1` Namespace."""
+        metadata = obj["metadata"]
+        return cls(metadata["name"], metadata["uid"], metadata.get("resourceVersion", ""))

@@ -29,16 +29,17 @@ Rule = Mapping[str, Any]
 class Rights:
     """Asks now and then; `missing` holds what was found the last time, one text for a resource."""
 
-    def __init__(self, client: Client, namespace: str, wanted: Sequence[Rule]) -> None:
-        """`namespace`: where the rights must hold, by whatever binding."""
-        self._client, self._namespace, self._wanted = client, namespace, wanted
+    def __init__(self, client: Client, wanted: Mapping[str, Sequence[Rule]]) -> None:
+        """`wanted`: by the namespace in which the rights must hold, by whatever binding."""
+        self._client, self._wanted = client, wanted
         self.missing: tuple[str, ...] = ()
 
     async def run(self) -> None:
         """Ask for ever."""
         while True:
             try:
-                missing = await self._ask()
+                answers = [await self._ask(*each) for each in self._wanted.items()]
+                missing = tuple(text for answer in answers for text in answer)
             except KubeError as error:  # not served, or just now no answer: nothing is known
                 log.debug("%s", error)
                 missing = ()
@@ -47,16 +48,16 @@ class Rights:
             self.missing = missing
             await asyncio.sleep(AGAIN_SECONDS if missing else EVERY_SECONDS)
 
-    async def _ask(self) -> tuple[str, ...]:
+    async def _ask(self, namespace: str, wanted: Sequence[Rule]) -> Iterable[str]:
         body = {
             "apiVersion": REVIEWS.api_version,
             "kind": REVIEWS.kind,
-            "spec": {"namespace": self._namespace},
+            "spec": {"namespace": namespace},
         }
         status = (await self._client.create(REVIEWS, body)).get("status") or {}
         if status.get("incomplete"):  # an authorizer beside RBAC decides, and does not tell
             return ()
-        return tuple(lacking(self._wanted, status.get("resourceRules") or (), self._namespace))
+        return lacking(wanted, status.get("resourceRules") or (), namespace)
 
 
 def lacking(wanted: Iterable[Rule], given: Sequence[Rule], namespace: str) -> Iterable[str]:

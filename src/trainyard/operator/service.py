@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import replace
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -18,11 +17,11 @@ from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError, KubeError
 from trainyard.operator.controller import Clock, Controller, Host, wall_clock
 from trainyard.operator.diary import Diary, RecordFile
-from trainyard.operator.election import LeaderElection, LeaseSettings
-from trainyard.operator.manifests import rules
+from trainyard.operator.election import LeaderElection
+from trainyard.operator.manifests import LEASE_RULE, rules
 from trainyard.operator.records import JobKey
 from trainyard.operator.rights import Rights
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
 
@@ -31,20 +30,6 @@ _STRICT_SINCE = (1, 25)
 _RETRY_SECONDS = 2.0
 _CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceSettings:
-    """How an operator process presents itself."""
-
-    operator: OperatorSettings = field(default_factory=OperatorSettings)
-    lease: LeaseSettings | None = field(default_factory=LeaseSettings)
-    """None: no election; this process is the only one."""
-    host: str = "0.0.0.0"
-    port: int = 8080
-    """Of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
-    record: Path | None = None
-    """A file that says what every pass saw, decided and did."""
 
 
 class Service:
@@ -92,11 +77,12 @@ class Service:
         await self._election.run(self._control)
 
     def _rights_needed(self) -> Rights:
-        settings = self._settings
-        lease = settings.lease.namespace if settings.lease else self._client.namespace
-        is_apart = settings.lease is None or settings.operator.namespace not in (None, lease)
-        wanted = rules(settings.operator, with_lease=not is_apart)
-        return Rights(self._client, settings.operator.namespace or lease, wanted)
+        operator, lease = self._settings.operator, self._settings.lease
+        home = lease.namespace if lease else self._client.namespace
+        wanted = {place: rules(operator) for place in operator.namespaces or (home,)}
+        if lease is not None:
+            wanted[home] = [*wanted.get(home, ()), LEASE_RULE]
+        return Rights(self._client, wanted)
 
     async def _control(self) -> None:
         operator = self._settings.operator
@@ -224,7 +210,7 @@ class _State(Collector):
         )
         for store in controller.jobs.values():
             for job in store:
-                if not job.kind.is_job:
+                if not job.kind.is_job or not controller.looks_after(job.namespace):
                     continue
                 phase = str((job.status or {}).get("phase") or "Pending")
                 labels = [job.kind.kind, job.name, job.uid, job.namespace, phase]

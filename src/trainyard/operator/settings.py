@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from trainyard.kinds.shared.settings import Settings
+from trainyard.kube.pacing import Limits
 from trainyard.kube.reflector import Timing
 
 
@@ -13,8 +15,12 @@ class OperatorSettings:
     """Durations are in seconds."""
 
     lifecycle: Settings = field(default_factory=Settings)
-    namespace: str | None = None
-    """Look after the jobs of this namespace only; None: of all."""
+    namespaces: tuple[str, ...] = ()
+    """Look after the jobs of these namespaces only; none: of all."""
+    namespace_selector: str = ""
+    """Of all namespaces only those with such labels."""
+    job_selector: str = ""
+    """Look after jobs and viewers with such labels only."""
     serves_tensorboards: bool = True
     """False: another controller runs the TensorBoards that jobs create."""
     open_templates: bool = True
@@ -33,6 +39,35 @@ class OperatorSettings:
     retry_min: float = 0.1
     retry_max: float = 60.0
     reflector: Timing = field(default_factory=Timing)
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """Which Lease, and how it is kept; durations in seconds, client-go's defaults."""
+
+    namespace: str = "default"
+    name: str = "trainyard-controller"
+    duration: float = 15.0
+    """Others wait this long after the last renewal that they saw."""
+    renew_deadline: float = 10.0
+    """The holder gives up when it could not renew for this long."""
+    retry_period: float = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceSettings:
+    """All that an operator process is told: what it does, and how it presents itself."""
+
+    operator: OperatorSettings = field(default_factory=OperatorSettings)
+    lease: LeaseSettings | None = field(default_factory=LeaseSettings)
+    """None: no election; this process is the only one."""
+    api: Limits = field(default_factory=Limits)
+    host: str = "0.0.0.0"
+    port: int = 8080
+    """Of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
+    record: Path | None = None
+    """A file that says what every pass saw, decided and did."""
+    log_level: str = "info"
 
 
 def cluster_domain_of(resolver_configuration: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from trainyard.operator.cache import Store
+from trainyard.operator.cache import NamespacePart, Store
 
 
 @dataclass(frozen=True)
@@ -118,3 +118,23 @@ def test_an_object_belongs_to_an_owner_of_its_own_namespace_only(store: Store[It
     assert [item.uid for item in store.owned_by("elsewhere", "job")] == ["2"]
     store.remove(Item("a", "2", "7", namespace="elsewhere"))
     assert [item.uid for item in store.owned_by("default", "job")] == ["1"]
+
+
+def test_a_list_of_one_namespace_says_nothing_of_others(changed: list[str]) -> None:
+    store: Store[Item] = Store(lambda item: item.owner, lambda i: changed.append(i.uid))
+    first, second = NamespacePart(store, "a"), NamespacePart(store, "b")
+    first.replace([Item("x", "1", "5", namespace="a")], "6")
+    second.replace([Item("x", "2", "7", namespace="b"), Item("y", "3", "7", namespace="b")], "8")
+    first.replace([], "9")
+    second.remove(Item("y", "3", "10", namespace="b"))
+    assert [(item.namespace, item.name) for item in store] == [("b", "x")]
+
+
+def test_a_watch_of_one_namespace_may_be_behind_that_of_another() -> None:
+    """What was written in the one that lags has not been seen to be gone."""
+    store: Store[Item] = Store(lambda item: item.owner, lambda item: None, by_namespace=True)
+    NamespacePart(store, "ahead").replace([], "100")
+    NamespacePart(store, "behind").replace([], "50")
+    store.wrote(Item("new", "1", "80", namespace="behind"))
+    store.wrote(Item("gone", "2", "80", namespace="ahead"))
+    assert [item.name for item in store] == ["new"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError, NotFound
-from trainyard.kube.resources import EVENTS, LEASES, PODS, SERVICES
+from trainyard.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, SERVICES
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 from trainyard.operator.controller import run
-from trainyard.operator.service import Service, ServiceSettings
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.service import Service
+from trainyard.operator.settings import OperatorSettings, ServiceSettings
 
 JOBS = KINDS["PyTorchTrainingJob"].resource
 SETTINGS = OperatorSettings(lifecycle=Settings.local())
@@ -135,6 +136,72 @@ async def test_a_new_controller_takes_over_what_it_finds(client: Client) -> None
             return bool(pod["metadata"]["uid"] != lost["uid"])
 
         await eventually(replaced)
+
+
+async def spread(client: Client) -> None:
+    """Namespaces of which each has a job, with a label of its own."""
+    for name in ("team-a", "team-b", "team-c"):
+        await client.create(NAMESPACES, {"metadata": {"name": name, "labels": {"name": name}}})
+        await client.create(JOBS, _labelled(name), name)
+
+
+def _labelled(label: str) -> dict[str, Any]:
+    made = job("train")
+    del made["metadata"]["namespace"]
+    made["metadata"]["labels"] = {"name": label}
+    return made
+
+
+async def served(client: Client) -> set[str]:
+    """The namespaces in which there are pods."""
+    return {pod["metadata"]["namespace"] for pod in (await client.list(PODS))[0]}
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        {"namespaces": ("team-a", "team-b")},
+        {"namespace_selector": "name in (team-a,team-b)"},
+        {"job_selector": "name!=team-c"},
+    ],
+    ids=lambda scope: next(iter(scope)),
+)
+async def test_jobs_outside_of_the_scope_are_left_alone(
+    scope: dict[str, Any], client: Client
+) -> None:
+    """And what is in it goes on: a pod that is gone comes back."""
+    await spread(client)
+    async with running(run(client, replace(SETTINGS, **scope))):
+
+        async def both() -> bool:
+            return await served(client) == {"team-a", "team-b"}
+
+        await eventually(both)
+        for pod in (await client.list(PODS, "team-b"))[0]:
+            await client.delete(PODS, pod["metadata"]["name"], "team-b", grace_seconds=0)
+        await eventually(both)
+        assert not (await client.get(JOBS, "train", "team-c")).get("status")
+
+
+async def test_a_namespace_comes_and_goes_with_its_labels(client: Client) -> None:
+    await spread(client)
+    settings = replace(SETTINGS, namespace_selector="name=team-a")
+    async with running(run(client, settings)):
+
+        async def they_are(wanted: set[str]) -> None:
+            async def check() -> bool:
+                return await served(client) == wanted
+
+            await eventually(check)
+
+        await they_are({"team-a"})
+        for name, label in (("team-b", "team-a"), ("team-a", "other")):
+            await client.patch(NAMESPACES, name, {"metadata": {"labels": {"name": label}}})
+        await they_are({"team-a", "team-b"})
+        for name in ("team-a", "team-b"):
+            for pod in (await client.list(PODS, name))[0]:
+                await client.delete(PODS, pod["metadata"]["name"], name, grace_seconds=0)
+        await they_are({"team-b"})
 
 
 async def test_a_service_leads_and_shows_its_health_and_metrics(client: Client) -> None:

@@ -15,7 +15,8 @@ from tests.simulation.server import ModelServer
 from tests.simulation.virtual_time import run
 from trainyard.kube.client import Client
 from trainyard.kube.transport import Request, Response
-from trainyard.operator.election import LeaderElection, LeaseSettings
+from trainyard.operator.election import LeaderElection
+from trainyard.operator.settings import LeaseSettings
 
 
 class Slow:

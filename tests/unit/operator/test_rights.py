@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from trainyard.kinds.shared.settings import GangBackend, Settings
-from trainyard.operator.manifests import manifests, rules
+from trainyard.operator.manifests import LEASE_RULE, manifests, rules
 from trainyard.operator.rights import lacking
 from trainyard.operator.settings import OperatorSettings
 
@@ -23,15 +23,19 @@ def given(groups: str, resources: str, verbs: str, **more: Any) -> dict[str, Any
     return dict(zip(("apiGroups", "resources", "verbs"), split, strict=True)) | more
 
 
-@pytest.mark.parametrize("namespace", [None, "team"])
+@pytest.mark.parametrize(
+    "scope",
+    [{}, {"namespaces": ("team",)}, {"namespace_selector": "a=b"}],
+    ids=["all", "one", "selected"],
+)
 @pytest.mark.parametrize("backend", [b for b in GangBackend if b is not GangBackend.KUEUE])
-def test_what_is_shipped_is_enough(namespace: str | None, backend: GangBackend) -> None:
-    settings = OperatorSettings(lifecycle=Settings(gang_backend=backend), namespace=namespace)
-    assert not list(lacking(rules(settings, with_lease=True), SHIPPED, "ops"))
+def test_what_is_shipped_is_enough(scope: dict[str, Any], backend: GangBackend) -> None:
+    settings = OperatorSettings(lifecycle=Settings(gang_backend=backend), **scope)
+    assert not list(lacking([*rules(settings), LEASE_RULE], SHIPPED, "ops"))
 
 
 def test_each_right_that_is_taken_away_is_named() -> None:
-    wanted = rules(OperatorSettings(), with_lease=True)
+    wanted = [*rules(OperatorSettings(namespace_selector="a=b")), LEASE_RULE]
     for number, rule in enumerate(SHIPPED):
         for verb in rule["verbs"]:
             left = {**rule, "verbs": [each for each in rule["verbs"] if each != verb]}

@@ -1,0 +1,243 @@
+"""Every setting of the operator: the one list from which flags, variables, files, the chart's
+values and the reference page are made.
+
+A default is that of the attribute to which a setting goes, so it stands in one place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from operator import attrgetter
+
+from trainyard.kinds.shared.settings import GangBackend
+from trainyard.operator.setting import (
+    Choice,
+    Seconds,
+    Setting,
+    Several,
+    Text,
+    Truth,
+    Whole,
+    is_selector,
+)
+from trainyard.operator.settings import ServiceSettings
+from trainyard.schema.names import is_dns_subdomain, is_plain_label
+
+_PORT = Whole(1, 65535, "PORT")
+_NAMESPACE = Text("the name of a namespace", "NAME", is_plain_label)
+_OBJECT = Text("a name of lower-case letters, digits, - and .", "NAME", is_dns_subdomain)
+_LABELS = Text("a label selector, such as team=vision,tier!=test", "SELECTOR", is_selector)
+
+_SCOPE = (
+    Setting(
+        "namespaces",
+        Several(_NAMESPACE),
+        "Look after the jobs of these namespaces only, with rights in these only. Repeatable.",
+        "operator.namespaces",
+        option="--namespace",
+    ),
+    Setting(
+        "namespaceSelector",
+        _LABELS,
+        "Look after the jobs of namespaces with these labels only, as they are at any time.",
+        "operator.namespace_selector",
+    ),
+    Setting(
+        "jobSelector",
+        _LABELS,
+        "Look after jobs and TensorBoards with these labels only.",
+        "operator.job_selector",
+    ),
+)
+_JOBS = (
+    Setting(
+        "gangScheduler",
+        Choice(tuple(GangBackend), GangBackend),
+        "What places the pods of jobs with scheduler.t9kScheduler all or none.",
+        "operator.lifecycle.gang_backend",
+        GangBackend.NONE,
+    ),
+    Setting(
+        "sshPort",
+        _PORT,
+        "Of the sshd in pods of kinds that launch over ssh. Users other than root may listen above "
+        "1023 only. It holds for jobs that come, and for pods that are created, from then on; so "
+        "change it while no such job runs.",
+        "operator.lifecycle.ssh_port",
+    ),
+    Setting(
+        "masterPort",
+        _PORT,
+        "Of the rendezvous, on the replica with rank 0.",
+        "operator.lifecycle.master_port",
+    ),
+    Setting(
+        "restartDelayInitial",
+        Seconds(0.1, 3600),
+        "Before the first restart of a replica or a job; each further delay is twice as long.",
+        "operator.lifecycle.backoff_base_seconds",
+    ),
+    Setting(
+        "restartDelayMax",
+        Seconds(0, 86400),
+        "No delay is longer.",
+        "operator.lifecycle.backoff_max_seconds",
+    ),
+    Setting(
+        "restartDelayReset",
+        Seconds(0, 86400),
+        "What ran for so long starts again with the first delay.",
+        "operator.lifecycle.backoff_reset_seconds",
+    ),
+    Setting(
+        "elasticSettle",
+        Seconds(0, 3600),
+        "An elastic job that launches over ssh waits until nobody has joined for so long.",
+        "operator.lifecycle.elastic_settle_seconds",
+    ),
+    Setting(
+        "forceDeleteAfter",
+        Seconds(1, 86400),
+        "A pod that is still there so long after its grace period is deleted by force.",
+        "operator.lifecycle.force_delete_seconds",
+    ),
+    Setting(
+        "clusterDomain",
+        Text("a DNS domain", "DOMAIN", is_dns_subdomain),
+        "Of the cluster's DNS.",
+        "operator.lifecycle.cluster_domain",
+        unset="that of this pod's resolv.conf, else cluster.local",
+    ),
+    Setting(
+        "tensorboards",
+        Truth(),
+        "Serve TensorBoards; false: another controller of the cluster does.",
+        "operator.serves_tensorboards",
+    ),
+    Setting(
+        "tensorboardImage",
+        Text("an image", "IMAGE"),
+        "For TensorBoards that name none.",
+        "operator.lifecycle.boards.image",
+    ),
+)
+_WORK = (
+    Setting("workers", Whole(1, 1024), "Jobs that may be worked on at once.", "operator.workers"),
+    Setting(
+        "parallelWrites",
+        Whole(1, 1024),
+        "Writes of one job that may be under way at once.",
+        "operator.parallel_writes",
+    ),
+    Setting(
+        "retryDelayInitial",
+        Seconds(0.01, 60),
+        "Before a job that met an error is looked at again; each further delay is twice as long.",
+        "operator.retry_min",
+    ),
+    Setting("retryDelayMax", Seconds(0.01, 3600), "No such delay is longer.", "operator.retry_max"),
+    Setting(
+        "apiTimeout",
+        Seconds(1, 600),
+        "For the answer to a request to the API server.",
+        "api.timeout_seconds",
+    ),
+    Setting(
+        "apiRequestsAtOnce",
+        Whole(1, 10_000),
+        "Requests to the API server that may be under way at once, beside watches and the Lease.",
+        "api.at_once",
+    ),
+    Setting(
+        "apiRequestsPerSecond",
+        Whole(0, 100_000),
+        "Requests a second to the API server, beside the Lease; after a pause as many may be sent "
+        "together. 0: any number; the API server's own priority and fairness is obeyed anyway.",
+        "api.per_second",
+    ),
+)
+_LEASE = (
+    Setting(
+        "leaderElect",
+        Truth(),
+        "Whether several may run, of which one works.",
+        default=True,
+    ),
+    Setting(
+        "leaseNamespace",
+        _NAMESPACE,
+        "Where the Lease is kept.",
+        "lease.namespace",
+        unset="the one namespace that is looked after, else that of this pod, the first of several "
+        "namespaces or, outside a cluster, default",
+    ),
+    Setting(
+        "leaseName",
+        _OBJECT,
+        "Operators with the same Lease stand by for each other, so they must look after the same.",
+        "lease.name",
+        unset="trainyard-controller, followed by the one namespace that is looked after, or by a "
+        "hash of several namespaces and of selectors",
+    ),
+    Setting(
+        "leaseDuration",
+        Seconds(1, 3600),
+        "Others take over so long after the last renewal that they saw.",
+        "lease.duration",
+    ),
+    Setting(
+        "leaseRenewDeadline",
+        Seconds(0.5, 3600),
+        "A leader that could not renew the Lease for so long stops all writes.",
+        "lease.renew_deadline",
+    ),
+    Setting(
+        "leaseRetryPeriod",
+        Seconds(0.1, 600),
+        "Between two attempts to get or to renew the Lease.",
+        "lease.retry_period",
+    ),
+)
+_PROCESS = (
+    Setting("host", Text("an address", "ADDRESS"), "Address of the endpoints.", "host"),
+    Setting(
+        "port",
+        Whole(0, 65535, "PORT"),
+        "Port of /healthz, /readyz and /metrics; 0 picks a free one.",
+        "port",
+    ),
+    Setting(
+        "logLevel",
+        Choice(("debug", "info", "warning", "error")),
+        "What is logged: this, and what is worse.",
+        "log_level",
+    ),
+    Setting(
+        "record",
+        Text("a path", "FILE"),
+        "Keep what every pass saw, decided and did; at 32 MiB the file becomes FILE.1.",
+        "record",
+    ),
+)
+
+
+def _with_defaults(settings: tuple[Setting, ...]) -> tuple[Setting, ...]:
+    known = ServiceSettings()
+    return tuple(
+        each if each.default is not None else replace(each, default=attrgetter(each.place)(known))
+        for each in settings
+    )
+
+
+GROUPS: Mapping[str, tuple[Setting, ...]] = {
+    "What is looked after": _with_defaults(_SCOPE),
+    "Jobs": _with_defaults(_JOBS),
+    "Work, and requests to the API server": _with_defaults(_WORK),
+    "Leader election": _with_defaults(_LEASE),
+    "The process": _with_defaults(_PROCESS),
+}
+"""By the heading under which they are documented."""
+SETTINGS: Mapping[str, Setting] = {
+    setting.name: setting for group in GROUPS.values() for setting in group
+}
