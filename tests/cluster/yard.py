@@ -109,10 +109,11 @@ class Yard:
     async def operator(
         self, *options: str, kubeconfig: Path | None = None, everywhere: bool = False
     ) -> AsyncIterator[Operator]:
-        """An operator that looks after this namespace or all of them, from when it serves."""
-        if not everywhere:
+        """An operator that looks after this namespace or all of them, from when it serves; or after
+        those that the options name."""
+        if not everywhere and "--namespace" not in options:
             options = ("--namespace", self.namespace, *options)
-        else:
+        elif everywhere:
             options = ("--lease-namespace", self.namespace, *options)
         command = (
             *(sys.executable, "-m", "trainyard.cli.main", "operator"),
