@@ -27,6 +27,7 @@ MODULES = (
     "apiserver",
     "plan",
     "validate",
+    "operator",
 )
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _MEASURE = "import json, sys, bench.{0} as m; json.dump(m.measure(), sys.stdout)"
@@ -45,7 +46,7 @@ class Row(NamedTuple):
     @property
     def is_rate(self) -> bool:
         """More is better."""
-        return self.unit.endswith("/s")
+        return self.unit.endswith(("/s", "of it"))
 
     def cells(self) -> tuple[str, str, str, str]:
         """What to print of it."""

@@ -67,6 +67,11 @@ class RunningControlPlane:
         return self._made.authority
 
     @property
+    def pids(self) -> list[int]:
+        """Of etcd and the servers."""
+        return [process.pid for process in self._processes.values()]
+
+    @property
     def collects(self) -> bool:
         """Whether there is a garbage collector."""
         return self.programs.controller_manager is not None

@@ -6,21 +6,27 @@ Imported only when such a cluster is used: aiohttp costs 200 ms at start-up.
 from __future__ import annotations
 
 import asyncio
+import gzip
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from yarl import URL
 
-from trainyard.kube.credentials import Cluster, load
+from trainyard.kube.connections import Connection, Pool
+from trainyard.kube.credentials import Cluster, Credentials, load
 from trainyard.kube.errors import Unreachable
 from trainyard.kube.transport import Request, Response, StreamResponse
 
 _MAX_CONNECTIONS = 100
+_IDLE_SECONDS = 60.0
+_PORTS = {"http": 80, "https": 443}
 _KEEPALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 """A quiet connection is probed after 30 s, and given up when the other side is silent for 30 s
 more: a watch whose server vanished without a word would else hang until its timeout."""
@@ -48,15 +54,69 @@ class ClusterTransport:
         self._connections = connections
         self._session: aiohttp.ClientSession | None = None
         self._tls: ssl.SSLContext | None = None
+        self._certificate = b""
+        self._pool: Pool | None = None
+        self._base = urlsplit(cluster.server.rstrip("/"))
 
     async def request(self, request: Request, timeout_seconds: float) -> Response:
         """Send one request and read the whole answer within `timeout_seconds`."""
+        if self._cluster.proxy:
+            return await self._through_proxy(request, timeout_seconds)
+        credentials = await self._credentials()
+        if self._pool is None:
+            self._pool = Pool(
+                self._name,
+                self._connect,
+                max_connections=_MAX_CONNECTIONS,
+                idle_seconds=_IDLE_SECONDS,
+            )
+        headers = {
+            "Host": self._base.netloc.rpartition("@")[2],
+            "User-Agent": "trainyard",
+            "Accept-Encoding": "gzip",
+        }
+        if credentials.authorization:
+            headers["Authorization"] = credentials.authorization
+        there = replace(request, path=self._base.path + request.path)
+        answer = await self._pool.request(there, headers, timeout_seconds)
+        if answer.headers.get("content-encoding") != "gzip":
+            return answer
+        return replace(answer, body=gzip.decompress(answer.body))
+
+    async def _through_proxy(self, request: Request, timeout_seconds: float) -> Response:
         limits = aiohttp.ClientTimeout(total=timeout_seconds)
         try:
             async with await self._send(request, limits) as answer:
                 return Response(answer.status, _lower(answer.headers), await answer.read())
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._unreachable(error) from error
+
+    async def _connect(self) -> Connection:
+        host, port = self._base.hostname or "", self._base.port or _PORTS[self._base.scheme]
+        is_tls = self._base.scheme == "https"
+        try:
+            transport, connection = await asyncio.get_running_loop().create_connection(
+                Connection,
+                host,
+                port,
+                ssl=self._tls if is_tls else None,
+                server_hostname=(self._cluster.tls_server_name or host) if is_tls else None,
+            )
+        except OSError as error:
+            raise self._unreachable(error) from error
+        probe(transport.get_extra_info("socket"))
+        return connection
+
+    async def _credentials(self) -> Credentials:
+        """What to present now; connections of an older certificate are not used any more."""
+        credentials = await self._cluster.credentials()
+        if self._tls is None or credentials.certificate != self._certificate:
+            self._tls = self._cluster.tls(credentials)
+            self._certificate = credentials.certificate
+            if self._pool is not None:
+                self._pool.close()
+                self._pool = None
+        return credentials
 
     @asynccontextmanager
     async def stream(
@@ -75,10 +135,7 @@ class ClusterTransport:
     async def route(self, path: str) -> tuple[URL, dict[str, Any]]:
         """The address of a path, and what else aiohttp must be told to get there."""
         cluster = self._cluster
-        credentials = await cluster.credentials()
-        if self._tls is None or credentials.is_new_certificate:
-            self._tls = cluster.tls(credentials)
-        authorization = credentials.authorization
+        authorization = (await self._credentials()).authorization
         return URL(cluster.server.rstrip("/") + path, encoded=True), {
             "headers": {"Authorization": authorization} if authorization else {},
             "ssl": self._tls,
@@ -88,6 +145,8 @@ class ClusterTransport:
 
     async def aclose(self) -> None:
         """Close every connection."""
+        if self._pool is not None:
+            self._pool.close()
         if self._session is not None:
             await self._session.close()
             self._session = None
@@ -124,20 +183,28 @@ class ClusterTransport:
         except (aiohttp.ClientError, OSError) as error:
             raise self._unreachable(error) from error
 
+    @property
+    def _name(self) -> str:
+        return f"the API server at {self._cluster.server}"
+
     def _unreachable(self, error: BaseException) -> Unreachable:
-        text = str(error) or type(error).__name__
-        return Unreachable(f"no answer from the API server at {self._cluster.server}: {text}")
+        return Unreachable(f"no answer from {self._name}: {str(error) or type(error).__name__}")
 
 
 def probing_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """A socket that notices by itself when the other side is gone."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
+    probe(made)
+    return made
+
+
+def probe(made: socket.socket) -> None:
+    """Have a socket notice by itself when the other side is gone."""
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in _KEEPALIVE.items():
         if hasattr(socket, name):  # macOS has other names
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return made
 
 
 def _lower(headers: Mapping[str, str]) -> dict[str, str]:

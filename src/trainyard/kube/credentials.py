@@ -38,8 +38,6 @@ class Credentials:
     authorization: str = ""
     certificate: bytes = b""
     key: bytes = b""
-    is_new_certificate: bool = False
-    """The certificate differs from the one given before."""
 
 
 @dataclass(slots=True)
@@ -104,7 +102,6 @@ class Cluster:
             authorization=f"Bearer {token}" if token else "",
             certificate=certificate,
             key=status.get("clientKeyData", "").encode(),
-            is_new_certificate=bool(certificate),
         )
         expiry = status.get("expirationTimestamp")
         seconds = float("inf")

@@ -1,0 +1,124 @@
+"""A bare client: what any client reaches that makes an operator's requests and decides nothing.
+
+Run as a program it waits for a line on its input, creates the pods of all jobs of a namespace, and
+ends: `python -m bench.bare KUBECONFIG NAMESPACE pods|writes`. `pods`: nothing else. `writes`: as an
+operator must, first each job's status, then its Service and pods, then the status once more, and
+all the while it watches and decodes the three.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+import orjson
+import uvloop
+
+from bench.plane import JOBS
+from trainyard.kinds.admission import admit
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.table import describe
+from trainyard.kube.cluster import ClusterTransport
+from trainyard.kube.credentials import load
+from trainyard.kube.resources import PODS, SERVICES, Resource
+from trainyard.lifecycle import Observed, plan
+from trainyard.lifecycle.actions import Create, Plan
+
+AT_ONCE = 32
+_WRITE = "fieldValidation=Strict&fieldManager=trainyard"
+
+
+class Bare:
+    """Requests of a session, with what the kubeconfig names."""
+
+    def __init__(self, session: aiohttp.ClientSession, route: ClusterTransport, where: str) -> None:
+        self._session = session
+        self._route = route
+        self._where = where
+        self._slots = asyncio.Semaphore(AT_ONCE)
+
+    async def send(self, method: str, path: str, body: Any = None) -> bytes:
+        """One request; the answer as it came."""
+        url, options = await self._route.route(path)
+        options["headers"] |= {"Content-Type": "application/json"}
+        data = None if body is None else orjson.dumps(body)
+        async with (
+            self._slots,
+            self._session.request(method, url, data=data, **options) as answer,
+        ):
+            found = await answer.read()
+            assert answer.status < 300, found
+            return found
+
+    async def create(self, action: Create) -> None:
+        """What a plan says."""
+        path = f"{action.resource.path(self._where)}?{_WRITE}"
+        await self.send("POST", path, action.manifest())
+
+    async def status(self, job: Mapping[str, Any], status: Any) -> dict[str, Any]:
+        """Write a job's status; the job as it is then."""
+        path = JOBS.path(self._where, job["metadata"]["name"], "status")
+        body = await self.send("PUT", f"{path}?{_WRITE}", {**job, "status": status})
+        stored: dict[str, Any] = orjson.loads(body)
+        return stored
+
+    async def watch(self, resource: Resource) -> None:
+        """Decode all that happens."""
+        url, options = await self._route.route(f"{resource.path(self._where)}?watch=1")
+        limits = aiohttp.ClientTimeout(total=None)
+        async with self._session.get(url, timeout=limits, **options) as answer:
+            rest = b""
+            async for chunk in answer.content.iter_any():
+                *whole, rest = (rest + chunk).split(b"\n")
+                for line in whole:
+                    orjson.loads(line)
+
+
+async def main(kubeconfig: str, where: str, which: str) -> None:
+    """See the module."""
+    route = ClusterTransport(load(kubeconfig, None))
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=100)) as session:
+        bare = Bare(session, route, where)
+        listed = orjson.loads(await bare.send("GET", JOBS.path(where)))["items"]
+        plans = [(job, _plan(job)) for job in listed]
+        watches = []
+        if which == "writes":
+            watches = [asyncio.create_task(bare.watch(each)) for each in (JOBS, PODS, SERVICES)]
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)
+        jobs = iter(plans)
+        job_by_job = _write if which == "writes" else _only_pods
+        await asyncio.gather(*(job_by_job(bare, jobs) for _ in range(AT_ONCE)))
+        print("done", flush=True)
+        await asyncio.to_thread(sys.stdin.readline)  # whoever measures looks at this process first
+        for watch in watches:
+            watch.cancel()
+        await asyncio.wait([*watches, asyncio.create_task(asyncio.sleep(0))])
+    await route.aclose()
+
+
+def _plan(job: dict[str, Any]) -> Plan:
+    job |= {"apiVersion": JOBS.api_version, "kind": JOBS.kind}
+    model: Any = admit(dict(job)).model
+    return plan(describe(model, Settings()), None, Observed(), datetime.now(UTC), Settings())
+
+
+async def _only_pods(bare: Bare, jobs: Any) -> None:
+    for _, made in jobs:
+        pods = [each for each in made.actions if each.resource == PODS]
+        await asyncio.gather(*map(bare.create, pods))
+
+
+async def _write(bare: Bare, jobs: Any) -> None:
+    for job, made in jobs:
+        stored = await bare.status(job, made.status)
+        await asyncio.gather(*map(bare.create, made.actions))
+        await bare.status(stored, {**made.status, "replicas": 8})
+
+
+if __name__ == "__main__":
+    uvloop.run(main(*sys.argv[1:]))
