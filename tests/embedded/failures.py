@@ -123,7 +123,7 @@ dist.init_process_group("gloo", "env://", wait, size, int(os.environ["RANK"]))
     rank_1("silent", "raise SystemExit(3)\n", "it ended with exit code 3, and wrote nothing",
            also="have the program say why"),
     rank_1("words", 'raise SystemExit("no checkpoint in /ckpt: give --resume")\n',
-           "no checkpoint in /ckpt: give --resume", also="the last line of its log"),
+           "no checkpoint in /ckpt: give --resume", also="so its log ends"),
     rank_1("full", 'with open("/dev/full", "w") as out:\n    out.write("x" * 100000)\n',
            "No space left on device", "full.py:5", "out.write", "make room"),
     rank_1("chained", """\
@@ -133,7 +133,7 @@ except KeyError as error:
     raise RuntimeError("the configuration is incomplete") from error
 """, "RuntimeError: the configuration is incomplete", "chained.py:7", "raise RuntimeError",
            "it followed from KeyError: 'lr' (chained.py:5)"),
-    rank_1("group", 'raise ExceptionGroup("some", [OSError("gone")])\n', "ExceptionGroup: some",
+    rank_1("group", 'raise ExceptionGroup("some", [OSError("gone")])\n', "OSError: gone",
            "group.py:4", "raise ExceptionGroup"),
     rank_1("arguments", """\
 import argparse

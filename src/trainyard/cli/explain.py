@@ -63,7 +63,12 @@ def _beside(cause: Cause, card: Card) -> Cause:
     told = {f"| {card.reason}", f"| {card.place}: {card.source}", card.remedy, card.cause}
     return Cause(
         "",
-        tuple(text for text in cause.evidence if text not in told),
+        tuple(
+            text
+            for text in cause.evidence
+            if text not in told
+            and not (text.startswith("| ") and text.removeprefix("| ").strip() in card.reason)
+        ),
         tuple(text for text in cause.advice if text not in told and card.command not in text),
     )
 

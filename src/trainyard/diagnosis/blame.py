@@ -13,7 +13,7 @@ from enum import IntEnum
 
 from trainyard.client.pods import ContainerView, PodView
 from trainyard.client.tails import Tail
-from trainyard.diagnosis.following import follows
+from trainyard.diagnosis.following import follows, retells
 from trainyard.diagnosis.reports import Blamed, blamed_in
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.diagnosis.tracebacks import Raised, linked, raised_in
@@ -149,7 +149,7 @@ def _fits(raised: Raised, code: int) -> bool:
         return True
     if code < 0 or code > _SIGNAL_BASE:
         return raised.is_native and not follows(raised)
-    return code == 1 or not follows(raised)
+    return code == 1 or not (follows(raised) or retells(raised))
 
 
 def _grade(code: int | None, reason: str, raised: Raised | None) -> Grade:
@@ -165,16 +165,16 @@ def _grade(code: int | None, reason: str, raised: Raised | None) -> Grade:
 def ended_by(found: Sequence[Raised], tail: Tail) -> Raised | None:
     """The exception that ended a replica, of all in its log.
 
-    Those that only tell of a peer, or were only told of, count where there is nothing else. Of
-    several at the end of the log, which are of several processes, it is the first.
+    Those that only tell of a peer or a child, or were only told of, count where there is nothing
+    else. Of several at the end of the log, which are of several processes, it is the first.
     """
     roots = linked(found)
     left = [each for each in found if each.first not in roots]
     left = [each for each in left if not _is_group_of_others(each, left)]
     if not left:
         return None
-    best = min((follows(each), each.is_told) for each in left)
-    same = [each for each in left if (follows(each), each.is_told) == best]
+    ranks = [(follows(each), each.is_told, retells(each)) for each in left]
+    same = [each for each, rank in zip(left, ranks, strict=True) if rank == min(ranks)]
     last = parse(tail.time_of(same[-1].last))
     for each in same:
         at = parse(tail.time_of(each.last))

@@ -109,9 +109,7 @@ def _reason(death: Death) -> tuple[str, str]:
         if not reading.is_guess:
             return reading.what, ""
         if death.said:
-            return death.said[
-                -1
-            ].strip(), "it is the last line of its log; nothing else tells why it ended"
+            return _last_of(death.said), "so its log ends; nothing else tells why it ended"
         return f"it ended with {death.ending}, and wrote nothing of why", ""
     cause = "" if raised.text in reading.what else reading.what
     if not cause and raised.root is not None:
@@ -120,6 +118,14 @@ def _reason(death: Death) -> tuple[str, str]:
     if not cause and raised.worker:
         cause = f"it was raised in {raised.worker}"
     return raised.text, cause
+
+
+def _last_of(said: tuple[str, ...]) -> str:
+    """The last line, with the one that it goes on from where it is indented."""
+    first = len(said) - 1
+    while first > 0 and said[first].startswith(" "):
+        first -= 1
+    return " ".join(line.strip() for line in said[first:])
 
 
 def _last_resort(death: Death) -> tuple[str, ...]:

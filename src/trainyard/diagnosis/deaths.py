@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from trainyard.client.events import event_time
 from trainyard.diagnosis import blame, exits
 from trainyard.diagnosis.blame import Suspect
-from trainyard.diagnosis.exits import Reading
-from trainyard.diagnosis.reports import own_lines, processes_in
+from trainyard.diagnosis.reports import own_lines, processes_in, times_said
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.diagnosis.tracebacks import Raised
+from trainyard.diagnosis.words import Reading
 from trainyard.kinds.shared.reasons import without_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import parse
@@ -90,7 +90,7 @@ def of(situation: Situation, failure: Object) -> Death:
         log=suspect.tail.path,
         blamed=blamed,
         processes=processes_in(suspect.tail.lines),
-        alike=sum(_alike(each, raised) for each in everyone) - 1 if raised else 0,
+        alike=_alike(suspect, everyone, raised),
     )
 
 
@@ -110,9 +110,14 @@ def _who(suspect: Suspect, blamed: str, raised: Raised | None) -> str:
     return blamed if rank is None else f"rank {rank} on {blamed}"
 
 
-def _alike(suspect: Suspect, raised: Raised) -> int:
-    is_same = suspect.raised is not None and suspect.raised.text == raised.text
-    return suspect.alike() if is_same else 0
+def _alike(suspect: Suspect, everyone: list[Suspect], raised: Raised | None) -> int:
+    """How many other processes raised the same, or ended alike with the same last line."""
+    if raised is not None:
+        same = (each for each in everyone if each.raised and each.raised.text == raised.text)
+        return sum(each.alike() for each in same) - 1
+    last = own_lines(suspect.tail.lines)[-1:]
+    same = (each for each in everyone if each.raised is None and each.code == suspect.code)
+    return max(sum(times_said(each.tail.lines, *last) for each in same) - 1, 0) if last else 0
 
 
 def _init_container(situation: Situation, pod_name: str) -> str:

@@ -119,7 +119,7 @@ def _by_a_replica(situation: Situation, condition: Object) -> Cause:
 def what_it_said(death: deaths.Death) -> tuple[str, ...]:
     """The exception that ended it and its place; where there is none, the last lines."""
     if (raised := death.raised) is None:
-        return quoted("\n".join(death.said))
+        return quoted("\n".join(line for line in death.said if line != death.reading.line))
     place = (f"| {raised.place.where}: {raised.place.source}",) if raised.place else ()
     return (f"| {raised.text}", *place)
 

@@ -4,140 +4,22 @@ from __future__ import annotations
 
 import re
 import signal
-from dataclasses import dataclass
-from typing import NamedTuple
 
-from trainyard.diagnosis.following import follows
+from trainyard.diagnosis.following import follows, retells
+from trainyard.diagnosis.reports import own_lines
 from trainyard.diagnosis.tracebacks import Raised
+from trainyard.diagnosis.words import Reading, meaning_of
 from trainyard.kinds.shared.reasons import cannot_start
 from trainyard.kinds.shared.workload import ASKS_FOR_RESTART
 
 NOT_EXECUTABLE, NOT_FOUND, SIGNAL_BASE = 126, 127, 128
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """What probably happened, and what to do about it."""
-
-    what: str
-    advice: tuple[str, ...] = ()
-    is_guess: bool = False
-    """Whether there is nothing but an exit code that may mean anything."""
-
-
-class _Words(NamedTuple):
-    """A pattern in the last lines of a log, and what it means."""
-
-    pattern: str
-    what: str
-    advice: str
-
-
-_PATHS = (
-    "check the path, `workingDir` and the volume mounts; --volume CLAIM=DIR is what fills a claim"
-)
-_SAID = (
-    _Words(
-        r"Torch not compiled with CUDA|No CUDA GPUs are available|Found no NVIDIA driver"
-        r"|CUDA driver version is insufficient|no NVIDIA GPU detected",
-        "it asks for CUDA, and there is no GPU where it runs",
-        "give the replica one (resources.limits nvidia.com/gpu, --gpus 1), an image with CUDA, or "
-        "let the script take the CPU",
-    ),
-    _Words(
-        r"Timed out after \d+ seconds waiting for clients. (\d+)/(\d+) clients joined",
-        "only {0} of {1} processes came: the world is larger than what was started",
-        "leave world_size to the launcher's WORLD_SIZE, or start that many processes",
-    ),
-    _Words(
-        r"wait timeout after \d+ms, keys: /default_pg",
-        "it waited in vain for all processes to join: some hang, or the world is larger than what "
-        "was started",
-        "leave world_size to the launcher's WORLD_SIZE, and look whether all ranks get that far",
-    ),
-    _Words(
-        r"environment variable (\w+) expected, but not set"
-        r"|KeyError: '((?:LOCAL_|GROUP_|ROLE_)?RANK|(?:LOCAL_)?WORLD_SIZE|MASTER_(?:ADDR|PORT))'",
-        "{0} is set by a launcher, and this one does not set it",
-        "use one that does, such as torchrun (--launcher torchrun), or do without the variable",
-    ),
-    _Words(
-        r"KeyError: '(\w+)'\n.*environ",
-        "the variable {0} is not set where it runs",
-        "set it: `env` of the container, or --env {0}=VALUE",
-    ),
-    _Words(
-        r"most likely due to a circular import",
-        "two modules import each other, or a file of the script's folder hides a package",
-        "rename the file that has the name of a package",
-    ),
-    _Words(
-        r"DataLoader worker .*Bus error|out of shared memory",
-        "/dev/shm does not hold what the workers of the DataLoader hand over",
-        "mount an emptyDir with medium Memory at /dev/shm, or use fewer workers",
-    ),
-    _Words(
-        r"(?i)CUDA out of memory|CUDA error: out of memory",
-        "the GPU's memory did not suffice",
-        "use a smaller batch or model, or more GPUs",
-    ),
-    _Words(
-        r"can't open file ['\"]?([^'\":]+)",
-        "the script {0} does not exist where the replica runs",
-        _PATHS,
-    ),
-    _Words(
-        r"No module named ['\"]?([\w.]+)",
-        "the Python package {0} is not there",
-        "install it for the Python that the replica runs, or use another image (on this machine "
-        "--image PATTERN=ENV names the environment that stands for it)",
-    ),
-    _Words(
-        r"unrecognized arguments: (.+)",
-        "its program does not know the arguments {0}",
-        "correct `args` of the container; a launcher such as torchrun takes its own options first",
-    ),
-    _Words(
-        r"(?i)Address already in use|EADDRINUSE",
-        "a port was in use already",
-        "let another port be used, or keep the jobs apart by namespaces (see `trainyard status`)",
-    ),
-    _Words(
-        r"(?i)No space left on device",
-        "a volume or the disk is full",
-        "make room, or raise the volume's sizeLimit",
-    ),
-    _Words(
-        r"NCCL (?:error|WARN)|ncclSystemError|ncclInternalError",
-        "NCCL could not connect the replicas or their GPUs",
-        "set NCCL_DEBUG=INFO and look at the logs of all replicas",
-    ),
-    _Words(
-        r"command not found: (\S+)|(\S+): (?:command )?not found"
-        r"|exec: \"([^\"]+)\": executable file not found",
-        "the command {0} does not exist where the replica runs",
-        "check its spelling and PATH, and which environment stands for the image "
-        "(--image PATTERN=ENV)",
-    ),
-    _Words(
-        r"Argument list too long",
-        "its arguments and environment are longer than Linux allows",
-        "pass what is long in a file, such as one of a ConfigMap",
-    ),
-    _Words(
-        r"No such file or directory: ['\"]([^'\"]+)",
-        "the file {0} does not exist where the replica runs",
-        _PATHS,
-    ),
-    _Words(
-        r"([^\s:'\"]+)['\"]?: No such file or directory",
-        "the file {0} does not exist where the replica runs",
-        _PATHS,
-    ),
-)
-
+_FROM_OUTSIDE = (130, 137, 143)
+"""Signals that a program does not get for what it did, whatever it wrote before."""
+_REFUSED = re.compile(r"(\S+): Permission denied")
+_OF_CONNECTIONS = re.compile(r"Connection(?:Reset|Aborted|Refused)Error$|RemoteDisconnected$")
 _PORT_TAKEN = "another container of the pod may hold the port"
 """In the words of `payloads.fitness`."""
+_WHERE_IT_CRASHED = "set PYTHONFAULTHANDLER=1 to see where"
 _NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
 
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
@@ -152,11 +34,13 @@ def read(
     if (told := _told(reason, message)) is not None:
         return told
     place = raised.place if raised else None
-    text = f"{raised.text}\n{place.source if place else ''}" if raised else message
-    for said, what, advice in _SAID:
-        if found := re.search(said, text):
-            subjects = [group for group in found.groups() if group] or [""]
-            return Reading(what.format(*subjects), (advice.replace("{0}", subjects[0]),))
+    if code == NOT_EXECUTABLE and (refused := _REFUSED.search(message)):
+        return Reading(
+            f"{refused[1]} is no program that may be run", ("make the file executable (chmod +x)",)
+        )
+    text = f"{raised.text}\n{place.source if place else ''}" if raised else _last_words(message)
+    if (raised or code not in _FROM_OUTSIDE) and (meaning := meaning_of(text)) is not None:
+        return meaning
     if raised is not None:
         return _of_exception(raised)
     words = message.strip().splitlines()[0] if reason in _NEVER_RAN and message.strip() else ""
@@ -177,17 +61,31 @@ def read(
     return Reading("its program ended with an error", is_guess=True)
 
 
+def _last_words(message: str) -> str:
+    """The last lines of a log that are of the program, or the lines of a message; what was written
+    long before the end explains nothing."""
+    return "\n".join(own_lines(message.split("\n")))
+
+
 def _of_exception(raised: Raised) -> Reading:
     """Of one that nothing more is known of than where it was raised."""
     place = raised.place
     if raised.is_native:
         at = f" below {place.where}" if place else ""
-        return Reading(f"native code crashed{at}", ("look at what that line calls",) if at else ())
+        advice = "look at what that line calls" if at else _WHERE_IT_CRASHED
+        return Reading(f"native code crashed{at}", (advice,))
     if follows(raised):
         return Reading(
             "it lost a peer, and no log says why that one went",
             ("look at the logs of the others, and at the machines and the network between them",),
         )
+    if _OF_CONNECTIONS.search(raised.type):
+        return Reading(
+            "the other end of a connection went away, or was not there",
+            ("look whether that server runs and can be reached from where the replica runs",),
+        )
+    if retells(raised):
+        return Reading("a process that it had started failed", ("look at what that one wrote",))
     what = f"its program ended with {raised.text}"
     if raised.root is not None and raised.root.place is not None:
         what += f", which followed from {raised.root.text} ({raised.root.place.where})"
@@ -229,8 +127,13 @@ def _of_signal(number: int) -> Reading:
             "it was killed (SIGKILL), by the kernel for want of memory or by somebody",
             ("look for `Out of memory` in the kernel's log (dmesg)",),
         )
+    if number == signal.SIGINT:
+        return Reading(
+            "it was interrupted (SIGINT), as Ctrl-C does",
+            ("run it again, if that was not meant",),
+        )
     if number in (signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE, signal.SIGABRT):
-        advice: tuple[str, ...] = ("native code crashed; set PYTHONFAULTHANDLER=1 to see where",)
+        advice: tuple[str, ...] = (f"native code crashed; {_WHERE_IT_CRASHED}",)
         if number == signal.SIGBUS:
             full = "/dev/shm may be full: mount an emptyDir with medium Memory there"
             advice = (full, *advice)

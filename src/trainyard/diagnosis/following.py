@@ -8,7 +8,7 @@ from trainyard.diagnosis.tracebacks import Raised
 
 _TYPE = re.compile(
     r"(?:^|\.)(?:DistNetworkError|Rendezvous(?:Connection|Closed|State|GracefulExit)Error"
-    r"|SignalException|ChildFailedError|Process(?:Exited|Raised)Exception|BrokenPipeError"
+    r"|SignalException|BrokenPipeError"
     r"|Connection(?:Reset|Aborted)Error|KeyboardInterrupt)$"
 )
 _WORDS = re.compile(
@@ -19,12 +19,28 @@ _WORDS = re.compile(
     r"Gloo connectFullMesh failed"
 )
 """What a process says that lost a peer, in torch 2.13's words and those of gloo and NCCL."""
+_SERVERS = re.compile(
+    r"/(?:urllib|urllib3|http|requests|aiohttp|httpx|httpcore|huggingface_hub|fsspec|boto3"
+    r"|botocore|smart_open|wandb|mlflow)/"
+)
+"""Packages whose other end is a server of somebody, and no peer."""
+_OF_CHILD = re.compile(
+    r"(?:^|\.)(?:ChildFailedError|Process(?:Exited|Raised)Exception|CalledProcessError"
+    r"|BrokenProcessPool)$"
+)
 
 
 def follows(raised: Raised) -> bool:
     """Whether it says no more than that a peer, or whoever ended the process, was there first."""
+    if any(_SERVERS.search(frame.file) for frame in raised.frames):
+        return False
     if _TYPE.search(raised.type) or _WORDS.search(raised.message):
         return True
     return (
         raised.root is not None and raised.type.endswith("DistStoreError") and follows(raised.root)
     )
+
+
+def retells(raised: Raised) -> bool:
+    """Whether it says no more than that a process failed which this one had started."""
+    return _OF_CHILD.search(raised.type) is not None

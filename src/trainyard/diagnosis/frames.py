@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-_FRAME = re.compile(r'  File "([^"]+)", line (\d+)(?:,? in (.+))?\s*')
-_RICH = re.compile(r"[│|] (\S+):(\d+) in (\S+) *[│|]?")
+_FRAME = re.compile(r'(?:> | {2,3})File "([^"]+)", line (\d+)(?:,? in (.+))?\s*')
+"""As Python shows it; torch.compile has a space more, loguru marks the last one."""
+_RICH = re.compile(r"[│|] (\S+):(\d+) in *(\S*?) *[│|]?\s*")
 _RICH_SOURCE = re.compile(r"[│|] ❱ *\d+ (.*)")
 _FOREIGN = re.compile(
     r"/(?:site|dist)-packages/|/lib(?:64)?/python3[\d.]*/|^<|/t9k/launch/|/bin/\w+$"
@@ -38,7 +39,7 @@ class Frame:
 
 def frame_of(line: str) -> Frame | None:
     """The place that a line of a traceback names; None if it names none."""
-    found = _FRAME.fullmatch(line) or (_RICH.match(line) if line[:1] in "│|" else None)
+    found = _FRAME.fullmatch(line) or (_RICH.fullmatch(line) if line[:1] in "│|" else None)
     if found is None or len(found[2]) > 9:
         return None
     return Frame(found[1], int(found[2]), (found[3] or "").strip())
@@ -48,7 +49,7 @@ def source_of(line: str) -> str | None:
     """The source that a line of a traceback shows, below the place that it belongs to; None if it
     is no such line, "" if it only marks what stands above it (`~~~~^^^^`)."""
     if (found := _RICH_SOURCE.match(line)) is not None:
-        return found[1].rstrip("│| ")
+        return found[1].rstrip("│| ").lstrip("│ ")
     if line.startswith("    "):
         return line.strip() if line.strip(" \t~^") else ""
     return "" if line[:1] in "│╰└" else None

@@ -21,11 +21,13 @@ _NOISE = re.compile(
     r"|\[[WEI]\d{4} [\d:.]+ \S+\.(?:cpp|hpp|cc)\b|Exception raised from \S+ at "
     r"|frame #\d+: |<omitting "
     r"|\[\d{4}-\d\d-\d\d [\d:,]+\] \[[A-Z]+\] \["  # deepspeed's
-    r"|pdsh@|trainyard: |[=*-]{5,}|Set the environment variable HYDRA_FULL_ERROR"
+    r"|pdsh@|trainyard: (?!cannot run )|[=*-]{5,}|Set the environment variable HYDRA_FULL_ERROR"
     r"|Error: failed to run torchrun|Command: 'cd |Exit code: |Std(?:out|err): already printed"
     r"|\S+: (?:failure|finish|success)$|\S+ FAILED$|Failures:$|Root Cause|\[\d+\]:$"
     r"|<NO_OTHER_FAILURES>|(?:time|host|rank|exitcode|error_file|traceback) *: "
 )
+_BOX = re.compile(r"[╭╰┌└+][─━-].*|[│┃] *(.*?) *[│┃]")
+"""What rich and typer draw around their words."""
 _WORKER = re.compile(r"^[a-z][\w-]*-\d+: ")
 """pdsh puts the replica before a line."""
 
@@ -81,9 +83,21 @@ def own_lines(lines: Sequence[str], most: int = _QUOTED_LINES) -> tuple[str, ...
     """The last lines that no launcher wrote, oldest first."""
     found: list[str] = []
     for line in reversed(lines):
-        text = _WORKER.sub("", line).rstrip()
+        text = _said(line)
         if text and not _NOISE.match(text.lstrip()) and text.lstrip()[0] not in "^~":
             found.append(text)
         if len(found) == most:
             break
     return tuple(reversed(found))
+
+
+def times_said(lines: Sequence[str], text: str) -> int:
+    """In how many lines a program said just this."""
+    return sum(_said(line) == text for line in lines)
+
+
+def _said(line: str) -> str:
+    """A line without what was put around it; empty if there is nothing in it."""
+    text = _WORKER.sub("", line).rstrip()
+    found = _BOX.fullmatch(text)
+    return text if found is None else found[1] or ""

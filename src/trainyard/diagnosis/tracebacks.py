@@ -13,15 +13,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from trainyard.diagnosis.frames import Frame, frame_of, source_of
+from trainyard.diagnosis.messages import Message
 
-_HEAD = "Traceback (most recent call last)"
+_HEAD = "Traceback (most recent call last"
 _FATAL = "Fatal Python error: "
 _THROWN = "terminate called after throwing an instance of '"
 _LONGEST = 2000
 """Characters of a line that are looked at."""
 _PATIENCE = 200
 """Lines of others that may stand between those of one traceback."""
-_MOST_FRAMES, _MOST_OPEN = 400, 64
+_MOST_FRAMES, _MOST_OPEN, _FEW = 400, 64, 4
 _RAISED = re.compile(
     r"((?:[A-Za-z_]\w*\.)*(?:_*[A-Z]\w*|error|timeout|gaierror|herror))(?:: (.*)|:)?"
 )
@@ -29,10 +30,17 @@ _RAISED = re.compile(
 _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _LOGGED = re.compile(
     r"\b(?:ERROR|WARNING|CRITICAL|INFO|DEBUG)\b|^[WEI]\d{4} |Exception (?:ignored )?in\b"
+    r"|^future: <|Task exception was never retrieved"
 )
 """Before a traceback: that it was told of, by a logger or a thread, rather than ended a process."""
 _CAUSE = "The above exception was the direct cause of the following exception:"
 _CONTEXT = "During handling of the above exception, another exception occurred:"
+_WORKER_GONE = "DataLoader worker (pid(s) "
+"""How torch sums up what the exception before says of one."""
+_MEMBER = re.compile(r"[ |]*\+-[+-]* (?:\d+|\.\.\.) -+")
+"""Above each exception of an ExceptionGroup."""
+_FROM_USER_CODE = "from user code:"
+"""torch.compile shows the user's place below the message."""
 _RANK = re.compile(r"\[(?:rank|default(?:_\w+?)?)(\d+)\]:?")
 
 
@@ -100,6 +108,10 @@ class _Open:
     strangers: int = 0
     heads: int = 1
     """How many begin alike: processes whose lines cannot be told apart."""
+    again: Raised | None = None
+    """What was read already and has more frames."""
+    width: int = 0
+    """Of the box around it, where there is one."""
 
 
 @dataclass(slots=True)
@@ -109,10 +121,14 @@ class _Reader:
     _linked: dict[str, Raised] = field(default_factory=dict)
     """By prefix, the exception from which the next one follows."""
     _fatal: _Fatal | None = None
+    _line: str = ""
     _before: str = ""
+    _message: Message = field(default_factory=Message)
+    """Of the last that was found, where more of it may come."""
 
     def take(self, number: int, line: str) -> None:
         """The next line."""
+        self._line = line
         if self._fatal is not None:
             if self._fatal.take(number, line):
                 return
@@ -126,6 +142,7 @@ class _Reader:
         elif (at := line.find(_THROWN)) >= 0:
             name = line[at + len(_THROWN) :].partition("'")[0] or "an exception of C++"
             self.found.append(Raised(name, "", (), line[:at], number, number, is_native=True))
+            self._message = Message(is_native=True)
         elif not self._continue(number, line):
             self._read_loose(number, line)
         if line.strip():
@@ -134,28 +151,36 @@ class _Reader:
     def done(self) -> list[Raised]:
         """All that was found; what has no end is left out, a fatal error has none."""
         self._end_fatal()
+        for each in [each for each in self._open.values() if each.again is not None]:
+            self._close_again(each)
         return self.found
 
     def _end_fatal(self) -> None:
-        if self._fatal is not None:
-            self.found.append(self._fatal.raised())
-            self._fatal = None
+        fatal, self._fatal = self._fatal, None
+        if fatal is None:
+            return
+        raised, last = fatal.raised(), self.found[-1] if self.found else None
+        if last is not None and last.is_native and 0 < fatal.first - last.last < _FEW:
+            # What C++ threw, and the stack that faulthandler tells as it aborts.
+            self.found[-1] = replace(last, frames=raised.frames, last=raised.last)
+        else:
+            self.found.append(raised)
 
     def _begin(self, number: int, before: str) -> None:
-        prefix, told, worker = before, bool(_LOGGED.search(self._before)), ""
+        prefix, told, worker, width = before, bool(_LOGGED.search(self._before)), "", 0
         if before.endswith("Original "):  # torch/_utils.py, ExceptionWrapper
             prefix, worker = before.removesuffix("Original "), self._worker(number)
         elif before.endswith("Exception Group "):
             prefix = before.removesuffix("Exception Group ").replace("+", "|")
         elif before.endswith("traceback : "):  # a report of torchrun's (errors/__init__.py)
             prefix, told = before.removesuffix("traceback : "), True
-        elif before[:1] in "╭┌":  # rich draws a box
-            prefix = ""
+        elif (box := before.rstrip("─━- "))[-1:] in ("╭", "┌", "+"):  # rich draws a box
+            prefix, width = box[:-1], len(self._line)
         same = self._open.get(prefix)
         if same is not None and not worker and number - same.first < _PATIENCE:
             same.heads += 1
             return
-        self._begin_at(prefix, number, told, worker)
+        self._begin_at(prefix, number, told, worker).width = width
 
     def _begin_at(self, prefix: str, number: int, told: bool = False, worker: str = "") -> _Open:
         if len(self._open) >= _MOST_OPEN:
@@ -191,20 +216,40 @@ class _Reader:
             return True
         if not rest.strip() or rest.startswith("  [Previous line repeated"):
             return True
+        if each.again is not None:
+            self._close_again(each)
+            return True
         ended = _RAISED.fullmatch(rest)
         if ended is None or not each.frames:
             each.strangers += 1
             if each.strangers > _PATIENCE:
                 del self._open[each.prefix]
             return False
-        self._close(each, number, ended[1], ended[2] or "")
+        self._close(each, number, ended[1], (ended[2] or "").strip())
+        text = rest.rstrip()
+        width = max(each.width - len(each.prefix), 0)
+        self._message = Message(self.found[-1].message, text.endswith(":"), width, column=len(text))
         return True
+
+    def _close_again(self, each: _Open) -> None:
+        del self._open[each.prefix]
+        if each.again is not None:
+            self.found.append(replace(each.again, frames=tuple(each.frames)))
 
     def _close(self, each: _Open, number: int, name: str, message: str) -> None:
         raised = Raised(
-            name, message.strip(), tuple(each.frames), each.prefix, each.first, number,
+            name, message, tuple(each.frames), each.prefix, each.first, number,
             each.is_told, each.worker, each.root,
         )  # fmt: skip
+        root = raised.root
+        if root is not None and (root.text == raised.text or message.startswith(_WORKER_GONE)):
+            # Of another process, and once more where that was waited for.
+            self.found = [other for other in self.found if other is not root]
+            worker = "" if message.startswith(_WORKER_GONE) else root.worker or "another process"
+            raised = replace(
+                raised, message=root.message, frames=(*raised.frames, *root.frames), worker=worker,
+                root=root.root,
+            )  # fmt: skip
         self.found.append(raised)
         each.heads -= 1
         if not each.heads:
@@ -218,23 +263,44 @@ class _Reader:
             same = (each for each in reversed(self.found[-8:]) if each.prefix == prefix)
             if (root := next(same, None)) is not None:
                 self._linked[prefix] = root
+        elif text == _FROM_USER_CODE and self.found:
+            last = self.found.pop()
+            again = self._begin_at(line[: line.find(_FROM_USER_CODE)], number)
+            again.again, again.frames = last, list(last.frames)
         elif (at := line.find('  File "')) >= 0:
             # An error of syntax has no head, nor has a traceback whose beginning is cut off.
-            self._add(self._begin_at(line[:at], number), number, line)
+            self._add(self._headless(line[:at], number), number, line)
+        elif self.found and _MEMBER.search(self._before):
+            self._read_member(number, line)
         elif self.found and number - self.found[-1].last == 1:
             self._say_more(line)
 
+    def _read_member(self, number: int, line: str) -> None:
+        """An exception of a group that was not raised itself, and so has no frames of its own."""
+        margin, bar, rest = line.rpartition("| ")
+        if (ended := _RAISED.fullmatch(rest.rstrip())) is not None:
+            frames = self.found[-1].frames
+            message = (ended[2] or "").strip()
+            raised = Raised(ended[1], message, frames, margin + bar, number, number)
+            self.found.append(raised)
+
+    def _headless(self, prefix: str, number: int) -> _Open:
+        """A traceback of which a line comes that begins like none that is open."""
+        for key, each in self._open.items():
+            if each.first == number - 1 and not each.frames:
+                # Its head stands behind a progress bar, or in the message of a logger.
+                del self._open[key]
+                each.prefix, each.is_told = prefix, each.is_told or bool(_LOGGED.search(key))
+                self._open[prefix] = each
+                return each
+        return self._begin_at(prefix, number)
+
     def _say_more(self, line: str) -> None:
-        """A message of several lines: the second, where the first announces it or is none."""
+        """A message of several lines."""
         last = self.found[-1]
-        rest = line.removeprefix(last.prefix).strip()
-        if last.is_native and rest.startswith("what():"):
-            message = rest.removeprefix("what():").strip()
-        elif line.startswith(last.prefix) and last.message.endswith(":") and rest:
-            message = f"{last.message} {rest}"
-        else:
-            return
-        self.found[-1] = replace(last, message=message, last=last.last + 1)
+        if line.startswith(last.prefix) and self._message.goes_on(line[len(last.prefix) :]):
+            message = self._message.text
+            self.found[-1] = replace(last, message=message, last=last.last + 1)
 
 
 @dataclass(slots=True)
