@@ -102,6 +102,8 @@ def write(trainyard: CommandLine, failure: Failure, launcher: str, name: str) ->
 def manifest(failure: Failure, launcher: str, name: str) -> str:
     """A job of two ranks, each on a replica of its own."""
     options: dict[str, Any] = {"target": f"{failure.name}.py", **failure.script_options}
+    if options.get("form") == "program":
+        launcher = "none"  # the others start Python only
     if claim := options.pop("claim", ""):
         options["mounts"] = [Mount({"persistentVolumeClaim": {"claimName": "data"}}, claim)]
     text = scripts.text(
