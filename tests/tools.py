@@ -33,6 +33,20 @@ def missing(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
+@cache
+def promtool() -> str:
+    """Prometheus' own checker, from the PATH or `~/.cache/trainyard/prometheus`; or a skip.
+
+    CI has none: it is in no package that is small. `apt-get download prometheus` and `dpkg-deb -x`
+    bring it without root.
+    """
+    kept = Path.home() / ".cache/trainyard/prometheus/promtool"
+    found = shutil.which("promtool") or (str(kept) if kept.exists() else None)
+    if found is None:
+        pytest.skip(f"not judged by promtool: it is neither on the PATH nor {kept}")
+    return found
+
+
 def soak(few: int, many: int) -> int:
     """How often to try something random: `many` times under TRAINYARD_SOAK=1, else `few`."""
     return many if os.environ.get("TRAINYARD_SOAK") == "1" else few

@@ -72,7 +72,7 @@ async def test_a_namespace_goes_with_its_jobs(yard: Yard) -> None:
 
         await until(exists, lambda there: not there)
         assert (requests(yard.plane) - before)["POST", "pods"] < 20
-        await until(lambda: operator.answer("/metrics"), lambda text: 'job_name="' not in text)
+        await until(lambda: operator.answer("/metrics"), lambda text: "trainyard_jobs{" not in text)
         assert "pass failed" not in operator.log
 
 

@@ -152,7 +152,7 @@ async def compact(plane: RunningControlPlane) -> None:
 async def test_a_watch_from_before_a_compaction_is_made_good(yard: Yard) -> None:
     """What happened while the operator slept is seen, deletions too, though no watch can tell."""
     async with AsyncExitStack() as stack:
-        operator = await stack.enter_async_context(yard.operator(ALONE))
+        operator = await stack.enter_async_context(yard.operator(ALONE, "--job-metrics"))
         kubelet = await stack.enter_async_context(running_kubelet(yard.client, yard.namespace))
         for name in ("lost", "deleted"):
             await yard.client.create(PYTORCH, pytorch_job(name), yard.namespace)

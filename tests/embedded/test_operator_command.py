@@ -70,7 +70,10 @@ async def test_of_two_operators_one_works_and_the_other_takes_over(tmp_path: Pat
             async with asyncio.timeout(60):
                 pods = {(await anext(created)).object["metadata"]["name"] for _ in range(2)}
             assert {name[-9:] for name in pods} == {"-worker-0", "-worker-1"}
-            await answers(f"{first_url}/metrics", 'job_name="digits"')
+            await answers(
+                f"{first_url}/metrics",
+                'trainyard_jobs_created_total{job_kind="PyTorchTrainingJob"} 1.0',
+            )
             await ends(first, signal.SIGTERM)
             await answers(f"{second_url}/readyz", "leading")
             await ends(second, signal.SIGINT)

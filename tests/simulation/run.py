@@ -27,8 +27,9 @@ from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.observed import Observed
-from trainyard.operator.controller import Controller, Host
+from trainyard.operator.controller import Controller
 from trainyard.operator.diary import Diary, Sink
+from trainyard.operator.host import Host
 from trainyard.operator.records import JobKey, JobRecord
 from trainyard.operator.settings import OperatorSettings
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from typing import TextIO
 
+from trainyard.operator.logs import Text
 from trainyard.shim.logfile import keep_end
 
-_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _LOG_BYTES = 10 << 20
 
 
@@ -21,4 +21,6 @@ class _Bounded(logging.StreamHandler[TextIO]):
 
 def log_to(file: TextIO) -> None:
     """Log there from now on; of a file only the last megabytes are kept."""
-    logging.basicConfig(handlers=[_Bounded(file)], level=logging.INFO, format=_FORMAT)
+    handler = _Bounded(file)
+    handler.setFormatter(Text())
+    logging.basicConfig(handlers=[handler], level=logging.INFO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
@@ -75,15 +76,13 @@ def command(
     if print_config:
         click.echo(effective.text(), nl=False)
         return
-    import logging
-
     _check_extra()
     import uvloop
 
+    from trainyard.operator import logs
+
     settings = effective.settings
-    logging.basicConfig(
-        level=settings.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
-    )
+    logs.configure(sys.stderr, settings.log_level, settings.log_format)
     uvloop.run(_run(kubeconfig, context, settings))
 
 

@@ -7,6 +7,7 @@ orjson alone, so objects stay dicts here and callers decode the few fields they 
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -26,6 +27,7 @@ from trainyard.kube.errors import (
     error_of_response,
     error_of_status,
 )
+from trainyard.kube.measured import Measured, Tell
 from trainyard.kube.pacing import Limits, PacedTransport
 from trainyard.kube.pages import PAGE_SIZE, Page, decoded, read_pages
 from trainyard.kube.resources import PODS, Resource
@@ -139,6 +141,12 @@ class Client:
             timeout_seconds=limits.timeout_seconds,
             namespace=namespace,
         )
+
+    def measured(self, tell: Tell) -> Client:
+        """The same client, over the same connections; `tell` hears of each of its requests."""
+        twin = copy.copy(self)
+        twin._transport = Measured(self._transport, tell)
+        return twin
 
     async def __aenter__(self) -> Client:
         return self

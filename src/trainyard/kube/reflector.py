@@ -77,7 +77,11 @@ class Reflector(Generic[T]):
         is_patient: bool = True,
         timing: Timing | None = None,
         rng: random.Random | None = None,
+        ended: Callable[[Resource, str], None] = lambda resource, why: None,
     ) -> None:
+        """`ended` is told of each watch that has to be opened again: it `ended` in order, is
+        `expired` or `broken`, or was `refused`."""
+        self._ended = ended
         self._client = client
         self.resource = resource
         self._decode = decode
@@ -107,9 +111,11 @@ class Reflector(Generic[T]):
                 async with contextlib.aclosing(self._follow(version)) as versions:
                     async for reached in versions:
                         version, self._failures, seen = reached, 0, True
+                self._ended(self.resource, "ended")
                 if not seen and asyncio.get_running_loop().time() - started < 1:
                     await self._pause()  # a server that ends every watch at once
             except Gone:
+                self._ended(self.resource, "expired")
                 log.info("%s: resourceVersion expired, listing again", self.resource.full_name)
                 version = ""
                 if self._failures:
@@ -117,11 +123,13 @@ class Reflector(Generic[T]):
                 self._failures += 1
             except (NotFound, Forbidden) as error:
                 version = ""
+                self._ended(self.resource, "refused")
                 await self._absent(error)
             except KubeError as error:
                 # After an odd answer nothing is known about where the stream stood.
                 if isinstance(error, ApiError | StreamError):
                     version = ""
+                self._ended(self.resource, "broken")
                 await self._trouble(error)
 
     async def _list(self) -> str:

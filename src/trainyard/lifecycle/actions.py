@@ -73,3 +73,5 @@ class Plan:
     actions: tuple[Action, ...] = ()
     events: tuple[Event, ...] = ()
     wake_at: datetime | None = None
+    restarts: tuple[str, ...] = ()
+    """Why replicas restart, a reason for each incident that the status takes in: `OOMKilled`."""

@@ -75,6 +75,11 @@ class Incident:
     start: datetime
     members_changed: bool = False
 
+    @property
+    def reason(self) -> str:
+        """One word on why."""
+        return "MembersChanged" if self.members_changed else self.exit.reason or "Error"
+
 
 @dataclass(frozen=True, slots=True)
 class Response:

@@ -86,6 +86,7 @@ class _Steps:
     blocked: BlockedCreations = field(init=False)
     actions: list[Action] = field(default_factory=list)
     wake_at: datetime | None = None
+    restarted: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         self.report = Report(self.job.workload, self.job.before, self.job.now)
@@ -131,6 +132,7 @@ class _Steps:
         if any(self._end_if(policy(self.job, response)) for policy in ENDS):
             return
         self.report.restarts(response)
+        self.restarted = tuple(incident.reason for incident in response.incidents)
         self.report.failed_for_good(response.failed_for_good)
         self._keep(response.ledger)
         self.job = self.job.look_again(response.restarted)
@@ -346,4 +348,5 @@ class _Steps:
             new["restartCount"] = sum(ledger.restarts.values())
         new |= viewer_links.of_dependents(workload, self.job.observed)
         changed = new if new != self.job.before else None
-        return Plan(changed, tuple(self.actions), tuple(self.report.events), self.wake_at)
+        events = tuple(self.report.events)
+        return Plan(changed, tuple(self.actions), events, self.wake_at, self.restarted)

@@ -214,6 +214,18 @@ _PROCESS = (
         "log_level",
     ),
     Setting(
+        "logFormat",
+        Choice(("text", "json")),
+        "json: one object a line, with the job that it is about.",
+        "log_format",
+    ),
+    Setting(
+        "jobMetrics",
+        Truth(),
+        "Give /metrics a series for each job, by its name.",
+        "tells_jobs",
+    ),
+    Setting(
         "record",
         Text("a path", "FILE"),
         "Keep what every pass saw, decided and did; at 32 MiB the file becomes FILE.1.",

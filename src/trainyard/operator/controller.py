@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -25,8 +23,9 @@ from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
 from trainyard.operator.cache import NamespacePart, Store
-from trainyard.operator.diary import Diary
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
+from trainyard.operator.host import Clock, Host, wall_clock
+from trainyard.operator.logs import about
 from trainyard.operator.planners import Planner, served_kinds
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.records import JobKey, JobRecord, Namespace, Node
@@ -34,13 +33,6 @@ from trainyard.operator.settings import OperatorSettings
 from trainyard.operator.words import Words
 
 log = logging.getLogger(__name__)
-
-Clock = Callable[[], datetime]
-
-
-def wall_clock() -> datetime:
-    """The time of day, in UTC."""
-    return datetime.now(UTC)
 
 
 async def run(
@@ -54,20 +46,6 @@ async def run(
     await Controller(client, settings or OperatorSettings(), Host(now)).run(ready)
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
-    """What a controller is given by the process that it runs in."""
-
-    now: Clock = wall_clock
-    rng: random.Random = field(default_factory=random.Random)
-    """Spreads reconnects; may be seeded."""
-    passed: Callable[[JobKey, str, float], None] | None = None
-    """Told of every pass: the job, how it ended, and the seconds it took."""
-    drains_events: bool = True
-    """Send the last events when cancelled, which one that has lost its lease must not do."""
-    diary: Diary | None = None
-
-
 class Controller:
     """Watches, cache, queue and executor, wired together."""
 
@@ -78,7 +56,10 @@ class Controller:
         self.is_synced = False
         self._all: list[Reflector[Any]] = []
         self.queue: WorkQueue[JobKey] = WorkQueue(
-            host.now, retry_min_seconds=settings.retry_min, retry_max_seconds=settings.retry_max
+            host.now,
+            retry_min_seconds=settings.retry_min,
+            retry_max_seconds=settings.retry_max,
+            waited=host.meter.waited,
         )
         self._planner = Planner(settings)
         self._words = Words(client, host.now)
@@ -103,7 +84,7 @@ class Controller:
             for resource, decode in observed_resources(settings.lifecycle.gang_backend).items()
         }
         cache = Cache(self.jobs, self.children)
-        self._executor = Executor(client, cache, settings, host.now, host.diary)
+        self._executor = Executor(client, cache, settings, host)
         self.recorder = self._executor.recorder
         if host.diary is not None:
             host.diary.begin(settings)
@@ -140,7 +121,13 @@ class Controller:
 
     def _reflectors(self) -> list[Reflector[Any]]:
         settings = self._settings
-        make = partial(Reflector, self._client, timing=settings.reflector, rng=self._host.rng)
+        make = partial(
+            Reflector,
+            self._client,
+            timing=settings.reflector,
+            rng=self._host.rng,
+            ended=self._host.meter.watch_ended,
+        )
         # Our own kinds may not be installed, and nodes not be shown to us; pods must be seen.
         reflectors = []
         for place in settings.namespaces or (None,):
@@ -220,7 +207,8 @@ class Controller:
             key = await self.queue.get()
             started, rest = loop.time(), 0.0
             try:
-                rest = await self._try(key)
+                with about(key):
+                    rest = await self._try(key)
             finally:
                 pause = (loop.time() - started) * settings.rest_factor
                 pause = max(settings.rest_min, min(settings.rest_max, pause))
@@ -234,16 +222,15 @@ class Controller:
                 result = (await self._pass(key)).name.lower()
         except (KubeError, TimeoutError) as error:
             rest, result = self.queue.retry(key), "error"
-            log.warning("%s: %s; trying again in %.1f s", key, error, rest)
+            log.warning("%s; trying again in %.1f s", error or "the pass took too long", rest)
         except Exception:
             # A defect met by one job must not stop the others (decision 44).
             rest, result = self.queue.retry(key), "error"
-            log.exception("%s: pass failed; trying again in %.1f s", key, rest)
+            log.exception("pass failed; trying again in %.1f s", rest)
         finally:
             if self._host.diary is not None:
                 self._host.diary.ended(key, result)
-        if self._host.passed is not None:
-            self._host.passed(key, result, asyncio.get_running_loop().time() - started)
+        self._host.meter.passed(key, result, asyncio.get_running_loop().time() - started)
         return rest
 
     async def _pass(self, key: JobKey) -> Outcome:

@@ -8,11 +8,9 @@ restart, a terminal condition) is stored before the action happens (decision 25)
 from __future__ import annotations
 
 import asyncio
-import base64
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from enum import Enum
 from itertools import groupby
 from typing import Any
@@ -34,7 +32,8 @@ from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
 from trainyard.operator.cache import Store
-from trainyard.operator.diary import Diary
+from trainyard.operator.host import Host
+from trainyard.operator.keys import ssh_keys
 from trainyard.operator.recorder import Recorder
 from trainyard.operator.records import JobRecord
 from trainyard.operator.refusals import Refusals
@@ -78,23 +77,25 @@ class Cache:
 
 
 class Executor:
-    """Carries plans out, and remembers what was refused. `now` is the wall clock."""
+    """Carries plans out, and remembers what was refused."""
 
     def __init__(
         self,
         client: Client,
         cache: Cache,
         settings: OperatorSettings,
-        now: Callable[[], datetime],
-        diary: Diary | None = None,
+        host: Host,
     ) -> None:
         lifecycle = settings.lifecycle
-        self.refusals = Refusals(now, lifecycle.refusal_base_seconds, lifecycle.refusal_max_seconds)
-        self.recorder = Recorder(client, now)
+        self.refusals = Refusals(
+            host.now, lifecycle.refusal_base_seconds, lifecycle.refusal_max_seconds
+        )
+        self.recorder = Recorder(client, host.now, host.meter)
         self._client = client
         self._jobs = cache.jobs
         self._children = cache.children
-        self._diary = diary
+        self._diary = host.diary
+        self._meter = host.meter
         self._parallel = settings.parallel_writes
 
     async def execute(self, job: JobRecord, plan: Plan) -> Outcome:
@@ -104,7 +105,8 @@ class Executor:
         """
         if plan.status is not None:
             try:
-                job = await self._write_status(job, plan.status)
+                before, job = job, await self._write_status(job, plan.status)
+                self._meter.stored(before, job, plan)
             except NotFound:
                 self._jobs[job.kind.kind].forget(job)
                 return Outcome.JOB_GONE
@@ -182,7 +184,7 @@ class Executor:
         children = self._children[action.resource]
         manifest = action.manifest()
         if action.generated is Generated.SSH_KEYS:
-            manifest = {**manifest, "data": {**(manifest.get("data") or {}), **_ssh_keys()}}
+            manifest = {**manifest, "data": {**(manifest.get("data") or {}), **ssh_keys()}}
         try:
             write = self._client.create(_told(action.resource), manifest, job.namespace)
             created = await self._tell(job, f"create {_name(action)}", write)
@@ -191,11 +193,12 @@ class Executor:
         except _FAULTS_OF_THE_SERVER:
             raise
         except ApiError as error:
-            log.warning("%s: %s", job.key, error)
+            log.warning("%s", error)
             code = UNPROCESSABLE if _is_malformed(error) else error.code
             self.refusals.refused(job.uid, action.resource, action.name, code, str(error))
             return False
         children.store.wrote(children.decode(created))
+        self._meter.created(job, action.resource)
         self.refusals.created(job.uid, action.resource, action.name)
         return True
 
@@ -372,29 +375,3 @@ def _holder(raw: Mapping[str, Any]) -> str:
         if reference.get("controller"):
             return f"{reference['kind']} {reference['name']}"
     return f"{raw.get('kind', 'object')} {metadata.get('namespace', '')}/{metadata['name']}"
-
-
-def _ssh_keys() -> dict[str, str]:
-    """The files of a job whose launcher reaches its workers by ssh: a user's and a host's keys."""
-    # Decision 18.
-    user_private, user_public = _ed25519()
-    host_private, host_public = _ed25519()
-    files = {
-        "id_ed25519": user_private,
-        "id_ed25519.pub": user_public,
-        "authorized_keys": user_public,
-        "ssh_host_ed25519_key": host_private,
-        "ssh_host_ed25519_key.pub": host_public,
-    }
-    return {name: base64.b64encode(text).decode() for name, text in files.items()}
-
-
-def _ed25519() -> tuple[bytes, bytes]:
-    """A private and a public key as OpenSSH reads them, each with a final newline."""
-    from cryptography.hazmat.primitives import serialization as s
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(s.Encoding.PEM, s.PrivateFormat.OpenSSH, s.NoEncryption())
-    public = key.public_key().public_bytes(s.Encoding.OpenSSH, s.PublicFormat.OpenSSH)
-    return private, public + b"\n"

@@ -48,12 +48,17 @@ class WorkQueue(Generic[K]):
         *,
         retry_min_seconds: float = 0.2,
         retry_max_seconds: float = 60.0,
+        waited: Callable[[float], None] = lambda seconds: None,
     ) -> None:
+        """`waited` is told how long each key that was due waited for its pass."""
         self._now = now
         self._retry_min = retry_min_seconds
         self._retry_max = retry_max_seconds
         self._entries: dict[K, _Entry] = {}
         self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._waited = waited
+        self._ready_since: dict[K, float] = {}
+        """Those that are ready, in the order in which they became so."""
         self._due: list[tuple[float, int, K]] = []
         self._alarms: list[tuple[datetime, int, K]] = []
         self._serial = 0
@@ -62,6 +67,12 @@ class WorkQueue(Generic[K]):
 
     def __len__(self) -> int:
         return self._ready.qsize()
+
+    @property
+    def oldest_seconds(self) -> float:
+        """For how long the key has waited that has been due the longest; 0 if none is."""
+        now = self._loop.time()
+        return now - next(iter(self._ready_since.values()), now)
 
     def add(self, key: K) -> None:
         """Have a pass for `key`, as soon as its rest after the last pass is over."""
@@ -75,6 +86,7 @@ class WorkQueue(Generic[K]):
             else:
                 entry.queued = True
                 entry.due = None
+                self._ready_since[key] = self._loop.time()
                 self._ready.put_nowait(key)
 
     def retry(self, key: K) -> float:
@@ -116,6 +128,7 @@ class WorkQueue(Generic[K]):
     async def get(self) -> K:
         """The next key that is due; the caller must call `done` after its pass."""
         key = await self._ready.get()
+        self._waited(self._loop.time() - self._ready_since.pop(key))
         entry = self._entries[key]
         entry.queued = False
         entry.active = True

@@ -29,7 +29,8 @@ from trainyard.kube.errors import (
 )
 from trainyard.kube.resources import EVENTS
 from trainyard.lifecycle.actions import Event
-from trainyard.operator.records import JobRecord
+from trainyard.operator.meter import Meter
+from trainyard.operator.records import JobKey, JobRecord
 from trainyard.schema.times import render
 
 log = logging.getLogger(__name__)
@@ -78,10 +79,12 @@ class Recorder:
         self,
         client: Client,
         now: Callable[[], datetime],
+        meter: Meter,
         quiet: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
         self._client = client
         self._now = now
+        self._meter = meter
         self._quiet = quiet
         self._seen: OrderedDict[tuple[str, ...], _Series] = OrderedDict()
         self._jobs: dict[str, deque[_Series]] = {}
@@ -138,7 +141,7 @@ class Recorder:
 
     def _wait(self, uid: str, series: _Series) -> None:
         if self.waiting >= _MAX_WAITING:
-            self._lose(series, f"{self.waiting} events wait already")
+            self._lose(series, "overflow", f"{self.waiting} events wait already")
             return
         series.waits = True
         self.waiting += 1
@@ -191,7 +194,7 @@ class Recorder:
             except KubeError as error:
                 if delay is None or not isinstance(error, _PASSING):
                     # Events are best effort everywhere in Kubernetes.
-                    self._lose(series, str(error))
+                    self._lose(series, "refused", str(error))
                     return
                 await asyncio.sleep(delay)
 
@@ -206,16 +209,18 @@ class Recorder:
             await self._client.create(EVENTS, _object(series), namespace)
         series.stored = True
 
-    def _lose(self, series: _Series, why: str) -> None:
+    def _lose(self, series: _Series, reason: str, why: str) -> None:
         """Told once in a while: thousands of lines would hide everything else."""
         self.lost += 1
-        now, about = asyncio.get_running_loop().time(), series.about
+        self._meter.event_lost(reason)
+        now = asyncio.get_running_loop().time()
         if now < self._told_at + _TOLD_SECONDS:
             return
         self._told_at = now
         log.warning(
-            "%s/%s: event %s is lost, as are %d in all: %s",
-            *(about["namespace"], about["name"], series.event.reason, self.lost, why),
+            "event %s is lost, as are %d in all: %s",
+            *(series.event.reason, self.lost, why),
+            extra={"job": _key(series)},
         )
 
 
@@ -224,6 +229,11 @@ def _fitting(event: Event) -> Event:
     if len(event.message) <= _MAX_MESSAGE:
         return event
     return replace(event, message=event.message[: _MAX_MESSAGE - 1] + "…")
+
+
+def _key(series: _Series) -> JobKey:
+    about = series.about
+    return JobKey(about["kind"], about["namespace"], about["name"])
 
 
 def _about(job: JobRecord) -> dict[str, str]:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, closing
+from contextlib import AsyncExitStack, closing
 from dataclasses import replace
-
-from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
-from prometheus_client.registry import Collector
 
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError, KubeError
-from trainyard.operator.controller import Clock, Controller, Host, wall_clock
+from trainyard.operator.controller import Controller
 from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection
+from trainyard.operator.endpoints import Endpoints
+from trainyard.operator.host import Clock, Host, wall_clock
 from trainyard.operator.manifests import LEASE_RULE, rules
-from trainyard.operator.records import JobKey
+from trainyard.operator.metrics import Metrics
 from trainyard.operator.rights import Rights
 from trainyard.operator.settings import ServiceSettings
 
@@ -28,8 +24,6 @@ log = logging.getLogger(__name__)
 # https://kubernetes.io/docs/reference/using-api/api-concepts/#field-validation
 _STRICT_SINCE = (1, 25)
 _RETRY_SECONDS = 2.0
-_CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_BUCKETS = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 
 
 class Service:
@@ -44,16 +38,28 @@ class Service:
         lease_client: Client | None = None,
     ) -> None:
         """`lease_client`: one with connections of its own, so that the Lease waits for nothing."""
-        self._client = client
-        self._lease_client = lease_client or client
         self._settings = settings or ServiceSettings()
         self._now = now
         self._controller: Controller | None = None
         self._election: LeaderElection | None = None
+        self._metrics = Metrics(
+            lambda: self._controller,
+            self._problems,
+            now,
+            tells_jobs=self._settings.tells_jobs,
+        )
+        self._client = client.measured(self._metrics.requested)
+        self._lease_client = (lease_client or client).measured(self._metrics.requested)
         self._rights = self._rights_needed()
         self._diary: Diary | None = None
-        self._metrics = _Metrics(lambda: self._controller)
-        self.port = self._settings.port
+        self._endpoints = Endpoints(
+            self._settings.host, self._settings.port, self._readiness, self._metrics
+        )
+
+    @property
+    def port(self) -> int:
+        """Of the endpoints, once they are served."""
+        return self._endpoints.port
 
     async def run(self) -> None:
         """Serve the endpoints and look after jobs, whenever it is this process's turn."""
@@ -61,7 +67,7 @@ class Service:
             if self._settings.record is not None:
                 file = stack.enter_context(closing(RecordFile(self._settings.record)))
                 self._diary = Diary(file, lambda: self._now().isoformat(), replayable=True)
-            await stack.enter_async_context(self._endpoints())
+            await stack.enter_async_context(self._endpoints.serving())
             asking = asyncio.create_task(self._rights.run())
             try:
                 await self._work()
@@ -93,7 +99,7 @@ class Service:
             operator,
             Host(
                 self._now,
-                passed=self._metrics.passed,
+                meter=self._metrics,
                 drains_events=self._settings.lease is None,
                 diary=self._diary,
             ),
@@ -116,103 +122,19 @@ class Service:
                 log.warning("%s", error)
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    @asynccontextmanager
-    async def _endpoints(self) -> AsyncIterator[None]:
-        app = web.Application()
-        app.router.add_get("/healthz", self._healthz)
-        app.router.add_get("/readyz", self._readyz)
-        app.router.add_get("/metrics", self._serve_metrics)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        try:
-            site = web.TCPSite(runner, self._settings.host, self._settings.port)
-            await site.start()
-            self.port = runner.addresses[0][1]
-            log.info("serving /healthz, /readyz and /metrics on port %d", self.port)
-            yield
-        finally:
-            async with asyncio.timeout(5.0):
-                await runner.cleanup()
-
-    async def _healthz(self, request: web.Request) -> web.Response:
-        return web.Response(text="ok")
-
-    async def _readyz(self, request: web.Request) -> web.Response:
-        """Ready on standby too: a Deployment must not wait for a second leader."""
+    def _problems(self) -> list[str]:
+        """What is out of reach that the work needs."""
         problems = [*self._rights.missing]
         if self._election is not None and self._election.problem:
             problems.append(self._election.problem)
         if self._controller is not None:
             problems += self._controller.problems
-        if problems:
-            return web.Response(status=503, text="\n".join(problems))
+        return problems
+
+    def _readiness(self) -> tuple[bool, str]:
+        """Ready on standby too: a Deployment must not wait for a second leader."""
+        if problems := self._problems():
+            return False, "\n".join(problems)
         if self._controller is not None and not self._controller.is_synced:
-            return web.Response(status=503, text="the first lists are still under way")
-        return web.Response(text="standby" if self._controller is None else "leading")
-
-    async def _serve_metrics(self, request: web.Request) -> web.Response:
-        return web.Response(body=self._metrics.text(), headers={"Content-Type": _CONTENT_TYPE})
-
-
-class _Metrics:
-    """What a process counts, and what it reads from its controller when asked.
-
-    `controller` returns the controller at work, or None on a standby.
-    """
-
-    def __init__(self, controller: Callable[[], Controller | None]) -> None:
-        self.registry = CollectorRegistry()
-        self._passes = Counter(
-            "trainyard_passes",
-            "Passes over jobs, by how they ended.",
-            ["job_kind", "result"],
-            registry=self.registry,
-        )
-        self._seconds = Histogram(
-            "trainyard_pass_seconds",
-            "Time that a pass took, requests included.",
-            ["job_kind"],
-            buckets=_BUCKETS,
-            registry=self.registry,
-        )
-        self.registry.register(_State(controller))
-
-    def passed(self, key: JobKey, result: str, seconds: float) -> None:
-        """Count one pass."""
-        self._passes.labels(key.kind, result).inc()
-        self._seconds.labels(key.kind).observe(seconds)
-
-    def text(self) -> bytes:
-        """All metrics in the Prometheus text format."""
-        return generate_latest(self.registry)
-
-
-class _State(Collector):
-    """Gauges that are read from the cache instead of being kept up to date."""
-
-    def __init__(self, controller: Callable[[], Controller | None]) -> None:
-        self._controller = controller
-
-    def collect(self) -> Iterator[Metric]:
-        controller = self._controller()
-        leader = GaugeMetricFamily("trainyard_leader", "Whether this process does the work.")
-        leader.add_metric([], 0.0 if controller is None else 1.0)
-        yield leader
-        if controller is None:
-            return
-        depth = GaugeMetricFamily("trainyard_queue_depth", "Jobs that wait for a pass.")
-        depth.add_metric([], float(len(controller.queue)))
-        yield depth
-        phases = GaugeMetricFamily(
-            "trainyard_job_phase",
-            "1 for the phase that each job is in.",
-            labels=["job_kind", "job_name", "job_uid", "namespace", "phase"],
-        )
-        for store in controller.jobs.values():
-            for job in store:
-                if not job.kind.is_job or not controller.looks_after(job.namespace):
-                    continue
-                phase = str((job.status or {}).get("phase") or "Pending")
-                labels = [job.kind.kind, job.name, job.uid, job.namespace, phase]
-                phases.add_metric(labels, 1.0)
-        yield phases
+            return False, "the first lists are still under way"
+        return True, "standby" if self._controller is None else "leading"

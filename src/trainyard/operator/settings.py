@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.pacing import Limits
@@ -68,6 +69,9 @@ class ServiceSettings:
     record: Path | None = None
     """A file that says what every pass saw, decided and did."""
     log_level: str = "info"
+    log_format: Literal["text", "json"] = "text"
+    tells_jobs: bool = False
+    """Whether `/metrics` has a series for each job, by its name."""
 
 
 def cluster_domain_of(resolver_configuration: str) -> str:

@@ -220,7 +220,10 @@ async def test_a_service_leads_and_shows_its_health_and_metrics(client: Client) 
         await client.create(JOBS, job("train"))
 
         async def counted() -> bool:
-            return 'job_name="train"' in (await get("/metrics"))[1]
+            return (
+                'trainyard_jobs_created_total{job_kind="PyTorchTrainingJob"} 1'
+                in (await get("/metrics"))[1]
+            )
 
         await eventually(counted)
         assert (await get("/healthz"))[0] == 200

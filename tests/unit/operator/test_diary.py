@@ -20,7 +20,7 @@ from trainyard.kube.client import Client
 from trainyard.kube.resources import PODS, SECRETS
 from trainyard.lifecycle import outcomes
 from trainyard.lifecycle.actions import Create, Patch, Plan
-from trainyard.operator.controller import Controller, Host, wall_clock
+from trainyard.operator.controller import Controller
 from trainyard.operator.diary import (
     Diary,
     RecordError,
@@ -28,6 +28,7 @@ from trainyard.operator.diary import (
     changes,
     decision,
 )
+from trainyard.operator.host import Host, wall_clock
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
 

@@ -49,6 +49,8 @@ OTHERS: dict[str, tuple[str, Any, Any]] = {
     "host": ("127.0.0.1", "127.0.0.1", "127.0.0.1"),
     "port": ("0", 0, 0),
     "logLevel": ("debug", "debug", "debug"),
+    "logFormat": ("json", "json", "json"),
+    "jobMetrics": ("true", True, True),
     "record": ("/tmp/record", "/tmp/record", Path("/tmp/record")),
 }
 """Of every setting a value that is not its default: as a text, in YAML, and where it goes."""

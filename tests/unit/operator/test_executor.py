@@ -23,6 +23,7 @@ from trainyard.lifecycle.actions import Create, Delete, Event, Patch, Plan
 from trainyard.lifecycle.observed import Pod
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
+from trainyard.operator.host import Host
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
 
@@ -46,7 +47,7 @@ class Bench:
         self.pods: Store[Pod] = Store(lambda pod: pod.owner_uid, lambda pod: None)
         children = {PODS: Children(POD_RESOURCE, self.pods, Pod.decode)}
         cache = Cache({KIND.kind: self.jobs}, children)
-        self.executor = Executor(client, cache, OperatorSettings(), self.clock)
+        self.executor = Executor(client, cache, OperatorSettings(), Host(self.clock))
         self.recorder, self.refusals = self.executor.recorder, self.executor.refusals
         stored = self.server.create(
             KIND.plural, "default", {"metadata": {"name": "train"}, "spec": {}}

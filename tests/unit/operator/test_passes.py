@@ -19,7 +19,9 @@ from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.virtual_time import run
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kube.client import Client
-from trainyard.operator.controller import Controller, Host
+from trainyard.operator.controller import Controller
+from trainyard.operator.host import Host
+from trainyard.operator.meter import Meter
 from trainyard.operator.records import JobKey
 from trainyard.operator.settings import OperatorSettings
 from trainyard.schema.times import render
@@ -80,6 +82,14 @@ class Server(ModelServer):
         return self.set(key, metadata={**metadata, **marks})
 
 
+class _Passes(Meter):
+    def __init__(self, passes: Counter[JobKey]) -> None:
+        self._passes = passes
+
+    def passed(self, key: JobKey, result: str, seconds: float) -> None:
+        self._passes[key] += 1
+
+
 class Yard:
     """A cluster without kubelets, and a controller that looks after it."""
 
@@ -95,14 +105,11 @@ class Yard:
             self.server, self.conditions, random.Random(2), 1, bool, self._sent, lambda *_: None
         )
         settings = OperatorSettings(lifecycle=lifecycle)
-        host = Host(self.clock, random.Random(3), passed=self._passed)
+        host = Host(self.clock, random.Random(3), _Passes(self.passes))
         self.controller = Controller(Client(wire), settings, host)
 
     def _sent(self, sent: Sent) -> None:
         self.sent[f"{sent.call.method} {sent.call.key.plural}"] += 1
-
-    def _passed(self, key: JobKey, result: str, seconds: float) -> None:
-        self.passes[key] += 1
 
     def submit(self, job: Obj) -> Key:
         plural = job["kind"].lower() + "s"

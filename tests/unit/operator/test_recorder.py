@@ -15,6 +15,7 @@ from tests.simulation.virtual_time import run
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.lifecycle.actions import Event
+from trainyard.operator.meter import Meter
 from trainyard.operator.recorder import Recorder
 from trainyard.operator.records import JobRecord
 
@@ -32,7 +33,7 @@ class Desk:
         conditions = Conditions(lambda call: self.fault(call), lambda key: None)
         wire = Wire(self.server, conditions, random.Random(2), 1, bool, _ignore, lambda *_: None)
         self.client = Client(wire, max_retries=0)
-        self.recorder = Recorder(self.client, clock)
+        self.recorder = Recorder(self.client, clock, Meter())
 
     def job(self, number: int) -> JobRecord:
         metadata = {"name": f"job-{number}", "namespace": "default", "uid": f"uid-{number}"}
@@ -113,7 +114,7 @@ def test_events_give_way_to_requests_of_passes_for_two_seconds() -> None:
             await asyncio.sleep(seconds)
 
         desk = Desk()
-        recorder = Recorder(desk.client, lambda: datetime.now(UTC), busy)
+        recorder = Recorder(desk.client, lambda: datetime.now(UTC), Meter(), busy)
         task = asyncio.create_task(recorder.run())
         for number in range(100):
             recorder.emit(desk.job(number), [Event("Normal", "Created", "x")])

@@ -1,0 +1,32 @@
+"""What a controller is given by the process that it runs in."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from trainyard.operator.diary import Diary
+from trainyard.operator.meter import Meter
+
+Clock = Callable[[], datetime]
+
+
+def wall_clock() -> datetime:
+    """The time of day, in UTC."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """A clock, and who is told of what."""
+
+    now: Clock = wall_clock
+    rng: random.Random = field(default_factory=random.Random)
+    """Spreads reconnects; may be seeded."""
+    meter: Meter = field(default_factory=Meter)
+    """Told of what is done, while it is done."""
+    drains_events: bool = True
+    """Send the last events when cancelled, which one that has lost its lease must not do."""
+    diary: Diary | None = None

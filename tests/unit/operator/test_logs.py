@@ -1,0 +1,79 @@
+"""Lines of an operator's log: as text, as JSON, and which job they are about."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import re
+from collections.abc import Iterator
+from io import StringIO
+
+import pytest
+
+from trainyard.operator import logs
+from trainyard.operator.records import JobKey
+
+KEY = JobKey("DeepSpeedJob", "team", "digits")
+log = logging.getLogger("trainyard.test")
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    """What pytest itself listens to."""
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    yield
+    root.handlers[:], root.level = before
+
+
+def write(form: logs.Format, level: str = "info") -> list[str]:
+    """The lines of a small program."""
+    stream = StringIO()
+    logs.configure(stream, level, form)
+
+    async def inside() -> None:
+        log.warning("a pod of %s", "digits")
+
+    async def main() -> None:
+        log.debug("not told")
+        log.info("of no job")
+        with logs.about(KEY):
+            await asyncio.create_task(inside())
+        log.info("half a character: \udc80", extra={"job": KEY})
+        try:
+            raise ValueError("no")
+        except ValueError:
+            with logs.about(KEY):
+                log.exception("failed")
+
+    asyncio.run(main())
+    return stream.getvalue().splitlines()
+
+
+def test_text_has_the_key_in_front_of_the_message() -> None:
+    lines = write("text")
+    time = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z"
+    assert re.fullmatch(f"{time} INFO trainyard.test: of no job", lines[0])
+    told = "trainyard.test deepspeedjob/team/digits: a pod of digits"
+    assert re.fullmatch(f"{time} WARNING {told}", lines[1])
+    assert lines[-1] == "ValueError: no"
+
+
+def test_json_is_one_object_a_line() -> None:
+    first, about, half, failed = map(json.loads, write("json"))
+    assert (first["level"], first["logger"], first["message"]) == (
+        "info",
+        "trainyard.test",
+        "of no job",
+    )
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", first["time"])
+    assert "job" not in first
+    job = {"kind": "DeepSpeedJob", "namespace": "team", "name": "digits"}
+    assert (about["job"], about["message"]) == (job, "a pod of digits")
+    assert (half["job"], half["message"]) == (job, "half a character: \udc80")
+    assert failed["exception"].endswith("ValueError: no")
+
+
+def test_what_is_below_the_level_is_not_told() -> None:
+    assert len(write("json", "warning")) == 2
