@@ -33,6 +33,10 @@ print(len(trainyard.render("job.yaml")))  # 2
     "convert": """
 print(trainyard.convert("kind: Queue\\nmetadata: {name: night}\\n").splitlines()[0])  # kind: Queue
 """,
+    "history": """
+print([past.job.name for past in trainyard.history(limit=2)])  # ['hello', 'tell']
+print(trainyard.history("hello")[0].result.phase)  # Succeeded
+""",
     "command": """
 print(trainyard.command("--version").strip())  # trainyard, version 0.1.0
 """,
@@ -89,6 +93,11 @@ except trainyard.WaitTimeout as error:
     "Client.list": """
 print([each.name for each in client.list()])  # ['hello', 'sleep']
 """,
+    "Client.watch": """
+for jobs in client.watch():
+    print([job.phase for job in jobs])  # ['Succeeded', 'Running']
+    break
+""",
     "Client.get": """
 print([pod.phase for pod in client.get("sleep").ordered_pods()])  # ['Running']
 """,
@@ -96,11 +105,25 @@ print([pod.phase for pod in client.get("sleep").ordered_pods()])  # ['Running']
 for line in client.logs("hello"):
     print(line.replica, line.text)  # worker-0 hello
 """,
+    "Client.logs_at": """
+print(os.path.basename(client.logs_at("hello")).startswith("default_hello-"))  # True
+""",
     "Client.events": """
 print(list(client.events("hello", warnings=True)))  # []
 """,
     "Client.explain": """
 print(len(client.explain("hello").causes))  # 1
+""",
+    "Client.usage": """
+[usage] = client.usage("sleep")
+print(usage.replica, list(usage.containers), usage.used.memory > 0)  # worker-0 ['main'] True
+""",
+    "Client.node_usage": """
+node = client.node_usage()
+print(node.used.memory < node.capacity.memory)  # True
+""",
+    "Client.owners": """
+print(client.owners())  # {}
 """,
     "Client.exec": """
 done = client.exec("sleep", ["sh", "-c", "echo $RANK"])
@@ -121,8 +144,21 @@ try:
 except trainyard.CommandError as error:
     print("not elastic" in str(error))  # True
 """,
+    "Client.past": """
+print(client.past("hello").command)  # examples.py
+""",
+    "Client.rerun": """
+template = "spec.replicaSpecs[0].template.spec.containers[0]"
+again = client.rerun("hello", {f"{template}.command": ["echo", "hello again"]})
+print(client.wait(again).name)  # hello-2
+""",
+    "Client.diff": """
+found = client.diff("hello", "hello-2")
+print([change.b for change in found.spec])  # ['echo', 'hello again', None]
+print(found.results.b.phase)  # Succeeded
+""",
     "Client.delete": """
-deleted = client.delete(["hello", "sleep"])
+deleted = client.delete(["hello", "hello-2", "sleep"])
 """,
     "Client.wait_until_gone": """
 client.wait_until_gone(deleted)

@@ -21,7 +21,7 @@ from trainyard.api.blocking import Blocking
 from trainyard.api.client import Client
 
 PAGE = Path(__file__).parent.parent / "docs/reference/python.md"
-FUNCTIONS = ("run", "validate", "render", "convert", "command")
+FUNCTIONS = ("run", "validate", "render", "convert", "history", "command")
 _HEAD = """\
 # Python
 

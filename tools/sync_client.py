@@ -14,22 +14,43 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FOLDER = Path(__file__).parent.parent / "src/trainyard/api"
-_CLASSES = {"changing.py": "Changing", "asking.py": "Asking", "queues.py": "Queues"}
+_CLASSES = {
+    "changing.py": "Changing",
+    "asking.py": "Asking",
+    "measuring.py": "Measuring",
+    "repeating.py": "Repeating",
+    "queues.py": "Queues",
+}
+_OF_COMMANDS = (
+    "outcome",
+    "failure",
+    "log_blocks",
+    "own_namespaces",
+    "repetition",
+    "submit_again",
+)
+"""What only those call who print."""
 _HEAD = '''"""The client for those who do not await. Made by tools/sync_client.py; do not edit."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from trainyard.api.asking import Executed, LogLine
 from trainyard.api.blocking import Blocking
 from trainyard.api.connection import JobName, Jobs
 from trainyard.api.manifests import Manifest
+from trainyard.api.measuring import Usages
 from trainyard.api.queues import Objects
+from trainyard.api.repeating import Recorded
 from trainyard.api.situations import Explanation
+from trainyard.client.comparing import Comparison
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
+from trainyard.client.origin import Past
+from trainyard.client.usage import NodeUsage
 
 
 class Client(Blocking):
@@ -53,7 +74,7 @@ def methods() -> Iterator[ast.AsyncFunctionDef]:
 
 def is_public(node: ast.AsyncFunctionDef) -> bool:
     """Whether callers who do not await have the method too."""
-    is_ours = node.name.startswith("_") or node.name in ("outcome", "failure")
+    is_ours = node.name.startswith("_") or node.name in _OF_COMMANDS
     return not is_ours and not node.decorator_list
 
 

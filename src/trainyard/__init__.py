@@ -20,14 +20,18 @@ if TYPE_CHECKING:
     from trainyard.api.errors import JobFailed as JobFailed
     from trainyard.api.errors import RemoteTraceback as RemoteTraceback
     from trainyard.api.errors import WaitTimeout as WaitTimeout
-    from trainyard.api.offline import command as command
+    from trainyard.api.machine import command as command
+    from trainyard.api.measuring import Usage as Usage
     from trainyard.api.offline import convert as convert
     from trainyard.api.offline import render as render
     from trainyard.api.offline import validate as validate
+    from trainyard.api.repeating import history as history
     from trainyard.api.running import RunOptions as RunOptions
     from trainyard.api.top import run as run
+    from trainyard.client.comparing import Comparison as Comparison
     from trainyard.client.job import Job as Job
     from trainyard.client.jobs import JobNotFound as JobNotFound
+    from trainyard.client.origin import Past as Past
     from trainyard.client.target import CommandError as CommandError
     from trainyard.kinds.models import *  # noqa: F403
     from trainyard.kube.errors import KubeError as KubeError
@@ -44,6 +48,7 @@ _FOUND_IN = {
     "Client": "api.client",
     "ClusterOptions": "api.clusters",
     "CommandError": "client.target",
+    "Comparison": "client.comparing",
     "Executed": "api.asking",
     "InvalidManifest": "schema.errors",
     "Job": "client.job",
@@ -51,11 +56,14 @@ _FOUND_IN = {
     "JobNotFound": "client.jobs",
     "KubeError": "kube.errors",
     "LogLine": "api.asking",
+    "Past": "client.origin",
     "RemoteTraceback": "api.errors",
     "RunOptions": "api.running",
+    "Usage": "api.measuring",
     "WaitTimeout": "api.errors",
-    "command": "api.offline",
+    "command": "api.machine",
     "convert": "api.offline",
+    "history": "api.repeating",
     "render": "api.offline",
     "run": "api.top",
     "validate": "api.offline",

@@ -14,8 +14,10 @@ from trainyard.api.capture import capture
 from trainyard.api.changing import Changing
 from trainyard.api.connection import Jobs
 from trainyard.api.manifests import Manifest, read_manifest
+from trainyard.api.measuring import Measuring
 from trainyard.api.notebook import chosen
 from trainyard.api.queues import Queues
+from trainyard.api.repeating import Repeating
 from trainyard.api.running import Function, RunOptions, followed
 from trainyard.api.scripts import is_script, manifest_of
 from trainyard.client.follower import Screen
@@ -26,7 +28,7 @@ from trainyard.client.target import CommandError
 T = TypeVar("T")
 
 
-class AsyncClient(Changing, Asking, Queues):
+class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
     """Jobs of one cluster: the embedded one, or one of a kubeconfig.
 
     `cluster` says which embedded one: `running`, the one that is up; `background`, the same,

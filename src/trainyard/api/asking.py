@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.errors import JobFailed, WaitTimeout
-from trainyard.api.logs import read_logs
+from trainyard.api.logs import Grow, LogLines, Note, read_logs
 from trainyard.api.situations import Explanation, explanation_of, failure_card
 from trainyard.client import waiting
 from trainyard.client.events import events_of, follow_events
@@ -18,8 +18,11 @@ from trainyard.client.job import Job
 from trainyard.client.jobs import kind_named, list_jobs, pods_of
 from trainyard.client.logs import LogRequest, texts
 from trainyard.client.objects import Object
+from trainyard.client.owners import own_namespaces, owners
 from trainyard.client.replicas import Execution, check_running, choose_pod, running_replica
 from trainyard.client.target import CommandError
+from trainyard.client.watching import watch_jobs
+from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
@@ -62,12 +65,49 @@ class Asking(Connection):
         wanted = [kind_named(kind) for kind in kinds]
         return await list_jobs(target, namespace, wanted, selector)
 
+    async def watch(
+        self,
+        kinds: Iterable[str] = (),
+        *,
+        selector: str = "",
+        all_namespaces: bool = False,
+    ) -> AsyncGenerator[Jobs]:
+        """The jobs that `list` has, and then, again and again, those that have changed.
+
+        One that was deleted comes a last time, with `is_deleted`. This never ends by itself.
+        """
+        wanted = [kind_named(kind) for kind in kinds] or list(JOB_KINDS.values())
+        names = [kind.singular for kind in wanted]
+        present = await self.list(names, selector=selector, all_namespaces=all_namespaces)
+        yield list(present)
+        target = await self.target()
+        namespace = None if all_namespaces else target.namespace
+        changes = watch_jobs(target.client, wanted, namespace, selector, present)
+        async with contextlib.aclosing(changes):
+            async for jobs in changes:
+                yield jobs
+
     async def get(self, job: JobName) -> Job:
         """A job as it is now, with its pods; raises JobNotFound."""
         found = await self.found(job)
         pods = await pods_of((await self.target()).client, found)
         found.pods = {pod.uid: pod for pod in pods}
         return found
+
+    async def owners(self) -> Mapping[str, str]:
+        """Whose each namespace is, where several people share a cluster; else empty."""
+        return await owners(await self.target())
+
+    async def own_namespaces(self) -> frozenset[str]:
+        """The namespaces of the caller; of the owner of the cluster, all."""
+        return await own_namespaces(await self.target())
+
+    async def logs_at(self, job: JobName) -> str:
+        """The folders of this machine, as a pattern, in which the logs of a job are; empty for a
+        cluster elsewhere."""
+        folder = (await self.target()).folder
+        found = await self.found(job)
+        return str(folder / "pods" / f"{found.namespace}_{found.base}-*") if folder else ""
 
     async def wait(self, job: JobName, until: str = "end", *, timeout: float | None = None) -> Job:
         """The job, once it has come to a point: `end` (it has succeeded), `phase=Running` or
@@ -136,11 +176,20 @@ class Asking(Connection):
             previous=previous,
             timestamps=timestamps,
         )
-        blocks = read_logs(await self.target(), await self.found(job), request, _warn)
-        async with contextlib.aclosing(blocks):
+        async with contextlib.aclosing(self.log_blocks(job, request, _warn)) as blocks:
             async for block in blocks:
                 for line in texts(block.data):
                     yield LogLine(block.replica, line)
+
+    async def log_blocks(
+        self, job: JobName, request: LogRequest, note: Note, grow: Grow | None = None
+    ) -> AsyncGenerator[LogLines]:
+        """The same as it arrives; `note` is told what there is to know beside it, and `grow` of
+        lines that are not whole yet."""
+        blocks = read_logs(await self.target(), await self.found(job), request, note, grow)
+        async with contextlib.aclosing(blocks):
+            async for block in blocks:
+                yield block
 
     async def events(
         self, job: JobName, *, follow: bool = False, warnings: bool = False

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
+from typing import Any
 
 from trainyard.api.asking import Executed, LogLine
 from trainyard.api.blocking import Blocking
 from trainyard.api.connection import JobName, Jobs
 from trainyard.api.manifests import Manifest
+from trainyard.api.measuring import Usages
 from trainyard.api.queues import Objects
+from trainyard.api.repeating import Recorded
 from trainyard.api.situations import Explanation
+from trainyard.client.comparing import Comparison
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
+from trainyard.client.origin import Past
+from trainyard.client.usage import NodeUsage
 
 
 class Client(Blocking):
@@ -91,9 +97,30 @@ class Client(Blocking):
             self._client.list(kinds, selector=selector, all_namespaces=all_namespaces)
         )
 
+    def watch(
+        self, kinds: Iterable[str] = (), *, selector: str = "", all_namespaces: bool = False
+    ) -> Iterator[Jobs]:
+        """The jobs that `list` has, and then, again and again, those that have changed.
+
+        One that was deleted comes a last time, with `is_deleted`. This never ends by itself.
+        """
+        return self._iterate(
+            self._client.watch(kinds, selector=selector, all_namespaces=all_namespaces)
+        )
+
     def get(self, job: JobName) -> Job:
         """A job as it is now, with its pods; raises JobNotFound."""
         return self._call(self._client.get(job))
+
+    def owners(self) -> Mapping[str, str]:
+        """Whose each namespace is, where several people share a cluster; else empty."""
+        return self._call(self._client.owners())
+
+    def logs_at(self, job: JobName) -> str:
+        """The folders of this machine, as a pattern, in which the logs of a job are; empty for a
+        cluster elsewhere.
+        """
+        return self._call(self._client.logs_at(job))
 
     def wait(self, job: JobName, until: str = "end", *, timeout: float | None = None) -> Job:
         """The job, once it has come to a point: `end` (it has succeeded), `phase=Running` or
@@ -172,6 +199,49 @@ class Client(Blocking):
         return self._call(
             self._client.exec(job, command, replica=replica, container=container, stdin=stdin)
         )
+
+    def usage(self, job: JobName | None = None, *, all_namespaces: bool = False) -> Usages:
+        """What the replicas use that run, by job and replica: those of a job, or of all jobs of
+        the namespace.
+
+        Raises CommandError where the cluster has no metrics API.
+        """
+        return self._call(self._client.usage(job, all_namespaces=all_namespaces))
+
+    def node_usage(self) -> NodeUsage | None:
+        """What the cluster's only node uses, of what it has; None where there are several.
+
+        Raises KubeError where one may not ask for it.
+        """
+        return self._call(self._client.node_usage())
+
+    def past(self, job: Recorded) -> Past:
+        """A job with what was recorded of it: one that is there, else the last of that name which
+        was submitted on this machine.
+
+        `NAME~1` is the one before, and so on; the name of a record is the job of that record.
+        Starts no cluster. Raises JobNotFound, or CommandError where none is recorded either.
+        """
+        return self._call(self._client.past(job))
+
+    def diff(self, a: Recorded, b: Recorded) -> Comparison:
+        """What differs between two jobs: in what was asked for, in code, packages and interpreter,
+        and in how they ended. Jobs are named as for `past`.
+        """
+        return self._call(self._client.diff(a, b))
+
+    def rerun(
+        self, job: Recorded, changes: Mapping[str, Any] = MappingProxyType({}), *, name: str = ""
+    ) -> Job:
+        """Submit what a job did once more, under a new name; jobs are named as for `past`.
+
+        `changes` are values by the path of a field, as `{"spec.replicaSpecs[0].replicas": 4}`;
+        without `name` the new job has the old one's with a number. It runs the code that was copied
+        then, if it was, else the present one. What is different by now, in code, interpreter or
+        packages, is told by Python's `warnings`. Raises InvalidManifest, and CommandError for a
+        path that is not there.
+        """
+        return self._call(self._client.rerun(job, changes, name=name))
 
     def queues(self) -> Objects:
         """All Queues, by name."""

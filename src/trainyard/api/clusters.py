@@ -103,17 +103,22 @@ async def connect(
     where: Where, choice: Choice, options: ClusterOptions
 ) -> tuple[Target, Private | None]:
     """The API server that is meant, and the cluster that was started for it alone."""
-    if where.kubeconfig is not None or where.context is not None:
+    if not would_start(where, choice):
         return await where.connect(), None
-    if choice == "private" or (choice == "any" and find_cluster() is None):
-        own = await asyncio.to_thread(Private, options)
-        client = Client.unix(own.socket)
-        namespace = where.namespace or client.namespace
-        target = Target(client, namespace, "the embedded cluster", own.socket, own.folder)
-        return target, own
-    if choice == "background" and find_cluster() is None:
+    if choice == "background":
         await asyncio.to_thread(_start_background, options)
-    return await where.connect(), None
+        return await where.connect(), None
+    own = await asyncio.to_thread(Private, options)
+    client = Client.unix(own.socket)
+    namespace = where.namespace or client.namespace
+    return Target(client, namespace, "the embedded cluster", own.socket, own.folder), own
+
+
+def would_start(where: Where, choice: Choice) -> bool:
+    """Whether to connect is to start a cluster."""
+    if where.kubeconfig is not None or where.context is not None or choice == "running":
+        return False
+    return choice == "private" or find_cluster() is None
 
 
 def _start_background(options: ClusterOptions) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from trainyard.api.clusters import Choice, ClusterOptions, Private, connect
+from trainyard.api.clusters import Choice, ClusterOptions, Private, connect, would_start
 from trainyard.client.changes import Named
 from trainyard.client.job import Job
 from trainyard.client.jobs import find
@@ -44,10 +44,15 @@ class Connection:
         self._lock = asyncio.Lock()
 
     @classmethod
-    def of(cls, target: Target) -> Self:
-        """To an API server that is connected; its jobs run the Python of the caller's shell."""
-        client = cls()
-        client._target, client._python = target, None
+    def in_shell(cls, where: Where, cluster: Choice) -> Self:
+        """As commands have it: jobs run the Python of the caller's shell, not this one."""
+        client = cls(
+            namespace=where.namespace,
+            kubeconfig=where.kubeconfig,
+            context=where.context,
+            cluster=cluster,
+        )
+        client._python = None
         return client
 
     async def __aenter__(self) -> Self:
@@ -81,6 +86,12 @@ class Connection:
             if self._target is None:
                 self._target, self._own = await connect(self._where, self._choice, self._options)
             return self._target
+
+    async def present(self) -> Target | None:
+        """The same, where one is there already: none is started."""
+        if self._target is None and would_start(self._where, self._choice):
+            return None
+        return await self.target()
 
     async def found(self, job: JobName | Named) -> Job:
         """A job as it is now; raises JobNotFound."""

@@ -15,8 +15,10 @@
 from __future__ import annotations
 
 from trainyard.client.job import Job
-from trainyard.client.target import CommandError
+from trainyard.client.jobs import JobNotFound as JobNotFound
+from trainyard.client.target import CommandError as CommandError
 from trainyard.diagnosis.card import Card
+from trainyard.kube.errors import KubeError as KubeError
 
 
 class JobFailed(CommandError):

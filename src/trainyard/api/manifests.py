@@ -26,7 +26,7 @@ def read_manifest(what: Manifest | Iterable[Manifest] | ReadResult) -> ReadResul
     if isinstance(what, str):
         return read(what) if "\n" in what or what.lstrip().startswith("{") else read_file(what)
     if isinstance(what, Model | Mapping):
-        return read(_text(what))
+        return read(text_of(what))
     if isinstance(what, Iterable):
         results = [read_manifest(each) for each in what]
         return ReadResult(
@@ -38,7 +38,8 @@ def read_manifest(what: Manifest | Iterable[Manifest] | ReadResult) -> ReadResul
     )
 
 
-def _text(what: Model | Mapping[str, Any]) -> str:
+def text_of(what: Model | Mapping[str, Any]) -> str:
+    """An object or a model as JSON; raises Error where it cannot be written."""
     try:
         return json.dumps(_object(what) if isinstance(what, Model) else what, default=_plain)
     except (TypeError, ValueError) as error:

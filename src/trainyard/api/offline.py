@@ -1,15 +1,14 @@
-"""What can be done with manifests without any cluster, and the command line itself."""
+"""What can be done with manifests without any cluster."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+import warnings
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from trainyard.api.manifests import Manifest, read_manifest
-from trainyard.client.target import CommandError
+from trainyard.manifest.reader import ReadResult, read
 from trainyard.schema.problems import Problem
 
 
@@ -18,7 +17,7 @@ def validate(manifest: Manifest | Iterable[Manifest]) -> list[Problem]:
     return list(read_manifest(manifest).problems)
 
 
-def render(manifest: Manifest | Iterable[Manifest]) -> list[dict[str, Any]]:
+def render(manifest: Manifest | Iterable[Manifest] | ReadResult) -> list[dict[str, Any]]:
     """The objects that the controller would create for the jobs of a manifest.
 
     The hash in their names depends on the UID that a cluster gives the job. Raises InvalidManifest.
@@ -31,29 +30,41 @@ def render(manifest: Manifest | Iterable[Manifest]) -> list[dict[str, Any]]:
     return [each for job in jobs for each in objects(describe(job, Settings()))]
 
 
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """A manifest that has been converted."""
+
+    text: str
+    notes: tuple[Problem, ...]
+    """Old spellings that are gone; of another system's job, fields that have no counterpart."""
+    is_foreign: bool
+    """It was another system's."""
+
+    @property
+    def problems(self) -> tuple[Problem, ...]:
+        """What is wrong with a job that was another system's."""
+        return read(self.text, "the result").problems if self.is_foreign else ()
+
+
 def convert(text: str) -> str:
-    """A manifest's text in today's spelling, comments and order kept; raises InvalidManifest."""
-    from trainyard.manifest import conversion
+    """A manifest's text in today's spelling, comments and order kept; or ours for the jobs of
+    another system: Kubeflow's, Volcano's, or a script for Slurm's sbatch.
 
-    return conversion.convert(text).text
-
-
-def command(*words: str | os.PathLike[str]) -> str:
-    """What a command of the command line prints, such as `command("up", "--strict-scheduling")`.
-
-    For what is about this machine rather than jobs: `up`, `down`, `status`, `doctor`, `init` and so
-    on, which are processes of their own. Raises CommandError, with its words, where it fails.
+    A field of those that has no counterpart is told by Python's `warnings`. Raises
+    InvalidManifest.
     """
-    if not sys.executable:
-        raise CommandError("this program has no interpreter to run trainyard with")
-    done = subprocess.run(
-        [sys.executable, "-m", "trainyard", *(str(word) for word in words)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        told = (done.stderr or done.stdout).strip().removeprefix("error: ")
-        raise CommandError(told or f"{words[0]} ended with exit code {done.returncode}")
-    return done.stdout
+    found = converted(text)
+    for note in found.notes if found.is_foreign else ():
+        warnings.warn(str(note), stacklevel=2)
+    return found.text
+
+
+def converted(text: str, file: str = "") -> Conversion:
+    """The same, with what there is to know of it; raises InvalidManifest."""
+    from trainyard.manifest.conversion import convert
+    from trainyard.manifest.foreign.converting import convert as convert_foreign
+
+    if (foreign := convert_foreign(text, file)) is not None:
+        return Conversion(foreign.text, foreign.notes, is_foreign=True)
+    ours = convert(text, file)
+    return Conversion(ours.text, ours.changes, is_foreign=False)

@@ -18,6 +18,7 @@ from trainyard.client.changes import delete
 from trainyard.client.follower import Follower, Screen
 from trainyard.client.job import Job
 from trainyard.client.keptlogs import reader
+from trainyard.client.provenance import keep_end
 from trainyard.client.submission import StandIns, submit
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
@@ -79,6 +80,8 @@ async def followed(
     try:
         with screen:
             await follower.run()
+        for job in follower.jobs.values():
+            keep_end(target, job)
         is_kept = keep
         yield list(follower.jobs.values())
     finally:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from trainyard.api.offline import command
+from trainyard.api.machine import command
 from trainyard.api.running import RunOptions
 
 _SUFFIXES = (".py", ".sh", ".bash")

@@ -7,24 +7,26 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import click
 
-from trainyard.api.situations import failure_card
+from trainyard.api.errors import JobNotFound
 from trainyard.cli.format import printable
-from trainyard.client.jobs import JobNotFound, find
-from trainyard.client.target import Target
 from trainyard.diagnosis.card import Card
+
+if TYPE_CHECKING:
+    from trainyard.api.aio import AsyncClient
+    from trainyard.api.connection import JobName
 
 _NARROWEST = 40
 _REASON_LINES, _SOURCE_LINES, _TEXT_LINES = 3, 1, 2
 
 
-async def tell_of_failure(target: Target, name: str) -> bool:
+async def tell_of_failure(client: AsyncClient, name: JobName) -> bool:
     """Print the card of a job on standard error; whether it has failed, so that there is one."""
     with contextlib.suppress(JobNotFound):
-        job = await find(target, name)
-        card = await failure_card(target.client, job, target.folder)
+        card = (await client.explain(name)).card
         if card is not None:
             print_card(card, err=True)
             return True

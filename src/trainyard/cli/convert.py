@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from trainyard.cli.options import files_option
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.problems import Severity
-
-if TYPE_CHECKING:
-    from trainyard.manifest.foreign.converting import Foreign
+from trainyard.schema.problems import Problem, Severity
 
 
 @click.command()
@@ -25,47 +22,34 @@ def command(files: tuple[str, ...], in_place: bool) -> None:
     PyTorchJob, MPIJob and TrainJob (with its runtime, where that is in the file), Volcano's Job,
     and a script for Slurm's sbatch. Every field that has no counterpart is told.
     """
-    from trainyard.manifest.conversion import convert
-    from trainyard.manifest.foreign.converting import convert as convert_foreign
+    from trainyard.api.offline import converted
     from trainyard.manifest.reader import STANDARD_INPUT, read_text, shown_name
 
     if in_place and STANDARD_INPUT in files:
         raise click.UsageError("--in-place needs a file")
     for number, name in enumerate(files):
         text = read_text(name)
-        foreign = convert_foreign(text, shown_name(name))
-        if foreign is not None:
-            _tell(foreign, number, in_place=in_place, name=name)
-            continue
-        converted = convert(text, shown_name(name))
-        for change in converted.changes:
-            click.echo(str(change), err=True)
-        if in_place:
-            if converted.text != text:
-                _write(name, converted.text)
-            continue
-        if number:
-            click.echo("---")
-        click.echo(converted.text.encode(), nl=False)
+        found = converted(text, shown_name(name))
+        if in_place and found.is_foreign:
+            raise click.UsageError(
+                f"{name} holds jobs of another system: write a file of its own, -f {name} > FILE"
+            )
+        for note in found.notes:
+            click.echo(str(note), err=True)
+        if not in_place:
+            if number:
+                click.echo("---")
+            click.echo(found.text.encode(), nl=False)
+        elif found.text != text:
+            _write(name, found.text)
+        _tell(found.problems)
 
 
-def _tell(foreign: Foreign, number: int, *, in_place: bool, name: str) -> None:
-    """Print the manifest, and then what is to be known of it; what is wrong with it too."""
-    from trainyard.manifest.reader import read
-
-    if in_place:
-        raise click.UsageError(
-            f"{name} holds jobs of another system: write a file of its own, -f {name} > FILE"
-        )
-    for note in foreign.notes:
-        click.echo(str(note), err=True)
-    if number:
-        click.echo("---")
-    click.echo(foreign.text, nl=False)
-    found = read(foreign.text, "the result").problems
-    for problem in found:
+def _tell(problems: Sequence[Problem]) -> None:
+    """What is wrong with a job that was another system's."""
+    for problem in problems:
         click.echo(str(problem), err=True)
-    if any(problem.severity is Severity.ERROR for problem in found):
+    if any(problem.severity is Severity.ERROR for problem in problems):
         raise SystemExit(1)
 
 

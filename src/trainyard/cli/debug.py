@@ -8,10 +8,11 @@ from collections.abc import Sequence
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.commands import Where, ask
+from trainyard.api.errors import CommandError
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import container_option, replica_option, with_where, words_argument
 from trainyard.client.job import Job
-from trainyard.client.target import CommandError, Target, Where
 from trainyard.manifest.reader import Document, ReadResult
 
 
@@ -50,8 +51,7 @@ def command(
     chosen = choose_job(result.documents, job)
     beside = [document for document in result.documents if not document.is_job]
 
-    async def debug(target: Target) -> int:
-        client = AsyncClient.of(target)
+    async def debug(client: AsyncClient) -> int:
         (created,) = await client.submit(ReadResult((*beside, chosen), ()), debug=True)
         click.echo(f"{created} created in debug mode; waiting for its replicas", err=True)
         try:
@@ -65,7 +65,7 @@ def command(
         finally:
             await _leave(client, created, deletes=rm)
 
-    return where.run(debug)
+    return ask(where, debug)
 
 
 async def _enter(

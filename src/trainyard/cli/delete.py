@@ -8,14 +8,13 @@ from collections.abc import Sequence
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.commands import Where, ask
+from trainyard.api.errors import CommandError
 from trainyard.cli.options import files_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import complete_jobs, job_command, with_where
 from trainyard.client.changes import Named, names_in
 from trainyard.client.job import Job
-from trainyard.client.jobs import list_jobs
-from trainyard.client.owners import own_namespaces
-from trainyard.client.target import CommandError, Target, Where
 
 _NAMED = 10
 """Jobs that the question names."""
@@ -60,22 +59,23 @@ def command(
     if (every or selector) and named:
         raise CommandError("choose jobs either by name or manifest, or by --all or -l")
     if every or selector:
-        found = where.run(lambda target: _select(target, selector, everywhere=all_namespaces))
+        found = ask(where, lambda c: _select(c, selector, everywhere=all_namespaces))
         if every and found and not yes:
             _confirm(found)
-        where.run(lambda t: _delete(AsyncClient.of(t), found, seconds, lenient=True))
+        ask(where, lambda c: _delete(c, found, seconds, lenient=True))
         return
     if all_namespaces:
         raise CommandError("--all-namespaces goes with --all or -l, not with names")
     if not named:
         raise CommandError("which jobs? name some, or a manifest with -f FILE, or --all")
-    where.run(lambda t: _delete(AsyncClient.of(t), named, seconds, lenient=ignore_not_found))
+    ask(where, lambda c: _delete(c, named, seconds, lenient=ignore_not_found))
 
 
-async def _select(target: Target, selector: str, *, everywhere: bool) -> list[Job]:
-    found = await list_jobs(target, None if everywhere else target.namespace, selector=selector)
+async def _select(client: AsyncClient, selector: str, *, everywhere: bool) -> list[Job]:
+    found = await client.list(selector=selector, all_namespaces=everywhere)
+    target = await client.target()
     if everywhere and target.is_guest:
-        mine = await own_namespaces(target)
+        mine = await client.own_namespaces()
         found = [job for job in found if job.namespace in mine]
     if not found:
         place = "any namespace of yours" if everywhere else f"namespace {target.namespace}"

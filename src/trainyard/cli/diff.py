@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import click
 
+from trainyard.api.commands import Where, ask
 from trainyard.cli.format import NONE, printable, table
-from trainyard.cli.options import where_options
-from trainyard.cli.rerun import look_up
-from trainyard.cli.target import complete_jobs
-from trainyard.client.comparing import compare
+from trainyard.cli.target import complete_jobs, with_where
+from trainyard.client.comparing import Comparison, Results, Side
 from trainyard.schema.times import duration
 
 _LINES = 40
@@ -21,55 +21,53 @@ _LINES = 40
 
 @click.command()
 @click.option("-o", "--output", type=click.Choice(["json"]), help="As JSON, with all lines.")
-@where_options
+@with_where
 @click.argument("a", metavar="A", shell_complete=complete_jobs)
 @click.argument("b", metavar="B", shell_complete=complete_jobs)
-def command(
-    a: str, b: str, output: str | None, place: tuple[str | None, str | None, str | None]
-) -> None:
+def command(where: Where, a: str, b: str, output: str | None) -> None:
     """Say what differs between the jobs A and B: fields, code, packages, interpreter, results.
 
     A and B are named as for rerun: train~1 is the last but one that was called train.
     """
-    found = compare(look_up(place, a)[0], look_up(place, b)[0])
+    found = ask(where, lambda client: client.diff(a, b), cluster="any")
     if output:
-        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
+        click.echo(json.dumps(asdict(found), indent=2, ensure_ascii=False))
     else:
         click.echo("\n\n".join(_sections(found)))
 
 
-def _sections(found: dict[str, Any]) -> Iterator[str]:
-    names = [_name(found[side]) for side in "ab"]
-    yield table(("", *names), _results(found["results"]))
-    pairs = [
-        (label, found[key])
-        for label, key in (("command", "command"), ("code", "code"), ("python", "interpreter"))
-        if found[key]
-    ]
-    rows = [(row["path"], _short(row["a"]), _short(row["b"])) for row in found["spec"]]
-    rows += [(label, pair["a"], pair["b"]) for label, pair in pairs]
-    rows += [(name, pair["a"], pair["b"]) for name, pair in (found["packages"] or {}).items()]
+def _sections(found: Comparison) -> Iterator[str]:
+    names = [_name(side) for side in (found.a, found.b)]
+    yield table(("", *names), _results(found.results))
+    pairs = (("command", found.command), ("code", found.code), ("python", found.interpreter))
+    rows = [(change.path, _short(change.a), _short(change.b)) for change in found.spec]
+    rows += [(label, pair.a, pair.b) for label, pair in pairs if pair]
+    rows += [(name, pair.a, pair.b) for name, pair in (found.packages or {}).items()]
     if rows:
         yield table(("DIFFERS", *names), rows)
-    elif not found["diff"]:
+    elif not found.diff:
         yield "Nothing else that is known differs."
-    if found["diff"]:
-        lines, left = found["diff"][:_LINES], len(found["diff"]) - _LINES
+    if found.diff:
+        lines, left = found.diff[:_LINES], len(found.diff) - _LINES
         more = [f"… and {left} lines more (-o json)"] if left > 0 else []
         yield "\n".join(["Not committed:", *map(printable, lines), *more])
-    if found["packages"] is None:
+    if found.packages is None:
         yield "Whether packages differ is not known."
 
 
-def _name(side: dict[str, str]) -> str:
-    return f"{side['name']} ({side['record']})" if side["record"] else side["name"]
+def _name(side: Side) -> str:
+    return f"{side.name} ({side.record})" if side.record else side.name
 
 
-def _results(results: dict[str, Any]) -> list[tuple[object, ...]]:
-    a, b = results["a"], results["b"]
-    rows = [(label, a[label], b[label]) for label in ("phase", "restarts", "failure")]
-    took = [_seconds(result["seconds"]) for result in (a, b)]
-    return [*((label, *pair) for label, *pair in rows if any(pair)), ("took", *took)]
+def _results(results: Results) -> list[tuple[object, ...]]:
+    a, b = results.a, results.b
+    rows: list[tuple[object, ...]] = [
+        ("phase", a.phase, b.phase),
+        ("restarts", a.restarts, b.restarts),
+        ("failure", a.failure, b.failure),
+    ]
+    took = ("took", _seconds(a.seconds), _seconds(b.seconds))
+    return [*(row for row in rows if any(row[1:])), took]
 
 
 def _seconds(value: float | None) -> str:

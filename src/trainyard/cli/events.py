@@ -12,7 +12,6 @@ from trainyard.cli.format import document
 from trainyard.cli.show import event_table
 from trainyard.cli.target import on_job
 from trainyard.client.job import Job
-from trainyard.client.target import Target
 
 
 @on_job
@@ -20,10 +19,10 @@ from trainyard.client.target import Target
 @click.option("--warnings", is_flag=True, help="Only warnings.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The objects as stored.")
 async def command(
-    target: Target, job: Job, watch: bool, warnings: bool, output: str | None
+    client: AsyncClient, job: Job, watch: bool, warnings: bool, output: str | None
 ) -> None:
     """List what happened to a job and its pods, oldest first."""
-    found = AsyncClient.of(target).events(job, follow=watch, warnings=warnings)
+    found = client.events(job, follow=watch, warnings=warnings)
     async with contextlib.aclosing(found):
         if watch:
             async for event in found:

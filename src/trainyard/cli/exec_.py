@@ -7,6 +7,8 @@ import sys
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.commands import Where, ask
+from trainyard.api.errors import CommandError
 from trainyard.cli.target import (
     container_option,
     job_argument,
@@ -15,7 +17,6 @@ from trainyard.cli.target import (
     with_where,
     words_argument,
 )
-from trainyard.client.target import CommandError, Target, Where
 
 
 @job_command
@@ -49,11 +50,11 @@ def command(
 
     from trainyard.cli.terminal import attach
 
-    async def enter(target: Target) -> int:
-        entry = AsyncClient.of(target).enter(
+    async def enter(client: AsyncClient) -> int:
+        entry = client.enter(
             job, words, replica=replica, container=container, stdin=stdin, tty=is_terminal
         )
         async with entry as remote:
             return await attach(remote, stdin=stdin, is_terminal=is_terminal)
 
-    return where.run(enter)
+    return ask(where, enter)

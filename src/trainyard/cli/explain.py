@@ -15,7 +15,6 @@ from trainyard.cli.card import print_card
 from trainyard.cli.format import printable
 from trainyard.cli.target import on_job
 from trainyard.client.job import Job
-from trainyard.client.target import Target
 from trainyard.diagnosis import Cause, Situation
 from trainyard.diagnosis.card import Card
 
@@ -24,10 +23,10 @@ _MOST_WARNINGS = 5
 
 @on_job
 @click.option("-o", "--output", type=click.Choice(["json"]), help="The causes as JSON.")
-async def command(target: Target, job: Job, output: str | None) -> None:
+async def command(client: AsyncClient, job: Job, output: str | None) -> None:
     """Say why a job is pending, restarting, failed or stuck: the cause, how it shows, and what
     to do."""
-    told_of = await AsyncClient.of(target).explain(job)
+    told_of = await client.explain(job)
     situation, found, card = told_of.situation, told_of.causes, told_of.card
     if output == "json":
         told: dict[str, Any] = {"job": str(job), "phase": job.phase}

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 
 import click
 
+from trainyard.api.repeating import history
 from trainyard.cli.format import table
-from trainyard.client.origin import Past, dirt, pasts
-from trainyard.kinds.shared import labels
-from trainyard.kube.embedded import state_folder
+from trainyard.client.origin import Past, dirt
 from trainyard.schema.times import age, duration
 
 
@@ -27,7 +26,7 @@ def command(name: str, namespace: str, limit: int, output: str | None) -> None:
 
     How they ended is known of those that `run` or `delete` saw the end of.
     """
-    found = list(itertools.islice(pasts(state_folder(), name, namespace), limit))
+    found = history(name, namespace=namespace, limit=limit)
     if output:
         click.echo(json.dumps([_row(past) for past in found], indent=2, ensure_ascii=False))
         return
@@ -44,31 +43,30 @@ def command(name: str, namespace: str, limit: int, output: str | None) -> None:
 
 
 def _cells(past: Past, now: datetime) -> list[object]:
-    result, commit = past.result, past.annotation(labels.COMMIT)
+    result, commit = past.result, past.commit
     is_dirty = past.changes is not None and past.changes.is_dirty
     return [
         past.record_name,
         past.job.name,
-        age(past.record.created if past.record else None, now),
-        result["phase"],
-        duration(result["seconds"]) if result["seconds"] is not None else "",
+        age(past.created, now),
+        result.phase,
+        duration(result.seconds) if result.seconds is not None else "",
         f"{commit[:8]}{'+' if is_dirty else ''}" if commit else "",
-        past.annotation(labels.COMMAND),
+        past.command,
     ]
 
 
 def _row(past: Past) -> dict[str, object]:
-    record = past.record
     return {
         "record": past.record_name,
-        "folder": str(record.folder) if record else "",
+        "folder": str(past.record.folder) if past.record else "",
         "kind": past.job.kind.kind,
         "namespace": past.job.namespace,
         "name": past.job.name,
-        "created": record.created if record else "",
-        "command": past.annotation(labels.COMMAND),
-        "commit": past.annotation(labels.COMMIT),
+        "created": past.created,
+        "command": past.command,
+        "commit": past.commit,
         "changes": dirt(past.changes),
-        "interpreter": past.annotation(labels.INTERPRETER),
-        **past.result,
+        "interpreter": past.interpreter,
+        **asdict(past.result),
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Mapping
@@ -12,16 +11,11 @@ from datetime import UTC, datetime
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.commands import Where, ask
+from trainyard.api.errors import CommandError
 from trainyard.cli.format import document, job_table, phase_text, running_text
 from trainyard.cli.target import with_where
 from trainyard.client.job import Job
-from trainyard.client.jobs import kind_named
-from trainyard.client.owners import owners
-from trainyard.client.target import CommandError, Target, Where
-from trainyard.client.watching import watch
-from trainyard.kinds.table import JOB_KINDS, Kind
-from trainyard.kube.client import Selection
-from trainyard.kube.errors import NotFound
 
 _KEPT_LINES = 100
 """New lines have columns as wide as the last ones needed."""
@@ -47,28 +41,27 @@ def command(
     """List jobs, of all kinds or of each KIND, oldest first."""
     if watch and output not in (None, "wide"):
         raise CommandError(f"--watch prints a table; leave out -o {output}")
-    wanted = [kind_named(kind) for kind in kinds]
-    wish = Wish(tuple(wanted), selector, all_namespaces, output == "wide")
+    wish = Wish(kinds, selector, all_namespaces, output == "wide")
     if watch:
-        where.run(lambda target: _watch_jobs(target, wish))
+        ask(where, lambda client: _watch_jobs(client, wish))
     else:
-        where.run(lambda target: _list(target, wish, output or ""))
+        ask(where, lambda client: _list(client, wish, output or ""))
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
     """Which jobs to list, and how much of each."""
 
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[str, ...] = ()
     """None: all."""
     selector: str = ""
     everywhere: bool = False
     wide: bool = False
 
 
-async def _list(target: Target, wish: Wish, output: str) -> None:
+async def _list(client: AsyncClient, wish: Wish, output: str) -> None:
     everywhere = wish.everywhere
-    jobs = await _present(target, wish)
+    jobs = await client.list(wish.kinds, selector=wish.selector, all_namespaces=everywhere)
     if output in ("json", "yaml"):
         items = [job.obj for job in jobs]
         click.echo(document({"apiVersion": "v1", "kind": "List", "items": items}, output))
@@ -76,83 +69,57 @@ async def _list(target: Target, wish: Wish, output: str) -> None:
         for job in jobs:
             click.echo(job.full_name)
     elif not jobs:
-        place = "any namespace" if everywhere else f"namespace {target.namespace}"
+        namespace = (await client.target()).namespace
+        place = "any namespace" if everywhere else f"namespace {namespace}"
         click.echo(f"There are no jobs in {place}.", err=True)
     else:
-        owner_of = await _owners(target, wish)
+        owner_of = await _owners(client, wish)
         now = datetime.now(UTC)
         click.echo(job_table(jobs, now, everywhere=everywhere, wide=wish.wide, owners=owner_of))
 
 
-async def _present(target: Target, wish: Wish) -> list[Job]:
-    return await AsyncClient.of(target).list(
-        [kind.kind for kind in wish.kinds],
-        selector=wish.selector,
-        all_namespaces=wish.everywhere,
-    )
-
-
-async def _watch_jobs(target: Target, wish: Wish) -> None:
+async def _watch_jobs(client: AsyncClient, wish: Wish) -> None:
     """Print the present jobs, then each that changes, until interrupted."""
-    namespace = None if wish.everywhere else target.namespace
-    present = await _present(target, wish)
-    watch = _Watch(target, wish, namespace, await _owners(target, wish))
-    watch.begin(present)
-    async with asyncio.TaskGroup() as group:
-        for kind in wish.kinds or JOB_KINDS.values():
-            group.create_task(watch.follow(kind))
+    changes = client.watch(wish.kinds, selector=wish.selector, all_namespaces=wish.everywhere)
+    async with contextlib.aclosing(changes):
+        table = _Table(wish, await _owners(client, wish))
+        table.begin(await anext(changes))
+        async for jobs in changes:
+            for job in jobs:
+                table.tell(job)
 
 
-async def _owners(target: Target, wish: Wish) -> Mapping[str, str]:
+async def _owners(client: AsyncClient, wish: Wish) -> Mapping[str, str]:
     """Told where jobs of several people may be listed, and where more is wished for."""
-    return await owners(target) if wish.everywhere or wish.wide else {}
+    return await client.owners() if wish.everywhere or wish.wide else {}
 
 
-class _Watch:
+class _Table:
     """Tells changes that show in the table, ages aside."""
 
-    def __init__(
-        self, target: Target, wish: Wish, namespace: str | None, owners: Mapping[str, str]
-    ) -> None:
-        self._target = target
+    def __init__(self, wish: Wish, owners: Mapping[str, str]) -> None:
         self._wish = wish
-        self._namespace = namespace
         self._owners = owners
-        self._shown: dict[str, tuple[Job, tuple[object, ...]]] = {}
+        self._shown: dict[str, tuple[object, ...]] = {}
         self._lines: deque[Job] = deque(maxlen=_KEPT_LINES)
 
     def begin(self, jobs: list[Job]) -> None:
         """The table as it is now; its headers come even without any job."""
         for job in jobs:
-            self._shown[job.uid] = (job, _visible(job))
+            self._shown[job.uid] = _visible(job)
             self._lines.append(job)
         click.echo(self._table(jobs))
 
-    async def follow(self, kind: Kind) -> None:
-        """Print what changes of one kind; a kind that is not served has no jobs."""
-        client, selector = self._target.client, self._wish.selector
-        states = watch(client, kind.resource, self._namespace, Selection(selector))
-        with contextlib.suppress(NotFound):
-            async with contextlib.aclosing(states):
-                async for state in states:
-                    for obj in state.gone:
-                        self._forget(Job.listed(kind, obj))
-                    for uid, (job, _) in list(self._shown.items()):
-                        if job.kind is kind and uid not in state.present:
-                            self._forget(job)  # deleted before the watch began
-                    for obj in state.changed:
-                        self._compare(Job.listed(kind, obj))
-
-    def _compare(self, job: Job) -> None:
-        if self._shown.get(job.uid, (job, ()))[1] != (now := _visible(job)):
-            self._shown[job.uid] = (job, now)
-            self._print(job)
-
-    def _forget(self, job: Job) -> None:
-        if self._shown.pop(job.uid, None) is not None:
+    def tell(self, job: Job) -> None:
+        """A line for a job that has changed, if that is to be seen."""
+        if job.is_deleted:
+            self._shown.pop(job.uid, None)
             metadata = {k: v for k, v in job.metadata.items() if k != "deletionTimestamp"}
             status = {**job.status, "phase": "Deleted"}
             self._print(Job(job.kind, {**job.obj, "metadata": metadata, "status": status}))
+        elif self._shown.get(job.uid) != (now := _visible(job)):
+            self._shown[job.uid] = now
+            self._print(job)
 
     def _print(self, job: Job) -> None:
         self._lines.append(job)

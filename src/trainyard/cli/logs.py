@@ -10,12 +10,11 @@ from typing import Any
 
 import click
 
-from trainyard.api.logs import read_logs
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.card import tell_of_failure
 from trainyard.cli.target import container_option, on_job
 from trainyard.client.job import Job
 from trainyard.client.logs import LogRequest, Unfinished, texts
-from trainyard.client.target import Target
 from trainyard.schema import duration
 from trainyard.schema.errors import InvalidDuration
 
@@ -48,7 +47,7 @@ _KNOWN_BYTES = 64
     "only restarts inside a pod have an earlier log.",
 )
 @click.option("--timestamps", is_flag=True, help="Put the time before each line.")
-async def command(target: Target, job: Job, **wanted: Any) -> None:
+async def command(client: AsyncClient, job: Job, **wanted: Any) -> None:
     """Print what the replicas of a job write.
 
     Lines of several replicas begin with the replica's name. With -f, replicas that are created
@@ -64,13 +63,13 @@ async def command(target: Target, job: Job, **wanted: Any) -> None:
         click.echo(text, err=True)
 
     async with contextlib.aclosing(
-        read_logs(target, job, LogRequest(**wanted), note, grow)
+        client.log_blocks(job, LogRequest(**wanted), note, grow)
     ) as blocks:
         async for block in blocks:
             show = show or Printer(is_prefixed=block.is_one_of_several)
             show.write(block.replica, block.data)
     if wanted["follow"]:
-        await tell_of_failure(target, f"{job.kind.singular}/{job.name}")
+        await tell_of_failure(client, job)
 
 
 def seconds_of(text: str | None) -> int | None:

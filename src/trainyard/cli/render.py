@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import click
 import yaml
 
+from trainyard.api.manifests import read_manifest
+from trainyard.api.offline import render
 from trainyard.cli.options import files_option
 
 
@@ -17,18 +20,12 @@ def command(files: tuple[str, ...]) -> None:
 
     The hash in the names depends on the UID that a cluster gives the job, so it is another there.
     """
-    from trainyard.kinds.shared.settings import Settings
-    from trainyard.kinds.shared.workload import objects
-    from trainyard.kinds.table import describe
-    from trainyard.manifest.reader import read_file
-
-    results = [read_file(file).require_jobs() for file in files]
+    results = [read_manifest(Path(file)).require_jobs() for file in files]
     for problem in (p for result in results for p in result.warnings):
         print(problem, file=sys.stderr)
-    for job in (job for result in results for job in result.jobs):
-        for manifest in objects(describe(job, Settings())):
-            click.echo("---")
-            click.echo(yaml.dump(manifest, Dumper=_PlainDumper, sort_keys=False), nl=False)
+    for manifest in (each for result in results for each in render(result)):
+        click.echo("---")
+        click.echo(yaml.dump(manifest, Dumper=_PlainDumper, sort_keys=False), nl=False)
 
 
 class _PlainDumper(yaml.SafeDumper):

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainyard.api.commands import Where, ask
+from trainyard.api.errors import CommandError
+from trainyard.api.repeating import Repetition, parse_path
 from trainyard.cli.options import ClusterOptions, where_options
 from trainyard.cli.target import complete_jobs
-from trainyard.client.origin import Past, past_of, pasts
-from trainyard.client.provenance import Said, state_of
-from trainyard.client.repeating import (
-    differences_now,
-    manifest,
-    new_name,
-    objects_of,
-    parse_set,
-)
-from trainyard.client.target import Target, Where
-from trainyard.kube.embedded import find_cluster, state_folder
-from trainyard.manifest.reader import ReadResult, read
+from trainyard.kube.embedded import find_cluster
+from trainyard.manifest import yaml_text
+
+if TYPE_CHECKING:
+    from trainyard.api.aio import AsyncClient
+    from trainyard.client.provenance import Said
+    from trainyard.manifest.reader import ReadResult
 
 
 @click.command()
@@ -49,67 +47,60 @@ def command(
     the last one of that name, NAME~1 the one before, or the name of a record. It is run, or
     submitted, as the first one was.
     """
-    parsed = [parse_set(text) for text in changes]
-    past, taken = look_up(place, job)
-    name = name or new_name(past.job.name, taken)
-    result = read(manifest(objects_of(past, name, parsed))).require_jobs()
-    for text in differences_now(past):
+    set_to = dict(parse_set(text) for text in changes)
+    where = Where(*place)
+    again = ask(where, lambda client: client.repetition(job, set_to, name), cluster="any")
+    for text in again.differences:
         click.echo(f"warning: {text}", err=True)
-    source = _Again(past, result)
-    how = past.record.told.get("how") if past.record else "submit"
-    if submits or how != "run":
-        Where(*place).run(lambda target: _submit(target, source))
+    if submits or again.how != "run":
+        ask(where, lambda client: _submit(client, again))
         return 0
-    return _run(source, place)
+    return _run(_Again(again), place)
 
 
-def look_up(place: tuple[str | None, str | None, str | None], job: str) -> tuple[Past, set[str]]:
-    """What is known of a job, on a cluster or on this machine, and the names that are in use."""
-    if any(place[1:]) or find_cluster() is not None:
-        return Where(*place).run(lambda target: _look_up(target, job))
-    import asyncio
+def parse_set(text: str) -> tuple[str, Any]:
+    """``spec.replicaSpecs[0].replicas=4`` as path and value; raises CommandError."""
+    path, sign, value = text.partition("=")
+    try:
+        parse_path(path)
+    except CommandError:
+        sign = ""
+    if not sign:
+        raise CommandError(
+            f"--set {text}: write PATH=VALUE, such as spec.replicaSpecs[0].replicas=4"
+        )
+    parsed = next(yaml_text.parse(value), None)
+    if parsed is not None and parsed.mistakes:
+        raise CommandError(f"--set {text}: the value is {parsed.mistakes[0].message}")
+    return path, parsed.data if parsed else ""
 
-    return asyncio.run(_look_up(None, job))
 
-
-async def _look_up(target: Target | None, job: str) -> tuple[Past, set[str]]:
-    from trainyard.client.jobs import list_jobs
-
-    state = (state_of(target) if target else None) or state_folder()
-    past = await past_of(target, job, state)
-    taken = {each.job.name for each in pasts(state)}
-    if target is not None:
-        taken |= {each.name for each in await list_jobs(target, past.job.namespace)}
-    return past, taken
+async def _submit(client: AsyncClient, again: Repetition) -> None:
+    said = replace(again.said("submit"), tell=lambda text: click.echo(text, err=True))
+    for job in await client.submit_again(again, said):
+        click.echo(f"{job} created")
 
 
 class _Again:
     """A recorded job as something to run."""
 
-    def __init__(self, past: Past, result: ReadResult) -> None:
-        self.past, self.result = past, result
+    def __init__(self, again: Repetition) -> None:
+        self.again = again
 
     def read(self, namespace: str | None) -> ReadResult:
-        return self.result
+        return self.again.manifest
 
     def introduction(self, isolation: str) -> list[str]:
-        return [f"as {self.past.record_name or self.past.job}, isolation {isolation}"]
+        past = self.again.past
+        return [f"as {past.record_name or past.job}, isolation {isolation}"]
 
     def recorded(self, tell: Callable[[str], None]) -> Said:
-        record = self.past.record
-        return Said(
-            how="run",
-            options=dict(record.told.get("options") or {}) if record else {},
-            images=self.options.images,
-            snapshots=self.past.has_copy,
-            rerun_of=record,
-            tell=tell,
-        )
+        return replace(self.again.said("run"), tell=tell)
 
     @property
     def options(self) -> ClusterOptions:
         """Of the embedded cluster that it ran on."""
-        told = (self.past.record.told.get("options") if self.past.record else {}) or {}
+        told = self.again.options
         known = ClusterOptions.__dataclass_fields__
         given = {name: _tuples(value) for name, value in told.items() if name in known}
         return ClusterOptions(**given)
@@ -117,15 +108,6 @@ class _Again:
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
-
-
-async def _submit(target: Target, source: _Again) -> None:
-    from trainyard.client.submission import submit
-
-    said = source.recorded(lambda text: click.echo(text, err=True))
-    said = dataclasses.replace(said, how="submit")
-    for job in await submit(target, source.result.documents, said=said):
-        click.echo(f"{job} created")
 
 
 def _run(source: _Again, place: tuple[str | None, str | None, str | None]) -> int:

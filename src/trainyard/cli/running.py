@@ -25,7 +25,7 @@ from trainyard.client.job import Job
 from trainyard.client.keptlogs import reader
 from trainyard.client.provenance import keep_end
 from trainyard.client.submission import submit
-from trainyard.client.target import Target, Where
+from trainyard.client.target import Target
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.kube.errors import NotFound
@@ -34,6 +34,7 @@ from trainyard.manifest.reader import Document, ReadResult
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
+    from trainyard.api.aio import AsyncClient
     from trainyard.diagnosis.card import Card
     from trainyard.local.node.shim_process import ShimHandle
 
@@ -64,10 +65,13 @@ def run_on_cluster(
     source: Source, namespace: str | None, kubeconfig: str | None, context: str | None
 ) -> int:
     """Run it on a cluster of a kubeconfig, and leave the jobs there; the exit code."""
+    from trainyard.api.commands import Where, ask
+
     result = source.read(namespace)
     collect_garbage_again()
 
-    async def action(target: Target) -> int:
+    async def action(client: AsyncClient) -> int:
+        target = await client.target()
         said = source.introduction("")
         options = f"-n {target.namespace}"
         options += f" --kubeconfig {shlex.quote(kubeconfig)}" if kubeconfig else ""
@@ -76,7 +80,7 @@ def run_on_cluster(
         run = _Run(target, source, documents, None, keeps=True, options=options, said=said)
         return await run.to_the_end(clean=False)
 
-    return Where(namespace, kubeconfig, context).run(action)
+    return ask(Where(namespace, kubeconfig, context), action)
 
 
 def run_on_background(source: Source, namespace: str | None = None, *, keep: bool) -> int:

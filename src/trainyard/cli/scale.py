@@ -7,18 +7,17 @@ import click
 from trainyard.api.aio import AsyncClient
 from trainyard.cli.target import on_job
 from trainyard.client.job import Job
-from trainyard.client.target import Target
 
 
 @on_job
 @click.option("--replicas", type=int, required=True, metavar="N", help="The new size.")
-async def command(target: Target, job: Job, replicas: int) -> None:
+async def command(client: AsyncClient, job: Job, replicas: int) -> None:
     """Change how many replicas an elastic job should have.
 
     This sets `spec.elastic.expectedReplicas`; the job runs with as many as fit, from
     `minReplicas` up.
     """
-    before = await AsyncClient.of(target).scale(job, replicas)
+    before = await client.scale(job, replicas)
     if before == replicas:
         click.echo(f"{job} is to have {replicas} replicas already")
     else:

@@ -8,16 +8,13 @@ from typing import Any
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.format import document, indent, phase_text, running_text, table
 from trainyard.cli.target import on_job
-from trainyard.client.events import event_order, events_of
+from trainyard.client.events import event_order
 from trainyard.client.job import Job
-from trainyard.client.jobs import pods_of
 from trainyard.client.objects import Object
-from trainyard.client.origin import told_of
-from trainyard.client.owners import owners
 from trainyard.client.pods import PodView, in_order
-from trainyard.client.target import Target
 from trainyard.kinds.shared.roles import INIT
 from trainyard.schema.times import age, duration, parse, span
 
@@ -28,16 +25,16 @@ _LAUNCHES = 8
 
 @on_job
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The object as stored.")
-async def command(target: Target, job: Job, output: str | None) -> None:
+async def command(client: AsyncClient, job: Job, output: str | None) -> None:
     """Show one job: phase, conditions, replicas, attempts, events."""
     if output is not None:
         click.echo(document(job.obj, output))
         return
-    pods = await pods_of(target.client, job)
-    events = await events_of(target.client, job)
-    logs = str(target.folder / "pods" / f"{job.namespace}_{job.base}-*") if target.folder else ""
-    owner = (await owners(target)).get(job.namespace, "")
-    origin = told_of(target, job)
+    pods = (await client.get(job)).ordered_pods()
+    events = [event async for event in client.events(job)]
+    logs = await client.logs_at(job)
+    owner = (await client.owners()).get(job.namespace, "")
+    origin = (await client.past(job)).origin
     now = datetime.now(UTC)
     click.echo(describe(job, pods, events, now, logs=logs, owner=owner, origin=origin))
 

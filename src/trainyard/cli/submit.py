@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.commands import Where, ask
 from trainyard.cli.options import files_option, folder_options, snapshot_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import with_where
 from trainyard.client.changes import names_in
 from trainyard.client.job import Job
 from trainyard.client.origin import copy_of
-from trainyard.client.target import Target, Where
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult
@@ -53,15 +53,14 @@ def command(
     # Everything is read before anything is created.
     results = [read_jobs(file, where.namespace) for file in files]
 
-    async def submit(target: Target) -> None:
-        client = AsyncClient.of(target)
+    async def submit(client: AsyncClient) -> None:
         if replaces:
             await _delete(client, results)
         for result in results:
             jobs = await client.submit(result, volumes=volumes, images=images, snapshot=snapshots)
             _tell(jobs, names_only=output == "name")
 
-    where.run(submit)
+    ask(where, submit)
 
 
 async def _delete(client: AsyncClient, results: Sequence[ReadResult]) -> None:

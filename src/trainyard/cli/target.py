@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.commands import Where, ask
 from trainyard.cli.options import where_options
-from trainyard.client.jobs import find, list_jobs
-from trainyard.client.target import Target, Where
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.errors import TrainyardError
 
@@ -29,12 +28,12 @@ def complete_jobs(
 
     from click.shell_completion import CompletionItem
 
-    async def names(target: Target) -> list[str]:
-        return [job.name for job in await list_jobs(target, target.namespace)]
+    async def names(client: AsyncClient) -> list[str]:
+        return [job.name for job in await client.list()]
 
     chosen = (ctx.params.get(name) for name in ("namespace", "kubeconfig", "context"))
     try:
-        found = Where(*chosen).run(names)
+        found = ask(Where(*chosen), names)
     except TrainyardError:
         return []
     return [CompletionItem(name) for name in dict.fromkeys(found) if name.startswith(incomplete)]
@@ -71,30 +70,20 @@ def on_client(function: Callable[..., Awaitable[Any]]) -> Function:
 
     @functools.wraps(function)
     def command(where: Where, **rest: Any) -> Any:
-        return where.run(lambda target: function(client=AsyncClient.of(target), **rest))
-
-    return with_where(command)
-
-
-def on_target(function: Callable[..., Awaitable[Any]]) -> Function:
-    """Of the same options make a connection, which the coroutine takes as `target`."""
-
-    @functools.wraps(function)
-    def command(where: Where, **rest: Any) -> Any:
-        return where.run(lambda target: function(target=target, **rest))
+        return ask(where, lambda client: function(client=client, **rest))
 
     return with_where(command)
 
 
 def on_job(function: Callable[..., Awaitable[Any]]) -> click.Command:
-    """A command about one job, which the coroutine takes as `job`, beside `target`."""
+    """A command about one job, which the coroutine takes as `job`, beside `client`."""
 
     @job_argument
     @functools.wraps(function)
-    async def command(target: Target, job: str, **rest: Any) -> Any:
-        return await function(target=target, job=await find(target, job), **rest)
+    async def command(client: AsyncClient, job: str, **rest: Any) -> Any:
+        return await function(client=client, job=await client.found(job), **rest)
 
-    return job_command(on_target(command))
+    return job_command(on_client(command))
 
 
 def job_command(function: Function) -> click.Command:

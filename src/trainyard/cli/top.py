@@ -5,29 +5,24 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import click
 
+from trainyard.api.aio import AsyncClient
 from trainyard.cli.format import document, table
-from trainyard.cli.target import complete_jobs, on_target
+from trainyard.cli.target import complete_jobs, on_client
 from trainyard.client.job import Job
-from trainyard.client.jobs import find
-from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
-from trainyard.client.target import Target
-from trainyard.client.usage import Used, node_line, pod_metrics, used_by
-from trainyard.kinds.shared import labels
-from trainyard.kube.client import Selection
+from trainyard.client.usage import Used
 from trainyard.kube.errors import KubeError
-from trainyard.kube.resources import PODS
 
 _SECONDS = 2.0
 
 
 @click.command()
-@on_target
+@on_client
 @click.option("-A", "--all-namespaces", is_flag=True, help="The jobs of all namespaces.")
 @click.option("--containers", is_flag=True, help="A line for each container.")
 @click.option(
@@ -39,7 +34,7 @@ _SECONDS = 2.0
 )
 @click.argument("job", required=False, shell_complete=complete_jobs)
 async def command(
-    target: Target,
+    client: AsyncClient,
     all_namespaces: bool,
     containers: bool,
     sort_by: str | None,
@@ -54,11 +49,12 @@ async def command(
     time. GPUs are told by the embedded cluster only, of which `kubectl top` knows too; another
     cluster needs a metrics server.
     """
-    found = await find(target, job) if job else None
-    wish = _Wish(target, found, None if all_namespaces else target.namespace, containers, sort_by)
+    found = await client.found(job) if job else None
+    namespace = None if all_namespaces else (await client.target()).namespace
+    wish = _Wish(client, found, namespace, containers, sort_by)
     if output is not None:
-        metrics, _ = await wish.look()
-        click.echo(document({"apiVersion": "v1", "kind": "List", "items": metrics}, output))
+        items = [usage.obj for usage in await client.usage(found, all_namespaces=all_namespaces)]
+        click.echo(document({"apiVersion": "v1", "kind": "List", "items": items}, output))
     elif once or not sys.stdout.isatty():
         uses = await wish.uses()
         click.echo(_printed(uses, wish) if uses else wish.nothing, err=not uses)
@@ -68,22 +64,19 @@ async def command(
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """What a pod, or one of its containers, uses."""
+    """What a line tells: of a pod, or of one of its containers."""
 
+    job: str
     pod: PodView
     used: Used
     container: str = ""
-
-    @property
-    def job(self) -> str:
-        return str(self.pod.labels.get(labels.OWNER_NAME) or "")
 
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
     """Whose usage is shown."""
 
-    target: Target
+    client: AsyncClient
     job: Job | None
     namespace: str | None
     by_container: bool
@@ -97,38 +90,22 @@ class _Wish:
         place = "any namespace" if self.namespace is None else f"namespace {self.namespace}"
         return f"No replica of a job runs in {place}."
 
-    async def look(self) -> tuple[list[Object], list[Object]]:
-        """The PodMetrics, and the pods."""
-        chosen = labels.REPLICA_TYPE if self.job is None else labels.selector(self.job.uid)
-        namespace = self.namespace if self.job is None else self.job.namespace
-        client = self.target.client
-        metrics = await pod_metrics(client, namespace, chosen, self.target.title)
-        pods, _ = await client.list(PODS, namespace, Selection(chosen))
-        return metrics, pods
-
     async def uses(self) -> list[_Use]:
         """By job and replica, or as was wished."""
-        metrics, pods = await self.look()
-        views = {(view.namespace, view.name): view for view in map(PodView, pods)}
-        uses = []
-        for each in metrics:
-            view = views.get((each["metadata"].get("namespace", ""), each["metadata"]["name"]))
-            if view is None:
-                continue
-            if self.by_container:
-                told = each.get("containers") or ()
-                uses += [_Use(view, Used.of([c.get("usage") or {}]), c["name"]) for c in told]
-            else:
-                uses.append(_Use(view, used_by(each)))
-        order = self.order
-        if order:
-            return sorted(uses, key=lambda use: -float(getattr(use.used, order)))
-        return sorted(uses, key=_place)
+        found = list(await self._found())
+        if order := self.order:
+            found.sort(key=lambda use: -float(getattr(use.used, order)))
+        return found
 
-
-def _place(use: _Use) -> tuple[str, str, str, int, str]:
-    pod = use.pod
-    return pod.namespace, use.job, pod.replica_type, pod.index, use.container
+    async def _found(self) -> Iterator[_Use]:
+        told = await self.client.usage(self.job, all_namespaces=self.namespace is None)
+        if self.by_container:
+            return (
+                _Use(usage.job, usage.pod, used, name)
+                for usage in told
+                for name, used in sorted(usage.containers.items())
+            )
+        return (_Use(usage.job, usage.pod, usage.used) for usage in told)
 
 
 def _printed(uses: Sequence[_Use], wish: _Wish) -> str:
@@ -166,7 +143,7 @@ async def _go_on(wish: _Wish) -> None:
         ][:height]
     )
     with Live(area, console=Console(highlight=False), refresh_per_second=2):
-        while not (wish.job and (await find(wish.target, wish.job.full_name)).is_over):
+        while not (wish.job and (await wish.client.found(wish.job.full_name)).is_over):
             await asyncio.sleep(_SECONDS)
             uses, head = await wish.uses(), await _head(wish)
 
@@ -174,10 +151,16 @@ async def _go_on(wish: _Wish) -> None:
 async def _head(wish: _Wish) -> str:
     now = time.strftime("%H:%M:%S")
     try:
-        line = await node_line(wish.target.client)
+        node = await wish.client.node_usage()
     except KubeError:  # who may see jobs need not be let see nodes
-        line = ""
-    return f"{now}  {line}".rstrip()
+        node = None
+    if node is None:
+        return now
+    used, whole = node.used, node.capacity
+    return (
+        f"{now}  {node.name}: CPU {used.cpu / whole.cpu:.0%} of {whole.cpu:g}, "
+        f"memory {used.memory / whole.memory:.0%} of {whole.memory / (1 << 30):.1f}Gi"
+    )
 
 
 def _name(use: _Use, wish: _Wish) -> str:

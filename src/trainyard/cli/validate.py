@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
+from trainyard.api.manifests import read_manifest
 from trainyard.cli.options import files_option
-from trainyard.manifest.reader import ReadResult, read_file, shown_name
+from trainyard.manifest.reader import ReadResult, shown_name
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.problems import Problem, Severity
 
@@ -34,7 +37,7 @@ def command(files: tuple[str, ...], more: tuple[str, ...], output: str, strict: 
     unreadable: list[str] = []
     for name in dict.fromkeys(names):
         try:
-            results[name] = read_file(name)
+            results[name] = read_manifest(Path(name))
         except TrainyardError as reason:
             unreadable.append(str(reason))
     problems = [problem for result in results.values() for problem in result.problems]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.commands import Where, ask
 from trainyard.cli.card import tell_of_failure
 from trainyard.cli.target import job_command, jobs_argument, with_where
 from trainyard.client.jobs import together
-from trainyard.client.target import Target, Where
 from trainyard.client.waiting import Goal, Result, parse_goal
 
 
@@ -38,18 +38,15 @@ def command(where: Where, jobs: tuple[str, ...], goal: str, timeout: float | Non
     """
     wanted = parse_goal(goal)
 
-    async def wait_for_all(target: Target) -> int:
-        client = AsyncClient.of(target)
-        results = await together([_wait(target, client, name, wanted, timeout) for name in jobs])
+    async def wait_for_all(client: AsyncClient) -> int:
+        results = await together([_wait(client, name, wanted, timeout) for name in jobs])
         return Result.MISSED if Result.MISSED in results else max(results)
 
-    return where.run(wait_for_all)
+    return ask(where, wait_for_all)
 
 
-async def _wait(
-    target: Target, client: AsyncClient, name: str, goal: Goal, seconds: float | None
-) -> Result:
+async def _wait(client: AsyncClient, name: str, goal: Goal, seconds: float | None) -> Result:
     outcome = await client.outcome(name, goal, timeout=seconds)
-    if outcome.result is not Result.MISSED or not await tell_of_failure(target, name):
+    if outcome.result is not Result.MISSED or not await tell_of_failure(client, name):
         click.echo(outcome.text, err=outcome.result is not Result.REACHED)
     return outcome.result

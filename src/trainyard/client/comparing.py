@@ -3,41 +3,89 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
 
-from trainyard.client.origin import Past, code_of
+from trainyard.client.origin import Past, Result, code_of
 from trainyard.client.repeating import package_changes
-from trainyard.kinds.shared import labels
 from trainyard.schema.problems import Path, format_path
 
 
-def compare(a: Past, b: Past) -> dict[str, Any]:
-    """All that differs, ready for JSON; every part is empty, or null, where nothing does.
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """What the one has and what the other has in its place."""
 
-    `spec` is a list of ``{path, a, b}``; `code` and `interpreter` are pairs; `diff` the lines in
-    which what was not committed differs; `packages` versions by name; `results` both of them.
-    """
-    return {
-        "a": _named(a),
-        "b": _named(b),
-        "spec": [
-            {"path": format_path(path), "a": old, "b": new}
-            for path, old, new in fields(_asked(a), _asked(b))
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A field of the spec that differs; None where one does not have it."""
+
+    path: str
+    a: Any
+    b: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of two jobs that are compared."""
+
+    kind: str
+    namespace: str
+    name: str
+    record: str
+    """The name of its record; empty without one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Results:
+    """How both stand, or ended."""
+
+    a: Result
+    b: Result
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All in which two jobs differ; every part is empty, or None, where nothing does."""
+
+    a: Side
+    b: Side
+    spec: list[Change]
+    command: Pair | None
+    code: Pair | None
+    diff: list[str]
+    """The lines in which what was not committed differs."""
+    interpreter: Pair | None
+    packages: dict[str, Pair] | None
+    """Versions by name, "" where a package is not there; None where packages are not known."""
+    results: Results
+    """Of both, different or not."""
+
+
+def compare(a: Past, b: Past) -> Comparison:
+    """What differs between two jobs."""
+    return Comparison(
+        a=_named(a),
+        b=_named(b),
+        spec=[
+            Change(format_path(path), old, new) for path, old, new in fields(_asked(a), _asked(b))
         ],
-        "command": _pair(a, b, labels.COMMAND),
-        "code": _pair_of(code_of(a), code_of(b)),
-        "diff": _diff(a, b),
-        "interpreter": _pair(a, b, labels.INTERPRETER),
-        "packages": _packages(a, b),
-        "results": {"a": a.result, "b": b.result},
-    }
+        command=_pair_of(a.command, b.command),
+        code=_pair_of(code_of(a), code_of(b)),
+        diff=_diff(a, b),
+        interpreter=_pair_of(a.interpreter, b.interpreter),
+        packages=_packages(a, b),
+        results=Results(a.result, b.result),
+    )
 
 
-def _named(past: Past) -> dict[str, str]:
+def _named(past: Past) -> Side:
     job = past.job
-    named = {"kind": job.kind.kind, "namespace": job.namespace, "name": job.name}
-    return {**named, "record": past.record_name}
+    return Side(job.kind.kind, job.namespace, job.name, past.record_name)
 
 
 def _asked(past: Past) -> dict[str, Any]:
@@ -57,12 +105,8 @@ def fields(a: Any, b: Any, path: Path = ()) -> Iterator[tuple[Path, Any, Any]]:
         yield path, a, b
 
 
-def _pair(a: Past, b: Past, annotation: str) -> dict[str, str] | None:
-    return _pair_of(a.annotation(annotation), b.annotation(annotation))
-
-
-def _pair_of(a: str, b: str) -> dict[str, str] | None:
-    return {"a": a, "b": b} if a != b else None
+def _pair_of(a: str, b: str) -> Pair | None:
+    return Pair(a, b) if a != b else None
 
 
 def _diff(a: Past, b: Past) -> list[str]:
@@ -73,9 +117,9 @@ def _diff(a: Past, b: Past) -> list[str]:
     return list(unified_diff(old, new, "a", "b", n=0, lineterm=""))[2:]
 
 
-def _packages(a: Past, b: Past) -> dict[str, dict[str, str]] | None:
+def _packages(a: Past, b: Past) -> dict[str, Pair] | None:
     """None where the packages of one are not known."""
     if a.packages is None or b.packages is None:
         return None
     changes = package_changes(a.packages, b.packages)
-    return {name: {"a": old, "b": new} for name, (old, new) in changes.items()}
+    return {name: Pair(old, new) for name, (old, new) in changes.items()}

@@ -45,6 +45,7 @@ class Job:
     name = TextAt("metadata", "name")
     namespace = TextAt("metadata", "namespace", default="default")
     uid = TextAt("metadata", "uid")
+    version = TextAt("metadata", "resourceVersion")
 
     @property
     def resource(self) -> Resource:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView, in_order
-from trainyard.client.target import CommandError, Target
+from trainyard.client.target import CommandError, Target, first_of
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, Kind
 from trainyard.kube.client import Client, Selection
@@ -35,9 +35,12 @@ def kind_named(text: str) -> Kind:
 
 
 async def together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
-    """The results of concurrent calls, in order."""
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(call) for call in calls]
+    """The results of concurrent calls, in order; raises what one of them has failed with."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except BaseExceptionGroup as errors:
+        raise first_of(errors) from errors
     return [task.result() for task in tasks]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,18 @@ from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.times import parse
 
 _EARLIER = re.compile(r"(?P<name>.+)~(?P<back>\d+)\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """How a job stands, or ended, as far as that is known."""
+
+    phase: str | None = None
+    """None where nobody saw the end."""
+    restarts: int | None = None
+    seconds: float | None = None
+    """From its start to its end; None where it has not ended."""
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +93,45 @@ class Past:
         return self.record.packages if self.record else None
 
     @property
-    def result(self) -> dict[str, Any]:
-        """`phase`, `seconds`, `restarts` and `failure`, as far as they are known."""
+    def result(self) -> Result:
+        """How it stands, or ended; of a job that is gone what `run` or `delete` saw of it."""
         if self.is_there:
-            found = {"phase": self.job.phase, "restarts": self.job.restarts}
-            failure, status = self.job.failure, self.job.status
-        else:
-            status = self.record.ended(self.job.namespace, self.job.name) if self.record else {}
-            found = {"phase": status.get("phase"), "restarts": status.get("restarts")}
-            failure = str(status.get("failure") or "")
-        start, end = parse(status.get("startTime")), parse(status.get("completionTime"))
-        seconds = (end - start).total_seconds() if start and end else None
-        return {**found, "seconds": seconds, "failure": failure}
+            job, status = self.job, self.job.status
+            return Result(job.phase, job.restarts, _seconds(status), job.failure)
+        status = self.record.ended(self.job.namespace, self.job.name) if self.record else {}
+        failure = str(status.get("failure") or "")
+        return Result(status.get("phase"), status.get("restarts"), _seconds(status), failure)
+
+    @property
+    def created(self) -> str:
+        """When it was submitted, as Kubernetes writes times; empty without a record."""
+        return self.record.created if self.record else ""
+
+    @property
+    def command(self) -> str:
+        """The command line by which it was submitted."""
+        return self.annotation(labels.COMMAND)
+
+    @property
+    def commit(self) -> str:
+        """The git commit of its code; empty where that is in no repository."""
+        return self.annotation(labels.COMMIT)
+
+    @property
+    def interpreter(self) -> str:
+        """Version and path of the Python that it ran."""
+        return self.annotation(labels.INTERPRETER)
+
+    @property
+    def origin(self) -> list[tuple[str, str]]:
+        """How it came to be, in a few lines with their labels."""
+        lines = [("Command", self.command), ("Code", code_of(self)), ("Python", python_of(self))]
+        return [(label, text) for label, text in lines if text]
+
+
+def _seconds(status: Mapping[str, Any]) -> float | None:
+    start, end = parse(status.get("startTime")), parse(status.get("completionTime"))
+    return (end - start).total_seconds() if start and end else None
 
 
 async def past_of(target: Target | None, text: str, state: Path) -> Past:
@@ -145,17 +184,6 @@ def record_of(target: Target, job: Job) -> Record | None:
     return records.record_of(state, job) if state else None
 
 
-def told_of(target: Target, job: Job) -> list[tuple[str, str]]:
-    """How a job came to be, in a few lines with their labels."""
-    past = Past(job, record_of(target, job), is_there=True)
-    lines = [
-        ("Command", past.annotation(labels.COMMAND)),
-        ("Code", code_of(past)),
-        ("Python", python_of(past)),
-    ]
-    return [(label, text) for label, text in lines if text]
-
-
 def copy_of(job: Job) -> str:
     """Of what its working folder is a copy, and where that is; empty where it is none."""
     annotations = job.metadata.get("annotations") or {}
@@ -165,7 +193,7 @@ def copy_of(job: Job) -> str:
 
 def code_of(past: Past) -> str:
     """``1a2b3c4d (main, 2 files changed) of https://…``; empty where nothing is known."""
-    commit = past.annotation(labels.COMMIT)
+    commit = past.commit
     folder = past.annotation(labels.SNAPSHOT_OF)
     copy = f"a copy of {folder}, made when it was submitted" if folder else ""
     if not commit:
@@ -188,6 +216,6 @@ def dirt(changes: Changes | None) -> str:
 
 def python_of(past: Past) -> str:
     """Version and path of the interpreter, with the number of its packages."""
-    python, packages = past.annotation(labels.INTERPRETER), past.annotation(labels.PACKAGES)
+    python, packages = past.interpreter, past.annotation(labels.PACKAGES)
     count = packages.partition(" ")[0] or (str(len(past.packages)) if past.packages else "")
     return f"{python}, {count} packages" if python and count else python

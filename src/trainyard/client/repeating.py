@@ -9,15 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from trainyard.client import repository
 from trainyard.client.objects import Object
 from trainyard.client.origin import Past
 from trainyard.client.packages import environment_of
 from trainyard.client.target import CommandError
 from trainyard.kinds.shared import labels
-from trainyard.manifest import yaml_text
 from trainyard.schema.problems import Path as FieldPath
 from trainyard.schema.problems import format_path
 
@@ -38,24 +35,20 @@ _RECORDED = (
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def parse_set(text: str) -> tuple[FieldPath, Any]:
-    """``spec.replicaSpecs[0].replicas=4`` as path and value; raises CommandError."""
-    path, sign, value = text.partition("=")
+def parse_path(text: str) -> FieldPath:
+    """``spec.replicaSpecs[0].replicas`` as the keys that lead there; raises CommandError."""
     keys: list[str | int] = []
     place = 0
-    while match := _PART.match(path, place):
+    while match := _PART.match(text, place):
         if match["key"] and bool(match["dot"]) is not bool(keys):
             break
         keys.append(match["key"] or int(match["index"]))
         place = match.end()
-    if not sign or not keys or place != len(path):
+    if not keys or place != len(text):
         raise CommandError(
-            f"--set {text}: write PATH=VALUE, such as spec.replicaSpecs[0].replicas=4"
+            f"{text!r} is no path of a field: write one such as spec.replicaSpecs[0].replicas"
         )
-    parsed = next(yaml_text.parse(value), None)
-    if parsed is not None and parsed.mistakes:
-        raise CommandError(f"--set {text}: the value is {parsed.mistakes[0].message}")
-    return tuple(keys), parsed.data if parsed else ""
+    return tuple(keys)
 
 
 def put(obj: Object, path: FieldPath, value: Any) -> None:
@@ -67,11 +60,11 @@ def put(obj: Object, path: FieldPath, value: Any) -> None:
         if isinstance(key, int):
             if not isinstance(here, list) or key > len(here):
                 many = f"{len(here)} entries" if isinstance(here, list) else "no list"
-                raise CommandError(f"--set {shown}: there is no such entry: it has {many}")
+                raise CommandError(f"cannot set {shown}: there is no such entry: it has {many}")
             if key == len(here):
                 here.append(None if is_last else {})
         elif not isinstance(here, dict):
-            raise CommandError(f"--set {shown}: {format_path(path[:number])} is no mapping")
+            raise CommandError(f"cannot set {shown}: {format_path(path[:number])} is no mapping")
         if is_last:
             here[key] = value
         elif isinstance(key, int):
@@ -80,19 +73,21 @@ def put(obj: Object, path: FieldPath, value: Any) -> None:
             here = here.setdefault(key, {})
 
 
-def objects_of(past: Past, name: str, changes: Sequence[tuple[FieldPath, Any]]) -> list[Object]:
+def objects_of(past: Past, name: str, changes: Mapping[str, Any]) -> list[Object]:
     """The manifest of a job that does the same under another name, with what it needs beside it.
 
-    Raises CommandError where a secret, which is not recorded, is missing.
+    `changes` are values by the paths of fields. Raises CommandError where there is no such place,
+    or a secret, which is not recorded, is missing.
     """
     job = past.job
+    parsed = [(parse_path(text), value) for text, value in changes.items()]
     obj: Object = {"apiVersion": job.kind.api_version, "kind": job.kind.kind}
     metadata = {key: job.metadata[key] for key in ("labels",) if job.metadata.get(key)}
     annotations = job.metadata.get("annotations") or {}
     kept = {k: v for k, v in annotations.items() if k not in (*_RECORDED, _APPLIED)}
     if past.has_copy and past.record:
         kept[labels.WORKING_DIR] = str(past.record.code)
-    python = past.annotation(labels.INTERPRETER).rpartition(" ")[2]
+    python = past.interpreter.rpartition(" ")[2]
     if python and os.access(python, os.X_OK):
         kept.setdefault(labels.PYTHON, python)
     elif python and kept.get(labels.PYTHON) == python:
@@ -100,8 +95,8 @@ def objects_of(past: Past, name: str, changes: Sequence[tuple[FieldPath, Any]]) 
     obj["metadata"] = {"name": name, "namespace": job.namespace, **metadata, "annotations": kept}
     obj["spec"] = copy.deepcopy(job.spec)
     if not past.is_there:
-        _restore(past, obj, [path for path, _ in changes], os.environ)
-    for path, value in changes:
+        _restore(past, obj, [path for path, _ in parsed], os.environ)
+    for path, value in parsed:
         put(obj, path, value)
     obj["metadata"]["name"] = name
     beside = [] if past.is_there or past.record is None else past.record.objects
@@ -116,7 +111,7 @@ def _restore(
     prefix = f"{past.job.kind.kind} {past.job.name}."
     missing = []
     for text in (each.removeprefix(prefix) for each in told or () if each.startswith(prefix)):
-        path = parse_set(f"{text}=x")[0]
+        path = parse_path(text)
         if any(path[: len(each)] == each for each in given):
             continue
         holder: Any = obj
@@ -130,7 +125,8 @@ def _restore(
     if missing:
         raise CommandError(
             f"{', '.join(missing)} of {past.job.name} looked like a secret and was not recorded: "
-            "set the variable in this shell, or name the value with --set PATH=VALUE"
+            "set the variable in this shell, or name the value with --set PATH=VALUE (in Python "
+            "changes={PATH: VALUE})"
         )
 
 
@@ -144,16 +140,10 @@ def new_name(name: str, taken: Collection[str]) -> str:
     return f"{stem[:_LONGEST].rstrip('-')}-{number}"
 
 
-def manifest(objects: Sequence[Object]) -> str:
-    """Objects as the text of a manifest."""
-    text: str = yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True, width=1000)
-    return text
-
-
 def differences_now(past: Past) -> list[str]:
     """What is not as it was when the job was submitted, in a sentence each."""
     found = [] if past.annotation(labels.SNAPSHOT_OF) else _code_now(past)
-    interpreter = past.annotation(labels.INTERPRETER)
+    interpreter = past.interpreter
     version, _, python = interpreter.rpartition(" ")
     if not python:
         return found
@@ -168,7 +158,7 @@ def differences_now(past: Past) -> list[str]:
 
 
 def _code_now(past: Past) -> list[str]:
-    commit = past.annotation(labels.COMMIT)
+    commit = past.commit
     folder = (past.record.told.get("folder") if past.record else "") or (
         (past.job.metadata.get("annotations") or {}).get(labels.WORKING_DIR, "")
     )

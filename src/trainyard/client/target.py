@@ -6,17 +6,12 @@ machine ever reaches a shared cluster by accident.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder, why_down
 from trainyard.schema.errors import TrainyardError
-
-T = TypeVar("T")
 
 
 class CommandError(TrainyardError):
@@ -46,18 +41,6 @@ class Where:
     namespace: str | None = None
     kubeconfig: str | None = None
     context: str | None = None
-
-    def run(self, action: Callable[[Target], Awaitable[T]]) -> T:
-        """Connect, carry out `action` and disconnect."""
-        try:
-            return asyncio.run(self._run(action))
-        except BaseExceptionGroup as errors:
-            raise _first(errors) from errors
-
-    async def _run(self, action: Callable[[Target], Awaitable[T]]) -> T:
-        target = await self.connect()
-        async with target.client:
-            return await action(target)
 
     async def connect(self) -> Target:
         """The API server; raises TrainyardError where there is none."""
@@ -89,7 +72,7 @@ class Where:
         )
 
 
-def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_of(errors: BaseExceptionGroup[BaseException]) -> BaseException:
     """What a task group failed with; its other tasks fell to the same cause."""
-    leaves = [_first(e) if isinstance(e, BaseExceptionGroup) else e for e in errors.exceptions]
+    leaves = [first_of(e) if isinstance(e, BaseExceptionGroup) else e for e in errors.exceptions]
     return next((error for error in leaves if not isinstance(error, TrainyardError)), leaves[0])

@@ -93,17 +93,23 @@ async def used_by_pods(client: Client, namespace: str, selector: str) -> dict[Pl
     return {(namespace, each["metadata"]["name"]): used_by(each) for each in found}
 
 
-async def node_line(client: Client) -> str:
-    """What the only node of a cluster uses, in a line; empty where there are several."""
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """What a node uses, of what it has."""
+
+    name: str
+    used: Used
+    capacity: Used
+
+
+async def node_usage(client: Client) -> NodeUsage | None:
+    """Of the only node of a cluster; None where there are several, or it is not told."""
     nodes, _ = await client.list(NODES)
     told, _ = await client.list(NODE_METRICS)
     capacity = {n["metadata"]["name"]: (n.get("status") or {}).get("capacity") or {} for n in nodes}
     if len(told) != 1 or not (has := capacity.get(told[0]["metadata"]["name"])):
-        return ""
+        return None
     used, whole = Used.of([told[0].get("usage") or {}]), Used.of([has])
     if not whole.cpu or not whole.memory:
-        return ""
-    return (
-        f"{told[0]['metadata']['name']}: CPU {used.cpu / whole.cpu:.0%} of {whole.cpu:g}, "
-        f"memory {used.memory / whole.memory:.0%} of {whole.memory / (1 << 30):.1f}Gi"
-    )
+        return None
+    return NodeUsage(str(told[0]["metadata"]["name"]), used, whole)

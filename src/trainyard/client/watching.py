@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
+from trainyard.kinds.kind import Kind
 from trainyard.kinds.shared.labels import selector
 from trainyard.kube.client import EVERYTHING, Client, Selection
+from trainyard.kube.errors import NotFound
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import PODS, Resource
 
@@ -100,3 +102,59 @@ async def follow(client: Client, job: Job) -> AsyncGenerator[Job | None]:
                     yield Job.listed(job.kind, obj)
             if job.uid not in state.present:
                 yield None
+
+
+async def watch_jobs(
+    client: Client,
+    kinds: Sequence[Kind],
+    namespace: str | None,
+    wanted: str,
+    present: Sequence[Job],
+) -> AsyncGenerator[list[Job]]:
+    """Those of some kinds that have changed since they were `present`, again and again.
+
+    Of all namespaces where it is None; `wanted` selects by labels. One that was deleted comes a
+    last time. A kind that is not served has no jobs.
+    """
+    arrived: asyncio.Queue[list[Job] | None] = asyncio.Queue()
+
+    async def follow_kind(kind: Kind) -> None:
+        known = {job.uid: job for job in present if job.kind is kind}
+        states = watch(client, kind.resource, namespace, Selection(wanted))
+        with contextlib.suppress(NotFound):
+            async with contextlib.aclosing(states):
+                async for state in states:
+                    if changed := list(_changed(kind, known, state)):
+                        arrived.put_nowait(changed)
+
+    tasks = [asyncio.create_task(follow_kind(kind)) for kind in kinds]
+    for task in tasks:
+        task.add_done_callback(lambda _: arrived.put_nowait(None))
+    try:
+        while not all(task.done() for task in tasks) or not arrived.empty():
+            if (jobs := await arrived.get()) is not None:
+                yield jobs
+            for task in tasks:
+                if task.done():
+                    task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _changed(kind: Kind, known: dict[str, Job], state: Snapshot) -> Iterator[Job]:
+    """What is another than it was known, which is brought up to date."""
+    gone = [Job.listed(kind, obj) for obj in state.gone if obj["metadata"]["uid"] in known]
+    told = {job.uid for job in gone}  # others were deleted before the watch began
+    gone += [job for uid, job in known.items() if uid not in state.present and uid not in told]
+    for job in gone:
+        del known[job.uid]
+        job.is_deleted = True
+        yield job
+    for obj in state.changed:
+        job = Job.listed(kind, obj)
+        before = known.get(job.uid)
+        if before is None or before.version != job.version:
+            known[job.uid] = job
+            yield job

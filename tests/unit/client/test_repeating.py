@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.client.objects import found, job
+from trainyard.cli.rerun import parse_set
 from trainyard.client.comparing import fields
 from trainyard.client.origin import Past
 from trainyard.client.records import Record
@@ -16,7 +17,7 @@ from trainyard.client.repeating import (
     objects_of,
     package_changes,
     packages_text,
-    parse_set,
+    parse_path,
     put,
 )
 from trainyard.client.target import CommandError
@@ -25,14 +26,14 @@ from trainyard.client.target import CommandError
 @pytest.mark.parametrize(
     ("text", "path", "value"),
     [
-        ("spec.replicaSpecs[0].replicas=4", ("spec", "replicaSpecs", 0, "replicas"), 4),
-        ("spec.elastic.enabled=true", ("spec", "elastic", "enabled"), True),
-        ("spec.a='4'", ("spec", "a"), "4"),
-        ("spec.a=x=y", ("spec", "a"), "x=y"),
-        ("spec.a=[1, b]", ("spec", "a"), [1, "b"]),
+        ("spec.replicaSpecs[0].replicas=4", "spec.replicaSpecs[0].replicas", 4),
+        ("spec.elastic.enabled=true", "spec.elastic.enabled", True),
+        ("spec.a='4'", "spec.a", "4"),
+        ("spec.a=x=y", "spec.a", "x=y"),
+        ("spec.a=[1, b]", "spec.a", [1, "b"]),
     ],
 )
-def test_a_change_is_a_path_and_a_value_as_yaml(text: str, path: object, value: object) -> None:
+def test_a_change_is_a_path_and_a_value_as_yaml(text: str, path: str, value: object) -> None:
     assert parse_set(text) == (path, value)
 
 
@@ -40,6 +41,11 @@ def test_a_change_is_a_path_and_a_value_as_yaml(text: str, path: object, value: 
 def test_what_is_no_change_is_refused(text: str) -> None:
     with pytest.raises(CommandError, match="--set"):
         parse_set(text)
+
+
+def test_a_path_leads_through_keys_and_entries() -> None:
+    keys = ("spec", "replicaSpecs", 0, "replicas")
+    assert parse_path("spec.replicaSpecs[0].replicas") == keys
 
 
 def test_a_change_makes_the_mappings_that_lead_to_it() -> None:
@@ -89,9 +95,9 @@ def test_what_was_not_recorded_comes_from_the_shell_or_is_asked_for(
     )
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with pytest.raises(CommandError, match=r"env\[0\]\.value \(HF_TOKEN\), .*args\[0\] of"):
-        objects_of(past, "again", [])
+        objects_of(past, "again", {})
     monkeypatch.setenv("HF_TOKEN", "abc")
-    config, again = objects_of(past, "again", [parse_set(f"{place}.args=[x]")])
+    config, again = objects_of(past, "again", {f"{place}.args": ["x"]})
     container = again["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
     assert container["env"][0]["value"] == "abc"
     assert container["args"] == ["x"]

@@ -43,7 +43,7 @@ _MODELS = "annotated_types click pydantic pydantic_core typing_extensions typing
 COMMANDS = {
     "--help": _of("click", "cli schema", "inspect"),
     "validate": _of(
-        _MODELS, "cli kinds kube manifest schema", "decimal email.message inspect socket"
+        _MODELS, "api cli kinds kube manifest schema", "decimal email.message inspect socket"
     ),
     "run": _of(
         f"{_MODELS} httptools orjson uvloop",

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.client.target import CommandError, Target, Where
+from trainyard.api.aio import AsyncClient
+from trainyard.api.commands import Where, ask
+from trainyard.client.target import CommandError
 from trainyard.kube.errors import ConfigError
 from trainyard.schema.errors import TrainyardError
 
@@ -17,13 +19,13 @@ def _nothing_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "somebody-elses"))
 
 
-async def namespace(target: Target) -> str:
-    return target.namespace
+async def namespace(client: AsyncClient) -> str:
+    return (await client.target()).namespace
 
 
 def test_without_a_cluster_the_error_says_how_to_get_one(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"none is up in .*trainyard up.*--kubeconfig"):
-        Where().run(namespace)
+        ask(Where(), namespace)
 
 
 def test_a_kubeconfig_is_used_only_when_it_is_named(tmp_path: Path) -> None:
@@ -33,15 +35,15 @@ def test_a_kubeconfig_is_used_only_when_it_is_named(tmp_path: Path) -> None:
         "clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}]\n"
         "contexts: [{name: lab, context: {cluster: c, namespace: team}}]\n"
     )
-    assert Where(kubeconfig=str(file)).run(namespace) == "team"
-    assert Where(namespace="own", kubeconfig=str(file)).run(namespace) == "own"
+    assert ask(Where(kubeconfig=str(file)), namespace) == "team"
+    assert ask(Where(namespace="own", kubeconfig=str(file)), namespace) == "own"
     with pytest.raises(ConfigError, match="no context 'other'"):
-        Where(kubeconfig=str(file), context="other").run(namespace)
+        ask(Where(kubeconfig=str(file), context="other"), namespace)
 
 
 def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="/nowhere/config does not exist"):
-        Where(kubeconfig="/nowhere/config").run(namespace)
+        ask(Where(kubeconfig="/nowhere/config"), namespace)
 
 
 def test_an_error_in_a_task_group_is_the_error_of_the_command(tmp_path: Path) -> None:
@@ -54,7 +56,7 @@ def test_an_error_in_a_task_group_is_the_error_of_the_command(tmp_path: Path) ->
         "contexts: [{name: lab, context: {cluster: c}}]\n"
     )
 
-    async def fail(target: Target) -> None:
+    async def fail(_: AsyncClient) -> None:
         async def one() -> None:
             raise TrainyardError("told to the user")
 
@@ -63,4 +65,4 @@ def test_an_error_in_a_task_group_is_the_error_of_the_command(tmp_path: Path) ->
             inner.create_task(one())
 
     with pytest.raises(TrainyardError, match="told to the user"):
-        Where(kubeconfig=str(file)).run(fail)
+        ask(Where(kubeconfig=str(file)), fail)
