@@ -25,8 +25,10 @@ if TYPE_CHECKING:
     from trainyard.api.offline import convert as convert
     from trainyard.api.offline import render as render
     from trainyard.api.offline import validate as validate
+    from trainyard.api.options import RunOptions as RunOptions
+    from trainyard.api.options import ScriptOptions as ScriptOptions
     from trainyard.api.repeating import history as history
-    from trainyard.api.running import RunOptions as RunOptions
+    from trainyard.api.scripts import propose as propose
     from trainyard.api.top import run as run
     from trainyard.client.comparing import Comparison as Comparison
     from trainyard.client.job import Job as Job
@@ -58,12 +60,14 @@ _FOUND_IN = {
     "LogLine": "api.asking",
     "Past": "client.origin",
     "RemoteTraceback": "api.errors",
-    "RunOptions": "api.running",
+    "RunOptions": "api.options",
+    "ScriptOptions": "api.options",
     "Usage": "api.measuring",
     "WaitTimeout": "api.errors",
     "command": "api.machine",
     "convert": "api.offline",
     "history": "api.repeating",
+    "propose": "api.scripts",
     "render": "api.offline",
     "run": "api.top",
     "validate": "api.offline",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
@@ -12,16 +13,20 @@ from trainyard.api import calls
 from trainyard.api.asking import Asking
 from trainyard.api.capture import capture
 from trainyard.api.changing import Changing
+from trainyard.api.clusters import shape_of
 from trainyard.api.connection import Jobs
-from trainyard.api.manifests import Manifest, read_manifest
+from trainyard.api.following import followed
+from trainyard.api.manifests import Manifest, read_to_submit
 from trainyard.api.measuring import Measuring
 from trainyard.api.notebook import chosen
+from trainyard.api.options import RunOptions, ScriptOptions, check
 from trainyard.api.queues import Queues
 from trainyard.api.repeating import Repeating
-from trainyard.api.running import Function, RunOptions, followed
-from trainyard.api.scripts import is_script, manifest_of
+from trainyard.api.running import Function
+from trainyard.api.scripts import drafted, is_script
 from trainyard.client.follower import Screen
 from trainyard.client.job import Job
+from trainyard.client.provenance import Said
 from trainyard.client.submission import StandIns
 from trainyard.client.target import CommandError
 
@@ -53,11 +58,12 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
     async def run(
         self,
         what: Manifest | Iterable[Manifest],
-        args: Sequence[str] = (),
+        args: Sequence[Any] = (),
         *,
         keep: bool = False,
+        snapshot: bool = False,
         screen: Screen | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[ScriptOptions],
     ) -> Jobs: ...
 
     async def run(
@@ -67,8 +73,9 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         kwargs: Mapping[str, Any] | None = None,
         *,
         keep: bool = False,
+        snapshot: bool = False,
         screen: Screen | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[ScriptOptions],
     ) -> Any:
         """Run a function or a script on replicas, or the jobs of a manifest, and show what they
         write.
@@ -82,26 +89,48 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         Of a script, the path of a `.py` or `.sh` file, the job that `trainyard init` proposes for
         it with `args` and `options`; of a manifest, its jobs. These are what is returned, once all
         have succeeded; JobFailed is raised where one has not. They are deleted at the end, unless
-        `keep`, and when this is cancelled.
+        `keep`, and when this is cancelled; with `snapshot` they run a copy of the code of their
+        working folder. With `module` the script is the name of a module.
         """
         if callable(what):
             return await self._call(what, args, kwargs, screen, options)
-        if is_script(what):
-            for_cluster = not (await self.target()).socket
-            make = partial(manifest_of, what, args, options, for_cluster=for_cluster)
-            what = await asyncio.to_thread(make)
+        if is_script(what, options):
+            what = await self._drafted(what, args, options)
         elif args or kwargs or options:
             raise CommandError("arguments and options are those of functions and scripts")
-        return await self._run(what, screen, keep=keep)
+        said = Said(how="run", options=await self._shape(), snapshots=snapshot)
+        return await self._run(what, screen, said, keep=keep)
+
+    async def _drafted(self, script: Any, args: Sequence[Any], options: ScriptOptions) -> str:
+        is_local = bool((await self.target()).socket)
+        make = partial(
+            drafted,
+            script,
+            args,
+            options,
+            shape_of(self._options) if is_local else None,
+            for_cluster=not is_local,
+            python=self._python or "",
+        )
+        return (await asyncio.to_thread(make)).text()
+
+    async def _shape(self) -> dict[str, Any]:
+        """What is recorded of the embedded cluster that was started for this client."""
+        await self.target()
+        return asdict(shape_of(self._options)) if self._own else {}
 
     async def _run(
-        self, manifest: Manifest | Iterable[Manifest], screen: Screen | None, *, keep: bool
+        self,
+        manifest: Manifest | Iterable[Manifest],
+        screen: Screen | None,
+        said: Said,
+        *,
+        keep: bool,
     ) -> Jobs:
-        read = read_manifest(manifest).require_jobs()
+        read = read_to_submit(manifest)
         screen = chosen(screen, names_jobs=len(read.jobs) > 1)
-        target = await self.target()
-        stand_ins = StandIns(python=self._python)
-        async with followed(target, read.documents, screen, stand_ins, keep=keep) as jobs:
+        target, stand_ins = await self.target(), StandIns(python=self._python)
+        async with followed(target, read.documents, screen, stand_ins, said, keep=keep) as jobs:
             for job in jobs:
                 if job.phase not in ("Succeeded", "Paused"):
                     raise await self.failure(_how(job), job)
@@ -115,14 +144,15 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         screen: Screen | None,
         options: RunOptions,
     ) -> Any:
+        check(options, RunOptions)
         captured = capture(function, args, kwargs)
         target = await self.target()
         call = Function(function, captured, target)
         try:
-            read = read_manifest(call.document(options, sys.executable)).require_jobs()
+            documents = read_to_submit(call.document(options, sys.executable)).documents
             shown = call.screen(chosen(screen, names_jobs=False))
-            stand_ins = StandIns(python=sys.executable)
-            async with followed(target, read.documents, shown, stand_ins, keep=False) as jobs:
+            stand_ins, said = StandIns(python=sys.executable), Said(how="call")
+            async with followed(target, documents, shown, stand_ins, said, keep=False) as jobs:
                 (job,) = jobs
                 if job.phase == "Succeeded":
                     return calls.returned(call.way, job)

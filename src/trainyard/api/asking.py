@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.errors import JobFailed, WaitTimeout
 from trainyard.api.logs import Grow, LogLines, Note, read_logs
-from trainyard.api.situations import Explanation, explanation_of, failure_card
+from trainyard.api.situations import Explanation, explanation_of, known_card
 from trainyard.client import waiting
 from trainyard.client.events import events_of, follow_events
 from trainyard.client.job import Job
@@ -23,7 +23,6 @@ from trainyard.client.replicas import Execution, check_running, choose_pod, runn
 from trainyard.client.target import CommandError
 from trainyard.client.watching import watch_jobs
 from trainyard.kinds.table import JOB_KINDS
-from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
     from trainyard.client.streams import ExecStream
@@ -136,10 +135,7 @@ class Asking(Connection):
     async def failure(self, text: str, job: Job) -> JobFailed:
         """What is raised of a job that has failed, with its card if that is still to be had."""
         target = await self.target()
-        card = None
-        with contextlib.suppress(TrainyardError):
-            card = await failure_card(target.client, job, target.folder)
-        return JobFailed(text, job, card)
+        return JobFailed(text, job, await known_card(target.client, job, target.folder))
 
     async def outcome(
         self, job: JobName, goal: waiting.Goal, *, timeout: float | None = None

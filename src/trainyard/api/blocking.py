@@ -20,8 +20,8 @@ from trainyard.api.aio import AsyncClient
 from trainyard.api.clusters import Choice, ClusterOptions
 from trainyard.api.connection import Jobs
 from trainyard.api.manifests import Manifest
+from trainyard.api.options import RunOptions, ScriptOptions
 from trainyard.api.portal import Portal, Relay
-from trainyard.api.running import RunOptions
 from trainyard.client.follower import Screen
 
 T = TypeVar("T")
@@ -81,11 +81,12 @@ class Blocking:
     def run(
         self,
         what: Manifest | Iterable[Manifest],
-        args: Sequence[str] = (),
+        args: Sequence[Any] = (),
         *,
         keep: bool = False,
+        snapshot: bool = False,
         screen: Screen | None = None,
-        **options: Unpack[RunOptions],
+        **options: Unpack[ScriptOptions],
     ) -> Jobs: ...
 
     def run(self, what: Any, *args: Any, screen: Screen | None = None, **options: Any) -> Any:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from trainyard.api.connection import Connection, JobName, Jobs, several
 from trainyard.api.errors import WaitTimeout
-from trainyard.api.manifests import Manifest, read_manifest
+from trainyard.api.manifests import Manifest, read_to_submit
 from trainyard.client import changes
 from trainyard.client.changes import Named
 from trainyard.client.job import Job
@@ -41,10 +40,7 @@ class Changing(Connection):
         their working folder's code, which later edits do not reach. Raises InvalidManifest with
         every problem; warnings are told by Python's `warnings`.
         """
-        read = read_manifest(manifest).require_jobs()
-        if not isinstance(manifest, ReadResult):  # whose reader has told them
-            for problem in read.warnings:
-                warnings.warn(str(problem), stacklevel=2)
+        read = read_to_submit(manifest)
         target = await self.target()
         if replace:
             old = await self.delete(changes.names_in(read), missing_ok=True)

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypedDict
 
+from trainyard.api.shape import ClusterShape
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import find_cluster
@@ -38,6 +39,18 @@ class ClusterOptions(TypedDict, total=False):
     """Requests, queues, node names and selectors are taken to the letter."""
     isolation: Literal["auto", "namespaces", "plain"]
     """Separate pods by namespaces, or run them as plain processes."""
+
+
+def shape_of(options: ClusterOptions) -> ClusterShape:
+    """The same, as commands have it."""
+    return ClusterShape(
+        volumes=dict(options.get("volumes", {})),
+        images=tuple(options.get("images", ())),
+        passed=tuple(options.get("passed", ())),
+        resources=dict(options.get("resources", {})),
+        is_strict=options.get("is_strict", False),
+        isolation=options.get("isolation", "auto"),
+    )
 
 
 def _words(options: ClusterOptions) -> Iterator[str]:
@@ -109,9 +122,16 @@ async def connect(
         await asyncio.to_thread(_start_background, options)
         return await where.connect(), None
     own = await asyncio.to_thread(Private, options)
-    client = Client.unix(own.socket)
-    namespace = where.namespace or client.namespace
-    return Target(client, namespace, "the embedded cluster", own.socket, own.folder), own
+    return target_at(own.socket, own.folder, where.namespace), own
+
+
+def target_at(
+    socket: str, folder: Path, namespace: str | None, *, is_guest: bool = False
+) -> Target:
+    """The embedded cluster that answers at a socket; `folder` holds its state."""
+    client = Client.unix(socket)
+    named = namespace or client.namespace
+    return Target(client, named, "the embedded cluster", socket, folder, is_guest)
 
 
 def would_start(where: Where, choice: Choice) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,18 @@ def read_manifest(what: Manifest | Iterable[Manifest] | ReadResult) -> ReadResul
     raise TrainyardError(
         f"{what!r} is no manifest: give the path of one, its text, a dict, or a model"
     )
+
+
+def read_to_submit(what: Manifest | Iterable[Manifest] | ReadResult) -> ReadResult:
+    """The same, of a manifest with jobs; what there is to warn of is told by Python's `warnings`.
+
+    Raises InvalidManifest.
+    """
+    found = read_manifest(what).require_jobs()
+    if not isinstance(what, ReadResult):  # whose reader has told them
+        for problem in found.warnings:
+            warnings.warn(str(problem), stacklevel=3)
+    return found
 
 
 def text_of(what: Model | Mapping[str, Any]) -> str:

@@ -1,98 +1,24 @@
-"""Jobs, and functions, from submission to their end."""
+"""Functions on their way to replicas and back."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
-import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, Self, TypedDict
+from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 from trainyard.api import calls
 from trainyard.api.calls import Folder, Lines, Way
 from trainyard.api.capture import Captured
+from trainyard.api.options import RunOptions
 from trainyard.api.shares import gpus_each, with_threads
-from trainyard.client.changes import delete
-from trainyard.client.follower import Follower, Screen
+from trainyard.client.follower import Screen
 from trainyard.client.job import Job
-from trainyard.client.keptlogs import reader
-from trainyard.client.provenance import keep_end
-from trainyard.client.submission import StandIns, submit
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.script import Mount, Script, Sizes
-from trainyard.kube.client import Client
 from trainyard.manifest import scripts
-from trainyard.manifest.reader import Document
 from trainyard.payloads.call import MARK
-from trainyard.schema.errors import TrainyardError
-
-
-class RunOptions(TypedDict, total=False):
-    """How a function, or a script, is run."""
-
-    replicas: int
-    """How many pods, each with a process of the function; 1 by default."""
-    processes: int
-    """In each replica; by default one a GPU of it, without GPUs 1."""
-    gpus: int
-    """Of each replica; by default this machine's, shared out evenly."""
-    launcher: str
-    """`plain`, which tells each process its rank by the environment, or `torchrun`; by default the
-    former, unless there are several processes or the job is elastic."""
-    name: str
-    """Of the job; by default the function's, with some letters behind."""
-    env: dict[str, str]
-    """Variables of the replicas."""
-    mounts: dict[str, str]
-    """Where in the replicas a folder (on a cluster, a claim) is mounted, by the folder."""
-    restarts: int
-    """How often it is started again after a failure; 0 by default."""
-    elastic: tuple[int, int]
-    """The least and the most replicas of an elastic job."""
-    queue: str
-    """The queue in which it waits for its turn."""
-    timeout: int
-    """Seconds after which it fails."""
-    image: str
-    """What the replicas run on a cluster of a kubeconfig, where it is needed."""
-
-
-@asynccontextmanager
-async def followed(
-    target: Target,
-    documents: Sequence[Document],
-    screen: Screen,
-    stand_ins: StandIns,
-    *,
-    keep: bool,
-) -> AsyncIterator[list[Job]]:
-    """Submit jobs and show what they do; the block begins when all have ended.
-
-    They are deleted after it unless `keep`, and when this is cancelled.
-    """
-    jobs = await submit(target, documents, stand_ins)
-    kept = None if target.folder is None else reader(target.folder)
-    follower = Follower(target.client, jobs, screen, kept)
-    is_kept = False
-    try:
-        with screen:
-            await follower.run()
-        for job in follower.jobs.values():
-            keep_end(target, job)
-        is_kept = keep
-        yield list(follower.jobs.values())
-    finally:
-        if not is_kept:
-            await asyncio.shield(_delete(target.client, jobs))
-
-
-async def _delete(client: Client, jobs: Sequence[Job]) -> None:
-    for job in jobs:
-        with contextlib.suppress(TrainyardError):
-            await delete(client, job, propagation="Foreground")
 
 
 class Function:

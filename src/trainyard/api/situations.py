@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from trainyard.diagnosis import Cause, Situation, blame, launches
 from trainyard.diagnosis.card import Card, card_of
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import is_full
+from trainyard.schema.errors import TrainyardError
 
 
 async def situation_of(client: Client, job: Job, folder: Path | None) -> Situation:
@@ -65,3 +67,10 @@ async def explanation_of(client: Client, job: Job, folder: Path | None) -> Expla
 async def failure_card(client: Client, job: Job, folder: Path | None) -> Card | None:
     """The card of a job that has failed, None of any other; `folder` as above."""
     return card_of(await situation_of(client, job, folder))
+
+
+async def known_card(client: Client, job: Job, folder: Path | None) -> Card | None:
+    """The same; None also where the cluster is not there any more to tell."""
+    with contextlib.suppress(TrainyardError):
+        return await failure_card(client, job, folder)
+    return None

@@ -7,7 +7,7 @@ from typing import Any, TypeVar, Unpack, overload
 
 from trainyard.api.client import Client
 from trainyard.api.manifests import Manifest
-from trainyard.api.running import RunOptions
+from trainyard.api.options import RunOptions, ScriptOptions
 from trainyard.client.follower import Screen
 from trainyard.client.job import Job
 
@@ -28,10 +28,11 @@ def run(
 @overload
 def run(
     what: Manifest | Iterable[Manifest],
-    args: Sequence[str] = (),
+    args: Sequence[Any] = (),
     *,
+    snapshot: bool = False,
     screen: Screen | None = None,
-    **options: Unpack[RunOptions],
+    **options: Unpack[ScriptOptions],
 ) -> list[Job]: ...
 
 

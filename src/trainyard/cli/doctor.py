@@ -107,11 +107,11 @@ def _counted(number: int, what: str) -> str:
 
 def _python(cluster: RunningCluster | None) -> Python:
     """The interpreter of replicas that are submitted from here, and what it says of itself."""
-    from trainyard.cli.ground import Ground
-    from trainyard.cli.options import ClusterOptions
+    from trainyard.api.ground import Ground
+    from trainyard.api.shape import ClusterShape
     from trainyard.local.found import Python
 
-    ground = Ground(ClusterOptions(), "", cluster_python=cluster.python if cluster else "")
+    ground = Ground(ClusterShape(), "", cluster_python=cluster.python if cluster else "")
     facts, path = ground.facts(), ground.environment.get("PATH", "")
     if facts is None:
         return Python(ground.python or "", path=path)

@@ -20,9 +20,9 @@ from urllib.parse import urlsplit
 
 import uvloop
 
+from trainyard.api.shape import ClusterShape
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
-from trainyard.cli.options import ClusterOptions
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths
@@ -41,7 +41,7 @@ _LOG_BYTES = 100 << 20
 _log = logging.getLogger(__name__)
 
 
-def cluster_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
+def cluster_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
     """What the user's options mean for a cluster whose files are in `paths`."""
     return ClusterSettings(
         paths=paths,
@@ -56,7 +56,7 @@ def cluster_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
     )
 
 
-def private_settings(options: ClusterOptions, paths: Paths) -> ClusterSettings:
+def private_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
     """The same for a cluster that ends with those for whom it is: nothing needs to last."""
     settings = replace(cluster_settings(options, paths), is_durable=False)
     if options.log_max_size is None:
@@ -87,7 +87,7 @@ async def embedded(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator
 
 def serve(
     paths: Paths,
-    options: ClusterOptions,
+    options: ClusterShape,
     port: int,
     shim: ShimHandle,
     *,

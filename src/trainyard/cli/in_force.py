@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 
-from trainyard.cli.options import ClusterOptions
+from trainyard.api.shape import ClusterShape
 from trainyard.kube.embedded import RunningCluster
 from trainyard.kube.people import NOBODY_ELSE, AllowList
 from trainyard.local.scheduler.requests import amount
@@ -14,7 +14,7 @@ from trainyard.schema.errors import TrainyardError
 
 def check(
     found: RunningCluster,
-    options: ClusterOptions,
+    options: ClusterShape,
     port: int = 0,
     allowed: AllowList = NOBODY_ELSE,
 ) -> None:
@@ -34,7 +34,7 @@ def check(
     )
 
 
-def _missing(found: RunningCluster, options: ClusterOptions) -> Iterator[str]:
+def _missing(found: RunningCluster, options: ClusterShape) -> Iterator[str]:
     holds = found.settings
     volumes, resources = holds.get("volumes", {}), holds.get("resources", {})
     pairs = [f"{pattern}={folder}" for pattern, folder in holds.get("images", [])]
@@ -56,8 +56,8 @@ def _missing(found: RunningCluster, options: ClusterOptions) -> Iterator[str]:
         yield "--strict-scheduling"
 
 
-def _limits(found: RunningCluster, options: ClusterOptions) -> Iterator[str]:
-    holds, usual = found.settings, ClusterOptions()
+def _limits(found: RunningCluster, options: ClusterShape) -> Iterator[str]:
+    holds, usual = found.settings, ClusterShape()
     is_plain = found.isolation == "plain"
     if options.isolation != "auto" and (options.isolation == "plain") != is_plain:
         yield f"--isolation {options.isolation}"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
-from trainyard.cli.ground import GroundError
-from trainyard.cli.options import ClusterOptions, cluster_options
-from trainyard.cli.script_files import propose
-from trainyard.cli.script_options import ScriptCommand, ScriptOptions, script_options
-from trainyard.cli.scripts import Draft, heading, save
+from trainyard.api.drafts import Draft
+from trainyard.api.ground import GroundError
+from trainyard.api.script_files import propose
+from trainyard.api.shape import ClusterShape, ScriptShape
+from trainyard.cli.options import cluster_options
+from trainyard.cli.script_options import ScriptCommand, script_options
+from trainyard.cli.scripts import heading, save
 
 
 @click.command(cls=ScriptCommand, options_metavar="[OPTIONS]")
@@ -21,7 +23,7 @@ from trainyard.cli.scripts import Draft, heading, save
 @script_options
 @cluster_options
 def command(
-    words: tuple[str, ...], on_cluster: bool, script: ScriptOptions, options: ClusterOptions
+    words: tuple[str, ...], on_cluster: bool, script: ScriptShape, options: ClusterShape
 ) -> None:
     """Print the manifest by which `run` would run SCRIPT, or the one script of this folder.
 

@@ -6,16 +6,13 @@ import functools
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from trainyard.api.shape import ClusterShape
 from trainyard.schema.errors import TrainyardError
-
-if TYPE_CHECKING:
-    from trainyard.local.node.shim_process import Isolation
 
 _ISOLATIONS = ("auto", "namespaces", "plain")
 _LEAST_LOG_BYTES = 256 << 10
@@ -43,29 +40,6 @@ def snapshot_option(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Run a copy of the working folder's code, so that edits reach no queued or restarted "
         "job: of a git repository what it does not ignore.",
     )(function)
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterOptions:
-    """What the user said about the embedded cluster."""
-
-    volumes: dict[str, str] = field(default_factory=dict)
-    images: tuple[tuple[str, str], ...] = ()
-    passed: tuple[str, ...] = ()
-    """Names and patterns of variables."""
-    resources: dict[str, str] = field(default_factory=dict)
-    """Resource to quantity, as written."""
-    is_strict: bool = False
-    isolation: Isolation = "auto"
-    pids_limit: int | None = None
-    log_max_size: int | None = None
-    """Bytes; None: what the command finds right."""
-    log_max_files: int = 5
-
-    @property
-    def is_default(self) -> bool:
-        """Nothing was said: any cluster will do."""
-        return self == ClusterOptions()
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -97,8 +71,8 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @_limit_options
     @functools.wraps(function)
     def command(**given: Any) -> Any:
-        chosen = {name: given.pop(name) for name in ClusterOptions.__dataclass_fields__}
-        return function(options=ClusterOptions(**chosen), **given)
+        chosen = {name: given.pop(name) for name in ClusterShape.__dataclass_fields__}
+        return function(options=ClusterShape(**chosen), **given)
 
     return command
 

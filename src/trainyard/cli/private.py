@@ -16,8 +16,9 @@ from typing import Any
 
 import click
 
+from trainyard.api.shape import ClusterShape
 from trainyard.cli.boundary import expected_error
-from trainyard.cli.options import ClusterOptions, cluster_options
+from trainyard.cli.options import cluster_options
 from trainyard.cli.run import run_folder
 from trainyard.kube.embedded import Paths, state_folder
 from trainyard.local import limits
@@ -27,7 +28,7 @@ from trainyard.local.node.shim_process import ShimHandle, start_shim
 @click.command()
 @click.argument("owner", type=int)
 @cluster_options
-def command(owner: int, options: ClusterOptions) -> None:
+def command(owner: int, options: ClusterShape) -> None:
     """Serve until the process OWNER is gone."""
     gc.disable()  # imports make nothing but lasting objects; `_serve` turns it on again
     answer = os.dup(1)
@@ -41,7 +42,7 @@ def command(owner: int, options: ClusterOptions) -> None:
         sys.exit(1)
 
 
-def _serve(owner: int, options: ClusterOptions, answer: int) -> None:
+def _serve(owner: int, options: ClusterShape, answer: int) -> None:
     limits.check()
     paths = run_folder(Paths(state_folder()))
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
@@ -63,7 +64,7 @@ def _serve(owner: int, options: ClusterOptions, answer: int) -> None:
 
 
 async def _until_alone(
-    owner: int, options: ClusterOptions, paths: Paths, shim: ShimHandle, answer: int
+    owner: int, options: ClusterShape, paths: Paths, shim: ShimHandle, answer: int
 ) -> None:
     from trainyard.cli.embedded import embedded, private_settings
 

@@ -11,7 +11,8 @@ import click
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
 from trainyard.api.repeating import Repetition, parse_path
-from trainyard.cli.options import ClusterOptions, where_options
+from trainyard.api.shape import ClusterShape
+from trainyard.cli.options import where_options
 from trainyard.cli.target import complete_jobs
 from trainyard.kube.embedded import find_cluster
 from trainyard.manifest import yaml_text
@@ -98,12 +99,12 @@ class _Again:
         return replace(self.again.said("run"), tell=tell)
 
     @property
-    def options(self) -> ClusterOptions:
+    def options(self) -> ClusterShape:
         """Of the embedded cluster that it ran on."""
         told = self.again.options
-        known = ClusterOptions.__dataclass_fields__
+        known = ClusterShape.__dataclass_fields__
         given = {name: _tuples(value) for name, value in told.items() if name in known}
-        return ClusterOptions(**given)
+        return ClusterShape(**given)
 
 
 def _tuples(value: Any) -> Any:

@@ -13,19 +13,10 @@ from pathlib import Path
 
 import click
 
-from trainyard.cli.options import (
-    ClusterOptions,
-    cluster_options,
-    snapshot_option,
-    where_options,
-)
-from trainyard.cli.script_options import (
-    ScriptCommand,
-    ScriptOptions,
-    is_manifest,
-    script_options,
-)
-from trainyard.cli.scripts import Draft
+from trainyard.api.drafts import Draft
+from trainyard.api.shape import ClusterShape, ScriptShape
+from trainyard.cli.options import cluster_options, snapshot_option, where_options
+from trainyard.cli.script_options import ScriptCommand, is_manifest, script_options
 from trainyard.cli.sources import FileSource, ScriptSource, Source
 from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder
 from trainyard.schema.errors import TrainyardError
@@ -51,8 +42,8 @@ def command(
     file: str | None,
     keep: bool,
     snapshots: bool,
-    script: ScriptOptions,
-    options: ClusterOptions,
+    script: ScriptShape,
+    options: ClusterShape,
     place: tuple[str | None, str | None, str | None],
 ) -> int:
     """Run SCRIPT, or the jobs in a manifest, to their end.
@@ -85,7 +76,7 @@ def command(
 
 def run_here(
     source: Source,
-    options: ClusterOptions,
+    options: ClusterShape,
     namespace: str | None,
     *,
     on_background: bool,
@@ -102,8 +93,8 @@ def run_here(
 def _source(
     words: tuple[str, ...],
     file: str | None,
-    script: ScriptOptions,
-    options: ClusterOptions,
+    script: ScriptShape,
+    options: ClusterShape,
     *,
     on_cluster: bool,
     python: str,
@@ -117,7 +108,7 @@ def _source(
             raise click.UsageError(
                 "name a script, trainyard run train.py, or a manifest, trainyard run job.yaml"
             )
-        draft = Draft(words, script, options, on_cluster=on_cluster, python=python)
+        draft = Draft(words, script, options, on_cluster=on_cluster, cluster_python=python)
         return ScriptSource(draft, python=python, snapshots=snapshots)
     if words:
         raise click.UsageError(f"{words[0]} is one too many: {file} says what runs")
@@ -142,7 +133,7 @@ def _within(script: str) -> str:
 def _run_elsewhere(
     source: Source,
     place: tuple[str | None, str | None, str | None],
-    options: ClusterOptions,
+    options: ClusterShape,
     *,
     keep: bool,
 ) -> int:
@@ -153,7 +144,7 @@ def _run_elsewhere(
     return run_on_cluster(source, *place)
 
 
-def _run_alone(source: Source, options: ClusterOptions, namespace: str | None) -> int:
+def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> int:
     from trainyard.local import limits
     from trainyard.local.node.shim_process import start_shim
 

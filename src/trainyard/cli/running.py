@@ -11,32 +11,25 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
+from trainyard.api.clusters import target_at
+from trainyard.api.following import Run, StandIns
 from trainyard.api.screens import PlainScreen, summary, viewer_summary
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
-from trainyard.cli.options import ClusterOptions
-from trainyard.cli.sources import Source
-from trainyard.client.changes import delete
-from trainyard.client.follower import Follower, Screen
-from trainyard.client.job import Job
-from trainyard.client.keptlogs import reader
-from trainyard.client.provenance import keep_end
-from trainyard.client.submission import submit
-from trainyard.client.target import Target
-from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
-from trainyard.kube.errors import NotFound
-from trainyard.kube.resources import PODS
-from trainyard.manifest.reader import Document, ReadResult
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
     from trainyard.api.aio import AsyncClient
+    from trainyard.api.following import Screen, Target
+    from trainyard.api.shape import ClusterShape
+    from trainyard.cli.sources import Source
+    from trainyard.client.job import Job
     from trainyard.diagnosis.card import Card
     from trainyard.local.node.shim_process import ShimHandle
+    from trainyard.manifest.reader import Document, ReadResult
 
 INTERRUPTED = 130
 _GRACE_SECONDS = 35.0
@@ -46,7 +39,7 @@ _LOOK_SECONDS = 0.5
 
 def run_alone(
     source: Source,
-    options: ClusterOptions,
+    options: ClusterShape,
     paths: Paths,
     shim: ShimHandle,
     namespace: str | None = None,
@@ -98,7 +91,7 @@ def run_on_background(source: Source, namespace: str | None = None, *, keep: boo
 async def _alone(
     source: Source,
     result: ReadResult,
-    options: ClusterOptions,
+    options: ClusterShape,
     paths: Paths,
     shim: ShimHandle,
     namespace: str | None,
@@ -107,11 +100,10 @@ async def _alone(
 
     async with (
         embedded(private_settings(options, paths), shim) as cluster,
-        Client.unix(cluster.socket) as client,
+        target_at(str(cluster.socket), paths.folder, namespace) as target,
     ):
         said = source.introduction(cluster.agent.isolation)
         hint = f"TRAINYARD_STATE_DIR={paths.folder} "
-        target = _target(client, cluster.socket, namespace)
         run = _Run(target, source, result.documents, paths, hint, said=said)
         return await run.to_the_end(clean=False)
 
@@ -124,28 +116,17 @@ async def _on_background(
     if cluster is None:
         raise StateError("the embedded cluster has just gone; run it again: trainyard up")
     said = source.introduction(cluster.isolation)
-    async with Client.unix(cluster.socket) as client, asyncio.TaskGroup() as group:
+    own, is_guest = namespace or cluster.namespace, not cluster.is_ours
+    async with (
+        target_at(cluster.socket, paths.folder, own, is_guest=is_guest) as target,
+        asyncio.TaskGroup() as group,
+    ):
         watching = group.create_task(_until_down(paths))
         try:
-            own = namespace or cluster.namespace
-            target = _target(client, cluster.socket, own, is_guest=not cluster.is_ours)
             run = _Run(target, source, result.documents, paths, keeps=keep, said=said)
             return await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
-
-
-def _target(
-    client: Client, socket: str | Path, namespace: str | None, *, is_guest: bool = False
-) -> Target:
-    return Target(
-        client,
-        namespace or client.namespace,
-        "the embedded cluster",
-        str(socket),
-        Path(socket).parent,
-        is_guest,
-    )
 
 
 async def _until_down(paths: Paths) -> None:
@@ -181,44 +162,39 @@ class _Run:
         for line in self.said:
             self._screen.note(line)
         said = self.source.recorded(self._screen.note)
-        jobs = await submit(self.target, self.documents, said=said)
+        run = await Run.submitted(self.target, self.documents, self._screen, StandIns(), said)
         try:
-            return await self._to_the_end(jobs, clean=clean)
-        except (OSError, BaseExceptionGroup):  # such as a pipe that nobody reads any more
+            return await self._to_the_end(run, clean=clean)
+        except Exception:  # such as a pipe that nobody reads any more
             if clean:
                 with contextlib.suppress(TrainyardError):
-                    await self._delete(jobs)
+                    await run.delete()
             raise
 
-    async def _to_the_end(self, jobs: Sequence[Job], *, clean: bool) -> int:
-        kept = reader(self.paths.folder) if self.paths else None
-        follower = Follower(self.target.client, jobs, self._screen, kept)
+    async def _to_the_end(self, run: Run, *, clean: bool) -> int:
         with _Interrupts() as interrupts, self._screen:
-            self._explain_modes(jobs)
-            is_interrupted = await self._follow(follower, jobs, interrupts)
-        for job in follower.jobs.values():
-            keep_end(self.target, job)
-            await self._report(job, is_interrupted=is_interrupted)
+            self._explain_modes(run.jobs)
+            is_interrupted = await self._follow(run, interrupts)
+        run.note_ends()
+        for job in run.jobs:
+            await self._report(run, job, is_interrupted=is_interrupted)
         if clean and not is_interrupted:
-            await self._delete(jobs)
+            await run.delete()
         if is_interrupted:
             return INTERRUPTED
-        is_good = all(j.phase in ("Succeeded", "Paused") for j in follower.jobs.values())
-        return 0 if is_good else 1
+        return 0 if all(job.phase in ("Succeeded", "Paused") for job in run.jobs) else 1
 
-    async def _follow(
-        self, follower: Follower, jobs: Sequence[Job], interrupts: _Interrupts
-    ) -> bool:
+    async def _follow(self, run: Run, interrupts: _Interrupts) -> bool:
         """Until all jobs are over; whether that was because the user wished so."""
-        following = asyncio.create_task(follower.run())
+        following = asyncio.create_task(run.follow())
         try:
             if await interrupts.race(following):
                 following.result()
                 return False
             self._screen.note("stopping; Ctrl-C again to stop at once")
-            await self._delete(jobs)
+            await run.delete()
             if not await interrupts.race(following, timeout_seconds=_GRACE_SECONDS):
-                await self._kill(follower)
+                await run.kill()
             return True
         finally:
             following.cancel()
@@ -235,21 +211,7 @@ class _Run:
                     "Ctrl-C here"
                 )
 
-    async def _delete(self, jobs: Sequence[Job]) -> None:
-        """Delete the jobs; each goes after its pods, which may take their grace period."""
-        for job in jobs:
-            await delete(self.target.client, job, propagation="Foreground")
-
-    async def _kill(self, follower: Follower) -> None:
-        """End the pods that are left without any grace."""
-        left = [pod for job in follower.jobs.values() for pod in job.pods.values()]
-        for pod in left:  # the watch takes pods out of the views meanwhile
-            with contextlib.suppress(NotFound):
-                await self.target.client.delete(
-                    PODS, pod.name, pod.namespace, uid=pod.uid, grace_seconds=0
-                )
-
-    async def _report(self, job: Job, *, is_interrupted: bool) -> None:
+    async def _report(self, run: Run, job: Job, *, is_interrupted: bool) -> None:
         seconds = time.monotonic() - self._started
         logs = self.paths.pods if self.paths and os.access(self.paths.pods, os.R_OK) else None
         if is_interrupted:
@@ -257,7 +219,7 @@ class _Run:
             if logs is not None:
                 self._screen.note(f"  logs: {logs}")
             return
-        card = await self._card(job, seconds) if job.phase == "Failed" else None
+        card = await run.card(job) if job.phase == "Failed" else None
         if card is None:
             for line in summary(job, logs, seconds=seconds):
                 self._screen.note(line)
@@ -268,17 +230,7 @@ class _Run:
         if card is not None:  # last: it is what one has to see
             from trainyard.cli.card import print_card
 
-            print_card(card)
-
-    async def _card(self, job: Job, seconds: float) -> Card | None:
-        """Why it failed, if the cluster is still there to tell."""
-        from trainyard.api.situations import failure_card
-
-        folder = self.paths.folder if self.paths else None
-        with contextlib.suppress(TrainyardError):
-            card = await failure_card(self.target.client, job, folder)
-            return self._from_here(card, seconds) if card else None
-        return None
+            print_card(self._from_here(card, seconds))
 
     def _from_here(self, card: Card, seconds: float) -> Card:
         """The card with what is known here: how long it took, and how to go on."""

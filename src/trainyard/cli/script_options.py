@@ -6,11 +6,11 @@ import functools
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
+from trainyard.api.shape import ScriptShape
 from trainyard.cli.options import IMAGE, MOUNTS
 
 _LAUNCHERS = ("torchrun", "plain", "deepspeed", "colossalai", "none")
@@ -34,32 +34,6 @@ _ELSEWHERE = {
 }
 """What torchrun, deepspeed and accelerate call these things."""
 _MANIFESTS = (".yaml", ".yml", ".json")
-
-
-@dataclass(frozen=True, slots=True)
-class ScriptOptions:
-    """None, or empty: not said."""
-
-    is_module: bool = False
-    replicas: int | None = None
-    processes: int | None = None
-    gpus: int | None = None
-    launcher: str | None = None
-    name: str = ""
-    env: dict[str, str] = field(default_factory=dict)
-    restarts: int = 0
-    elastic: tuple[int, int] | None = None
-    queue: str = ""
-    timeout: int | None = None
-    """Seconds."""
-    save: str | None = None
-    is_checked: bool = True
-    mounts: tuple[tuple[str, str], ...] = ()
-    """Folders, or claims, and where they are mounted."""
-    image: str = ""
-
-    def __bool__(self) -> bool:
-        return self != ScriptOptions()
 
 
 def is_manifest(word: str) -> bool:
@@ -107,9 +81,9 @@ def script_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def command(**given: Any) -> Any:
         meta = click.get_current_context().meta
-        names = set(ScriptOptions.__dataclass_fields__) - {"mounts", "image"}
+        names = set(ScriptShape.__dataclass_fields__) - {"mounts", "image"}
         chosen = {name: given.pop(name) for name in names}
-        script = ScriptOptions(
+        script = ScriptShape(
             **chosen, mounts=tuple(meta.get(MOUNTS, ())), image=meta.get(IMAGE, "")
         )
         return function(script=script, **given)

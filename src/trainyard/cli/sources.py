@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
-from trainyard.cli.ground import Ground
-from trainyard.cli.options import ClusterOptions
-from trainyard.cli.scripts import Draft, save
+from trainyard.api.drafts import Draft
+from trainyard.api.ground import Ground
+from trainyard.api.shape import ClusterShape
+from trainyard.cli.scripts import save
 
 if TYPE_CHECKING:
     from trainyard.client.provenance import Said
@@ -35,7 +36,7 @@ class FileSource:
     def __init__(
         self,
         file: str,
-        options: ClusterOptions,
+        options: ClusterShape,
         *,
         on_cluster: bool,
         python: str,
@@ -88,7 +89,7 @@ class ScriptSource:
 
 
 def _said(
-    options: ClusterOptions, python: str, tell: Callable[[str], None], *, snapshots: bool
+    options: ClusterShape, python: str, tell: Callable[[str], None], *, snapshots: bool
 ) -> Said:
     from trainyard.client.provenance import Said
 

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from trainyard.api.shape import ClusterShape
 from trainyard.cli import in_force
 from trainyard.cli.boundary import expected_error
-from trainyard.cli.options import ClusterOptions, cluster_options
+from trainyard.cli.options import cluster_options
 from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
 from trainyard.kube.people import NOBODY_ELSE, AllowList, gid_of, uid_of
 from trainyard.local import limits
@@ -60,7 +61,7 @@ _OTHER_SECONDS = 5.0
 )
 @cluster_options
 def command(
-    port: int, users: tuple[str, ...], groups: tuple[str, ...], options: ClusterOptions
+    port: int, users: tuple[str, ...], groups: tuple[str, ...], options: ClusterShape
 ) -> None:
     """Start the embedded cluster in the background and wait until it is ready.
 
@@ -100,7 +101,7 @@ def _allow_list(users: tuple[str, ...], groups: tuple[str, ...]) -> AllowList:
 
 
 def ensure_up(
-    options: ClusterOptions, *, port: int = 0, allowed: AllowList = NOBODY_ELSE
+    options: ClusterShape, *, port: int = 0, allowed: AllowList = NOBODY_ELSE
 ) -> RunningCluster:
     """The cluster that is up, started if need be; TrainyardError with the reason if it cannot."""
     if (found := find_cluster()) is not None:
@@ -158,7 +159,7 @@ def _receive_certificates(pipe: int) -> TlsFiles | None:
 
 
 def _become_background(
-    paths: Paths, options: ClusterOptions, port: int, allowed: AllowList, *, ready: int, tls: int
+    paths: Paths, options: ClusterShape, port: int, allowed: AllowList, *, ready: int, tls: int
 ) -> None:
     """The rest of the background process's life; never returns."""
     code = 1

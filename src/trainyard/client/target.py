@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder, why_down
@@ -32,6 +33,12 @@ class Target:
     """The embedded cluster is somebody else's, who lets this user in."""
     kubeconfig: str | None = None
     context: str | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.client.aclose()
 
 
 @dataclass(frozen=True, slots=True)

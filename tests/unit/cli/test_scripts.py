@@ -15,8 +15,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from trainyard.api.shape import ScriptShape
 from trainyard.cli import init, run
-from trainyard.cli.script_options import ScriptOptions
 from trainyard.schema.errors import TrainyardError
 
 
@@ -240,5 +240,5 @@ def test_without_a_script_the_likely_one_is_proposed(folder: Path) -> None:
 
 
 def test_nothing_said_is_nothing() -> None:
-    assert not ScriptOptions()
-    assert ScriptOptions(restarts=1)
+    assert not ScriptShape()
+    assert ScriptShape(restarts=1)

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from trainyard.cli.options import ClusterOptions
+from trainyard.api.shape import ClusterShape
 from trainyard.kube import pythons
 from trainyard.local.node.gpus import RESOURCE, detect
 from trainyard.local.node.inherited import inherited
@@ -64,20 +64,22 @@ class Ground:
 
     def __init__(
         self,
-        options: ClusterOptions,
+        options: ClusterShape,
         image: str,
         *,
         modules: Sequence[str] = (),
         folder: str = "",
         env: Mapping[str, str] | None = None,
         cluster_python: str = "",
+        python: str = "",
     ) -> None:
         """Ask the interpreter of containers with this image. ``folder`` is where a script looks
         for modules first, ``env`` what is set beside the caller's variables, ``cluster_python``
-        what the cluster that is up runs for who has no environment."""
+        what the cluster that is up runs for who has no environment, ``python`` what runs whatever
+        the caller has."""
         self.options = options
         caller = inherited(os.environ, options.passed)
-        python = pythons.chosen(os.environ) or cluster_python
+        python = python or pythons.chosen(os.environ) or cluster_python
         found = pythons.of_image(caller, image, options.images, python=python)
         self.environment = found | dict(env or {})
         self.python = pythons.interpreter(self.environment)

@@ -1,0 +1,305 @@
+"""From what a user said of a script to the manifest that runs it.
+
+`Draft` is what can be known before anything heavy is imported; `Draft.text` is the rest.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainyard.api.ground import Ground
+from trainyard.api.script_files import ScriptMistake, find
+from trainyard.api.shape import ClusterShape, ScriptShape
+from trainyard.api.shares import gpus_each, with_threads
+from trainyard.local.node.gpus import RESOURCE
+from trainyard.manifest import python_source
+from trainyard.manifest.python_source import Source
+from trainyard.schema.errors import TrainyardError
+
+if TYPE_CHECKING:
+    from trainyard.kinds.shared.script import Mount, Script
+
+_MOST_FILES = 50
+"""Of a script's own modules that are looked at for the launcher."""
+_NAME_LENGTH = 40
+_OURS = ("--replicas", "--procs-per-replica", "--gpus", "--launcher", "--elastic", "--no-check")
+"""Options that users are likely to write behind a script, and scripts unlikely to have."""
+
+
+class Draft:
+    """A script that is to become a job."""
+
+    def __init__(
+        self,
+        words: Sequence[str],
+        script: ScriptShape,
+        options: ClusterShape,
+        *,
+        on_cluster: bool = False,
+        cluster_python: str = "",
+        python: str = "",
+    ) -> None:
+        """Find the script, look through it, and ask its interpreter; raises TrainyardError.
+
+        `cluster_python` is the interpreter of the embedded cluster that is up, and `python` that
+        of its replicas, if it is not what the caller's shell would run.
+        """
+        self.options, self.script, self.on_cluster = options, script, on_cluster
+        self.arguments = list(words[1:])
+        self.found = find(words[0], is_module=script.is_module, on_cluster=on_cluster)
+        if on_cluster and not script.image:
+            raise ScriptMistake(
+                "name the image that the replicas run on the cluster: --image IMAGE"
+            )
+        self.source = self._read()
+        self.launcher, self.why = self._launcher()
+        self.image = self._image()
+        self.ground: Ground | None = None
+        if not on_cluster:
+            modules = self._needed() if script.is_checked else ()
+            self.ground = Ground(
+                options,
+                self.image,
+                modules=modules,
+                folder=self.found.folder,
+                env=script.env,
+                cluster_python=cluster_python,
+                python=python,
+            )
+
+    def _read(self) -> Source:
+        if self.found.form == "program" or not self.found.file or self.found.is_archive:
+            return Source((), frozenset(), changes_path=True)
+        try:
+            return python_source.read(Path(self.found.file).read_bytes(), self.found.file)
+        except python_source.SourceError:
+            if self.script.is_checked:
+                raise
+            return Source((), frozenset(), changes_path=True)
+
+    def _launcher(self) -> tuple[str, str]:
+        """The launcher, and why it was chosen ("" where the user did)."""
+        wanted = self.script.launcher
+        if self.found.form == "program":
+            if wanted not in (None, "none"):
+                raise ScriptMistake(
+                    f"{self.found.target} is no Python script, which the launcher {wanted} needs: "
+                    "run it with --launcher none"
+                )
+            return "none", "" if wanted else "it is no Python script"
+        if wanted:
+            return wanted, ""
+        if not self.found.file or self.found.is_archive:
+            why = "it is an archive" if self.found.file else "its source is not here"
+            return python_source.DISTRIBUTED, why
+        for source in self._sources():
+            launcher, module = source.launcher
+            if module:
+                return launcher, f"it imports {module}"
+        if (self.script.processes or 1) > 1 or self.script.elastic:
+            return python_source.DISTRIBUTED, "that takes several processes, or elastic replicas"
+        return python_source.ALONE, "it imports nothing of torch"
+
+    def _sources(self) -> Iterator[Source]:
+        """The script, then the modules of its own that it imports."""
+        yield self.source
+        folders = {self.found.folder, os.path.dirname(os.path.abspath(self.found.file))}
+        left, seen = [self.source], set[Path]()
+        while left and len(seen) < _MOST_FILES:
+            names = left.pop(0).everywhere
+            beside = (Path(f) / n for f in folders for n in sorted(names))
+            files = [p for base in beside for p in _files_of(base) if p not in seen]
+            if self.found.form == "module" and not seen:  # siblings, by relative imports
+                files += sorted(Path(self.found.file).parent.glob("*.py"))
+            for file in files[:_MOST_FILES]:
+                seen.add(file)
+                try:
+                    source = python_source.read(file.read_bytes(), str(file))
+                except (TrainyardError, OSError):
+                    continue
+                left.append(source)
+                yield source
+
+    def _needed(self) -> tuple[str, ...]:
+        """The modules that have to be installed."""
+        if self.found.form == "module" and not self.found.file:
+            return (self.found.target.split(".")[0],)
+        needed = () if self.source.changes_path else self.source.imports
+        extra = {"torchrun": "torch", "deepspeed": "deepspeed", "colossalai": "colossalai"}
+        launcher = extra.get(self.launcher)
+        return tuple(dict.fromkeys((*needed, *([launcher] if launcher else ()))))
+
+    def _image(self) -> str:
+        from trainyard.manifest import scripts
+
+        default = scripts.launchers()[self.launcher].image
+        patterns = [pattern for pattern, _ in self.options.images]
+        if self.script.image or not patterns:
+            return self.script.image or default
+        from fnmatch import fnmatchcase
+
+        if any(fnmatchcase(default, pattern) for pattern in patterns):
+            return default
+        plain = next((p for p in patterns if not re.search(r"[*?\[]", p)), "")
+        if plain:
+            return plain
+        raise ScriptMistake(
+            f"the job's image is {default}, which no --image matches: write "
+            f"--image '*={self.options.images[0][1]}', or name its image as well: --image NAME"
+        )
+
+    def require(self) -> None:
+        """Raise GroundError where what the script imports is not installed."""
+        if self.ground is None:
+            return
+        self.ground.facts()
+        if self.script.is_checked and self.found.form != "program":
+            self.ground.require(self.found.target)
+
+    # What it becomes.
+
+    def build(self) -> Script:
+        """The script in the words of kinds; imports their models."""
+        from trainyard.kinds.shared.script import Script, Sizes
+
+        said = self.script
+        sizes = Sizes(*said.elastic) if said.elastic else None
+        replicas = said.replicas or (sizes.most if sizes else 1)
+        if sizes and not sizes.least <= replicas <= sizes.most:
+            raise ScriptMistake(
+                f"--replicas {replicas} is not within --elastic {sizes.least}:{sizes.most}"
+            )
+        gpus = self._gpus(replicas) if said.gpus is None else said.gpus
+        is_parallel = self.launcher not in ("plain", "none")
+        processes = said.processes or (max(gpus, 1) if is_parallel else 1)
+        name = self.ground.interpreter_name if self.ground else "python"
+        return Script(
+            name=said.name or self._name(),
+            form=self.found.form,
+            target=self.found.target,
+            arguments=self.arguments,
+            launcher=self.launcher,
+            replicas=replicas,
+            processes=processes,
+            gpus=gpus,
+            image=self.image,
+            interpreter=name if self.found.form != "program" else self.found.interpreter,
+            env=self._env(replicas * processes, gpus),
+            mounts=self._mounts(),
+            restarts=said.restarts,
+            elastic=sizes,
+            queue=said.queue,
+            timeout_seconds=said.timeout,
+        )
+
+    def _name(self) -> str:
+        stem = self.found.target.rpartition(".")[2] if self.script.is_module else ""
+        stem = stem or Path(self.found.target).stem
+        if stem == "__main__":
+            stem = Path(self.found.file).absolute().parent.name
+        name = re.sub(r"[^a-z0-9]+", "-", stem.lower()).strip("-")[:_NAME_LENGTH].rstrip("-")
+        return name if name[:1].isalpha() else f"job-{name}".rstrip("-")
+
+    def _gpus(self, replicas: int) -> int:
+        """This machine's, as many for each replica."""
+        if self.on_cluster:
+            return 0
+        pretended = self.options.resources.get(RESOURCE, "")
+        return int(pretended) // replicas if pretended.isdigit() else gpus_each(replicas)
+
+    def _env(self, processes: int, gpus: int) -> dict[str, str]:
+        own = dict(self.script.env)
+        return own if self.on_cluster else with_threads(own, processes, gpus)
+
+    def _mounts(self) -> tuple[Mount, ...]:
+        from trainyard.kinds.shared.script import Mount
+
+        found = []
+        for source, path in self.script.mounts:
+            if self.on_cluster or source in self.options.volumes:
+                found.append(Mount({"persistentVolumeClaim": {"claimName": source}}, path))
+                continue
+            folder = Path(source).expanduser().absolute()
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+            except OSError as error:
+                raise ScriptMistake(f"cannot use {folder}: {error.strerror}") from error
+            found.append(Mount({"hostPath": {"path": str(folder.resolve())}}, path))
+        if folder_needed := self._hidden_folder():
+            found.append(Mount({"hostPath": {"path": folder_needed}}, folder_needed))
+        return tuple(found)
+
+    def _hidden_folder(self) -> str:
+        """The script's, where a pod has a folder of its own in its place: in /tmp."""
+        if self.on_cluster or self.found.form == "module":
+            return ""
+        folder = os.path.realpath(self.found.folder)
+        is_hidden = folder.startswith("/tmp/") and not os.path.realpath(".").startswith("/tmp/")
+        return folder if is_hidden else ""
+
+    def _carried(self) -> str | None:
+        """The script's text, where it has to be brought to a cluster."""
+        if not self.on_cluster or not self.found.file or self.found.form == "module":
+            return None
+        if self.found.is_archive:
+            raise ScriptMistake(
+                f"{self.found.target} is an archive, and only text is carried to a cluster: put it "
+                "into the image, and name it by its absolute path there"
+            )
+        beside = {path.stem for path in Path(self.found.folder).glob("*.py")}
+        beside |= {path.parent.name for path in Path(self.found.folder).glob("*/__init__.py")}
+        if own := sorted(beside & self.source.everywhere):
+            raise ScriptMistake(
+                f"{self.found.target} imports {', '.join(own)} from its folder, but only a script "
+                "that is one file is carried to a cluster: put all into the image, and name the "
+                "script by its absolute path there, or with -m"
+            )
+        return Path(self.found.file).read_text(encoding="utf-8")
+
+    def text(self, *, folder: str = "", heading: Sequence[str] = ()) -> str:
+        """The manifest; raises TrainyardError. `folder` is where it will lie, if not here."""
+        from trainyard.manifest import scripts
+
+        here = os.getcwd()
+        elsewhere = here if folder and os.path.realpath(folder) != here else ""
+        return scripts.text(
+            self.build(), carried=self._carried(), folder=elsewhere, heading=heading
+        )
+
+    def told(self) -> str:
+        """How it is launched, and why, in a line."""
+        script = self.build()
+        why = f", because {self.why}" if self.why else ""
+        many = "s" if script.replicas > 1 else ""
+        size = f"{script.replicas} replica{many}"
+        if script.processes > 1:
+            size += f" of {script.processes} processes"
+        if script.gpus:
+            size += f" with {script.gpus} GPU{'s' if script.gpus > 1 else ''} each"
+        return f"{script.name}: launcher {self.launcher}{why}; {size}"
+
+    def misplaced(self) -> str:
+        """A remark on options that were likely meant for trainyard, but stand behind the script and
+        are passed to it; "" where there are none, or the script knows them."""
+        if self.found.form == "program" or not self.found.file or self.found.is_archive:
+            return ""
+        text = Path(self.found.file).read_text(encoding="utf-8", errors="replace")
+        words = (word.partition("=")[0] for word in self.arguments)
+        meant = [word for word in words if word in _OURS and word.strip("-") not in text]
+        if not meant:
+            return ""
+        return (
+            f"note: {', '.join(dict.fromkeys(meant))} stands behind {self.found.target} and is "
+            "passed to it; what is meant for trainyard stands before the script"
+        )
+
+
+def _files_of(base: Path) -> list[Path]:
+    """The files of a module, or of a package, of this path without suffix."""
+    if (file := base.with_name(f"{base.name}.py")).is_file():
+        return [file]
+    return sorted(base.glob("*.py")) if (base / "__init__.py").is_file() else []

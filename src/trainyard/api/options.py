@@ -1,0 +1,90 @@
+"""Options of the clients, and what is wrong with some that were given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypedDict
+
+from trainyard.client.target import CommandError
+
+
+class RunOptions(TypedDict, total=False):
+    """How a function or a script is run."""
+
+    replicas: int
+    """How many pods, each with a process of the function; 1 by default."""
+    processes: int
+    """In each replica; by default one a GPU of it, without GPUs 1."""
+    gpus: int
+    """Of each replica; by default this machine's, shared out evenly."""
+    launcher: str
+    """`plain`, which tells each process its rank by the environment, or `torchrun`; by default the
+    former, unless there are several processes or the job is elastic."""
+    name: str
+    """Of the job; by default the function's, with some letters behind."""
+    env: dict[str, str]
+    """Variables of the replicas."""
+    mounts: dict[str, str]
+    """Where in the replicas a folder (on a cluster, a claim) is mounted, by the folder."""
+    restarts: int
+    """How often it is started again after a failure; 0 by default."""
+    elastic: tuple[int, int]
+    """The least and the most replicas of an elastic job."""
+    queue: str
+    """The queue in which it waits for its turn."""
+    timeout: int
+    """Seconds after which it fails."""
+    image: str
+    """What the replicas run on a cluster of a kubeconfig, where it is needed."""
+
+
+class ScriptOptions(RunOptions, total=False):
+    """Options of scripts alone."""
+
+    module: bool
+    """It is the name of a module, as with `python -m`."""
+    check: bool
+    """Whether to look, before anything starts, if what it imports is installed; True by default."""
+
+
+_LEAST = {"replicas": 1, "processes": 1, "gpus": 0, "restarts": 0, "timeout": 1}
+
+
+def check(options: Mapping[str, Any], known: type) -> None:
+    """Raise TypeError for an option that is not known, CommandError for a value that cannot be.
+
+    `known` is a TypedDict.
+    """
+    names = sorted(known.__optional_keys__)  # type: ignore[attr-defined]
+    for name, value in options.items():
+        if name not in names:
+            close = get_close_matches(name, names, 1)
+            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}"
+            raise TypeError(f"there is no option {name!r}: {hint}")
+        least = _LEAST.get(name)
+        if least is not None and not (_is_number(value) and value >= least):
+            raise CommandError(f"{name}={value!r}: it is a whole number, {least} or more")
+    if (launcher := options.get("launcher")) is not None:
+        _check_launcher(launcher)
+    if (elastic := options.get("elastic")) is not None:
+        _check_elastic(elastic, options.get("replicas"))
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _check_launcher(launcher: Any) -> None:
+    from trainyard.manifest.scripts import launchers
+
+    if launcher not in launchers():
+        raise CommandError(f"launcher={launcher!r}: it is one of {', '.join(launchers())}")
+
+
+def _check_elastic(elastic: Any, replicas: int | None) -> None:
+    is_pair = isinstance(elastic, Sequence) and len(elastic) == 2 and all(map(_is_number, elastic))
+    if not is_pair or not 1 <= elastic[0] <= elastic[1]:
+        raise CommandError(f"elastic={elastic!r}: it is the least and the most replicas: (2, 8)")
+    if replicas is not None and not elastic[0] <= replicas <= elastic[1]:
+        raise CommandError(f"replicas={replicas} is not within elastic={elastic!r}")
