@@ -23,6 +23,10 @@ if __name__ == "__main__":
     trainyard.run("tell.py", args=["--steps", "3"], replicas=2, name="tell")
     print(trainyard.run("job.yaml"))  # [<PyTorchTrainingJob default/hello: Succeeded>]
 """,
+    "propose": """
+text = trainyard.propose("tell.py", ["--steps", 3], replicas=2)
+print(text.splitlines()[1])  # kind: PyTorchTrainingJob
+""",
     "validate": """
 print(trainyard.validate("kind: PyTorchTrainingJob\\nspec: {}\\n")[0].where)  # apiVersion
 print(trainyard.validate("job.yaml"))  # []

@@ -21,7 +21,7 @@ from trainyard.api.blocking import Blocking
 from trainyard.api.client import Client
 
 PAGE = Path(__file__).parent.parent / "docs/reference/python.md"
-FUNCTIONS = ("run", "validate", "render", "convert", "history", "command")
+FUNCTIONS = ("run", "propose", "validate", "render", "convert", "history", "command")
 _HEAD = """\
 # Python
 
@@ -64,6 +64,7 @@ def generated() -> str:
         f"iterators.\n\n{_example('AsyncClient')}"
     )
     parts.append(f"## Options of a run\n\n{''.join(_options(trainyard.RunOptions))}")
+    parts.append("".join(_options(trainyard.ScriptOptions)))
     parts.append(f"## Options of a cluster\n\n{''.join(_options(trainyard.ClusterOptions))}")
     parts.append(f"## Errors\n\n```text\n{_tree()}\n```\n")
     return "\n".join(parts)

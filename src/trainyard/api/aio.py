@@ -16,7 +16,7 @@ from trainyard.api.changing import Changing
 from trainyard.api.clusters import shape_of
 from trainyard.api.connection import Jobs
 from trainyard.api.following import followed
-from trainyard.api.manifests import Manifest, read_to_submit
+from trainyard.api.manifests import Manifest, check_commands, read_to_submit
 from trainyard.api.measuring import Measuring
 from trainyard.api.notebook import chosen
 from trainyard.api.options import RunOptions, ScriptOptions, check
@@ -130,6 +130,8 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         read = read_to_submit(manifest)
         screen = chosen(screen, names_jobs=len(read.jobs) > 1)
         target, stand_ins = await self.target(), StandIns(python=self._python)
+        if target.socket:
+            check_commands(read)
         async with followed(target, read.documents, screen, stand_ins, said, keep=keep) as jobs:
             for job in jobs:
                 if job.phase not in ("Succeeded", "Paused"):

@@ -13,6 +13,7 @@ from trainyard.api.errors import JobFailed, WaitTimeout
 from trainyard.api.logs import Grow, LogLines, Note, read_logs
 from trainyard.api.situations import Explanation, explanation_of, known_card
 from trainyard.client import waiting
+from trainyard.client.events import event_order as event_order
 from trainyard.client.events import events_of, follow_events
 from trainyard.client.job import Job
 from trainyard.client.jobs import kind_named, list_jobs, pods_of
@@ -21,11 +22,14 @@ from trainyard.client.objects import Object
 from trainyard.client.owners import own_namespaces, owners
 from trainyard.client.replicas import Execution, check_running, choose_pod, running_replica
 from trainyard.client.target import CommandError
+from trainyard.client.waiting import Goal as Goal
+from trainyard.client.waiting import Result as Result
+from trainyard.client.waiting import parse_goal as parse_goal
 from trainyard.client.watching import watch_jobs
 from trainyard.kinds.table import JOB_KINDS
 
 if TYPE_CHECKING:
-    from trainyard.client.streams import ExecStream
+    from trainyard.client.streams import ExecStream as ExecStream
 
 _STDERR = 2
 SHELL = ("/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash || exec sh")
@@ -115,14 +119,14 @@ class Asking(Connection):
         Raises JobFailed when it cannot come there any more, because it has failed, ended otherwise
         or was deleted, and WaitTimeout after `timeout` seconds.
         """
-        goal = waiting.parse_goal(until)
+        goal = parse_goal(until)
         if goal.is_deletion:
             raise CommandError("a deletion is waited for by wait_until_gone()")
         outcome = await self.outcome(job, goal, timeout=timeout)
         assert outcome.job is not None
-        if outcome.result is waiting.Result.MISSED:
+        if outcome.result is Result.MISSED:
             raise await self.failure(outcome.text, outcome.job)
-        if outcome.result is waiting.Result.TIMED_OUT:
+        if outcome.result is Result.TIMED_OUT:
             raise WaitTimeout(outcome.text)
         return outcome.job
 
@@ -138,7 +142,7 @@ class Asking(Connection):
         return JobFailed(text, job, await known_card(target.client, job, target.folder))
 
     async def outcome(
-        self, job: JobName, goal: waiting.Goal, *, timeout: float | None = None
+        self, job: JobName, goal: Goal, *, timeout: float | None = None
     ) -> waiting.Outcome:
         """How waiting for a goal has ended, in a number and in words."""
         target = await self.target()

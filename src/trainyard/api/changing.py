@@ -10,9 +10,11 @@ from trainyard.api.connection import Connection, JobName, Jobs, several
 from trainyard.api.errors import WaitTimeout
 from trainyard.api.manifests import Manifest, read_to_submit
 from trainyard.client import changes
-from trainyard.client.changes import Named
+from trainyard.client.changes import Named as Named
+from trainyard.client.changes import names_in as names_in
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound, together
+from trainyard.client.origin import copy_of as copy_of
 from trainyard.client.provenance import Said, keep_end
 from trainyard.client.submission import StandIns, submit, with_debug
 from trainyard.manifest.reader import ReadResult
@@ -43,7 +45,7 @@ class Changing(Connection):
         read = read_to_submit(manifest)
         target = await self.target()
         if replace:
-            old = await self.delete(changes.names_in(read), missing_ok=True)
+            old = await self.delete(names_in(read), missing_ok=True)
             await self.wait_until_gone(old)
         stand_ins = StandIns(volumes, tuple(images), self._python)
         documents = [with_debug(d) if debug and d.is_job else d for d in read.documents]

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from trainyard.api.aio import AsyncClient
 from trainyard.api.clusters import Choice
+from trainyard.client.jobs import together as together
 from trainyard.client.target import Where as Where
 from trainyard.client.target import first_of
 

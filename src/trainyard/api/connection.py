@@ -8,9 +8,10 @@ import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Self, get_args
 
 from trainyard.api.clusters import Choice, ClusterOptions, Private, connect, would_start
+from trainyard.api.options import check
 from trainyard.client.changes import Named
 from trainyard.client.job import Job
 from trainyard.client.jobs import find
@@ -34,6 +35,9 @@ class Connection:
         cluster: Choice = "any",
         options: ClusterOptions | None = None,
     ) -> None:
+        if cluster not in get_args(Choice):
+            raise ValueError(f"cluster={cluster!r}: it is one of {', '.join(get_args(Choice))}")
+        check(options or {}, ClusterOptions)
         config = None if kubeconfig is None else os.fspath(kubeconfig)
         self._where = Where(namespace, config, context)
         self._choice = cluster

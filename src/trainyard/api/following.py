@@ -16,7 +16,8 @@ from trainyard.client.follower import Follower
 from trainyard.client.follower import Screen as Screen
 from trainyard.client.job import Job
 from trainyard.client.keptlogs import reader
-from trainyard.client.provenance import Said, keep_end
+from trainyard.client.provenance import Said as Said
+from trainyard.client.provenance import keep_end
 from trainyard.client.submission import StandIns as StandIns
 from trainyard.client.submission import submit
 from trainyard.client.target import Target as Target

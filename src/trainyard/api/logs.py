@@ -13,12 +13,13 @@ from trainyard.client.jobs import pods_of
 from trainyard.client.keptlogs import find_kept, kept_logs, read_kept, reader
 from trainyard.client.logs import (
     LogFollower,
-    LogRequest,
-    Unfinished,
     follow_logs,
     read,
     shown_container,
 )
+from trainyard.client.logs import LogRequest as LogRequest
+from trainyard.client.logs import Unfinished as Unfinished
+from trainyard.client.logs import texts as texts
 from trainyard.client.pods import PodView
 from trainyard.client.replicas import check_container, check_replica
 from trainyard.client.target import CommandError, Target

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainyard.kinds.table import KINDS
 from trainyard.manifest.reader import ReadResult, read, read_file
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.model import Model
+
+if TYPE_CHECKING:
+    from trainyard.kinds.shared.job import Job
 
 Manifest = str | os.PathLike[str] | Mapping[str, Any] | Model
 """The path of a manifest, its text (with a line break, or in braces), an object, or a model."""
@@ -49,6 +52,58 @@ def read_to_submit(what: Manifest | Iterable[Manifest] | ReadResult) -> ReadResu
         for problem in found.warnings:
             warnings.warn(str(problem), stacklevel=3)
     return found
+
+
+def jobs_in(
+    what: Manifest, namespace: str | None, tell: Callable[[str], None], *, is_local: bool = False
+) -> ReadResult:
+    """A manifest with jobs, none of them meant for another namespace; `tell` is told of warnings.
+
+    With `is_local` they can run on this machine, where images are not pulled. Raises Error.
+    """
+    found = read_manifest(what).require_jobs()
+    for warning in found.warnings:
+        tell(str(warning))
+    for document in found.documents:
+        own = (document.raw.get("metadata") or {}).get("namespace")
+        if namespace and own and own != namespace:
+            raise TrainyardError(
+                f"{document.file}:{document.line}: the {document.kind} is meant for namespace "
+                f"{own}, not {namespace}; remove one of the two"
+            )
+    if is_local:
+        check_commands(found)
+    return found
+
+
+def check_commands(found: ReadResult) -> None:
+    """Refuse a container that has neither command nor args (decision 42)."""
+    for document in found.documents:
+        if (job := document.job) is None:
+            continue
+        place = f"{document.file}: " if document.file else ""
+        for spec in (pod["spec"] for pod in _pods(job)):
+            for container in (*spec.get("initContainers", ()), *spec["containers"]):
+                if not container.get("command") and not container.get("args"):
+                    raise TrainyardError(
+                        f"{place}{job.kind} {job.metadata.name}: container {container['name']!r} "
+                        "has neither command nor args; images are not pulled on this machine, so "
+                        "that their entrypoint is not known: set command or args in the manifest"
+                    )
+
+
+def image_of(job: Job) -> str:
+    """Of the container that trains in the first replica."""
+    pod = next(_pods(job), None)
+    return str(pod["spec"]["containers"][0].get("image", "")) if pod else ""
+
+
+def _pods(job: Job) -> Iterator[dict[str, Any]]:
+    from trainyard.kinds.shared.settings import Settings
+    from trainyard.kinds.shared.workload import objects
+    from trainyard.kinds.table import describe
+
+    return (each for each in objects(describe(job, Settings.local())) if each["kind"] == "Pod")
 
 
 def text_of(what: Model | Mapping[str, Any]) -> str:

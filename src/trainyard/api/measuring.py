@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from trainyard.api.connection import Connection, JobName
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView
-from trainyard.client.usage import NodeUsage, Used, node_usage, pod_metrics, used_by
+from trainyard.client.usage import NodeUsage, node_usage, pod_metrics, used_by
+from trainyard.client.usage import Used as Used
 from trainyard.kinds.shared import labels
 from trainyard.kube.client import Selection
 from trainyard.kube.resources import PODS

@@ -12,10 +12,15 @@ from typing import Any
 
 from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.manifests import text_of
-from trainyard.client.comparing import Comparison, compare
+from trainyard.client.comparing import Comparison as Comparison
+from trainyard.client.comparing import Results as Results
+from trainyard.client.comparing import Side as Side
+from trainyard.client.comparing import compare
 from trainyard.client.job import Job
 from trainyard.client.jobs import list_jobs
-from trainyard.client.origin import Past, past_of, pasts, record_of
+from trainyard.client.origin import Past as Past
+from trainyard.client.origin import dirt as dirt
+from trainyard.client.origin import past_of, pasts, record_of
 from trainyard.client.provenance import Said, state_of
 from trainyard.client.repeating import differences_now, new_name, objects_of
 from trainyard.client.repeating import parse_path as parse_path

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Self, TextIO
 
 from trainyard.client.job import Job
-from trainyard.client.usage import Place, Used
+from trainyard.client.usage import Place as Place
+from trainyard.client.usage import Used as Used
 from trainyard.schema.errors import TrainyardError
 
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.changing import Named, names_in
 from trainyard.api.commands import Where, ask
 from trainyard.api.errors import CommandError
 from trainyard.cli.options import files_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import complete_jobs, job_command, with_where
-from trainyard.client.changes import Named, names_in
 from trainyard.client.job import Job
 
 _NAMED = 10

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from trainyard.api.commands import Where, ask
+from trainyard.api.repeating import Comparison, Results, Side
 from trainyard.cli.format import NONE, printable, table
 from trainyard.cli.target import complete_jobs, with_where
-from trainyard.client.comparing import Comparison, Results, Side
 from trainyard.schema.times import duration
 
 _LINES = 40

@@ -122,19 +122,9 @@ def _told_by(cluster: RunningCluster | None) -> tuple[dict[str, Any], str]:
     """What a running cluster says of itself; or why it says nothing."""
     if cluster is None:
         return {}, ""
-    import uvloop
+    from trainyard.api.embedded import findings_of
 
     try:
-        return uvloop.run(_ask(cluster)), ""
+        return findings_of(cluster), ""
     except (TrainyardError, ValueError) as error:
         return {}, str(error)
-
-
-async def _ask(cluster: RunningCluster) -> dict[str, Any]:
-    from trainyard.kube.client import Client
-    from trainyard.kube.transport import Request
-
-    async with Client.unix(cluster.socket, timeout_seconds=5.0) as client:
-        answer = await client.raw(Request("GET", "/debug/findings"), "ask the cluster how it is")
-        told: dict[str, Any] = json.loads(answer.body)
-        return told

@@ -8,9 +8,8 @@ from datetime import UTC, datetime
 
 import click
 
-from trainyard.api.repeating import history
+from trainyard.api.repeating import Past, dirt, history
 from trainyard.cli.format import table
-from trainyard.client.origin import Past, dirt
 from trainyard.schema.times import age, duration
 
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 from pathlib import Path
-from typing import Any
 
 import click
 
-from trainyard.kube.embedded import Paths, RunningCluster, StateError, find_cluster, state_folder
+from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import fnv1a64
-
-_SECONDS = 30.0
 
 
 @click.command()
@@ -35,34 +30,22 @@ def command(renew: bool, user: str | None) -> None:
         raise TrainyardError(f"no cluster is up in {paths.folder}; start one with: trainyard up")
     if user is not None and not renew:
         raise TrainyardError("--user goes with --renew")
+    from trainyard.api.embedded import kubeconfig_of
+
     asked = {"renew": renew, "user": user or ""}
     if user is not None:
-        _ask(found, asked)
+        kubeconfig_of(found, asked)
         click.echo(f"the tokens of {user} are worth nothing any more", err=True)
         return
     if found.is_ours and not renew:
         click.echo(paths.kubeconfig)
         return
-    config = _ask(found, asked)
+    config = kubeconfig_of(found, asked)
     path = _own_kubeconfig(paths)
     from trainyard.local.tls import write_kubeconfig
 
     write_kubeconfig(path, config)
     click.echo(path)
-
-
-def _ask(cluster: RunningCluster, asked: dict[str, Any]) -> dict[str, Any]:
-    from trainyard.kube.client import Client
-    from trainyard.kube.transport import Request
-    from trainyard.local.apiserver.kubeconfigs import PATH
-
-    async def ask() -> bytes:
-        async with Client.unix(cluster.socket, timeout_seconds=_SECONDS) as client:
-            request = Request("POST", PATH, json.dumps(asked).encode())
-            return (await client.raw(request, "get a kubeconfig")).body
-
-    answer: dict[str, Any] = json.loads(asyncio.run(ask()))
-    return answer
 
 
 def _own_kubeconfig(paths: Paths) -> Path:

@@ -17,11 +17,10 @@ from rich.segment import Segment
 from rich.style import Style
 from rich.text import Text
 
-from trainyard.api.screens import prefix
+from trainyard.api.screens import Place, Used, prefix
 from trainyard.cli.rows import Row, lay_out, plain
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
-from trainyard.client.usage import Place, Used
 
 _COLORS = ("cyan", "magenta", "green", "yellow", "blue", "bright_red", "bright_cyan")
 _LEAST_LINES = 4

@@ -11,10 +11,10 @@ from typing import Any
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.logs import LogRequest, Unfinished, texts
 from trainyard.cli.card import tell_of_failure
 from trainyard.cli.target import container_option, on_job
 from trainyard.client.job import Job
-from trainyard.client.logs import LogRequest, Unfinished, texts
 from trainyard.schema import duration
 from trainyard.schema.errors import InvalidDuration
 

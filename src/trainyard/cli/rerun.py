@@ -19,7 +19,7 @@ from trainyard.manifest import yaml_text
 
 if TYPE_CHECKING:
     from trainyard.api.aio import AsyncClient
-    from trainyard.client.provenance import Said
+    from trainyard.api.following import Said
     from trainyard.manifest.reader import ReadResult
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.asking import event_order
 from trainyard.cli.format import document, indent, phase_text, running_text, table
 from trainyard.cli.target import on_job
-from trainyard.client.events import event_order
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
 from trainyard.client.pods import PodView, in_order

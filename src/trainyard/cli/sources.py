@@ -12,8 +12,7 @@ from trainyard.api.shape import ClusterShape
 from trainyard.cli.scripts import save
 
 if TYPE_CHECKING:
-    from trainyard.client.provenance import Said
-    from trainyard.kinds.shared.job import Job
+    from trainyard.api.following import Said
     from trainyard.manifest.reader import ReadResult
 
 
@@ -49,12 +48,13 @@ class FileSource:
         self._ground: Ground | None = None
 
     def read(self, namespace: str | None) -> ReadResult:
-        from trainyard.cli.reading import read_jobs, read_to_run
+        from trainyard.api.manifests import image_of
+        from trainyard.cli.reading import read_jobs
 
-        if self.on_cluster:
-            return read_jobs(self.file, namespace)
-        result = read_to_run(self.file, namespace)
-        self._ground = Ground(self.options, _image(result.jobs[0]), cluster_python=self.python)
+        result = read_jobs(self.file, namespace, is_local=not self.on_cluster)
+        if not self.on_cluster:
+            image = image_of(result.jobs[0])
+            self._ground = Ground(self.options, image, cluster_python=self.python)
         return result
 
     def introduction(self, isolation: str) -> list[str]:
@@ -71,10 +71,10 @@ class ScriptSource:
         self.draft, self.python, self.snapshots = draft, python, snapshots
 
     def read(self, namespace: str | None) -> ReadResult:
-        from trainyard.manifest.reader import read
+        from trainyard.api.manifests import read_manifest
 
         self.draft.require()
-        result = read(self.draft.text()).require_jobs()
+        result = read_manifest(self.draft.text()).require_jobs()
         if self.draft.script.save:
             save(self.draft, self.draft.script.save)
         return result
@@ -91,7 +91,7 @@ class ScriptSource:
 def _said(
     options: ClusterShape, python: str, tell: Callable[[str], None], *, snapshots: bool
 ) -> Said:
-    from trainyard.client.provenance import Said
+    from trainyard.api.following import Said
 
     return Said(
         how="run",
@@ -101,14 +101,3 @@ def _said(
         snapshots=snapshots,
         tell=tell,
     )
-
-
-def _image(job: Job) -> str:
-    """Of the container that trains in the first replica."""
-    from trainyard.kinds.shared.settings import Settings
-    from trainyard.kinds.shared.workload import objects
-    from trainyard.kinds.table import describe
-
-    pods = (each for each in objects(describe(job, Settings.local())) if each["kind"] == "Pod")
-    pod = next(pods, None)
-    return str(pod["spec"]["containers"][0].get("image", "")) if pod else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections.abc import Iterator
 
 import click
 
@@ -26,44 +26,29 @@ def command() -> int:
         why = why_down(paths)
         click.echo(f"no cluster is up in {paths.folder}" + (f"; {why}" if why else ""))
         return 3
-    import uvloop
-
-    for line in uvloop.run(_describe(found, paths)):
+    for line in _lines(found, paths):
         click.echo(line)
     if is_full(paths.folder):
         click.echo("warning: the disk of the state folder is full; make room", err=True)
     return 0
 
 
-async def _describe(found: RunningCluster, paths: Paths) -> list[str]:
-    from trainyard.kinds.table import JOB_KINDS
-    from trainyard.kube.client import Client
-    from trainyard.kube.resources import NODES, PODS
+def _lines(found: RunningCluster, paths: Paths) -> Iterator[str]:
+    from trainyard.api.embedded import state_of
 
-    async with Client.unix(found.socket) as client:
-        nodes, _ = await client.list(NODES)
-        pods, _ = await client.list(PODS)
-        phases: Counter[str] = Counter()
-        for kind in JOB_KINDS.values():
-            jobs, _ = await client.list(kind.resource)
-            phases.update((job.get("status") or {}).get("phase") or "Pending" for job in jobs)
-    running = sum((pod.get("status") or {}).get("phase") == "Running" for pod in pods)
-    shown = ", ".join(f"{count} {phase}" for phase, count in sorted(phases.items())) or "none"
-    lines = [
-        (
-            f"up for {_duration(time.time() - found.started)}, process {found.pid}, "
-            f"isolation {found.isolation}"
-        ),
-        f"state: {paths.folder}",
-        f"kubeconfig: {_kubeconfig(found, paths)} (port {found.port})",
-        f"jobs: {shown}",
-        f"pods: {len(pods)}, {running} running",
-    ]
-    for node in nodes:
-        amounts = (node.get("status") or {}).get("allocatable") or {}
-        shown = ", ".join(f"{name} {amount}" for name, amount in amounts.items())
-        lines.append(f"node {node['metadata']['name']}: {shown}")
-    return lines
+    state = state_of(found)
+    yield (
+        f"up for {_duration(time.time() - found.started)}, process {found.pid}, "
+        f"isolation {found.isolation}"
+    )
+    yield f"state: {paths.folder}"
+    yield f"kubeconfig: {_kubeconfig(found, paths)} (port {found.port})"
+    phases = ", ".join(f"{count} {phase}" for phase, count in sorted(state.jobs.items()))
+    yield f"jobs: {phases or 'none'}"
+    yield f"pods: {state.pods}, {state.running} running"
+    for name, amounts in state.nodes.items():
+        shown = ", ".join(f"{resource} {amount}" for resource, amount in amounts.items())
+        yield f"node {name}: {shown}"
 
 
 def _kubeconfig(found: RunningCluster, paths: Paths) -> str:

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.changing import copy_of, names_in
 from trainyard.api.commands import Where, ask
 from trainyard.cli.options import files_option, folder_options, snapshot_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import with_where
-from trainyard.client.changes import names_in
 from trainyard.client.job import Job
-from trainyard.client.origin import copy_of
 
 if TYPE_CHECKING:
     from trainyard.manifest.reader import ReadResult

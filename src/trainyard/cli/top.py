@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import click
 
 from trainyard.api.aio import AsyncClient
+from trainyard.api.errors import KubeError
+from trainyard.api.measuring import Used
 from trainyard.cli.format import document, table
 from trainyard.cli.target import complete_jobs, on_client
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
-from trainyard.client.usage import Used
-from trainyard.kube.errors import KubeError
 
 _SECONDS = 2.0
 
@@ -143,7 +143,7 @@ async def _go_on(wish: _Wish) -> None:
         ][:height]
     )
     with Live(area, console=Console(highlight=False), refresh_per_second=2):
-        while not (wish.job and (await wish.client.found(wish.job.full_name)).is_over):
+        while not (wish.job and (await wish.client.found(wish.job)).is_over):
             await asyncio.sleep(_SECONDS)
             uses, head = await wish.uses(), await _head(wish)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import click
 
 from trainyard.api.aio import AsyncClient
-from trainyard.api.commands import Where, ask
+from trainyard.api.asking import Goal, Result, parse_goal
+from trainyard.api.commands import Where, ask, together
 from trainyard.cli.card import tell_of_failure
 from trainyard.cli.target import job_command, jobs_argument, with_where
-from trainyard.client.jobs import together
-from trainyard.client.waiting import Goal, Result, parse_goal
 
 
 @job_command

@@ -2,50 +2,92 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import click
 import pytest
+import yaml
 from tools.api_examples import EXAMPLES
 from tools.api_reference import FUNCTIONS, methods
 from tools.reference_pages import nested
 
 import trainyard
+from trainyard.api.options import RunOptions, ScriptOptions, check
 from trainyard.cli.main import cli
 from trainyard.kinds import models
 from trainyard.kinds.table import OUR_KINDS
 
 _ACTIONS = {
     "run": "run",
+    "init": "propose",
     "validate": "validate",
     "render": "render",
     "convert": "convert",
     "submit": "Client.submit",
     "list": "Client.list",
+    "list --watch": "Client.watch",
     "show": "Client.get",
     "logs": "Client.logs",
+    "top": "Client.usage",
     "events": "Client.events",
     "wait": "Client.wait",
+    "wait --for": "Client.wait_until_gone",
     "delete": "Client.delete",
+    "history": "history",
+    "rerun": "Client.rerun",
+    "diff": "Client.diff",
     "pause": "Client.pause",
     "resume": "Client.resume",
     "scale": "Client.scale",
     "debug": "Client.running_replica",
     "exec": "Client.exec",
     "explain": "Client.explain",
-    "queue": "Client.queues",
+    "queue list": "Client.queues",
+    "queue show": "Client.queue",
+    "queue create": "Client.create_queue",
+    "queue close": "Client.close_queue",
+    "queue open": "Client.open_queue",
+    "queue delete": "Client.delete_queue",
 }
-"""The others are of this machine and its files: `trainyard.command` runs them."""
+"""What users of the API call for what the command line does."""
+_OF_THE_MACHINE = {
+    "up": "a client starts one: Client(cluster='background')",
+    "down": "ends what other programs use",
+    "doctor": "about this machine",
+    "status": "about this machine",
+    "kubeconfig": "for kubectl",
+    "crds": "for kubectl",
+    "manifests": "for kubectl",
+    "operator": "a program of its own",
+    "completion": "for shells",
+}
+"""What `trainyard.command` runs as a process of its own, and why that has to do."""
 
 
-@pytest.mark.parametrize("command", cli.list_commands(None))  # type: ignore[arg-type]
-def test_every_action_of_the_command_line_is_possible(command: str) -> None:
-    place = _ACTIONS.get(command, "command")
-    found = trainyard
-    for name in place.split("."):
-        found = getattr(found, name)
-    assert callable(found)
+def _commands() -> Iterator[str]:
+    for name in cli.list_commands(None):  # type: ignore[arg-type]
+        command = cli.get_command(None, name)  # type: ignore[arg-type]
+        if isinstance(command, click.Group):
+            yield from (f"{name} {each}" for each in command.commands)
+        else:
+            yield name
+
+
+def test_every_command_has_its_action() -> None:
+    """A new one needs a line above, and what it calls."""
+    wanted = {name.partition(" --")[0] for name in _ACTIONS} | set(_OF_THE_MACHINE)
+    assert sorted(_commands()) == sorted(wanted)
+    for place in _ACTIONS.values():
+        found: object = trainyard
+        for name in place.split("."):
+            found = getattr(found, name)
+        assert callable(found), place
+        if place.startswith("Client."):
+            assert callable(getattr(trainyard.AsyncClient, name)), place
 
 
 def test_everything_that_is_offered_is_there_and_documented() -> None:
@@ -93,6 +135,59 @@ def test_a_model_knows_its_kind() -> None:
         )
     )
     assert rendered["metadata"]["name"].startswith("a-")
+
+
+def test_options_that_cannot_be_are_refused() -> None:
+    for given, told in (
+        ({"replcias": 2}, "there is no option 'replcias': did you mean 'replicas'?"),
+        ({"module": True}, "there is no option 'module'"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(told)):
+            check(given, RunOptions)
+    for wrong, told in (
+        ({"replicas": 0}, "replicas=0: it is a whole number, 1 or more"),
+        ({"gpus": "2"}, "gpus='2': it is a whole number, 0 or more"),
+        ({"timeout": 1.5}, "timeout=1.5: it is a whole number"),
+        ({"launcher": "mpirun"}, "launcher='mpirun': it is one of torchrun, plain"),
+        ({"elastic": (4, 2)}, "elastic=(4, 2): it is the least and the most"),
+        ({"elastic": (2, 4), "replicas": 5}, "replicas=5 is not within elastic=(2, 4)"),
+    ):
+        with pytest.raises(trainyard.CommandError, match=re.escape(told)):
+            check(wrong, ScriptOptions)
+    with pytest.raises(TypeError, match="there is no option 'resource': did you mean 'resources'"):
+        trainyard.Client(options={"resource": {}})  # type: ignore[typeddict-unknown-key]
+    with pytest.raises(ValueError, match="cluster='prvate': it is one of any, running"):
+        trainyard.Client(cluster="prvate")  # type: ignore[arg-type]
+
+
+def test_a_manifest_is_proposed_for_a_script(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import os\n")
+    text = trainyard.propose(tmp_path / "train.py", [1], replicas=2, env={"A": "1"}, check=False)
+    [document] = yaml.safe_load_all(text)
+    [replica] = document["spec"]["replicaSpecs"]
+    assert replica["replicas"] == 2
+    assert replica["template"]["spec"]["containers"][0]["args"][-1] == "1"
+
+
+_FOREIGN = """\
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+metadata: {name: a}
+spec:
+  runPolicy: {managedBy: somebody}
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      restartPolicy: OnFailure
+      template: {spec: {containers: [{name: pytorch, image: any, command: [train]}]}}
+"""
+
+
+def test_a_job_of_another_system_is_converted_with_a_warning_for_what_is_lost() -> None:
+    with pytest.warns(UserWarning, match=r"spec\.runPolicy\.managedBy: has no counterpart"):
+        text = trainyard.convert(_FOREIGN)
+    assert trainyard.validate(text) == []
+    assert "kind: PyTorchTrainingJob" in text
 
 
 def test_nothing_is_imported_before_it_is_used(tmp_path: Path) -> None:
