@@ -157,7 +157,7 @@ again = client.rerun("hello", {f"{template}.command": ["echo", "hello again"]})
 print(client.wait(again).name)  # hello-2
 """,
     "Client.diff": """
-found = client.diff("hello", "hello-2")
+found = client.diff("hello", again)
 print([change.b for change in found.spec])  # ['echo', 'hello again', None]
 print(found.results.b.phase)  # Succeeded
 """,

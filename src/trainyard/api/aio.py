@@ -21,7 +21,7 @@ from trainyard.api.measuring import Measuring
 from trainyard.api.notebook import chosen
 from trainyard.api.options import RunOptions, ScriptOptions, check
 from trainyard.api.queues import Queues
-from trainyard.api.repeating import Repeating
+from trainyard.api.repeating import OF_FUNCTION, Repeating
 from trainyard.api.running import Function
 from trainyard.api.scripts import drafted, is_script
 from trainyard.client.follower import Screen
@@ -153,7 +153,7 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         try:
             documents = read_to_submit(call.document(options, sys.executable)).documents
             shown = call.screen(chosen(screen, names_jobs=False))
-            stand_ins, said = StandIns(python=sys.executable), Said(how="call")
+            stand_ins, said = StandIns(python=sys.executable), Said(how=OF_FUNCTION)
             async with followed(target, documents, shown, stand_ins, said, keep=False) as jobs:
                 (job,) = jobs
                 if job.phase == "Succeeded":

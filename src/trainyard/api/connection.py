@@ -92,7 +92,7 @@ class Connection:
             return self._target
 
     async def present(self) -> Target | None:
-        """The same, where one is there already: none is started."""
+        """The same, where one is there already: none is started (decision 161)."""
         if self._target is None and would_start(self._where, self._choice):
             return None
         return await self.target()

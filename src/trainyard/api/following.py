@@ -1,4 +1,4 @@
-"""Jobs from submission to their end, shown on a screen: what `run` is, here and in a shell.
+"""Jobs from submission to their end, on a screen: `run`, here and in a shell (decision 160).
 
 Imports nothing that a short job does not need.
 """

@@ -52,9 +52,9 @@ _LEAST = {"replicas": 1, "processes": 1, "gpus": 0, "restarts": 0, "timeout": 1}
 
 
 def check(options: Mapping[str, Any], known: type) -> None:
-    """Raise TypeError for an option that is not known, CommandError for a value that cannot be.
+    """Refuse an option that is not known, or that cannot be (decision 162).
 
-    `known` is a TypedDict.
+    `known` is a TypedDict. Raises TypeError for the one, CommandError for the other.
     """
     names = sorted(known.__optional_keys__)  # type: ignore[attr-defined]
     for name, value in options.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 from collections.abc import Mapping
@@ -17,7 +18,7 @@ from trainyard.client.comparing import Results as Results
 from trainyard.client.comparing import Side as Side
 from trainyard.client.comparing import compare
 from trainyard.client.job import Job
-from trainyard.client.jobs import list_jobs
+from trainyard.client.jobs import JobNotFound, list_jobs
 from trainyard.client.origin import Past as Past
 from trainyard.client.origin import dirt as dirt
 from trainyard.client.origin import past_of, pasts, record_of
@@ -25,9 +26,12 @@ from trainyard.client.provenance import Said, state_of
 from trainyard.client.repeating import differences_now, new_name, objects_of
 from trainyard.client.repeating import parse_path as parse_path
 from trainyard.client.submission import StandIns, submit
+from trainyard.client.target import CommandError
 from trainyard.kube.embedded import state_folder
 from trainyard.manifest.reader import ReadResult, read
 
+OF_FUNCTION = "call"
+"""How a function's job is submitted, as it is recorded."""
 Recorded = JobName | Past
 """A job's name, that of a record, a job, or what `past` or `history` returned."""
 
@@ -78,12 +82,17 @@ class Repeating(Connection):
         `NAME~1` is the one before, and so on; the name of a record is the job of that record.
         Starts no cluster. Raises JobNotFound, or CommandError where none is recorded either.
         """
+        target = await self.present()
+        if isinstance(job, str):
+            return await past_of(target, job, await self._state())
+        known = job.job if isinstance(job, Past) else job
+        with contextlib.suppress(JobNotFound):
+            found = await self.found(known) if target else None
+            if target and found and _is_same(found, job):
+                return Past(found, record_of(target, found), is_there=True)
         if isinstance(job, Past):
             return job
-        if isinstance(job, Job) and (target := await self.present()) is not None:
-            return Past(job, record_of(target, job), is_there=True)
-        name = f"{job.kind.singular}/{job.name}" if isinstance(job, Job) else job
-        return await past_of(await self.present(), name, await self._state())
+        return Past(job, record_of(target, job) if target else None, is_there=True)
 
     async def diff(self, a: Recorded, b: Recorded) -> Comparison:
         """What differs between two jobs: in what was asked for, in code, packages and interpreter,
@@ -115,6 +124,10 @@ class Repeating(Connection):
     async def repetition(self, job: Recorded, changes: Mapping[str, Any], name: str) -> Repetition:
         """What `rerun` submits."""
         past = await self.past(job)
+        if past.record is not None and past.record.told.get("how") == OF_FUNCTION:
+            raise CommandError(
+                f"{past} ran a function, and what that was called with is gone: call it again"
+            )
         name = name or new_name(past.job.name, await self._taken(past.job.namespace))
         text = "\n---\n".join(map(text_of, objects_of(past, name, changes)))
         return Repetition(past, read(text).require_jobs())
@@ -135,6 +148,12 @@ class Repeating(Connection):
         """The folder with the records."""
         target = None if self._own else await self.present()
         return (state_of(target) if target else None) or state_folder()
+
+
+def _is_same(found: Job, wanted: Job | Past) -> bool:
+    if isinstance(wanted, Job):
+        return found.uid == wanted.uid
+    return Past(found, None, is_there=True).record_name == wanted.record_name
 
 
 def history(name: str = "", *, namespace: str = "", limit: int = 20) -> list[Past]:

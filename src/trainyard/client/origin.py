@@ -34,7 +34,7 @@ class Result:
     failure: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Past:
     """A job that is there or is gone, with what was recorded of it."""
 
@@ -45,6 +45,9 @@ class Past:
 
     def __str__(self) -> str:
         return str(self.job) if self.is_there else f"{self.job} (of {self.record_name})"
+
+    def __repr__(self) -> str:
+        return f"<{self}: {self.result.phase or 'end not seen'}>"
 
     @property
     def record_name(self) -> str:

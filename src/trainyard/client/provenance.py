@@ -46,7 +46,7 @@ class Said:
     """What a command knows of a submission of its own."""
 
     how: str = "submit"
-    """``run`` where it is followed to its end, else ``submit``."""
+    """``run`` where it is followed to its end, ``call`` of a function, else ``submit``."""
     options: dict[str, Any] = field(default_factory=dict)
     """The options of an embedded cluster that was started for it."""
     images: Sequence[tuple[str, str]] = ()

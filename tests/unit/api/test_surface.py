@@ -166,7 +166,7 @@ def test_a_manifest_is_proposed_for_a_script(tmp_path: Path) -> None:
     [document] = yaml.safe_load_all(text)
     [replica] = document["spec"]["replicaSpecs"]
     assert replica["replicas"] == 2
-    assert replica["template"]["spec"]["containers"][0]["args"][-1] == "1"
+    assert replica["template"]["spec"]["containers"][0]["command"][-1] == "1"
 
 
 _FOREIGN = """\
