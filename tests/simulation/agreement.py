@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from tests.simulation import launch_judges as launch_judges  # registers its judges
 from tests.simulation import policies
+from tests.simulation import queue_judges as queue_judges
 from tests.simulation import rule_judges as rule_judges
 from tests.simulation.judges import judged
 from tests.simulation.server import Obj

@@ -9,6 +9,7 @@ only as far back as the log reaches.
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -80,6 +81,8 @@ class ModelServer:
     compacted: int = 0
     """Watches from before this version are answered with 410."""
     observers: list[Observer] = field(default_factory=list)
+    reviews: dict[str, Callable[[Obj | None, Obj], None]] = field(default_factory=dict)
+    """Webhooks, by resource: raise `Refused` for what they do not let in."""
     moved: dict[str, asyncio.Event] = field(default_factory=dict)
     """Set, and replaced, at every change of a resource."""
 
@@ -116,7 +119,12 @@ class ModelServer:
         obj = {**obj, "metadata": metadata}
         if plural == "pods":
             obj["status"] = {"phase": "Pending"}
+        self._review(plural, None, obj)
         return self._store(key, "ADDED", obj, None)
+
+    def _review(self, plural: str, old: Obj | None, new: Obj) -> None:
+        if plural in self.reviews:
+            self.reviews[plural](old, new)
 
     def replace(self, key: Key, obj: Obj, *, status_only: bool) -> Obj:
         """PUT of the object, or of its status subresource."""
@@ -133,18 +141,24 @@ class ModelServer:
             return old
         return self._store(key, "MODIFIED", {**old, "status": obj.get("status")}, old)
 
-    def patch(self, key: Key, patch: Obj) -> Obj:
-        """A JSON merge patch, of anything but status."""
+    def patch(self, key: Key, patch: Obj | list[Obj]) -> Obj:
+        """A JSON merge patch, or the steps of a JSON patch that tests the UID first."""
         old = self.get(key)
-        uid = (patch.get("metadata") or {}).get("uid")
-        if uid is not None and uid != old["metadata"]["uid"]:
-            raise Refused(409, "Conflict", "the UID in the precondition does not match")
-        new = _merge(old, patch)
+        if isinstance(patch, list):
+            new = _apply(old, patch)
+        else:
+            given = patch.get("metadata") or {}
+            if given.get("uid") not in (None, old["metadata"]["uid"]):
+                raise Refused(409, "Conflict", "the UID in the precondition does not match")
+            if given.get("resourceVersion") not in (None, old["metadata"]["resourceVersion"]):
+                raise Refused(409, "Conflict", "the object has been modified")
+            new = _merge(old, patch)
         if new == old:
             return old
         if new.get("spec") != old.get("spec"):
             generation = old["metadata"].get("generation", 1) + 1
             new = {**new, "metadata": {**new["metadata"], "generation": generation}}
+        self._review(key.plural, old, new)
         return self._store(key, "MODIFIED", new, old)
 
     def set(self, key: Key, **parts: Any) -> Obj:
@@ -237,6 +251,23 @@ def _has_fields(obj: Obj, fields: str) -> bool:
         if found != value:
             return False
     return True
+
+
+def _apply(old: Obj, steps: list[Obj]) -> Obj:
+    """JSON patch, as far as it is used here: `test` and `replace`."""
+    new: Obj = copy.deepcopy(old)
+    for step in steps:
+        *names, last = [
+            int(name) if name.isdecimal() else name for name in step["path"].strip("/").split("/")
+        ]
+        place: Any = new
+        for name in names:
+            place = place[name]
+        if step["op"] == "replace":
+            place[last] = step["value"]
+        elif place[last] != step["value"]:
+            raise Refused(422, "Invalid", f"the test of {step['path']} failed")
+    return new
 
 
 def _merge(old: Any, patch: Any) -> Any:

@@ -96,6 +96,13 @@ def troubled(situation: Situation) -> Iterator[Cause]:
                 evidence,
                 ("delete that object, or give the job another name",),
             )
+        case ConditionReason.WAITS_FOR_ADMISSION:
+            queue = "kubectl get localqueues,workloads.kueue.x-k8s.io"
+            advice = f"`{queue} -n {situation.job.namespace}` shows who holds the quota"
+            yield Cause("Kueue has not admitted it: it waits in its queue", evidence, (advice,))
+        case ConditionReason.FLAVOR_UNKNOWN:
+            advice = "whoever runs the operator must let it list resourceflavors.kueue.x-k8s.io"
+            yield Cause("nothing says where its pods may run", evidence, (advice,))
         case ConditionReason.CREATION_REFUSED:
             yield _refused(situation, evidence)
 

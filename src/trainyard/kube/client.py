@@ -232,10 +232,12 @@ class Client:
         *,
         subresource: str = "",
     ) -> Object:
-        """Patch an object (RFC 7396); a resourceVersion in `body` guards against races."""
+        """Patch an object (RFC 7396; RFC 6902 where `body` is a list); a resourceVersion in `body`
+        guards against races."""
         what = f"patch {_title(resource, namespace, name, subresource)}"
         url = _url(resource.path(namespace, name, subresource), _WRITE)
-        return await self._json("PATCH", url, what, body, "application/merge-patch+json")
+        kind = "json-patch" if isinstance(body, list) else "merge-patch"
+        return await self._json("PATCH", url, what, body, f"application/{kind}+json")
 
     async def delete(
         self,

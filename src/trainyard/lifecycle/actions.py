@@ -45,12 +45,27 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A JSON merge patch of an object, if it still has this UID; NotFound counts as done."""
+    """A patch of an object, if it still has this UID; NotFound counts as done.
+
+    `patch`: a JSON merge patch, or the steps of a JSON patch (RFC 6902). `version`: the object's
+    resourceVersion, where the patch holds for that one only; another ends the pass.
+    """
 
     resource: Resource
     name: str
     uid: str
-    patch: dict[str, Any]
+    patch: dict[str, Any] | list[dict[str, Any]]
+    subresource: str = ""
+    version: str = ""
+
+    def guarded(self) -> dict[str, Any] | list[dict[str, Any]]:
+        """What to send: the patch, for the object that it was meant for only."""
+        if isinstance(self.patch, list):
+            return [{"op": "test", "path": "/metadata/uid", "value": self.uid}, *self.patch]
+        metadata = {**self.patch.get("metadata", {}), "uid": self.uid}
+        if self.version:
+            metadata["resourceVersion"] = self.version
+        return {**self.patch, "metadata": metadata}
 
 
 Action = Create | Delete | Patch

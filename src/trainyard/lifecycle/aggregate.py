@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle import cleanup
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import State
@@ -43,6 +44,11 @@ def unless_ended(replica: Replica) -> bool:
 def unless_ended_by_itself(replica: Replica) -> bool:
     """And so was one that was taken away, as far as the replica is concerned."""
     return unless_ended(replica) or (replica.exit is not None and replica.exit.free)
+
+
+def with_all(workload: Workload) -> IsRemoved:
+    """What goes with all pods of the job, while it is paused or held."""
+    return unless_ended_by_itself if workload.scope is Scope.REPLICA else always
 
 
 def compile_tasks(

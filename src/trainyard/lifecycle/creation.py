@@ -6,19 +6,26 @@ gone, so there are never two pods for one replica.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
+from types import MappingProxyType
 
+from trainyard.kinds.shared.workload import Manifest
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.passes import Pass
+from trainyard.lifecycle.queueing import Placement
 from trainyard.lifecycle.replicas import Replica, View
 from trainyard.schema.times import earliest
 
 
-def creations(job: Pass, pod_group: str) -> tuple[list[tuple[Replica, Create]], datetime | None]:
-    """Pods to create now; when the delay of others is over."""
+def creations(
+    job: Pass, pod_group: str, places: Mapping[str, Placement] = MappingProxyType({})
+) -> tuple[list[tuple[Replica, Create]], datetime | None]:
+    """Pods to create now; when the delay of others is over. `places`: by type, where a queue has
+    given the job some."""
     ledger, view = job.ledger, job.view
     missing = [r for r in view.not_running if r.pod is None and r.old is None and not r.ended]
     if missing and _waits_for_old(ledger, view):
@@ -29,7 +36,7 @@ def creations(job: Pass, pod_group: str) -> tuple[list[tuple[Replica, Create]], 
         if start is not None and job.now < start:
             wake_at = earliest(wake_at, start)
             continue
-        build = partial(
+        build: Callable[[], Manifest] = partial(
             job.workload.build_pod,
             replica.key,
             ledger.wanted(replica.name),
@@ -37,8 +44,14 @@ def creations(job: Pass, pod_group: str) -> tuple[list[tuple[Replica, Create]], 
             resumed=ledger.resumed,
             joins=ledger.wanted(replica.name) > ledger.floor,
         )
+        if place := places.get(replica.type.name):
+            build = partial(_placed, build, place)
         ready.append((replica, Create(PODS, replica.name, build)))
     return ready, wake_at
+
+
+def _placed(build: Callable[[], Manifest], place: Placement) -> Manifest:
+    return place.put(build())
 
 
 def _start(ledger: Ledger, name: str) -> datetime | None:

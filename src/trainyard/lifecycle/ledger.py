@@ -27,6 +27,8 @@ RESIZED = "Resized"
 COMPLETED = "Completed"
 """A replica ended with 0, and runs again under Always."""
 PAUSED = "Paused"
+EVICTED = "Evicted"
+"""Kueue took the admission back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +87,7 @@ class Ledger:
     `backoff` counts restarts against the shared budget. `ready_at` tells when all replicas of this
     attempt ran, `resized_at` when an elastic job changed its `size` last. `attempts` is the
     history, as in status, the current one last. `ended` is the phase that the job has ended with.
+    A job that is `held` has no pods either, but by the will of a queue (decision 171).
     """
 
     attempt: int = 1
@@ -97,6 +100,7 @@ class Ledger:
     not_before: datetime | None = None
     resumed: bool = False
     paused: bool = False
+    held: bool = False
     ended: str = ""
     warned: str = ""
     records: Mapping[str, Record] = field(default_factory=dict)
@@ -118,6 +122,7 @@ class Ledger:
             not_before=parse(internal.get("notBefore")),
             resumed=internal.get("resumed", False),
             paused=internal.get("paused", False),
+            held=internal.get("held", False),
             ended=outcome(status),
             warned=internal.get("warned", ""),
             records={
@@ -143,6 +148,7 @@ class Ledger:
             "failures": self.failures,
             "resumed": self.resumed,
             "paused": self.paused,
+            "held": self.held,
             "ended": self.ended,
             "warned": self.warned,
             "size": self.size,

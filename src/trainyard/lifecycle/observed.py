@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any
 
-from trainyard.kinds.shared import labels
+from trainyard.kinds.shared import kueue, labels
 from trainyard.kinds.shared.gang import POD_GROUPS_OF
 from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
 from trainyard.kinds.shared.settings import GangBackend
@@ -154,6 +154,7 @@ class Owned:
     status: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """Kept of what is no core resource."""
     deleting: bool = False
+    generation: int = 0
 
     @classmethod
     def decode(cls, resource: Resource, obj: Mapping[str, Any]) -> Owned:
@@ -171,6 +172,31 @@ class Owned:
             spec=spec if keeps or spec.get("type") == "NodePort" else {},
             status=obj.get("status") or {} if keeps else {},
             deleting=bool(meta.get("deletionTimestamp")),
+            generation=meta.get("generation") or 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Flavor:
+    """A ResourceFlavor of Kueue: where pods that get it run."""
+
+    name: str
+    uid: str
+    resource_version: str
+    node_labels: Mapping[str, str] = field(default_factory=dict)
+    tolerations: tuple[Mapping[str, Any], ...] = ()
+    namespace: str = ""
+
+    @classmethod
+    def decode(cls, obj: Mapping[str, Any]) -> Flavor:
+        """From a ResourceFlavor."""
+        meta, spec = obj["metadata"], obj.get("spec") or {}
+        return cls(
+            name=meta["name"],
+            uid=meta["uid"],
+            resource_version=meta.get("resourceVersion", ""),
+            node_labels=spec.get("nodeLabels") or {},
+            tolerations=tuple(spec.get("tolerations") or ()),
         )
 
 
@@ -217,6 +243,18 @@ class Observed:
     """Nodes that do not answer (condition Ready is not True), or are gone."""
     words: Mapping[str, str] = field(default_factory=dict)
     """What the startup probes of launches that have not started say, by the UID of their pods."""
+    flavors: Mapping[str, Flavor] = field(default_factory=dict)
+    """Those of Kueue that are known, by name."""
+
+
+def _kueue_workload(obj: Mapping[str, Any]) -> Owned:
+    """Without its pod templates, which are large, and known."""
+    spec = dict(obj.get("spec") or {})
+    spec["podSets"] = [
+        {"name": each.get("name", ""), "count": each.get("count", 1)}
+        for each in spec.get("podSets") or ()
+    ]
+    return Owned.decode(kueue.WORKLOADS, {**obj, "spec": spec})
 
 
 def observed_resources(
@@ -226,7 +264,11 @@ def observed_resources(
     groups = POD_GROUPS_OF.get(backend)
     viewers = (kind.resource for kind in KINDS.values() if kind.is_viewer)
     owned = (SERVICES, SECRETS, CONFIG_MAPS, *((groups,) if groups else ()), *viewers)
-    return {PODS: Pod.decode, **{each: partial(Owned.decode, each) for each in owned}}
+    found: dict[Resource, Callable[[Mapping[str, Any]], Pod | Owned]] = {PODS: Pod.decode}
+    found |= {each: partial(Owned.decode, each) for each in owned}
+    if backend is GangBackend.KUEUE:
+        found[kueue.WORKLOADS] = _kueue_workload
+    return found
 
 
 def _controller_uid(meta: Mapping[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""Pause keeps the job and deletes its pods; resuming starts them again, at no cost.
+"""Pause keeps the job and deletes its pods; resuming starts them again, at no cost (decision 29).
 
-Decision 29.
+So does a queue that takes back the admission of a job, and admits it again (decision 171).
 """
 
 from __future__ import annotations
@@ -9,14 +9,20 @@ from dataclasses import replace
 from datetime import datetime
 
 from trainyard.kinds.shared.workload import Scope
-from trainyard.lifecycle.ledger import PAUSED, Ledger, Record, ending
+from trainyard.lifecycle.ledger import EVICTED, PAUSED, Ledger, Record, ending
 from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Replica
 
 
 def begin(ledger: Ledger, now: datetime) -> Ledger:
     """From now on the job has no pods; the attempt that was under way is over."""
-    return replace(ledger.close(ending(now, PAUSED)), paused=True, ready_at=None)
+    return replace(ledger.close(ending(now, PAUSED)), paused=True, held=False, ready_at=None)
+
+
+def hold(ledger: Ledger, now: datetime) -> Ledger:
+    """The same by a queue's will. A job that was paused until now has been resumed all the same."""
+    held = replace(ledger, paused=False, held=True, resumed=ledger.resumed or ledger.paused)
+    return replace(held.close(ending(now, EVICTED)), ready_at=None)
 
 
 def end(job: Pass) -> tuple[Ledger, frozenset[str]]:
@@ -26,7 +32,9 @@ def end(job: Pass) -> tuple[Ledger, frozenset[str]]:
     were lost (decision 30).
     """
     workload, now, replicas = job.workload, job.now, job.view.replicas
-    ledger = replace(job.ledger, paused=False, resumed=True, failures=0)
+    before = job.ledger
+    resumed = before.resumed or before.paused
+    ledger = replace(before, paused=False, held=False, resumed=resumed, failures=0)
     if not ledger.attempts:
         return ledger.begin(now), frozenset(r.name for r in replicas)
     if workload.scope is Scope.JOB:

@@ -25,14 +25,15 @@ from trainyard.lifecycle import (
     elastic,
     launches,
     pause,
+    queue_writes,
+    queueing,
     restarts,
-    single_restarts,
     troubles,
     verdicts,
     viewer_links,
 )
 from trainyard.lifecycle.actions import Action, Create, Delete, Plan
-from trainyard.lifecycle.ledger import Ledger, ending, outcome
+from trainyard.lifecycle.ledger import Ledger, outcome
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass, Response
@@ -67,11 +68,16 @@ def plan(
     has_ended = bool(outcome(before))
     if has_ended and workload.elastic is not None:
         workload = elastic.as_told(workload, before)
-    steps = _Steps(Pass.begin(workload, before, observed, now, settings))
+    standing = None if has_ended else queueing.look(workload, observed)
+    if standing is not None and not workload.paused:
+        workload = queueing.as_admitted(workload, standing)
+    steps = _Steps(Pass.begin(workload, before, observed, now, settings), standing)
     if has_ended:
         steps.finished()
     elif workload.paused:
         steps.pause()
+    elif standing is not None and not standing.is_admitted:
+        steps.wait(standing)
     else:
         steps.run()
     return steps.result()
@@ -82,6 +88,7 @@ class _Steps:
     """What comes of a pass, step by step."""
 
     job: Pass
+    standing: queueing.Standing | None
     report: Report = field(init=False)
     blocked: BlockedCreations = field(init=False)
     actions: list[Action] = field(default_factory=list)
@@ -92,7 +99,7 @@ class _Steps:
         self.report = Report(self.job.workload, self.job.before, self.job.now)
         self.blocked = BlockedCreations.of(self.job.observed, self.job.settings)
 
-    # The three situations of a job.
+    # The four situations of a job.
 
     def finished(self) -> None:
         """After the end, which is final (decision 27): clean up until it is done, then expire."""
@@ -112,13 +119,34 @@ class _Steps:
         if first:
             self._keep(pause.begin(self.job.ledger, self.job.now))
         self.report.paused(first=first)
-        one_by_one = self.job.workload.scope is Scope.REPLICA
-        self._compile(aggregate.unless_ended_by_itself if one_by_one else aggregate.always)
+        self._compile(aggregate.with_all(self.job.workload))
         self.actions += deletion.delete_all(self.job.observed.pods)
         self.actions += dependents.unpaused_only(self.job.workload, self.job.observed)
         self._force_deletions()
         needs = dependents.needs(self.job.workload, self.job.observed, paused=True)
         self.actions += [create for create in needs.creates if self._may_create(create)]
+        if not self.job.observed.pods:
+            self.actions += queue_writes.withdraw(self.standing)
+
+    def wait(self, standing: queueing.Standing) -> None:
+        """While a queue does not admit it, or has taken that back: no pods (decision 171)."""
+        self._welcome()
+        job, ledger = self.job, self.job.ledger
+        has_begun = any(r.pod is not None or r.entry is not None for r in job.view.replicas)
+        evicted = has_begun and not ledger.held and not ledger.paused
+        if evicted and self._end_if(verdicts.success_before_pause(job)):
+            return
+        if evicted or ledger.paused:
+            self._keep(pause.hold(ledger, job.now))
+        if ledger.paused:
+            self.report.resumed()
+        self.actions += deletion.delete_all(job.observed.pods)
+        self._force_deletions()
+        needs = self._ask(standing, dependents.needs(job.workload, job.observed, paused=False))
+        if not job.observed.pods:
+            self.actions += queue_writes.gives_back(standing, job.now)
+        self.report.waits(troubles.of_queue(job, needs, standing), evicted=evicted)
+        self._compile(aggregate.with_all(job.workload) if self.job.ledger.held else aggregate.never)
 
     def run(self) -> None:
         """While it runs, or should."""
@@ -140,6 +168,15 @@ class _Steps:
 
     # Steps of a pass.
 
+    def _ask(self, standing: queueing.Standing, needs: dependents.Needs) -> dependents.Needs:
+        """Create what is missing, and have the queue know what the job wants."""
+        asked = list(queue_writes.asks(standing, surplus=bool(self.job.view.surplus)))
+        more = [action for action in asked if isinstance(action, Create)]
+        self.actions += [action for action in asked if not isinstance(action, Create)]
+        needs = replace(needs, creates=(*needs.creates, *more))
+        self.actions += [create for create in needs.creates if self._may_create(create)]
+        return needs
+
     def _keep(self, ledger: Ledger) -> None:
         self.job = self.job.having(ledger)
 
@@ -158,11 +195,15 @@ class _Steps:
         self.report.admitted_spec()
 
     def _resume(self) -> frozenset[str]:
-        if not self.job.ledger.paused:
+        before = self.job.ledger
+        if not before.paused and not before.held:
             return frozenset()
         ledger, anew = pause.end(self.job)
         self._keep(ledger)
-        self.report.resumed()
+        if before.paused:
+            self.report.resumed()
+        else:
+            self.report.admitted()
         return anew
 
     def _resize(self) -> frozenset[str]:
@@ -198,16 +239,26 @@ class _Steps:
         self.actions += deletion.removals(self.job.view)
         self._force_deletions()
         self.actions += cleanup.stop_helpers(self.job.view)
-        self.actions += [create for create in needs.creates if self._may_create(create)]
+        if self.standing is not None:
+            needs = self._ask(self.standing, needs)
+        else:
+            self.actions += [create for create in needs.creates if self._may_create(create)]
         # Pods without the Service or keys that they rely on would fail; and a job that needs a gang
         # scheduler where there is none must wait (decision 37).
         if not needs.conflicts and not self.job.workload.needs_gang:
             self._create_pods(needs.pod_group)
         is_up = self._tell_progress(needs)
+        if self.standing is not None and self.standing.current is not None:
+            self.actions += queue_writes.pods_ready(
+                self.standing.current, self.job.now, ready=is_up
+            )
         self._compile(well=well and is_up and self._is_complete())
 
     def _create_pods(self, pod_group: str) -> None:
-        found, wake_at = creation.creations(self.job, pod_group)
+        places, unknown = queueing.places(self.standing, self.job.observed)
+        if unknown:
+            return
+        found, wake_at = creation.creations(self.job, pod_group, places)
         self._wake(wake_at)
         allowed = [(r, create) for r, create in found if self._may_create(create)]
         self.actions += [create for _, create in allowed]
@@ -238,7 +289,8 @@ class _Steps:
             self._wake(self._due())
             return True
         unknown = job.view.rank0_is(State.UNKNOWN)
-        self.report.down(job.view, troubles.find(job, needs), unknown=unknown)
+        trouble = troubles.find(job, needs) or troubles.of_flavors(job, self.standing)
+        self.report.down(job.view, trouble, unknown=unknown)
         return False
 
     def _is_complete(self) -> bool:
@@ -282,7 +334,7 @@ class _Steps:
         self.actions.clear()
         self.wake_at = None
         phase = Phase.SUCCEEDED if verdict.success else Phase.FAILED
-        closed = self.job.ledger.close(self._last_words(verdict))
+        closed = self.job.ledger.close(verdicts.last_words(self.job, verdict))
         self._keep(replace(closed, ended=phase.value))
         if self._has_all_pods():  # a quick end may be seen before anything else
             self.report.initialized()
@@ -291,14 +343,6 @@ class _Steps:
         self._clean_up(failed=not verdict.success)
         self._compile(aggregate.unless_ended, well=verdict.success)
         return True
-
-    def _last_words(self, verdict: Verdict) -> dict[str, Any]:
-        cause, now = verdict.cause, self.job.now
-        if cause is None or cause.exit is None:
-            return ending(now, verdict.reason)
-        if self.job.workload.scope is Scope.REPLICA or cause.type.restarts_alone:
-            return single_restarts.last_attempt(self.job.ledger, cause, now)
-        return ending(now, cause.exit.reason or "Error", cause.name, cause.exit)
 
     def _clean_up(self, *, failed: bool) -> None:
         workload = self.job.workload
@@ -318,6 +362,10 @@ class _Steps:
             overdue=reason == ConditionReason.DEADLINE_EXCEEDED,
         )
         self._force_deletions()
+        text = str(self.report.conditions.get(ConditionType.COMPLETED).get("message", ""))
+        self.actions += queue_writes.finishes(
+            workload, self.job.observed, self.job.now, failed=failed, message=text
+        )
 
     # What comes of it.
 

@@ -82,7 +82,7 @@ def look(
     pods = {pod.name: pod for pod in observed.pods if pod.owner_uid == workload.uid}
     records, floor, lost = ledger.records, ledger.floor, observed.lost_nodes
     rules = workload.pod_failure_rules
-    stopped = workload.paused or ledger.paused or bool(ledger.ended)
+    stopped = workload.paused or ledger.paused or ledger.held or bool(ledger.ended)
     replicas, not_running = [], []
     for replica_type, key, name in workload.roster:
         pod = pods.pop(name, None)

@@ -133,6 +133,24 @@ class Report:
     def _not_paused(self) -> None:
         self.conditions.set(ConditionType.PAUSED, False, ConditionReason.RESUMED, texts.RESUMED)
 
+    def waits(self, trouble: Trouble, *, evicted: bool) -> None:
+        """A queue does not admit the job. `evicted`: it has taken that back; as in a pause, the
+        deadline's clock stops."""
+        if evicted:
+            self._event(EventReason.EVICTED, texts.evicted(trouble.message))
+        elif trouble.event and self._is_news(trouble.message):
+            self._event(trouble.event, trouble.message, warning=True)
+        conditions.not_running(self.conditions, trouble.reason, trouble.message)
+        conditions.not_finished(self.conditions, runs=False)
+        self.not_launched(None)
+        self.status.pop("startTime", None)
+        if self.phase != Phase.RESUMING:
+            self.status["phase"] = Phase.PENDING.value
+
+    def admitted(self) -> None:
+        """After an eviction, the queue has admitted the job again."""
+        self._event(EventReason.ADMITTED, texts.ADMITTED)
+
     def resized(self, before: int, after: int) -> None:
         """An elastic job changes its size."""
         self._event(EventReason.SCALED, texts.resized(before, after))

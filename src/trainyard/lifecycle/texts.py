@@ -26,6 +26,7 @@ ALL_FINISHED = "The job has finished successfully"
 """Of ReplicaFailure, in the words that one kind's document has for it."""
 PAUSED = "The job is paused: its pods are deleted."
 RESUMED = "The job has been resumed."
+ADMITTED = "Kueue has admitted the job again: its replicas start anew, at no cost."
 SPEC_DRIFT = (
     "The spec has changed after creation. Pods that run keep what they were created with; "
     "create the job anew to be sure of what runs."
@@ -140,6 +141,19 @@ def refused(refusal: Refusal) -> str:
 def unschedulable(pod: Pod) -> str:
     """A pod for which the scheduler finds no node."""
     return f"Pod[{pod.name}] cannot be scheduled: {pod.unschedulable}"
+
+
+def evicted(why: str) -> str:
+    """A queue has taken back the admission of a job."""
+    return f"The job loses its pods, at no cost, until Kueue admits it again: it {why}"
+
+
+def flavors_unknown(names: Sequence[str]) -> str:
+    """The admission names what the controller is not shown."""
+    return (
+        f"Kueue has admitted the job to {', '.join(names)}: no such ResourceFlavor is known, so "
+        "that its pods cannot be placed. It is gone, or the operator may not list ResourceFlavors."
+    )
 
 
 def invalid(kind: str, name: str, problems: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from trainyard.kinds.shared.reasons import ConditionReason, EventReason
 from trainyard.kube.resources import PODS, Resource
-from trainyard.lifecycle import texts
+from trainyard.lifecycle import queueing, texts
 from trainyard.lifecycle.dependents import Needs
 from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.lifecycle.outcomes import State
@@ -22,6 +22,23 @@ class Trouble:
     reason: str
     message: str
     event: EventReason | None = None
+
+
+def of_queue(job: Pass, needs: Needs, standing: queueing.Standing) -> Trouble:
+    """Why a job is not admitted; before that, what keeps it from asking."""
+    trouble = find(job, needs)
+    if trouble is not None and trouble.reason != ConditionReason.UNSCHEDULABLE:
+        return trouble
+    return Trouble(ConditionReason.WAITS_FOR_ADMISSION, queueing.why(standing))
+
+
+def of_flavors(job: Pass, standing: queueing.Standing | None) -> Trouble | None:
+    """Pods cannot be created for want of what says where they run."""
+    _, unknown = queueing.places(standing, job.observed)
+    if not unknown:
+        return None
+    reason, event = ConditionReason.FLAVOR_UNKNOWN, EventReason.FLAVOR_UNKNOWN
+    return Trouble(reason, texts.flavors_unknown(unknown), event)
 
 
 def find(job: Pass, needs: Needs) -> Trouble | None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionReason
+from trainyard.kinds.shared.workload import Scope
 from trainyard.kube.resources import PODS
-from trainyard.lifecycle import elastic, rules, texts
-from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle import elastic, rules, single_restarts, texts
+from trainyard.lifecycle.ledger import Ledger, ending
 from trainyard.lifecycle.outcomes import MAX_DURATION, State
 from trainyard.lifecycle.passes import Pass, Response
 from trainyard.lifecycle.replicas import Replica
@@ -114,6 +116,16 @@ def by_rule(job: Pass, response: Response) -> Verdict | None:
         return None
     message = texts.failed_by_rule(job.workload, cause)
     return Verdict(False, ConditionReason.POD_FAILURE_POLICY, message, cause)
+
+
+def last_words(job: Pass, verdict: Verdict) -> dict[str, Any]:
+    """How the attempt ended that was under way, as `status.attempts` tells it."""
+    cause, now = verdict.cause, job.now
+    if cause is None or cause.exit is None:
+        return ending(now, verdict.reason)
+    if job.workload.scope is Scope.REPLICA or cause.type.restarts_alone:
+        return single_restarts.last_attempt(job.ledger, cause, now)
+    return ending(now, cause.exit.reason or "Error", cause.name, cause.exit)
 
 
 def _to_blame(failed: Sequence[Replica]) -> Replica:

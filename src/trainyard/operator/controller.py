@@ -16,12 +16,13 @@ from itertools import chain
 from typing import Any
 
 from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.kueue import FLAVORS, WORKLOADS
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.reflector import Reflector, Sink
 from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
-from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
+from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod, observed_resources
 from trainyard.operator.cache import NamespacePart, Store
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
 from trainyard.operator.host import Clock, Host, wall_clock
@@ -75,6 +76,7 @@ class Controller:
         }
         self.nodes: Store[Node] = Store(lambda node: node.name, self._node_changed)
         self.namespaces: Store[Namespace] = Store(lambda each: each.name, self._namespace_changed)
+        self.flavors: Store[Flavor] = Store(lambda flavor: flavor.name, self._flavor_changed)
         self.children: dict[Resource, Children] = {
             resource: Children(
                 resource,
@@ -154,6 +156,8 @@ class Controller:
                 for kind in self._kinds
             ]
         reflectors.append(make(NODES, Node.decode, self.nodes, optional=True))
+        if WORKLOADS in self.children:
+            reflectors.append(make(FLAVORS, Flavor.decode, self.flavors, optional=True))
         if settings.namespace_selector:
             which = Selection(settings.namespace_selector)
             reflectors.append(make(NAMESPACES, Namespace.decode, self.namespaces, which=which))
@@ -200,6 +204,12 @@ class Controller:
                 for job in store:
                     if job.namespace == namespace.name:
                         self._job_changed(job)
+
+    def _flavor_changed(self, _: Flavor) -> None:
+        """Jobs may wait to be told where their pods run."""
+        if self.is_synced:
+            for owned in self.children[WORKLOADS].store:
+                self._child_changed(owned)
 
     async def _work(self) -> None:
         loop, settings = asyncio.get_running_loop(), self._settings
@@ -304,6 +314,7 @@ class Controller:
             refusals=self._executor.refusals.refused_to(job.uid),
             conflicts=self._executor.refusals.taken_from(job.uid),
             lost_nodes=self._lost_nodes(pods),
+            flavors={flavor.name: flavor for flavor in self.flavors},
         )
 
     def _lost_nodes(self, pods: tuple[Pod, ...]) -> frozenset[str]:

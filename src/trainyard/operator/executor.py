@@ -15,7 +15,6 @@ from enum import Enum
 from itertools import groupby
 from typing import Any
 
-from trainyard.kinds.shared.workload import Generated
 from trainyard.kube.client import Client
 from trainyard.kube.errors import (
     AlreadyExists,
@@ -32,8 +31,8 @@ from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
 from trainyard.operator.cache import Store
+from trainyard.operator.generated import generate
 from trainyard.operator.host import Host
-from trainyard.operator.keys import ssh_keys
 from trainyard.operator.recorder import Recorder
 from trainyard.operator.records import JobRecord
 from trainyard.operator.refusals import Refusals
@@ -182,10 +181,8 @@ class Executor:
 
     async def _create(self, job: JobRecord, action: Create) -> bool:
         children = self._children[action.resource]
-        manifest = action.manifest()
-        if action.generated is Generated.SSH_KEYS:
-            manifest = {**manifest, "data": {**(manifest.get("data") or {}), **ssh_keys()}}
         try:
+            manifest = await generate(self._client, action)
             write = self._client.create(_told(action.resource), manifest, job.namespace)
             created = await self._tell(job, f"create {_name(action)}", write)
         except AlreadyExists:
@@ -253,16 +250,34 @@ class Executor:
 
     async def _patch(self, job: JobRecord, action: Patch) -> bool:
         children = self._children[action.resource]
-        body = dict(action.patch)
-        body["metadata"] = {**body.get("metadata", {}), "uid": action.uid}
+        write = self._client.patch(
+            _told(action.resource),
+            action.name,
+            action.guarded(),
+            job.namespace,
+            subresource=action.subresource,
+        )
         try:
-            write = self._client.patch(_told(action.resource), action.name, body, job.namespace)
             patched = await self._tell(job, f"patch {_name(action)}", write)
-        except (NotFound, Conflict) as error:
+        except Conflict as error:
+            if not action.version:
+                await self._note_gone(job, action, error)
+                return True
+            return await self._look_again(job, action)
+        except NotFound as error:
             await self._note_gone(job, action, error)
             return True
         children.store.wrote(children.decode(patched))
         return True
+
+    async def _look_again(self, job: JobRecord, action: Patch) -> bool:
+        """Somebody else has changed the object meanwhile: the next pass sees it as it is now."""
+        children = self._children[action.resource]
+        try:
+            children.store.wrote(children.decode(await self._get(job, action)))
+        except NotFound as error:
+            await self._note_gone(job, action, error)
+        return False
 
     async def _note_gone(self, job: JobRecord, action: Delete | Patch, error: ApiError) -> None:
         """The object is gone; or, by the UID precondition, gone and replaced by another."""

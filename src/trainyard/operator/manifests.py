@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from trainyard.kinds import crds, policies
+from trainyard.kinds.shared import kueue
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.table import JOB_KINDS, Kind
 from trainyard.lifecycle.observed import observed_resources
@@ -60,6 +61,8 @@ def _rules() -> list[Object]:
     return [
         *_rules_of(OperatorSettings(), GangBackend.T9K),
         _rule(gangs, ["podgroups"], _OWN),
+        *_KUEUE,
+        _rule([kueue.GROUP], [kueue.WORKLOADS.plural], _OWN),
         _rule([""], ["namespaces", "nodes"], ["list", "watch"]),
         LEASE_RULE,
     ]
@@ -71,7 +74,8 @@ def rules(settings: OperatorSettings) -> list[Object]:
     apart = ["nodes"] if not settings.namespaces else []
     if settings.namespace_selector:
         apart.append("namespaces")
-    needed = _rules_of(settings, settings.lifecycle.gang_backend)
+    backend = settings.lifecycle.gang_backend
+    needed = [*_rules_of(settings, backend), *(_KUEUE if backend is GangBackend.KUEUE else ())]
     return [*needed, *([_rule([""], apart, ["list", "watch"])] if apart else ())]
 
 
@@ -113,6 +117,14 @@ def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Object:
 
 LEASE_RULE = _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"])
 """Where the Lease is."""
+
+
+# Beside the Workloads themselves: their state, where their pods run, and what classes are worth.
+_KUEUE = [
+    _rule([kueue.GROUP], [f"{kueue.WORKLOADS.plural}/status"], ["patch"]),
+    _rule([kueue.GROUP], [kueue.FLAVORS.plural], ["list", "watch"]),
+    _rule([kueue.GROUP], [kueue.PRIORITY_CLASSES.plural], ["get"]),
+]
 
 
 def _spec(image: str, replicas: int, labels: dict[str, str]) -> Object:

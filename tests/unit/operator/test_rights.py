@@ -28,7 +28,7 @@ def given(groups: str, resources: str, verbs: str, **more: Any) -> dict[str, Any
     [{}, {"namespaces": ("team",)}, {"namespace_selector": "a=b"}],
     ids=["all", "one", "selected"],
 )
-@pytest.mark.parametrize("backend", [b for b in GangBackend if b is not GangBackend.KUEUE])
+@pytest.mark.parametrize("backend", list(GangBackend))
 def test_what_is_shipped_is_enough(scope: dict[str, Any], backend: GangBackend) -> None:
     settings = OperatorSettings(lifecycle=Settings(gang_backend=backend), **scope)
     assert not list(lacking([*rules(settings), LEASE_RULE], SHIPPED, "ops"))

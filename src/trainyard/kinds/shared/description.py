@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
-from trainyard.kinds.shared import labels, lines, names, pod_rules, pods, services
+from trainyard.kinds.shared import kueue, labels, lines, names, pod_rules, pods, services
 from trainyard.kinds.shared.failure_policy import PodFailurePolicy
 from trainyard.kinds.shared.gang import Gang, Membership, gang_of
 from trainyard.kinds.shared.identity import Identity
@@ -38,6 +38,7 @@ from trainyard.kinds.shared.workload import (
     ReplicaType,
     Scope,
     Workload,
+    WorkloadRequest,
 )
 from trainyard.kinds.table import KINDS
 from trainyard.schema.names import fnv1a64
@@ -81,9 +82,11 @@ Spec = TypeVar("Spec", bound=JobSpec)
 class Description(ABC, Generic[Spec]):
     """One job of one kind, under an operator's settings; `Spec` is the kind's own."""
 
-    def __init__(self, job: Job, settings: Settings) -> None:
+    def __init__(self, job: Job, settings: Settings, size: int | None = None) -> None:
+        """`size`: replicas of an elastic job, if not as many as it wants."""
         self.job = job
         self.settings = settings
+        self._size = size
 
     @property
     def spec(self) -> Spec:
@@ -174,6 +177,8 @@ class Description(ABC, Generic[Spec]):
             debug=mode.debug.enabled,
             elastic=self.elastic,
             needs_gang=bool(self.gang and self.gang.backend is GangBackend.NONE),
+            request=self._request,
+            at_size=self._at_size if self.elastic else None,
             together=self._together,
             spec_hash=spec_hash(self.job),
             revision=self.revision,
@@ -221,6 +226,8 @@ class Description(ABC, Generic[Spec]):
         one (decision 30)."""
         if self._range is None or self.elastic is None:
             return None
+        if self._size is not None:
+            return self._size
         return min(max(self._range.expected, self.elastic.min_replicas), self.elastic.max_replicas)
 
     @property
@@ -240,9 +247,29 @@ class Description(ABC, Generic[Spec]):
             self.identity,
             self.settings.gang_backend,
             self.spec.scheduler,
-            total=self.total,
-            min_member=self.elastic.min_replicas if self.elastic else None,
+            min_member=self.elastic.min_replicas if self.elastic else self.total,
+            marks=self.job.metadata.labels,
         )
+
+    @property
+    def _request(self) -> WorkloadRequest | None:
+        """What the job asks of Kueue, if it is handed to it."""
+        gang = self.gang
+        if gang is None or gang.backend is not GangBackend.KUEUE:
+            return None
+        return kueue.request_of(
+            self.identity,
+            queue=gang.queue,
+            priority=gang.priority,
+            priority_class=gang.priority_class,
+            types=self.types,
+            is_elastic=self.elastic is not None,
+            pod=lambda key: self.build_pod(key, 1, pod_group="", resumed=False),
+            metadata=lambda name: self.template(name).get("metadata") or {},
+        )
+
+    def _at_size(self, size: int) -> Workload:
+        return type(self)(self.job, self.settings, size).workload()
 
     def container(self, replica_type: str) -> str:
         """The name of the container that trains in pods of a type."""

@@ -1,7 +1,8 @@
 """All pods or none: what each gang scheduler wants on pods and beside them (decision 37).
 
 T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1) and scheduler-plugins
-(scheduling.x-k8s.io/v1alpha1): a PodGroup of theirs. Kueue: a plain pod group, by labels alone.
+(scheduling.x-k8s.io/v1alpha1): a PodGroup of theirs. Kueue: nothing on pods, whose job has a
+Workload (`kueue.py`).
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from trainyard.kinds.podgroup import POD_GROUPS
-from trainyard.kinds.shared import labels
+from trainyard.kinds.shared import kueue, labels
 from trainyard.kinds.shared.identity import Identity
-from trainyard.kinds.shared.run import SchedulePolicy
+from trainyard.kinds.shared.run import SchedulePolicy, T9kScheduler
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest
 from trainyard.kube.resources import Resource
@@ -45,7 +46,7 @@ class Gang:
     queue: str
     priority: int
     min_member: int
-    total: int
+    priority_class: str = ""
 
     def membership(self, role: str, group: str) -> Membership:
         """Of a pod of the replica type `role` in the PodGroup named `group`."""
@@ -59,15 +60,7 @@ class Gang:
             case GangBackend.SCHEDULER_PLUGINS:
                 mark = {"scheduling.x-k8s.io/pod-group": group}
                 return Membership(labels=mark, scheduler_name="scheduler-plugins-scheduler")
-            case GangBackend.KUEUE:
-                return Membership(
-                    labels={
-                        "kueue.x-k8s.io/queue-name": self.queue,
-                        "kueue.x-k8s.io/pod-group-name": self.identity.base,
-                    },
-                    annotations={"kueue.x-k8s.io/pod-group-total-count": str(self.total)},
-                )
-            case GangBackend.NONE:
+            case GangBackend.KUEUE | GangBackend.NONE:
                 return Membership()
 
     def dependents(self) -> tuple[Dependent, ...]:
@@ -109,7 +102,7 @@ def queued(backend: GangBackend, queue: str | None) -> Membership:
             note = {"scheduling.volcano.sh/queue-name": name}
             return Membership(annotations=note, scheduler_name="volcano")
         case GangBackend.KUEUE:
-            return Membership({"kueue.x-k8s.io/queue-name": name})
+            return Membership({kueue.QUEUE_NAME: name})
         case GangBackend.SCHEDULER_PLUGINS | GangBackend.NONE:
             return Membership()
 
@@ -119,15 +112,20 @@ def gang_of(
     backend: GangBackend,
     scheduler: SchedulePolicy | None,
     *,
-    total: int,
-    min_member: int | None = None,
+    min_member: int,
+    marks: Mapping[str, str],
 ) -> Gang | None:
     """A job's gang, if it asks for one. Without a queue it waits in the one named `default`.
 
-    `min_member`: how many pods must start together, if not all (`total`) (decision 35).
+    `min_member`: how many pods must start together (decision 35). `marks`: the job's labels, by
+    which users of Kueue name a queue (decision 170).
     """
     asked = scheduler.t9k_scheduler if scheduler else None
-    if asked is None:
+    marks = marks if backend is GangBackend.KUEUE else {}
+    named = marks.get(kueue.QUEUE_NAME)
+    if asked is None and named is None:
         return None
-    queue = asked.queue or labels.DEFAULT_QUEUE
-    return Gang(identity, backend, queue, asked.priority, min_member or total, total)
+    asked = asked or T9kScheduler()
+    queue = asked.queue or named or labels.DEFAULT_QUEUE
+    priority_class = marks.get(kueue.PRIORITY_CLASS, "")
+    return Gang(identity, backend, queue, asked.priority, min_member, priority_class)

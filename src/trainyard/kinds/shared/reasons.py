@@ -55,6 +55,10 @@ class ConditionReason(StrEnum):
     # Decision 128.
     HOSTS_DIFFER = "HostsDiffer"
     PREFLIGHT_FAILED = "PreflightFailed"
+    # Decision 170.
+    WAITS_FOR_ADMISSION = "WaitsForAdmission"
+    EVICTED = "Evicted"
+    FLAVOR_UNKNOWN = "FlavorUnknown"
 
 
 class EventReason(StrEnum):
@@ -80,6 +84,9 @@ class EventReason(StrEnum):
     IGNORED_FIELD = "IgnoredField"
     LAUNCH_WAITS = "LaunchWaits"
     HOSTS_DIFFER = "HostsDiffer"
+    EVICTED = "Evicted"
+    ADMITTED = "Admitted"
+    FLAVOR_UNKNOWN = "FlavorUnknown"
 
 
 _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)

@@ -96,6 +96,8 @@ class Generated(Enum):
     SSH_KEYS = "ssh keys"
     """`data` gets `id_ed25519`, `id_ed25519.pub`, `authorized_keys`, `ssh_host_ed25519_key` and
     `ssh_host_ed25519_key.pub`, beside what the manifest's own `data`/`stringData` holds."""
+    KUEUE_PRIORITY = "value of a priority class"
+    """`spec.priority` of Kueue's Workload is that of the class in `spec.priorityClassRef`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +169,27 @@ class Dependent:
     """Field of the job's status about it, a viewer; "" for other objects."""
 
 
+class WorkloadBuilder(Protocol):
+    """Builds Kueue's Workload."""
+
+    def __call__(self, name: str, counts: Mapping[str, int], replaces: str) -> Manifest:
+        """`counts`: replicas by type; `replaces`: the Workload whose slice it is to replace, ""
+        for none."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadRequest:
+    """What a job asks of Kueue before it has any pod, as an object that Kueue admits (decision
+    170). `counts`: replicas by type; types that have none are left out, if they never will."""
+
+    resource: Resource
+    name: str
+    queue: str
+    counts: Mapping[str, int]
+    manifest: WorkloadBuilder = field(compare=False)
+    generated: Generated = Generated.NOTHING
+
+
 class PodBuilder(Protocol):
     """Builds a replica's pod."""
 
@@ -231,6 +254,10 @@ class Workload:
     debug: bool = False
     elastic: Elastic | None = None
     needs_gang: bool = False
+    request: WorkloadRequest | None = None
+    """Of a job that is handed to Kueue: it has pods only while that is admitted."""
+    at_size: Callable[[int], Workload] | None = None
+    """The same elastic job with so many replicas; None: its size is fixed."""
     together: int = 1
     """How many replicas must run for any of them to get on (decision 113)."""
     warnings: tuple[str, ...] = ()

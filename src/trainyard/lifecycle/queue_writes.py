@@ -1,0 +1,166 @@
+"""What is written into a job's Workload of Kueue, as Kueue's own job reconciler does it.
+
+Decisions 171 and 172.
+https://github.com/kubernetes-sigs/kueue/blob/main/pkg/controller/jobframework/reconciler.go
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+from trainyard.kinds.shared.workload import Workload
+from trainyard.lifecycle import queueing
+from trainyard.lifecycle.actions import Action, Create, Delete, Patch
+from trainyard.lifecycle.observed import Observed, Owned
+from trainyard.lifecycle.queueing import Standing
+from trainyard.schema.times import parse, render
+
+_REQUEUED_AT_ONCE = ("Preempted", "NodeFailures")
+"""Evictions after which the Workload goes straight back into its queue; after others Kueue decides
+when (a backoff, a queue that is stopped, a Workload that is deactivated)."""
+_MESSAGE = 32768
+"""Characters that a condition's message may have."""
+
+
+def withdraw(standing: Standing | None) -> Iterator[Delete]:
+    """The job is paused, and has no pods any more: it holds no quota, and stands in no queue."""
+    if standing is None:
+        return
+    for owned in (standing.current, standing.pending, *standing.obsolete):
+        if owned is not None and not owned.deleting:
+            yield Delete(owned.resource, owned.name, owned.uid)
+
+
+def asks(standing: Standing, *, surplus: bool) -> Iterator[Action]:
+    """Create the Workload, or have it ask for what the job wants now (decision 172).
+
+    `surplus`: pods are still there that the job does not want any more.
+    """
+    for owned in standing.obsolete:
+        yield Delete(owned.resource, owned.name, owned.uid)
+    request, current, pending = standing.request, standing.current, standing.pending
+    if current is None:
+        yield _create(standing)
+        return
+    wanted, has = dict(request.counts), queueing.counts_of(current)
+    if pending is not None:
+        if _fits(wanted, has):
+            yield Delete(pending.resource, pending.name, pending.uid)
+        elif queueing.counts_of(pending) != wanted and not queueing.is_true(
+            pending, "QuotaReserved"
+        ):
+            yield from _resize(pending, wanted)
+    elif has != wanted and not queueing.is_true(current, "QuotaReserved"):
+        yield from _resize(current, wanted)
+    elif not standing.is_admitted:
+        return
+    elif not _fits(wanted, has):
+        yield _create(standing, replaces=current.name)
+    elif has != wanted and not surplus:
+        yield from _resize(current, wanted)
+
+
+def _fits(wanted: Mapping[str, int], has: Mapping[str, int]) -> bool:
+    return all(count <= has.get(name, 0) for name, count in wanted.items())
+
+
+def _create(standing: Standing, replaces: str = "") -> Create:
+    request, name = standing.request, standing.next_name
+    build = partial(request.manifest, name, request.counts, replaces)
+    return Create(request.resource, name, build, request.generated)
+
+
+def _resize(owned: Owned, wanted: Mapping[str, int]) -> Iterator[Patch]:
+    """Counts only: the templates beside them may be those of an earlier version of ours."""
+    steps = [
+        {"op": "replace", "path": f"/spec/podSets/{index}/count", "value": wanted.get(name, 0)}
+        for index, (name, count) in enumerate(queueing.counts_of(owned).items())
+        if count != wanted.get(name, 0)
+    ]
+    if steps:
+        yield Patch(owned.resource, owned.name, owned.uid, steps)
+
+
+def gives_back(standing: Standing, now: datetime) -> Iterator[Patch]:
+    """Once no pod is left after an eviction: return the quota, and wait for the next admission."""
+    owned = standing.current
+    if (
+        owned is None
+        or not queueing.is_true(owned, "Evicted")
+        or not queueing.is_true(owned, "QuotaReserved")
+    ):
+        return
+    evicted = queueing.condition(owned, "Evicted")
+    reason, message = evicted.get("reason", "Evicted"), evicted.get("message", "")
+    again = reason in _REQUEUED_AT_ONCE
+    changes = [
+        _condition("Requeued", again, reason, message),
+        _condition("QuotaReserved", False, "Pending", message),
+        _condition("Admitted", False, "NoReservation", "The workload has no reservation"),
+    ]
+    if queueing.condition(owned, "PodsReady"):
+        changes.append(_condition("PodsReady", False, "WaitForStart", _NOT_READY))
+    status: dict[str, Any] = {"admission": None}
+    since = parse(queueing.condition(owned, "Admitted").get("lastTransitionTime"))
+    if queueing.is_true(owned, "Admitted") and since is not None:
+        before = owned.status.get("accumulatedPastExecutionTimeSeconds") or 0
+        spent = max(int((now - since).total_seconds()), 0)
+        status["accumulatedPastExecutionTimeSeconds"] = before + spent
+    yield _told(owned, changes, now, status)
+
+
+def finishes(
+    workload: Workload, observed: Observed, now: datetime, *, failed: bool, message: str
+) -> Iterator[Patch]:
+    """The job has ended: so has its Workload, and its quota is free."""
+    standing = queueing.look(workload, observed)
+    if standing is None:
+        return
+    reason = "Failed" if failed else "Succeeded"
+    live = (standing.current, standing.pending, *standing.obsolete)
+    for owned in live:
+        if owned is not None and not queueing.is_true(owned, "Finished"):
+            yield _told(owned, [_condition("Finished", True, reason, message)], now, {})
+
+
+_READY = "All pods reached readiness and the workload is running"
+_NOT_READY = "Not all pods are ready or succeeded"
+_RECOVERS = "At least one pod has failed, waiting for recovery"
+
+
+def pods_ready(owned: Owned, now: datetime, *, ready: bool) -> Iterator[Patch]:
+    """Whether all pods run or have succeeded, by which Kueue judges (`waitForPodsReady`)."""
+    told = queueing.condition(owned, "PodsReady")
+    was_ready = told.get("status") == "True"
+    recovers = told.get("reason") in ("WaitForRecovery", "Recovered")
+    if ready:
+        if not was_ready:
+            reason = "Recovered" if recovers else "Started"
+            yield _told(owned, [_condition("PodsReady", True, reason, _READY)], now, {})
+    elif was_ready:
+        yield _told(owned, [_condition("PodsReady", False, "WaitForRecovery", _RECOVERS)], now, {})
+    elif not told:
+        yield _told(owned, [_condition("PodsReady", False, "WaitForStart", _NOT_READY)], now, {})
+
+
+def _condition(kind: str, status: bool, reason: str, message: str) -> dict[str, Any]:
+    value = "True" if status else "False"
+    return {"type": kind, "status": value, "reason": reason, "message": message[:_MESSAGE]}
+
+
+def _told(
+    owned: Owned, changes: Sequence[Mapping[str, Any]], now: datetime, status: Mapping[str, Any]
+) -> Patch:
+    """A merge patch replaces the list of conditions, and so holds for this version only."""
+    told = {each["type"]: each for each in owned.status.get("conditions") or ()}
+    for change in changes:
+        before = told.get(change["type"]) or {}
+        same = before.get("status") == change["status"]
+        at = before.get("lastTransitionTime") if same else None
+        generation = {"observedGeneration": owned.generation} if owned.generation else {}
+        told[change["type"]] = {**change, "lastTransitionTime": at or render(now), **generation}
+    patch = {"status": {**status, "conditions": list(told.values())}}
+    return Patch(owned.resource, owned.name, owned.uid, patch, "status", owned.resource_version)

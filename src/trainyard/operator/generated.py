@@ -1,0 +1,23 @@
+"""What whoever creates an object fills in: random keys, and values that the cluster knows."""
+
+from __future__ import annotations
+
+from trainyard.kinds.shared.kueue import PRIORITY_CLASSES
+from trainyard.kinds.shared.workload import Generated, Manifest
+from trainyard.kube.client import Client
+from trainyard.lifecycle.actions import Create
+from trainyard.operator.keys import ssh_keys
+
+
+async def generate(client: Client, action: Create) -> Manifest:
+    """The whole manifest of an object. Raises `ApiError` when the server does not know the rest."""
+    manifest = action.manifest()
+    match action.generated:
+        case Generated.NOTHING:
+            return manifest
+        case Generated.SSH_KEYS:
+            return {**manifest, "data": {**(manifest.get("data") or {}), **ssh_keys()}}
+        case Generated.KUEUE_PRIORITY:
+            name = manifest["spec"]["priorityClassRef"]["name"]
+            found = await client.get(PRIORITY_CLASSES, name)
+            return {**manifest, "spec": {**manifest["spec"], "priority": found.get("value") or 0}}
