@@ -95,6 +95,7 @@ check: $(STAMP)
 	$(BIN)/vermin -q -t=3.8- --violations --no-tips src/trainyard/payloads
 	$(BIN)/python -m tools.pod_schema --check
 	$(BIN)/python -m tools.crds --check
+	$(BIN)/python -m tools.monitoring --check
 	$(BIN)/python -m tools.sync_client --check
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.api_reference --check
@@ -106,6 +107,7 @@ format: $(STAMP)
 generate: $(STAMP)
 	$(BIN)/python -m tools.pod_schema
 	$(BIN)/python -m tools.crds
+	$(BIN)/python -m tools.monitoring
 	$(BIN)/python -m tools.sync_client
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.api_reference

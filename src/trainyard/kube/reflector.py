@@ -209,6 +209,9 @@ class Reflector(Generic[T]):
             log.info("%s", error)
         self._sink.replace([], "")
         self.synced.set()
+        if isinstance(error, Forbidden):  # a right may come back at any moment
+            await self._pause()
+            return
         await asyncio.sleep(self._timing.missing * (0.5 + self._random.random()))
 
     async def _trouble(self, error: KubeError) -> None:

@@ -3,7 +3,8 @@
 https://prometheus.io/docs/practices/naming/ and, for requests and the queue, what client-go and
 controller-runtime count. Series are bounded: no UID is a label, jobs are told by their numbers,
 and what others may write (reasons) is one of a list. Counters know no namespace, since namespaces
-come and go and counters stay; gauges do, as they are read from the cache when somebody asks.
+come and go and counters stay; gauges do, as they are read from the cache when somebody asks. It is
+`job_namespace`: `namespace` is that of the operator, which whoever scrapes it adds.
 """
 
 from __future__ import annotations
@@ -309,7 +310,7 @@ class _State(Collector):
         each = GaugeMetricFamily(
             "trainyard_job_phase",
             "1 for the phase that each job is in.",
-            labels=["job_kind", "job_name", "namespace", "phase"],
+            labels=["job_kind", "job_name", "job_namespace", "phase"],
         )
         for job in _jobs_of(controller):
             phase, kind = _phase(job), job.kind.kind
@@ -331,7 +332,7 @@ class _State(Collector):
         oldest = GaugeMetricFamily(
             "trainyard_jobs_waiting_oldest_seconds",
             "For how long the job's replicas have been awaited that has waited the longest.",
-            labels=["job_kind", "namespace"],
+            labels=["job_kind", "job_namespace"],
         )
         for labels, moment in sorted(since.items()):
             oldest.add_metric(labels, max(0.0, (now - moment).total_seconds()))
@@ -352,7 +353,7 @@ def _gauge(name: str, text: str, value: float) -> Metric:
 
 
 def _family(name: str, text: str, last: str, numbers: Tally[tuple[str, ...]]) -> Metric:
-    family = GaugeMetricFamily(name, text, labels=["job_kind", "namespace", last])
+    family = GaugeMetricFamily(name, text, labels=["job_kind", "job_namespace", last])
     for labels, number in sorted(numbers.items()):
         family.add_metric(labels, float(number))
     return family

@@ -146,7 +146,7 @@ def test_every_job_counts_once_at_each_milestone() -> None:
         assert value("trainyard_job_first_pod_seconds_count", **KIND) == 3
         assert value("trainyard_job_start_seconds_count", **KIND) == 1
         assert 20 <= (value("trainyard_job_start_seconds_sum", **KIND) or 0) < 22
-        there = {**KIND, "namespace": "default"}
+        there = {**KIND, "job_namespace": "default"}
         assert value("trainyard_jobs", **there, phase="Failed") == 2
         assert value("trainyard_jobs", **there, phase="Pending") == 1
         assert value("trainyard_jobs_waiting", **there, reason="") == 1
