@@ -195,7 +195,7 @@ class Asking(Connection):
         self, job: JobName, *, follow: bool = False, warnings: bool = False
     ) -> AsyncGenerator[Object]:
         """The Events about a job and all that it owns, oldest first; with `follow`, also those
-        to come; with `warnings`, no others."""
+        to come, for as long as the caller asks; with `warnings`, no others."""
         client = (await self.target()).client
         found = await self.found(job)
         wanted = (lambda event: event.get("type") == "Warning") if warnings else lambda _: True

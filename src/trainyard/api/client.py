@@ -171,7 +171,7 @@ class Client(Blocking):
         self, job: JobName, *, follow: bool = False, warnings: bool = False
     ) -> Iterator[Object]:
         """The Events about a job and all that it owns, oldest first; with `follow`, also those
-        to come; with `warnings`, no others.
+        to come, for as long as the caller asks; with `warnings`, no others.
         """
         return self._iterate(self._client.events(job, follow=follow, warnings=warnings))
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from tests.unit.client.objects import UID, event, found, job, pod, pod_name, task, views
 from trainyard.client.events import event_order, is_about
-from trainyard.client.jobs import kind_named
+from trainyard.client.jobs import kind_named, together
 from trainyard.client.pods import PodView, in_order
 from trainyard.client.replicas import choose_pod
 from trainyard.client.target import CommandError
@@ -185,3 +186,13 @@ def test_of_a_replica_without_a_pod_it_is_told_what_has_become_of_it(phase: str,
         choose_pod(found(listed), views(pod("worker-0")), "worker-1")
     with pytest.raises(CommandError, match=r"no replica worker-7; there are worker-0, worker-1$"):
         choose_pod(found(listed), views(pod("worker-0")), "worker-7")
+
+
+async def test_what_one_of_several_calls_has_failed_with_is_raised_as_itself() -> None:
+    """Not in a group, which nobody who calls the API would catch."""
+
+    async def fail() -> None:
+        raise CommandError("as it stands")
+
+    with pytest.raises(CommandError, match="as it stands"):
+        await together([fail(), asyncio.sleep(60)])
