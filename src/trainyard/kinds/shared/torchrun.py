@@ -7,14 +7,16 @@ failed, 128 + n for signal n, so that the restart policy ExitCode means somethin
 from __future__ import annotations
 
 _PROGRAM = """\
-import os, signal, sys, threading
+import gc, os, signal, sys, threading
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+gc.disable()
 if sys.path[:1] == [os.path.dirname(sys.argv[0])]: del sys.path[0]
 sys.argv[0] = "torchrun"
 from torch.distributed.run import main
 from torch.distributed.elastic.agent.server.api import SimpleElasticAgent
 from torch.distributed.elastic.multiprocessing.api import SignalException
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+gc.enable()
 read, write = os.pipe()
 os.set_blocking(write, False)
 signal.set_wakeup_fd(write)
@@ -40,6 +42,8 @@ except SignalException as error:
 SIGTERM before torchrun handles it: as process 1 of a container it would be ignored otherwise. It
 leaves by `os._exit`, because an orderly end would close the rendezvous to all others for good, and
 later too, because the pod waits for nothing else: taking torch down costs up to half a second.
+While torch is imported nothing is garbage: to look for some takes a tenth of the time
+(decision 163).
 An agent whose ranks have ended waits for the others for up to 300 s, in C++, where no handler of
 Python's runs, and then may take seconds to tell of it (it imports `torch._dynamo` for that): it has
 nothing to save, so a signal ends it (decision 125), also one that came before: torch raises an
