@@ -9,12 +9,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from trainyard.api.shape import ClusterShape
 from trainyard.kube import pythons
 from trainyard.local.node.gpus import RESOURCE, detect
 from trainyard.local.node.inherited import inherited
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 _ASK_SECONDS = 30.0

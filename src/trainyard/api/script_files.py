@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Literal
 from zipfile import is_zipfile
 
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 _SHELLS = (".sh", ".bash", ".zsh")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 import click
@@ -16,6 +15,7 @@ from trainyard.api.errors import CommandError
 from trainyard.cli.format import document, job_table, phase_text, running_text
 from trainyard.cli.target import with_where
 from trainyard.client.job import Job
+from trainyard.schema.dataclass import dataclass
 
 _KEPT_LINES = 100
 """New lines have columns as wide as the last ones needed."""

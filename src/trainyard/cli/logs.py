@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from dataclasses import dataclass, field
+from dataclasses import field
 from math import ceil
 from typing import Any
 
@@ -16,6 +16,7 @@ from trainyard.cli.card import tell_of_failure
 from trainyard.cli.target import container_option, on_job
 from trainyard.client.job import Job
 from trainyard.schema import duration
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidDuration
 
 _COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_green")

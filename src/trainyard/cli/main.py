@@ -10,6 +10,7 @@ import io
 import os
 import sys
 from importlib import import_module
+from types import ModuleType
 from typing import Any, NoReturn
 
 import click
@@ -146,6 +147,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a replica's characters
             stream.reconfigure(errors="replace")
+    _do_without_plugins()
     try:
         code = cli.main(prog_name="trainyard", standalone_mode=False)
     except click.exceptions.Abort:
@@ -166,6 +168,14 @@ def main() -> None:
         click.echo(message(expected), err=True)
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _do_without_plugins() -> None:
+    """pydantic looks through all installed packages for plugins, which takes longer than to build
+    our models, and would run them here. The library does so as ever (decision 164)."""
+    loader: Any = ModuleType("pydantic.plugin._loader")
+    loader.get_plugins = tuple
+    sys.modules.setdefault(loader.__name__, loader)
 
 
 def _output_is_over(code: int) -> NoReturn:

@@ -19,7 +19,7 @@ import click
 from trainyard.api.shape import ClusterShape
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import cluster_options
-from trainyard.cli.run import run_folder
+from trainyard.cli.run import forget_old_runs, run_folder
 from trainyard.kube.embedded import Paths, state_folder
 from trainyard.local import limits
 from trainyard.local.node.shim_process import ShimHandle, start_shim
@@ -44,7 +44,8 @@ def command(owner: int, options: ClusterShape) -> None:
 
 def _serve(owner: int, options: ClusterShape, answer: int) -> None:
     limits.check()
-    paths = run_folder(Paths(state_folder()))
+    state = Paths(state_folder())
+    paths = run_folder(state)
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
     try:
         import uvloop
@@ -61,6 +62,7 @@ def _serve(owner: int, options: ClusterShape, answer: int) -> None:
         uvloop.run(_until_alone(owner, options, paths, shim, answer))
     finally:
         shim.kill()
+        forget_old_runs(state.runs)
 
 
 async def _until_alone(

@@ -149,7 +149,8 @@ def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> 
     from trainyard.local.node.shim_process import start_shim
 
     limits.check()
-    paths = run_folder(Paths(state_folder()))
+    state = Paths(state_folder())
+    paths = run_folder(state)
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
     try:
         from trainyard.cli.running import run_alone
@@ -158,20 +159,20 @@ def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> 
     finally:
         shim.kill()
         sys.stdout.flush()
+        forget_old_runs(state.runs)
 
 
 def run_folder(state: Paths) -> Paths:
-    """A new folder for this run; the logs of the last runs are kept, older ones go."""
+    """A new folder for this run."""
     paths = Paths(state.runs / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
     paths.prepare()
-    _forget_old_runs(state.runs)
     return paths
 
 
-def _forget_old_runs(runs: Path) -> None:
-    finished = [run for run in sorted(runs.iterdir()) if find_cluster(run) is None]
-    if len(finished) > _KEPT_RUNS:
-        from trainyard.local.node import removal
+def forget_old_runs(runs: Path) -> None:
+    """The logs of the last runs are kept, older ones go; last, since nobody waits for it."""
+    for run in sorted(runs.iterdir())[:-_KEPT_RUNS]:
+        if find_cluster(run) is None:
+            from trainyard.local.node import removal
 
-        for run in finished[:-_KEPT_RUNS]:
             removal.remove(str(run))

@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
 from trainyard.api.clusters import target_at
@@ -19,6 +19,7 @@ from trainyard.api.screens import PlainScreen, summary, viewer_summary
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
 from trainyard.kube.embedded import Paths, StateError, find_cluster, state_folder
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 
 import click
 
@@ -17,6 +16,7 @@ from trainyard.cli.format import document, table
 from trainyard.cli.target import complete_jobs, on_client
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
+from trainyard.schema.dataclass import dataclass
 
 _SECONDS = 2.0
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from difflib import unified_diff
 from typing import Any
 
 from trainyard.client.origin import Past, Result, code_of
 from trainyard.client.repeating import package_changes
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import Path, format_path
 
 

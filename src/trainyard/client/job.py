@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
-from trainyard.client import html
 from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.client.pods import PodView, in_order
 from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
 from trainyard.kinds.shared import names
 from trainyard.kinds.shared.roles import INIT
 from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
@@ -212,6 +212,8 @@ class Job:
 
     def _repr_html_(self) -> str:
         """As a notebook shows it."""
+        from trainyard.client import html
+
         pods = self.ordered_pods()
         rows = [
             (

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
@@ -14,6 +14,7 @@ from trainyard.client.pods import PodView, in_order
 from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.errors import KubeError, NotFound, StreamError
+from trainyard.schema.dataclass import dataclass
 from trainyard.shim.logs import MISSING
 
 LONGEST_LINE = 1 << 20

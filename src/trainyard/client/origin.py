@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from trainyard.client.repository import Changes
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 _EARLIER = re.compile(r"(?P<name>.+)~(?P<back>\d+)\Z")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.roles import sidecars_of
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

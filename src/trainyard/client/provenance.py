@@ -15,7 +15,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube import pythons
 from trainyard.kube.embedded import StateError, find_cluster, state_folder
 from trainyard.kube.secrecy import HIDDEN, hidden_words, is_kept, without_credentials
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import render
 
 _MOST_COMMAND = 4096

@@ -14,7 +14,7 @@ import shutil
 import time
 from collections.abc import Collection, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from trainyard.client.objects import Object
 from trainyard.client.repository import DIFF, STATUS, Changes, Commit, changes_in
 from trainyard.kinds.shared import labels
 from trainyard.kube.embedded import Paths
+from trainyard.schema.dataclass import dataclass
 
 RECORDS = "submissions"
 CODE = "code"

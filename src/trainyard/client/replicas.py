@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import CommandError, Target
 from trainyard.client.watching import follow, watch_pods
 from trainyard.kinds.shared import labels
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,10 @@ import subprocess
 import tempfile
 import threading
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.kube.secrecy import without_credentials
+from trainyard.schema.dataclass import dataclass
 
 STATUS = "status"
 """The file with git's status; there once git has written it in full."""

@@ -12,11 +12,11 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
 from trainyard.client.target import CommandError
+from trainyard.schema.dataclass import dataclass
 
 MOST_BYTES = 256 << 20
 MOST_FILES = 20_000

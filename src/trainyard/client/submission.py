@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ from trainyard.kube.resources import (
     Resource,
 )
 from trainyard.manifest.reader import Document
+from trainyard.schema.dataclass import dataclass
 
 _Prepared = tuple[Resource, dict[str, Any]]
 _AT_ONCE = 32

@@ -6,12 +6,12 @@ machine ever reaches a shared cluster by accident.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder, why_down
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 

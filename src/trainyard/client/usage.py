@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from trainyard.client.objects import Object
 from trainyard.client.target import CommandError
@@ -11,6 +10,7 @@ from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import NotFound, ServerError
 from trainyard.kube.resources import NODE_METRICS, NODES, POD_METRICS
 from trainyard.schema import quantity
+from trainyard.schema.dataclass import dataclass
 
 _GPU, _GPU_MEMORY = "nvidia.com/gpu", "nvidia.com/gpu-memory"
 """Told by the embedded cluster; metrics servers tell of CPU and memory only."""

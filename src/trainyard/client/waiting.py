@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ from trainyard.client.target import CommandError, Target
 from trainyard.client.watching import follow
 from trainyard.kinds.shared.reasons import ConditionType, Phase
 from trainyard.kube.client import Client
+from trainyard.schema.dataclass import dataclass
 
 
 class Result(IntEnum):

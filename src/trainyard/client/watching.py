@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
@@ -15,6 +14,7 @@ from trainyard.kube.client import EVERYTHING, Client, Selection
 from trainyard.kube.errors import NotFound
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import PODS, Resource
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ before it (decision 138).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from enum import IntEnum
 
@@ -17,6 +17,7 @@ from trainyard.diagnosis.following import follows, retells
 from trainyard.diagnosis.reports import Blamed, blamed_in
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.diagnosis.tracebacks import Raised, linked, raised_in
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 _SIGNAL_BASE = 128

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trainyard.diagnosis import deaths
 from trainyard.diagnosis.deaths import Death
 from trainyard.diagnosis.ended import failed
 from trainyard.diagnosis.situation import Situation
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 _STOPPED = ("Running", "Failed", "Unknown", "Deleted")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from trainyard.client.events import event_time
 from trainyard.diagnosis import blame, exits
@@ -14,6 +13,7 @@ from trainyard.diagnosis.tracebacks import Raised
 from trainyard.diagnosis.words import Reading
 from trainyard.kinds.shared.reasons import without_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 _PROBE = re.compile(r"failed (liveness|startup) probe")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from trainyard.schema.dataclass import dataclass
 
 _FRAME = re.compile(r'(?:> | {2,3})File "([^"]+)", line (\d+)(?:,? in (.+))?\s*')
 """As Python shows it; torch.compile has a space more, loguru marks the last one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from trainyard.schema.dataclass import dataclass
 
 _LONGEST, _MOST_LINES, _ENDS = 200, 4, (".", "!", "?")
 _LAST_ERROR = "Last error:"

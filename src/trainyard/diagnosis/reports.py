@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from trainyard.schema.dataclass import dataclass
 
 _ROOT = "Root Cause (first observed failure):"
 _FIELD = re.compile(r"(rank|host|exitcode) *: (-?[\w.-]+)")

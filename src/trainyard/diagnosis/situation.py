@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
@@ -11,6 +11,7 @@ from trainyard.client.job import Job
 from trainyard.client.pods import PodView
 from trainyard.client.tails import Tail
 from trainyard.kinds.shared.reasons import without_report
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 Object = Mapping[str, Any]

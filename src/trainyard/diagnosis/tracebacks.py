@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from trainyard.diagnosis.frames import Frame, frame_of, source_of
 from trainyard.diagnosis.messages import Message
+from trainyard.schema.dataclass import dataclass
 
 _HEAD = "Traceback (most recent call last"
 _FATAL = "Fatal Python error: "

@@ -7,8 +7,9 @@ correct the line that raised it. The more special one comes first.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
+
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

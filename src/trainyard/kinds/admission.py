@@ -7,7 +7,7 @@ rules of its own. ``check`` judges one object, ``admit`` also what an update may
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from trainyard.kinds.shared import legacy
@@ -16,6 +16,7 @@ from trainyard.kinds.shared.legacy import value_at
 from trainyard.kinds.table import KINDS, Kind
 from trainyard.kinds.validation import validate
 from trainyard.schema import core
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.model import Model
 from trainyard.schema.problems import Judged, Path, Problem, error, suggest
 from trainyard.schema.structural import describe

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.kinds.shared.labels import BATCH
 from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from trainyard.kinds.shared.job import Job

@@ -12,7 +12,6 @@ import random
 import re
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlencode
@@ -32,6 +31,7 @@ from trainyard.kube.pacing import Limits, PacedTransport
 from trainyard.kube.pages import PAGE_SIZE, Page, decoded, read_pages
 from trainyard.kube.resources import PODS, Resource
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport, lines
+from trainyard.schema.dataclass import dataclass
 
 Object = dict[str, Any]
 Params = Mapping[str, str | int | bool | None]
@@ -77,6 +77,9 @@ class LogOptions:
     since_seconds: int | None = None
     since_time: str = ""
     """An RFC 3339 time; servers may round it down to whole seconds."""
+
+
+_WHOLE_LOG = LogOptions()
 
 
 class Client:
@@ -303,7 +306,7 @@ class Client:
         name: str,
         namespace: str,
         container: str | None = None,
-        options: LogOptions = LogOptions(),
+        options: LogOptions = _WHOLE_LOG,
     ) -> AsyncGenerator[bytes]:
         """The log of a container in chunks; with `follow`, until the container ends."""
         params: Params = {

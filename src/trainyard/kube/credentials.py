@@ -17,13 +17,14 @@ import os
 import ssl
 import tempfile
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from trainyard.kube.errors import ConfigError
 from trainyard.schema import times
+from trainyard.schema.dataclass import dataclass
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _EXEC_TIMEOUT_SECONDS = 60.0

@@ -12,12 +12,13 @@ import socket
 import stat
 import sys
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from pathlib import Path
 from typing import Any
 
 from trainyard.kube.ownership import address, check_folder, check_server
 from trainyard.kube.people import person
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 FAILED = " failed: "

@@ -9,9 +9,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

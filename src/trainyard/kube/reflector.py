@@ -13,13 +13,13 @@ import contextlib
 import logging
 import random
 from collections.abc import AsyncGenerator, Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from trainyard.kube.client import EVERYTHING, Client, Selection
 from trainyard.kube.errors import ApiError, Forbidden, Gone, KubeError, NotFound, StreamError
 from trainyard.kube.pages import Page
 from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

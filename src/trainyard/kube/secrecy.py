@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 
 HIDDEN = "***"
-_NAME = re.compile(r"(^|_)(TOKEN|SECRET|PASS|PASSWD|PASSWORD|KEY|APIKEY|CREDENTIAL|AUTH)S?(_|$)")
+_WORDS = ["TOKEN", "SECRET", "PASS", "PASSWD", "PASSWORD", "KEY", "APIKEY", "CREDENTIAL", "AUTH"]
+_TELLING = frozenset(_WORDS) | {f"{word}S" for word in _WORDS}
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _URL_USER = re.compile(r"(?P<scheme>\b[A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]+@")
 _PAIR = re.compile(r"(?P<dashes>-*)(?P<name>[A-Za-z_][\w.-]*)=(?P<value>.*)\Z", re.DOTALL)
@@ -17,7 +18,8 @@ _FLAG = re.compile(r"--?(?P<name>[A-Za-z_][\w.-]*)\Z")
 
 def is_secret(name: str) -> bool:
     """Whether a variable or an option of this name holds a secret, as ``HF_TOKEN`` does."""
-    return _NAME.search(re.sub(r"\W", "_", _CAMEL.sub("_", name)).upper()) is not None
+    words = re.sub(r"\W", "_", _CAMEL.sub("_", name)).upper().split("_")
+    return not _TELLING.isdisjoint(words)
 
 
 def is_kept(name: str, value: str) -> bool:

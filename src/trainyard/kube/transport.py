@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from trainyard.kube.errors import StreamError
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

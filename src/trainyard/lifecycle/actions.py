@@ -8,12 +8,13 @@ and resource in parallel; then the events. `wake_at` asks for another pass even 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.workload import Generated, Manifest
 from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

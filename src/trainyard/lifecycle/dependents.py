@@ -8,13 +8,13 @@ takes that.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest, Workload
 from trainyard.kube.resources import Resource
 from trainyard.lifecycle.actions import Create, Delete
 from trainyard.lifecycle.observed import Conflict, Observed, Owned
+from trainyard.schema.dataclass import dataclass
 
 POD_GROUPS = "podgroups"
 

@@ -6,7 +6,6 @@ One that was changed into an invalid one while it ran is stopped: what it was is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +15,7 @@ from trainyard.lifecycle.actions import Event, Plan
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.ledger import outcome
 from trainyard.lifecycle.observed import Pod
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import render
 
 

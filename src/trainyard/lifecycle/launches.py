@@ -7,7 +7,7 @@ for before, and not when the launching one does (decision 101).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from trainyard.kinds.shared.reasons import preflight_words
@@ -16,6 +16,7 @@ from trainyard.lifecycle.observed import Container
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Replica
+from trainyard.schema.dataclass import dataclass
 
 NOTICE = timedelta(seconds=15)
 """Waiting for as long is worth a word; by then the probe has told what for."""

@@ -9,12 +9,13 @@ before the write nothing happened, and after it the failed pod belongs to an att
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
 from trainyard.lifecycle.outcomes import Exit, Ruling
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse, render
 
 # Decision 24.

@@ -7,7 +7,7 @@ thousand pods stay small.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any
@@ -18,6 +18,7 @@ from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
 

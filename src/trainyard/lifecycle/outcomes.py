@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from trainyard.kinds.shared.reasons import cannot_start
 from trainyard.kinds.shared.workload import FailureAction
 from trainyard.lifecycle.observed import Container, Pod
+from trainyard.schema.dataclass import dataclass
 
 
 class State(Enum):

@@ -6,7 +6,7 @@ A policy reads a `Pass` and returns what follows from it; only `plan()` puts the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,6 +16,7 @@ from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica, View, entries_of, look
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

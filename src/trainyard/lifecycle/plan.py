@@ -7,7 +7,7 @@ or cut short. The status that a plan holds says all that its actions rely on, an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
@@ -40,6 +40,7 @@ from trainyard.lifecycle.passes import Pass, Response
 from trainyard.lifecycle.refusals import BlockedCreations
 from trainyard.lifecycle.report import Report
 from trainyard.lifecycle.verdicts import Verdict
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import earliest, parse
 
 ENDS: Sequence[Callable[[Pass, Response], Verdict | None]] = (
@@ -378,8 +379,7 @@ class _Steps:
         """Tell of the replicas. `well`: what had failed before is back."""
         tasks, counts = aggregate.compile_tasks(self.job, is_removed)
         self.report.status |= {"tasks": tasks, "aggregate": counts}
-        failed = aggregate.own_failures(self.job, is_removed)
-        self.report.replicas(failed, counts, well=well)
+        self.report.replicas(aggregate.own_failures(self.job, is_removed), counts, well=well)
 
     def result(self) -> Plan:
         """The plan; without a status when that is as it was."""

@@ -6,12 +6,13 @@ Decisions 170 and 171: a job has pods only while its Workload is admitted.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from trainyard.kinds.shared import kueue
 from trainyard.kinds.shared.workload import Manifest, Workload, WorkloadRequest
 from trainyard.lifecycle.observed import Flavor, Observed, Owned
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Decision 26: they are tried again, after delays that grow.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 
 from trainyard.kinds.shared.settings import Settings
@@ -14,6 +13,7 @@ from trainyard.kube.resources import Resource
 from trainyard.lifecycle import backoff
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.observed import Conflict, Observed
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ for a policy by name.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from trainyard.kinds.shared.workload import (
     RESTARTABLE_CODES,
@@ -19,6 +18,7 @@ from trainyard.kinds.shared.workload import (
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.replicas import Replica
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trainyard.kinds.shared.reasons import ConditionReason, EventReason
 from trainyard.kube.resources import PODS, Resource
@@ -13,6 +12,7 @@ from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Replica
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionReason
@@ -20,6 +19,7 @@ from trainyard.lifecycle.restart_policies import (
     is_budget_spent,
     restarts_after_success,
 )
+from trainyard.schema.dataclass import dataclass
 
 UNPROCESSABLE = 422
 """HTTP status with which an API server says that an object is invalid."""

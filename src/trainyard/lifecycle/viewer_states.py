@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from trainyard.kinds.shared.viewer import Viewer, ViewerPhase, ViewerReason
 from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Container, Observed, Pod
+from trainyard.schema.dataclass import dataclass
 
 # https://www.gnu.org/software/bash/manual/html_node/Exit-Status.html
 _NOT_FOUND = 127

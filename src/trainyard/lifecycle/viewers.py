@@ -7,7 +7,6 @@ good: evicted, deleted, or ended with its node.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -22,6 +21,7 @@ from trainyard.lifecycle.invalid import Invalid
 from trainyard.lifecycle.observed import Observed, Owned, Pod
 from trainyard.lifecycle.refusals import BlockedCreations
 from trainyard.lifecycle.viewer_states import State
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import earliest
 
 _RECREATE_SECONDS = 30.0

@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,7 @@ from trainyard.local.server import ApiServer, ServeError
 from trainyard.local.storage.store import Store
 from trainyard.local.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
 from trainyard.local.tokens import Tokens
+from trainyard.schema.dataclass import dataclass
 from trainyard.shim.logfile import KUBERNETES, LogLimits
 from trainyard.version import VERSION
 

@@ -13,10 +13,11 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from trainyard.local.storage.journal import Event, Subscription
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 log = logging.getLogger(__name__)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, field
 from typing import Any, Literal, NamedTuple
 
 from trainyard.kube.embedded import Paths, RunningCluster
+from trainyard.schema.dataclass import dataclass
 
 State = Literal["ok", "note", "problem"]
 

@@ -7,10 +7,10 @@ same scheduler and the same agent on it; so what is read is in memory, and only 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Protocol
 
 from trainyard.local.storage.journal import Object, Subscription
+from trainyard.schema.dataclass import dataclass
 
 Mutation = Callable[[Object], Object | None]
 """What a copy of an object becomes; None leaves the object as it is."""

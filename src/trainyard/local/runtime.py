@@ -6,9 +6,9 @@ The node agent implements it; the API server and the composition of the cluster 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
+from trainyard.schema.dataclass import dataclass
 from trainyard.shim.logs import LogOptions
 
 

@@ -7,11 +7,11 @@ import json
 import os
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from trainyard.kube.ownership import check_secret
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 CONTEXT = "trainyard"

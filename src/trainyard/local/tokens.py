@@ -11,11 +11,12 @@ import hmac
 import json
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from trainyard.kube.ownership import check_secret
 from trainyard.local.tls import TokenError, write_private
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +19,7 @@ from trainyard.kinds.shared import legacy
 from trainyard.kinds.table import KINDS
 from trainyard.manifest import yaml_text
 from trainyard.manifest.reader import read, told
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
 from trainyard.schema.problems import Problem
 

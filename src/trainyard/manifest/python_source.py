@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 _OF_TORCH = """

@@ -10,7 +10,7 @@ import codecs
 import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path as FilePath
 from typing import Any, BinaryIO
 
@@ -21,6 +21,7 @@ from trainyard.manifest import yaml_text
 from trainyard.manifest.foreign import kinds
 from trainyard.manifest.yaml_text import Parsed
 from trainyard.schema.core import CORE_KINDS
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest, TrainyardError
 from trainyard.schema.model import Model
 from trainyard.schema.problems import Judged, Path, Problem, error

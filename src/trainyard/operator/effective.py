@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from trainyard.operator.all_settings import GROUPS, SETTINGS
 from trainyard.operator.setting import PREFIX, Setting
 from trainyard.operator.settings import LeaseSettings, ServiceSettings, cluster_domain_of
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import fnv1a64
 from trainyard.schema.problems import suggest

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from itertools import groupby
 from typing import Any
@@ -37,6 +36,7 @@ from trainyard.operator.recorder import Recorder
 from trainyard.operator.records import JobRecord
 from trainyard.operator.refusals import Refusals
 from trainyard.operator.settings import OperatorSettings
+from trainyard.schema.dataclass import dataclass
 
 log = logging.getLogger(__name__)
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import UTC, datetime
 
 from trainyard.operator.diary import Diary
 from trainyard.operator.meter import Meter
+from trainyard.schema.dataclass import dataclass
 
 Clock = Callable[[], datetime]
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
+
+from trainyard.schema.dataclass import dataclass
 
 K = TypeVar("K", bound=Hashable)
 

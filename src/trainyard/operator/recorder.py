@@ -13,7 +13,7 @@ import logging
 from collections import OrderedDict, deque
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -31,6 +31,7 @@ from trainyard.kube.resources import EVENTS
 from trainyard.lifecycle.actions import Event
 from trainyard.operator.meter import Meter
 from trainyard.operator.records import JobKey, JobRecord
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import render
 
 log = logging.getLogger(__name__)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from trainyard.kinds.table import Kind
+from trainyard.schema.dataclass import dataclass
 
 
 class JobKey(NamedTuple):

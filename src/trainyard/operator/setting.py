@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from trainyard.schema import duration
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidDuration
 
 PREFIX = "TRAINYARD_OPERATOR_"

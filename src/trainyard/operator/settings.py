@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Literal
 
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.pacing import Limits
 from trainyard.kube.reflector import Timing
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

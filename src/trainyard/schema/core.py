@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from importlib.resources import files
+from pathlib import Path as File
 from typing import Any
 
 from trainyard.schema import structural
@@ -31,7 +31,7 @@ _RULES: Mapping[str, Callable[[Mapping[str, Any]], Iterable[Problem]]] = {
 @cache
 def definitions(name: str) -> Mapping[str, structural.Schema]:
     """The definitions of ``data/<name>.json`` by their short names; "served" has all of them."""
-    text = (files("trainyard.schema") / "data" / f"{name}.json").read_bytes()
+    text = (File(__file__).parent / "data" / f"{name}.json").read_bytes()
     found: dict[str, structural.Schema] = json.loads(text)
     if name == "served":
         return {**definitions("pod_template"), **definitions("core"), **found}

@@ -11,10 +11,10 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.schema import quantity, times
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidQuantity
 from trainyard.schema.problems import REQUIRED, Path, Problem, error, suggest
 

@@ -7,6 +7,7 @@ The lists are what is imported today. Something new in one of them needs a reaso
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.unit.gates.sources import PACKAGE
+from tests.unit.gates.sources import PACKAGE, sources
 
 MANIFEST = """\
 apiVersion: batch.tensorstack.dev/v1beta1
@@ -42,30 +43,34 @@ def _of(packages: str, rooms: str, slow: str) -> Imports:
 _MODELS = "annotated_types click pydantic pydantic_core typing_extensions typing_inspection yaml"
 COMMANDS = {
     "--help": _of("click", "cli schema", "inspect"),
-    "validate": _of(
-        _MODELS, "api cli kinds kube manifest schema", "decimal email.message inspect socket"
-    ),
+    "validate": _of(_MODELS, "api cli kinds kube manifest schema", "decimal inspect"),
     "run": _of(
         f"{_MODELS} httptools orjson uvloop",
         "api cli client kinds kube lifecycle local manifest operator schema shim",
-        "asyncio concurrent.futures ctypes decimal email.message inspect socket sqlite3 ssl",
+        "asyncio concurrent.futures ctypes decimal inspect socket sqlite3 ssl",
     ),
 }
 _SLOW = _of(
     "",
     "",
-    "asyncio concurrent.futures ctypes decimal email.message http.client inspect multiprocessing "
-    "socket sqlite3 ssl unittest urllib.request xml.etree.ElementTree",
+    "asyncio concurrent.futures cryptography ctypes decimal email.message html http.client "
+    "importlib.metadata importlib.resources inspect multiprocessing socket sqlite3 ssl statistics "
+    "unittest urllib.request xml.etree.ElementTree",
 ).slow
 # Hooks of the environment that run in every interpreter of it.
 _NOT_OURS = ("_distutils_hack", "sitecustomize", "usercustomize", "_virtualenv", "_sysconfigdata")
 
 
+COMMANDS["run script.py"] = COMMANDS["run"]
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Path) -> None:
-    manifest = tmp_path / "job.yaml"
-    manifest.write_text(MANIFEST)
-    arguments = [command] if command == "--help" else [command, "-f", str(manifest)]
+    (tmp_path / "job.yaml").write_text(MANIFEST)
+    (tmp_path / "script.py").write_text("print('done')\n")
+    arguments = command.split()
+    if arguments in (["validate"], ["run"]):
+        arguments += ["-f", "job.yaml"]
     done = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "trainyard.cli.main", *arguments],
         env={**os.environ, "TRAINYARD_STATE_DIR": str(tmp_path / "state")},
@@ -81,6 +86,20 @@ def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Pa
     assert new == [[], [], []], f"{command} imports more than before; see {__file__}"
     gone = [sorted(known - more) for more, known in zip(found, allowed, strict=True)]
     assert gone[:2] == [[], []], f"{command} needs less than listed in {__file__}; well done"
+
+
+def test_dataclasses_compile_their_methods_when_these_are_called() -> None:
+    """But for the rooms that keep the standard library's (decision 164)."""
+    apart = ("api/", "payloads/", "shim/", "schema/dataclass.py")
+    eager = [
+        source.name
+        for source in sources()
+        if not source.name.startswith(apart)
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "dataclasses"
+        if any(alias.name == "dataclass" for alias in node.names)
+    ]
+    assert eager == [], "import dataclass from trainyard.schema.dataclass"
 
 
 def _imported(report: str) -> Imports:

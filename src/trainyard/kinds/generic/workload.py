@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -29,6 +29,7 @@ from trainyard.kinds.shared.workload import (
     Scope,
     Workload,
 )
+from trainyard.schema.dataclass import dataclass
 
 REPLICA_LABEL = "genericjob-replica"
 """``<job>-<type>-<index>``."""

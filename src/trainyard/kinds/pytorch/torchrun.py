@@ -6,9 +6,9 @@ It works in any image that has torch, without anything of ours in it (decision 1
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trainyard.kinds.shared import torchrun
+from trainyard.schema.dataclass import dataclass
 
 MEMBERS_CHANGE = """\
 import time

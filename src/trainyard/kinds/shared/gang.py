@@ -8,7 +8,7 @@ Workload (`kueue.py`).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from trainyard.kinds.podgroup import POD_GROUPS
 from trainyard.kinds.shared import kueue, labels
@@ -17,6 +17,7 @@ from trainyard.kinds.shared.run import SchedulePolicy, T9kScheduler
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest
 from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
 
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")

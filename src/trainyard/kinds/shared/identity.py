@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.kinds.shared import labels, names
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
 
 _GENERATED = "xxxxx"
 """Stands for what a server appends to `generateName`, in a job that is only rendered."""

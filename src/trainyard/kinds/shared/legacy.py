@@ -8,9 +8,10 @@ them, lest a server prunes them) and ``trainyard convert``.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol
 
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import Path, Problem, error, format_path, warning
 
 Keys = tuple[str, ...]

@@ -7,10 +7,11 @@ runs it, and names the launchers that stand for it in its row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
 from trainyard.kinds.shared.workload import RestartPolicy
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 GPU = "nvidia.com/gpu"

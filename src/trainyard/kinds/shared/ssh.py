@@ -13,7 +13,7 @@ import json
 import shlex
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +39,7 @@ from trainyard.payloads.messages import (
     Places,
 )
 from trainyard.payloads.places import address, blocks
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.model import INT32_MAX
 from trainyard.schema.rules.pods import grace_seconds
 

@@ -6,11 +6,12 @@ bring logs from elsewhere.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.workload import Dependent, Manifest
+from trainyard.schema.dataclass import dataclass
 
 
 class ViewerPhase(StrEnum):

@@ -7,12 +7,13 @@ between kinds is data here (whose exit decides, what a budget covers), or is beh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 from trainyard.kube.resources import Resource
+from trainyard.schema.dataclass import dataclass
 
 Manifest = dict[str, Any]
 # Decision 100.

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from trainyard.kinds.tensorboard.spec import TensorBoardSpec, inside_claim
+from trainyard.schema.dataclass import dataclass
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 _CLAIM_FILESET = "t9k://pvc/"

@@ -7,7 +7,6 @@ with a warning, Ignore drops them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from trainyard.local.apiserver.bounds import MAX_CAUSES, shortened
 from trainyard.local.apiserver.messages import Request
@@ -16,6 +15,7 @@ from trainyard.local.metadata import spec_differs
 from trainyard.local.resources.metadata_rules import metadata_problems
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.resources.shape import shape
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import Problem
 
 _WITH_STATUS = ("apiVersion", "kind", "metadata", "status")

@@ -10,13 +10,13 @@ import math
 import socket
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Protocol
 
 from trainyard.kube.errors import ApiError
 from trainyard.local import memory
 from trainyard.local.apiserver.identity import Authenticate, Identity
 from trainyard.local.apiserver.messages import Handler
+from trainyard.schema.dataclass import dataclass
 
 RETRY_SECONDS = 1.0
 _CROWD, _LOAD_BYTES = 16, 8 << 20

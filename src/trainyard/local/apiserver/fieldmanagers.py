@@ -8,7 +8,6 @@ writes stay cheap); what others had written until then belongs to `before-first-
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from trainyard.kube.errors import Conflict
@@ -17,6 +16,7 @@ from trainyard.local.apiserver.fieldpaths import Path
 from trainyard.local.clock import now_text
 from trainyard.local.failures import Cause
 from trainyard.local.resources.resource import Object, Served
+from trainyard.schema.dataclass import dataclass
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _BEFORE = "before-first-apply"

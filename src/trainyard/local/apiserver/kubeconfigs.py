@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.kube.people import Person, uid_of
@@ -11,6 +10,7 @@ from trainyard.local.apiserver.messages import Request, Response
 from trainyard.local.failures import bad_request, forbidden, method_not_allowed
 from trainyard.local.tls import kubeconfig
 from trainyard.local.tokens import Tokens
+from trainyard.schema.dataclass import dataclass
 
 PATH = "/trainyard/v1/kubeconfig"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from trainyard.local.apiserver.identity import Identity
+from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from trainyard.local.apiserver.wire import Wire

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,6 +17,7 @@ from trainyard.local.resources.pods import chosen_container
 from trainyard.local.runtime import PodRuntime
 from trainyard.local.storage.journal import Object
 from trainyard.schema import times
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.logs import LogOptions
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from trainyard.kube.resources import NAMESPACES
 from trainyard.local.failures import no_such_path
 from trainyard.local.resources.resource import Served
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -29,6 +28,7 @@ from trainyard.local.metadata import spec_differs
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.journal import Entry, Object, encoded
+from trainyard.schema.dataclass import dataclass
 
 APPLY_PATCH = "application/apply-patch+yaml"
 Change = Callable[[Object], Object]

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
 from trainyard.local.node.volumes import Volumes
 from trainyard.local.objects import Objects
+from trainyard.schema.dataclass import dataclass
 from trainyard.shim import logs, protocol
 
 KEPT_PODS = 500

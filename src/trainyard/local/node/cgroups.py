@@ -12,10 +12,10 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.schema import quantity
+from trainyard.schema.dataclass import dataclass
 from trainyard.shim.confinement import has_process_numbers
 
 _ROOT = "/sys/fs/cgroup"

@@ -11,7 +11,7 @@ import os
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import ROUND_CEILING
 from typing import Any
 
@@ -24,6 +24,7 @@ from trainyard.local.node.inherited import inherited
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
 from trainyard.schema import quantity
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.rights import acting_as
 

@@ -5,10 +5,10 @@ The rest may be tokens and addresses of agents; it takes ``--pass-env`` (decisio
 
 from __future__ import annotations
 
-import fnmatch
 import functools
-import re
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from trainyard.kube.secrecy import is_secret
 
@@ -45,15 +45,38 @@ def inherited(environment: Mapping[str, str], wanted: tuple[str, ...] = ()) -> d
 def _is_passed(name: str, value: str, wanted: tuple[str, ...]) -> bool:
     if name in wanted:
         return True
-    if _any_of(NEVER).fullmatch(name):
+    if _any_of(NEVER).match(name):
         return False
-    if wanted and _any_of(" ".join(wanted)).fullmatch(name):
+    if wanted and _any_of(" ".join(wanted)).match(name):
         return True
-    if _any_of(PROXIES).fullmatch(name.upper()):
+    if _any_of(PROXIES).match(name.upper()):
         return "@" not in value
-    return _any_of(PASSED).fullmatch(name) is not None and not is_secret(name)
+    return _any_of(PASSED).match(name) and not is_secret(name)
+
+
+class _Patterns(NamedTuple):
+    """By what they take to match: regular expressions take milliseconds to compile."""
+
+    names: frozenset[str]
+    beginnings: tuple[str, ...]
+    others: tuple[str, ...]
+
+    def match(self, name: str) -> bool:
+        return (
+            name in self.names
+            or name.startswith(self.beginnings)
+            or any(fnmatchcase(name, pattern) for pattern in self.others)
+        )
 
 
 @functools.cache
-def _any_of(patterns: str) -> re.Pattern[str]:
-    return re.compile("|".join(map(fnmatch.translate, patterns.split())))
+def _any_of(patterns: str) -> _Patterns:
+    all_ = patterns.split()
+    names = {each for each in all_ if not _is_pattern(each)}
+    begin = {each for each in all_ if each.endswith("*") and not _is_pattern(each[:-1])}
+    rest = tuple(each for each in all_ if each not in names | begin)
+    return _Patterns(frozenset(names), tuple(each[:-1] for each in begin), rest)
+
+
+def _is_pattern(text: str) -> bool:
+    return not {"*", "?", "["}.isdisjoint(text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import secrets
 
 from trainyard.shim import paths
 
@@ -28,7 +27,7 @@ def remove(path: str) -> None:
 
 
 def _empty(top: int) -> None:
-    new_names = map(f".{secrets.token_hex(8)}-{{}}".format, itertools.count())
+    new_names = map(f".{os.urandom(8).hex()}-{{}}".format, itertools.count())
     todo = _folders_left_in(top)
     while todo:
         name = todo.pop()

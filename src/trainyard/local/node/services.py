@@ -10,7 +10,6 @@ import asyncio
 import itertools
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from trainyard.local.guests import guest_of
@@ -18,6 +17,7 @@ from trainyard.local.node import visitors
 from trainyard.local.objects import Objects
 from trainyard.local.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.local.runtime import Connection, PodRuntime
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.protocol import Forward
 

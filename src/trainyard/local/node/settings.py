@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Self
 
 from trainyard.kinds.shared import labels
 from trainyard.local.node.cgroups import default_processes
 from trainyard.local.node.gpus import detect
+from trainyard.schema.dataclass import dataclass
 from trainyard.shim.logfile import KUBERNETES, LogLimits
 
 DEADLINE_GRACE = 0.5

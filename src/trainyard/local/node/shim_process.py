@@ -11,12 +11,13 @@ import os
 import socket
 import sys
 import traceback
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from trainyard.kube.ownership import peer_of
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim import protocol, server, syscalls, wire
+from trainyard.shim import protocol, wire
 
 Isolation = Literal["auto", "namespaces", "plain"]
 _READY_SECONDS = 10.0
@@ -111,6 +112,11 @@ def start_shim(
     pid = os.fork()
     if not pid:
         try:
+            os.setsid()
+            # While the caller imports its own; before the working folder is another, by which
+            # modules may be found.
+            from trainyard.shim import server
+
             _become_daemon(folder, {theirs.fileno(), listener.fileno() if listener else -1})
             server.serve(folder, isolation, owner, theirs, listener)
         except BaseException:
@@ -125,7 +131,8 @@ def start_shim(
 
 
 def _become_daemon(folder: str, kept: set[int]) -> None:
-    os.setsid()
+    from trainyard.shim import syscalls
+
     syscalls.close_others(kept)
     nothing = os.open("/dev/null", os.O_RDWR)
     flags = os.O_CREAT | os.O_RDWR | os.O_APPEND

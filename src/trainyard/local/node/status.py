@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from trainyard.local.node.settings import NodeSettings
 from trainyard.schema import times
+from trainyard.schema.dataclass import dataclass
 
 Status = dict[str, Any]
 ENDED = ("Succeeded", "Failed")

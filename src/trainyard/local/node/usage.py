@@ -14,11 +14,12 @@ import shutil
 import subprocess
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import NamedTuple
 
 from trainyard.local.runtime import Measured, Usage
+from trainyard.schema.dataclass import dataclass
 
 _FRESH_SECONDS = 0.9
 """What is so young is told again, so that many who ask cost no more than one."""

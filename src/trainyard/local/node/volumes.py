@@ -6,7 +6,7 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, NamedTuple
 
 from trainyard.kinds.shared import labels
@@ -22,6 +22,7 @@ from trainyard.local.node.environment import (
 )
 from trainyard.local.node.folders import Refused, component, lies_in, relative
 from trainyard.schema import quantity
+from trainyard.schema.dataclass import dataclass
 from trainyard.shim import paths
 from trainyard.shim.protocol import Bind
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.local.clock import age
+from trainyard.schema.dataclass import dataclass
 
 Cell = Callable[[dict[str, Any]], Any]
 UNKNOWN = "<unknown>"

@@ -8,10 +8,10 @@ reads a stored object need not look at the type of anything that a schema names 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.schema import core, structural
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import Path, Problem, error
 from trainyard.schema.structural import Schema, Walker
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainyard.local.node.gpus import detect as gpus_found
 from trainyard.local.scheduler.requests import CPU, MEMORY, PODS, STORAGE, Amounts
+from trainyard.schema.dataclass import dataclass
 
 GPU = "nvidia.com/gpu"
 MAX_PODS = 1000

@@ -8,11 +8,12 @@ others may join, since half a training job is of no use to anyone. Devices never
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from trainyard.kinds.shared import labels
 from trainyard.local.scheduler.requests import PODS, SHARED, Amounts, pod_requests, readable, total
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -11,6 +10,7 @@ from trainyard.local.resources.queuenames import is_implicit
 from trainyard.local.scheduler.node_info import NodeInfo, PodEntry
 from trainyard.local.scheduler.requests import PODS, Amounts, add, amounts, readable, text, total
 from trainyard.schema import duration
+from trainyard.schema.dataclass import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from trainyard.kinds.shared import labels
@@ -26,6 +26,7 @@ from trainyard.local.scheduler.reporting import Reporter, owner_reference, refer
 from trainyard.local.scheduler.requests import readable
 from trainyard.local.scheduler.teams import RESOURCES, Teams
 from trainyard.local.storage.journal import Event, Object
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import is_dns_subdomain
 

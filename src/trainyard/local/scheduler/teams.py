@@ -9,7 +9,6 @@ strict.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.kinds.shared.settings import Settings
@@ -18,6 +17,7 @@ from trainyard.kinds.table import JOB_KINDS
 from trainyard.local.scheduler.node_info import PodEntry
 from trainyard.local.scheduler.requests import PODS, SHARED, Amounts, pod_requests, total
 from trainyard.local.storage.journal import Event, Object
+from trainyard.schema.dataclass import dataclass
 
 RESOURCES = {kind.full_name: kind for kind in JOB_KINDS.values()}
 """Jobs, as the cluster's objects have them."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from trainyard.manifest import scripts
 from trainyard.manifest.foreign.taking import Fields
+from trainyard.schema.dataclass import dataclass
 
 Object = dict[str, Any]
 _CLEAN_UP = {"None": "None", "Running": "Unfinished", "All": "All", "Undefined": "None"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import yaml
@@ -14,6 +14,7 @@ from trainyard.manifest.foreign import kinds, mpi, pytorchjob, slurm, trainjob, 
 from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
 from trainyard.manifest.reader import object_name, told
 from trainyard.manifest.yaml_text import Parsed
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
 from trainyard.schema.problems import Problem, error, warning
 

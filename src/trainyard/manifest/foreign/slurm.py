@@ -8,11 +8,12 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from trainyard.manifest.foreign import common
 from trainyard.manifest.foreign.common import Object
 from trainyard.manifest.foreign.taking import LEFT, CannotConvert
+from trainyard.schema.dataclass import dataclass
 
 _HEADER = re.compile(r"#SBATCH\s+(?P<words>.*?)(\s+#.*)?\Z")
 _SHORT = {

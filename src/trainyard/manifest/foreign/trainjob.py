@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.manifest.foreign import common, mpi
 from trainyard.manifest.foreign.common import Object
 from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
+from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import format_path
 
 RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
