@@ -18,7 +18,7 @@ from tests.unit.local_apiserver.port import serving
 from trainyard.kinds.shared.pod_rules import check_template
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
-_SECONDS = 30.0
+_SECONDS = 120.0
 
 
 class _UnixConnection(http.client.HTTPConnection):

@@ -60,7 +60,7 @@ class HostRuntime:
             yield (f"2026-01-01T00:00:00Z {line}" if options.timestamps else line).encode()
         if options.follow:
             yield b"\n"
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 await self.ended.wait()
             yield b"last\n"
 
@@ -205,14 +205,14 @@ class Cluster:
     async def __call__(self, *arguments: str, stdin: str = "", fails: bool = False) -> str:
         """What kubectl prints; stderr instead when it is to fail."""
         process = await self.start(*arguments, stdin=stdin.encode())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             out, err = await process.communicate()
         assert (process.returncode != 0) is fails, f"{out.decode()}\n{err.decode()}"
         return (err if fails else out).decode()
 
     async def warnings(self, *arguments: str, stdin: str = "") -> str:
         process = await self.start(*arguments, stdin=stdin.encode())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             _, err = await process.communicate()
         assert process.returncode == 0, err.decode()
         return err.decode()
@@ -249,7 +249,7 @@ async def running_cluster(
     await cluster.close()
     await server.close()
     await registry.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         await housekeeping
 
 
@@ -288,7 +288,7 @@ async def add_running_pod(registry: Registry, name: str, *names: str) -> None:
 
 async def eventually(registry: Registry, condition: Callable[[], bool]) -> None:
     changes = registry.subscribe("configmaps")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         while not condition():
             await anext(changes)
     registry.unsubscribe(changes)

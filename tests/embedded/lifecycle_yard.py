@@ -34,7 +34,7 @@ class _Connection(http.client.HTTPConnection):
     """HTTP over a Unix socket."""
 
     def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=30)
+        super().__init__("localhost", timeout=120)
         self._path = str(path)
 
     def connect(self) -> None:
@@ -145,12 +145,11 @@ class Yard(CommandLine):
             seconds,
         )
 
-    def await_processes(self, job: str, *, alive: bool, seconds: float = 10.0) -> None:
+    def await_processes(self, job: str, *, alive: bool) -> None:
         """Wait until the job has processes, or none; its template sets JOB to its name."""
         until(
             lambda: bool(self.with_environment("", JOB=job)) == alive,
             f"processes of {job} are {'alive' if alive else 'gone'}",
-            seconds,
         )
 
     def file(self, *parts: str) -> Path:
@@ -292,7 +291,7 @@ def kubectl(path: str, made: Yard, *arguments: str, text: str | None = None) -> 
         env={**made.environment, "KUBECONFIG": str(Paths(made.state).kubeconfig)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr

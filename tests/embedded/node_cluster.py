@@ -20,7 +20,7 @@ from trainyard.local.registry import Registry
 from trainyard.shim.logs import LogOptions
 
 NODE = "node-under-test"
-PATIENCE = 30.0
+PATIENCE = 120.0
 Object = dict[str, Any]
 
 
@@ -88,6 +88,7 @@ class Cluster:
 
     async def printed(self, name: str) -> None:
         """Wait until the pod's log has something."""
+        await self.phase(name, "Running", "Succeeded", "Failed")
         patience = time.monotonic() + PATIENCE
         while not await self.log(name):
             assert time.monotonic() < patience, "nothing was printed"

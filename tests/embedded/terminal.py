@@ -55,7 +55,7 @@ class Terminal:
         """Exit code of the command, and all that it wrote."""
         while self._read():
             pass
-        return self._process.wait(10), self.raw
+        return self._process.wait(PATIENCE_SECONDS), self.raw
 
     def _read(self) -> bool:
         """Take what has come; False at its end, or if nothing comes for long."""
@@ -94,7 +94,7 @@ def started_on_terminal(
     finally:
         os.close(ours)
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE_SECONDS)
 
 
 def on_terminal(trainyard: CommandLine, *arguments: str, typed: str = "") -> tuple[int, str]:

@@ -37,7 +37,7 @@ async def session(tmp_path: Path) -> AsyncIterator[aiohttp.ClientSession]:
 async def channels(socket: aiohttp.ClientWebSocketResponse) -> dict[int, bytes]:
     """Everything that arrives on each channel until the server closes."""
     found: dict[int, bytes] = {}
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         async for message in socket:
             found[message.data[0]] = found.get(message.data[0], b"") + message.data[1:]
     return found
@@ -104,7 +104,7 @@ async def test_port_forward_says_on_the_error_channel_what_fails(
         pass
     async with (
         session.ws_connect(f"{POD}/portforward?ports={port}", protocols=V4) as socket,
-        asyncio.timeout(10),
+        asyncio.timeout(120),
     ):
         messages = [await socket.receive_bytes() for _ in range(3)]
     assert messages[2] == b"\x01" + f"nothing listens on port {port}".encode()

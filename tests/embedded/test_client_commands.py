@@ -56,7 +56,7 @@ def submit(trainyard: CommandLine, obj: Object, *, until_phase: str = "") -> str
     name = str(obj["metadata"]["name"])
     trainyard.run("submit", "-f", trainyard.manifest(f"{name}.yaml", obj))
     if until_phase:
-        trainyard.run("wait", name, "--for", f"phase={until_phase}", "--timeout", "30")
+        trainyard.run("wait", name, "--for", f"phase={until_phase}", "--timeout", "120")
     return name
 
 
@@ -75,7 +75,7 @@ def fed(trainyard: CommandLine, text: str, *arguments: str) -> tuple[int, str]:
         env=trainyard.environment,
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=120,
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
@@ -85,7 +85,7 @@ def test_a_job_from_its_submission_to_its_deletion(trainyard: CommandLine) -> No
     file = trainyard.manifest("whole.yaml", generic("whole", "echo done", replicas=2))
     assert "GenericJob default/whole created" in trainyard.run("submit", "-f", file)
     assert "already exists" in trainyard.run("submit", "-f", file, code=1)
-    assert "Succeeded" in trainyard.run("wait", "whole", "--timeout", "30")
+    assert "Succeeded" in trainyard.run("wait", "whole", "--timeout", "120")
     (line,) = [x for x in trainyard.run("list", "gj").splitlines() if x.startswith("whole ")]
     assert line.split()[1:5] == ["GenericJob", "Succeeded", "0/2", "0"]
     page = trainyard.run("show", "whole")
@@ -157,19 +157,19 @@ def test_a_misspelt_name_is_answered_with_the_right_one(trainyard: CommandLine) 
 
 def test_wait_ends_with_0_1_or_3(trainyard: CommandLine) -> None:
     name = submit(trainyard, generic("waits", "sleep 3600"), until_phase="Running")
-    trainyard.run("wait", name, "--for", "condition=Running", "--timeout", "20")
+    trainyard.run("wait", name, "--for", "condition=Running", "--timeout", "120")
     assert "gave up" in trainyard.run("wait", name, "--timeout", "0.2", code=3)
     trainyard.run("wait", name, "--timeout", "0", code=3)
     trainyard.run("wait", name, "--for", "phase=Running", "--timeout", "0")
     with trainyard.running("wait", name, "--for", "delete") as waiting:
         until(lambda: _has_connected(waiting.pid), "the command waits")
         trainyard.run("delete", name)
-        assert waiting.wait(20) == 0
+        assert waiting.wait(120) == 0
     trainyard.run("wait", name, "--for", "delete")
     name = submit(trainyard, generic("fails", "exit 9"))
-    assert "exit code 9" in trainyard.run("wait", name, "--timeout", "20", code=1)
-    trainyard.run("wait", name, "--for", "phase=Failed", "--timeout", "20")
-    trainyard.run("wait", name, "--for", "phase=Running", "--timeout", "20", code=1)
+    assert "exit code 9" in trainyard.run("wait", name, "--timeout", "120", code=1)
+    trainyard.run("wait", name, "--for", "phase=Failed", "--timeout", "120")
+    trainyard.run("wait", name, "--for", "phase=Running", "--timeout", "120", code=1)
 
 
 def test_logs_are_followed_through_a_restart_to_the_end(trainyard: CommandLine) -> None:
@@ -177,7 +177,7 @@ def test_logs_are_followed_through_a_restart_to_the_end(trainyard: CommandLine) 
     script = f"echo begin; test -e {flag} || {{ touch {flag}; exit 3; }}; echo finished"
     name = submit(trainyard, generic("again", script, limit=1))
     with trainyard.running("logs", "-f", name) as following:
-        assert following.wait(30) == 0
+        assert following.wait(120) == 0
         assert following.stdout is not None
         assert following.stdout.read().splitlines()[-2:] == ["begin", "finished"]
     assert trainyard.run("logs", name, "--previous").splitlines() == ["begin"]
@@ -199,7 +199,7 @@ def test_ctrl_c_ends_a_command_that_waits(trainyard: CommandLine, command: tuple
             assert waiting.stdout is not None
             assert waiting.stdout.readline()
         waiting.send_signal(signal.SIGINT)
-        output = waiting.communicate(timeout=20)[0]
+        output = waiting.communicate(timeout=120)[0]
     assert waiting.returncode == 130
     assert "Traceback" not in output
     trainyard.run("delete", name)
@@ -218,7 +218,7 @@ def test_logs_into_a_pipe_that_closes_end_quietly(trainyard: CommandLine) -> Non
     assert following.stdout is not None
     assert following.stdout.readline() == "line 1\n"
     following.stdout.close()
-    assert following.wait(20) == 141
+    assert following.wait(120) == 141
 
 
 def test_logs_outlive_the_pods_of_the_job(trainyard: CommandLine) -> None:
@@ -232,11 +232,11 @@ def test_logs_outlive_the_pods_of_the_job(trainyard: CommandLine) -> None:
 def test_a_job_is_paused_and_resumed(trainyard: CommandLine) -> None:
     name = submit(trainyard, generic("rests", "sleep 3600"), until_phase="Running")
     assert "paused" in trainyard.run("pause", name)
-    trainyard.run("wait", name, "--for", "phase=Paused", "--timeout", "20")
+    trainyard.run("wait", name, "--for", "phase=Paused", "--timeout", "120")
     assert "already paused" in trainyard.run("pause", name)
     assert "trainyard resume" in trainyard.run("explain", name)
     assert "resumed" in trainyard.run("resume", name)
-    trainyard.run("wait", name, "--for", "phase=Running", "--timeout", "20")
+    trainyard.run("wait", name, "--for", "phase=Running", "--timeout", "120")
     trainyard.run("delete", name, "--wait")
     done = submit(trainyard, generic("done", "true"), until_phase="Succeeded")
     assert "has ended (Succeeded)" in trainyard.run("pause", done, code=1)
@@ -295,7 +295,7 @@ class Terminal:
 
     def expect(self, text: str) -> None:
         """Read until the text was shown, after everything that was expected before."""
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + 120
         os.set_blocking(self._fd, False)
         while text not in self.seen:
             assert time.monotonic() < limit, f"never shown: {text!r} in {self.seen!r}"
@@ -310,7 +310,7 @@ class Terminal:
 
     def ended(self) -> int:
         """Wait for its end; its exit code."""
-        limit = time.monotonic() + 20
+        limit = time.monotonic() + 120
         while True:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
             if pid:
@@ -428,7 +428,7 @@ def test_a_closed_queue_holds_a_job_until_it_is_opened(trainyard: CommandLine) -
     assert line.split()[1:3] == ["Closed", "3"]
     assert "held" in trainyard.run("queue", "show", "night")
     trainyard.run("queue", "open", "night")
-    trainyard.run("wait", name, "--timeout", "30")
+    trainyard.run("wait", name, "--timeout", "120")
     trainyard.run("queue", "close", "night")
     trainyard.run("queue", "delete", "night")
     assert "no queue night; there are: default" in trainyard.run("queue", "show", "night", code=1)

@@ -27,7 +27,7 @@ def trainyard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
 def _submit(trainyard: CommandLine, name: str, script: str = "true", **more: object) -> str:
     trainyard.run("submit", "-f", trainyard.manifest(f"{name}.yaml", job(name, shell(script))))
     if phase := more.get("phase"):
-        trainyard.run("wait", name, "--for", f"phase={phase}", "--timeout", "30")
+        trainyard.run("wait", name, "--for", f"phase={phase}", "--timeout", "120")
     return name
 
 
@@ -96,7 +96,7 @@ def test_a_job_is_submitted_again_in_place_of_the_one_before(trainyard: CommandL
     assert "--replace" in trainyard.run("submit", "-f", file, code=1)
     said = trainyard.run("submit", "--replace", "-f", file)
     assert said.splitlines()[-1] == f"PyTorchTrainingJob default/{name} created"
-    trainyard.run("wait", name, "--timeout", "30")
+    trainyard.run("wait", name, "--timeout", "120")
     assert trainyard.run("logs", name) == "second\n"
 
 
@@ -109,8 +109,8 @@ def test_a_run_whose_output_nobody_reads_any_more_takes_its_job_from_the_cluster
     assert process.stdout is not None
     assert process.stdout.readline()
     process.stdout.close()
-    assert process.wait(30) == 141
-    until(lambda: "piped" not in trainyard.run("list", "-o", "name"), "the job is gone", 30)
+    assert process.wait(120) == 141
+    until(lambda: "piped" not in trainyard.run("list", "-o", "name"), "the job is gone")
 
 
 def test_the_log_of_an_init_container_that_failed_is_shown_in_place_of_none(
@@ -119,7 +119,7 @@ def test_the_log_of_an_init_container_that_failed_is_shown_in_place_of_none(
     prepare = {"name": "prepare", "image": "x", "command": shell("echo cannot download; exit 7")}
     obj = job("unprepared", _FOREVER, pod={"initContainers": [prepare]})
     trainyard.run("submit", "-f", trainyard.manifest("unprepared.yaml", obj))
-    trainyard.run("wait", "unprepared", "--timeout", "30", code=1)
+    trainyard.run("wait", "unprepared", "--timeout", "120", code=1)
     for options in ((), ("-f",)):
         said = trainyard.run("logs", *options, "unprepared").splitlines()
         assert "init container prepare failed" in said[0]
@@ -163,10 +163,10 @@ def test_a_shell_completes_the_names_of_jobs(trainyard: CommandLine) -> None:
 
 def test_one_command_waits_for_several_jobs_and_tells_if_one_failed(trainyard: CommandLine) -> None:
     good = [_submit(trainyard, name, "sleep 0.5") for name in ("one", "two")]
-    said = trainyard.run("wait", *good, "--timeout", "30")
+    said = trainyard.run("wait", *good, "--timeout", "120")
     assert sorted(said.splitlines()) == [
         f"PyTorchTrainingJob default/{name}: Succeeded" for name in sorted(good)
     ]
     slow, bad = _submit(trainyard, "slow", "sleep 3600"), _submit(trainyard, "bad", "exit 4")
-    assert "exit code 4" in trainyard.run("wait", good[0], bad, "--timeout", "30", code=1)
+    assert "exit code 4" in trainyard.run("wait", good[0], bad, "--timeout", "120", code=1)
     trainyard.run("wait", good[0], slow, "--timeout", "0.2", code=3)

@@ -36,7 +36,7 @@ def submit(name, script):
     trainyard("submit", "-f", name + ".yaml")
 
 def until(what, condition):
-    limit = time.monotonic() + 90
+    limit = time.monotonic() + 180
     while not condition():
         if time.monotonic() > limit:
             sys.exit(f"never: {{what}}; " + trainyard("list"))

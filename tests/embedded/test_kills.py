@@ -274,7 +274,7 @@ def kill_a_run(alone: CommandLine, rng: random.Random) -> None:
         family = descendants(run.pid, children_of()) | {run.pid}
         processes = [process for process in map(started, family) if process]
         os.kill(run.pid, signal.SIGKILL)
-    until(lambda: not any(started(p[0]) == p for p in processes), "nothing of the run is left", 60)
+    until(lambda: not any(started(p[0]) == p for p in processes), "nothing of the run is left")
 
 
 def create(yard: Yard, job: Object) -> None:
@@ -325,7 +325,7 @@ def test_whatever_is_killed_nothing_is_lost_and_nothing_is_left(tmp_path: Path) 
         bring_up(yard)
         prey.look()
         yard.run("down")
-        until(lambda: not prey.left(), "no process is left", 60)
+        until(lambda: not prey.left(), "no process is left")
         left = [path.name for path in yard.state.iterdir()]
         assert not {"api.sock", "shim.sock", "cluster.json"}.intersection(left)
         # What a killed run could not remove itself, its control groups, the next one does.

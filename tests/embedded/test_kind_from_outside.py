@@ -124,7 +124,7 @@ def trainyard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
     line.environment["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     for tool in ("tools.crds", "tools.reference"):
         command = [sys.executable, "-m", tool, "--kind", "sweeps"]
-        subprocess.run(command, cwd=ROOT, env=line.environment, check=True, timeout=60)
+        subprocess.run(command, cwd=ROOT, env=line.environment, check=True, timeout=120)
     line.run("up")
     yield line
     line.run("down", code=None)
@@ -178,12 +178,12 @@ def test_it_runs_restarts_and_tells_of_itself(trainyard: CommandLine) -> None:
     path = trainyard.manifest("sweep.yaml", sweep("sweep", script))
     trainyard.run("submit", "-f", path)
     until(lambda: marker.exists(), "the first attempt")
-    trainyard.run("wait", "sweep", "--for", "phase=Running", "--timeout", "60")
+    trainyard.run("wait", "sweep", "--for", "phase=Running", "--timeout", "120")
     until(lambda: "sweep" in trainyard.run("list"), "it is listed")
     ended = "attempt 1 was ended by trial-0"
     until(lambda: ended in trainyard.run("explain", "swj/sweep"), "its restart is told")
     end.touch()
-    trainyard.run("wait", "sweep", "--for", "phase=Succeeded", "--timeout", "60")
+    trainyard.run("wait", "sweep", "--for", "phase=Succeeded", "--timeout", "120")
     log = trainyard.run("logs", "sweep")
     assert "trial 0" in log
     assert "beside" not in log
@@ -195,11 +195,11 @@ def test_it_runs_restarts_and_tells_of_itself(trainyard: CommandLine) -> None:
 def test_kubectl_has_its_columns(trainyard: CommandLine, version: str) -> None:
     name = f"seen-{version.replace('.', '-')}"
     trainyard.run("submit", "-f", trainyard.manifest("seen.yaml", sweep(name, "exit 0", 1)))
-    trainyard.run("wait", name, "--for", "phase=Succeeded", "--timeout", "60")
+    trainyard.run("wait", name, "--for", "phase=Succeeded", "--timeout", "120")
     environment = {**trainyard.environment, "KUBECONFIG": str(trainyard.state / "kubeconfig")}
     command = [kubectl_path(version), "get", "swj", name]
     done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        command, env=environment, capture_output=True, text=True, check=True, timeout=120
     )
     header, row = done.stdout.splitlines()
     assert header.split() == ["NAME", "PHASE", "RUNNING", "RESTARTS", "AGE"]

@@ -129,7 +129,7 @@ def test_without_root(case: str, folder: Path) -> None:
         env={**os.environ, "PYTHONPATH": "src", "HOME": str(folder)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=120,
     )
     assert result.returncode == 0, result.stderr
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -294,26 +295,23 @@ async def test_of_a_container_that_restarts_the_last_two_logs_are_kept(
 async def test_deletion_lets_the_pod_end_by_itself_within_its_grace(
     node: Cluster, tmp_path: Path
 ) -> None:
-    script = f"trap 'echo bye > {tmp_path}/work/bye; exit 0' TERM; while :; do sleep 0.05; done"
+    bye = f"echo bye > {tmp_path}/work/bye; exit 0"
+    script = f"trap '{bye}' TERM; echo ready; while :; do sleep 0.05; done"
     await node.create("job-0", ["sh", "-c", script])
     await node.phase("job-0", "Running")
-    await eventually(lambda: b"trap" in _cmdline(node))
+    await node.printed("job-0")
     await node.registry.delete("pods", "default", "job-0")
     await node.gone("job-0")
     assert (tmp_path / "work" / "bye").exists()
 
 
-def _cmdline(node: Cluster) -> bytes:
-    pids = processes_with("while :; do sleep 0.05")
-    return Path(f"/proc/{pids[0]}/cmdline").read_bytes() if pids else b""
-
-
 async def test_a_pod_that_ignores_sigterm_is_killed_after_its_grace(node: Cluster) -> None:
-    marker = "marker-of-the-stubborn"
-    script = f"import signal,time; signal.signal(15, lambda *_: None); time.sleep(100) # {marker}"
-    await node.create("job-0", [sys.executable, "-c", f"{script}"], terminationGracePeriodSeconds=1)
-    await node.phase("job-0", "Running")
-    await eventually(lambda: bool(processes_with(marker)))
+    marker = uuid.uuid4().hex
+    deaf = "import signal, time; signal.signal(15, lambda *_: None); print('deaf', flush=True)"
+    script = f"{deaf}; time.sleep(100) # {marker}"
+    await node.create("job-0", [sys.executable, "-c", script], terminationGracePeriodSeconds=1)
+    await node.printed("job-0")
+    assert processes_with(marker)
     await node.registry.delete("pods", "default", "job-0")
     await node.gone("job-0")
     assert not processes_with(marker)
@@ -324,9 +322,12 @@ async def test_the_deadline_ends_the_pod_and_is_named(node: Cluster) -> None:
     assert (pod["status"]["phase"], pod["status"]["reason"]) == ("Failed", "DeadlineExceeded")
 
 
-async def test_a_deadline_set_while_running_counts(node: Cluster) -> None:
-    await node.create("job-0", ["sleep", "100"])
-    await node.phase("job-0", "Running")
+async def test_a_deadline_set_while_running_counts_and_leaves_the_pod_its_grace(
+    node: Cluster,
+) -> None:
+    saves = "trap 'sleep 1; echo saved; exit 0' TERM; echo ready; while :; do sleep 0.05; done"
+    await node.create("job-0", ["sh", "-c", saves], terminationGracePeriodSeconds=100)
+    await node.printed("job-0")
 
     def stop(pod: dict) -> dict:
         pod["spec"]["activeDeadlineSeconds"] = 1
@@ -335,6 +336,7 @@ async def test_a_deadline_set_while_running_counts(node: Cluster) -> None:
     await node.registry.update("pods", "default", "job-0", stop)
     pod = await node.phase("job-0", "Failed")
     assert pod["status"]["reason"] == "DeadlineExceeded"
+    assert await node.log("job-0") == "ready\nsaved\n"
 
 
 async def _write_status(node: Cluster, name: str, **status: str) -> None:

@@ -117,7 +117,7 @@ def test_pods_run_without_root(case: str) -> None:
             env={**os.environ, "PYTHONPATH": "src", "HOME": str(folder)},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
         )
         assert result.returncode == 0, result.stderr
     finally:

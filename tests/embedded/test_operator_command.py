@@ -30,7 +30,7 @@ async def operator(
     assert process.stderr is not None
     told = b""
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while not (found := re.search(rb"on port (\d+)", told)):
                 line = await process.stderr.readline()
                 assert line, f"the operator has ended: {told.decode()}"
@@ -52,7 +52,7 @@ async def started(cluster: Cluster, *options: str) -> asyncio.subprocess.Process
 
 
 async def answers(url: str, text: str) -> None:
-    async with asyncio.timeout(60), aiohttp.ClientSession() as session:
+    async with asyncio.timeout(120), aiohttp.ClientSession() as session:
         while True:
             async with session.get(url) as answer:
                 if text in await answer.text() and answer.status == 200:
@@ -67,7 +67,7 @@ async def test_of_two_operators_one_works_and_the_other_takes_over(tmp_path: Pat
             await answers(f"{second_url}/readyz", "standby")
             created = cluster.registry.subscribe("pods")
             await cluster.registry.create(JOBS, yaml.safe_load(JOB))
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(120):
                 pods = {(await anext(created)).object["metadata"]["name"] for _ in range(2)}
             assert {name[-9:] for name in pods} == {"-worker-0", "-worker-1"}
             await answers(
@@ -81,7 +81,7 @@ async def test_of_two_operators_one_works_and_the_other_takes_over(tmp_path: Pat
 
 async def ends(process: asyncio.subprocess.Process, by: signal.Signals) -> None:
     process.send_signal(by)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         assert await process.wait() == 0
 
 
@@ -116,7 +116,7 @@ async def test_a_record_replays_and_holds_no_secrets(tmp_path: Path) -> None:
         await cluster.registry.create(
             "deepspeedjobs.batch.tensorstack.dev", yaml.safe_load(LAUNCHED)
         )
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             for _ in range(3):
                 await anext(created)
         secrets = cluster.registry.list("secrets")
@@ -142,7 +142,7 @@ async def replayed(record: Path) -> tuple[int | None, str]:
         env={**os.environ, **PATHS},
         stdout=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(120):
         said, _ = await process.communicate()
     return process.returncode, said.decode()
 
@@ -150,7 +150,7 @@ async def replayed(record: Path) -> tuple[int | None, str]:
 async def test_a_record_that_cannot_be_kept_is_said_at_once(tmp_path: Path) -> None:
     async with running_cluster("", tmp_path) as cluster:
         process = await started(cluster, "--record", str(tmp_path / "no" / "record"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             _, told = await process.communicate()
     assert process.returncode == 1
     assert b"error: cannot record in " in told

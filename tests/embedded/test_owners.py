@@ -58,7 +58,7 @@ def test_a_pod_elsewhere_that_names_a_job_changes_nothing_of_it(yard: Yard) -> N
     status = yard.status("mine")
     assert (status["phase"], status["tasks"][0].get("restartCount", 0)) == ("Running", 0)
     assert yard.uids("mine") == {key: pod["metadata"]["uid"] for key, pod in own.items()}
-    yard.run("delete", "mine", "--wait", "--timeout", "60")
+    yard.run("delete", "mine", "--wait", "--timeout", "120")
     assert there("other")["metadata"]["finalizers"] == ["example.com/hold"]
     for each in (name, "other"):
         patch = {"metadata": {"finalizers": None}}

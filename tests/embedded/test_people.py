@@ -47,7 +47,7 @@ def _submit(line: CommandLine, name: str, script: str, **more: object) -> None:
 def test_everybodys_jobs_go_into_a_namespace_of_their_own(machine: Machine) -> None:
     for line in (machine.root, machine.alice, machine.bob):
         _submit(line, "same", "true")
-        line.run("wait", "same", "--timeout", "60")
+        line.run("wait", "same", "--timeout", "120")
     for line, namespace in ((machine.root, "default"), (machine.alice, "alice")):
         assert re.search(rf"Namespace: +{namespace}\n", line.run("show", "same"))
     header, *rows = [line.split() for line in machine.bob.run("list", "-A").splitlines()]
@@ -75,7 +75,7 @@ def test_a_user_who_was_not_allowed_sees_nothing(machine: Machine) -> None:
 
 def test_jobs_of_others_can_be_seen_and_nothing_more(machine: Machine) -> None:
     _submit(machine.alice, "hers", "echo a word of hers; sleep 3600")
-    machine.alice.run("wait", "hers", "--for", "phase=Running", "--timeout", "60")
+    machine.alice.run("wait", "hers", "--for", "phase=Running", "--timeout", "120")
     until(lambda: "of hers" in machine.alice.run("logs", "hers"), "Alice reads her log")
     assert "Running" in machine.bob.run("list", "-n", "alice")
     assert "Running" in machine.bob.run("show", "hers", "-n", "alice")
@@ -137,7 +137,7 @@ def test_kubectl_is_everybody_with_a_kubeconfig_of_their_own(
             capture_output=True,
             text=True,
             check=False,
-            timeout=60,
+            timeout=120,
         )
 
     manifest = machine.alice.manifest("kept.yaml", job("kept", shell("echo mine; sleep 3600")))
@@ -146,7 +146,7 @@ def test_kubectl_is_everybody_with_a_kubeconfig_of_their_own(
     assert secret.returncode == 0, secret.stderr
     assert "kept" in kubectl(machine.bob, "get", "pj", "-A").stdout
     running = "--for=jsonpath={.status.phase}=Running"
-    kubectl(machine.alice, "wait", "pj/kept", running, "--timeout=60s")
+    kubectl(machine.alice, "wait", "pj/kept", running, "--timeout=120s")
     pods = kubectl(machine.alice, "get", "pods", "-o", "name").stdout.splitlines()
     pod = next(name for name in pods if name.startswith("pod/kept-"))
     assert kubectl(machine.alice, "exec", pod, "--", "id", "-un").stdout == "alice\n"
@@ -237,7 +237,7 @@ def test_pods_run_as_who_submitted_them_and_have_nothing_of_roots(machine: Machi
         "grep -E 'NoNewPrivs|CapEff|CapBnd' /proc/self/status; cat /etc/shadow; ls /root; true"
     )
     _submit(machine.bob, "who", script)
-    machine.bob.run("wait", "who", "--timeout", "60")
+    machine.bob.run("wait", "who", "--timeout", "120")
     log = machine.bob.run("logs", "who")
     assert f"uid={BOB.uid}(bob) gid={BOB.gid}(bob) groups={BOB.gid}(bob),{VISION}(vision)" in log
     assert f"HOME={machine.bob.folder} USER=bob PWD={machine.bob.folder} TOKEN=\n" in log
@@ -249,7 +249,7 @@ def test_pods_run_as_who_submitted_them_and_have_nothing_of_roots(machine: Machi
 
 def test_a_command_in_a_replica_runs_as_its_user_too(machine: Machine) -> None:
     _submit(machine.alice, "shell", "sleep 3600")
-    machine.alice.run("wait", "shell", "--for", "phase=Running", "--timeout", "60")
+    machine.alice.run("wait", "shell", "--for", "phase=Running", "--timeout", "120")
     assert f"uid={ALICE.uid}(alice)" in machine.alice.run("exec", "shell", "--", "id")
     machine.alice.run("delete", "shell", "--wait")
 
@@ -280,7 +280,7 @@ def test_working_folders_and_claims_are_reached_with_ones_own_rights(machine: Ma
     )
     climber["metadata"]["annotations"] = {"trainyard.dev/working-dir": str(machine.alice.folder)}
     machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", climber))
-    machine.bob.run("wait", "climber", "--for", "phase=Failed", "--timeout", "60")
+    machine.bob.run("wait", "climber", "--for", "phase=Failed", "--timeout", "120")
     assert "of Alice" not in machine.bob.run("logs", "climber", code=None)
     machine.bob.run("delete", "climber", "--wait")
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data"}}
@@ -292,7 +292,7 @@ def test_working_folders_and_claims_are_reached_with_ones_own_rights(machine: Ma
     mount = {"volumeMounts": [{"name": "v", "mountPath": "/data"}]}
     writer = job("writer", shell("id > /data/who"), pod={"volumes": volumes}, container=mount)
     machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", claim, writer))
-    machine.bob.run("wait", "writer", "--timeout", "60")
+    machine.bob.run("wait", "writer", "--timeout", "120")
     kept = machine.folder / "cluster/volumes/bob/data/who"
     assert kept.stat().st_uid == BOB.uid
 
@@ -313,7 +313,7 @@ def test_ones_own_logs_outlive_their_pods_and_those_of_others_stay_closed(machin
     for line in (machine.bob, machine.alice):
         manifest = job("twice", shell(script), policy="OnFailure", runPolicy={"backoffLimit": 2})
         line.run("submit", "-f", line.manifest("t.yaml", manifest))
-        line.run("wait", "twice", "--timeout", "60")
+        line.run("wait", "twice", "--timeout", "120")
     assert "first" in machine.bob.run("logs", "twice", "--previous")
     refused = machine.bob.run("logs", "twice", "--previous", "-n", "alice", code=1)
     assert "there is no earlier log" in refused
@@ -341,7 +341,7 @@ def test_folders_of_the_host_are_those_that_the_user_can_reach(machine: Machine)
     assert not (machine.alice.folder / "made").exists()
     write = _host_path(str(machine.bob.folder / "new"), "touch /shown/written")
     machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", write))
-    machine.bob.run("wait", "shown", "--timeout", "60")
+    machine.bob.run("wait", "shown", "--timeout", "120")
     for path in ("new", "new/written"):
         assert (machine.bob.folder / path).stat().st_uid == BOB.uid
     machine.bob.run("delete", "shown", "--wait")
@@ -377,7 +377,7 @@ def test_what_is_made_for_a_pod_is_its_users(machine: Machine) -> None:
     made = job("files", shell(script), pod=pod, container={"volumeMounts": mounts})
     objects = (secret | {"stringData": {"word": "read"}}, claim, made)
     machine.bob.run("submit", "-f", machine.bob.manifest("m.yaml", *objects))
-    machine.bob.run("wait", "files", "--timeout", "60")
+    machine.bob.run("wait", "files", "--timeout", "120")
     assert "read" in machine.bob.run("logs", "files")
     folder = machine.folder / "cluster/volumes/bob/sub"
     for path in ("", "a", "a/b", "a/b/kept"):
@@ -404,7 +404,7 @@ def test_a_folder_that_root_named_for_a_claim_is_not_shown_to_who_cannot_reach_i
 def test_a_folder_of_a_group_is_shared_by_its_users(machine: Machine) -> None:
     manifest = machine.bob.manifest("m.yaml", _on_claim("shared", "touch /data/written"))
     machine.bob.run("submit", "-f", manifest)
-    machine.bob.run("wait", "claims", "--timeout", "60")
+    machine.bob.run("wait", "claims", "--timeout", "120")
     made = machine.folder / "shared" / "made"
     assert (made.stat().st_uid, made.stat().st_gid) == (BOB.uid, VISION)
     assert (made / "written").stat().st_uid == BOB.uid
@@ -436,7 +436,7 @@ def test_mount_points_are_made_with_the_rights_of_who_names_them(machine: Machin
         made = job(name, shell("true"), pod={"volumes": volumes}, container=container)
         machine.bob.run("submit", "-f", machine.bob.manifest(f"{name}.yaml", made))
         phase = "Succeeded" if name in ("fine", "message") else "Failed"  # a volume hides it
-        machine.bob.run("wait", name, "--for", f"phase={phase}", "--timeout", "60")
+        machine.bob.run("wait", name, "--for", f"phase={phase}", "--timeout", "120")
         if phase == "Failed":
             assert "Permission denied" in machine.bob.run("explain", name), name
         machine.bob.run("delete", name, "--wait")

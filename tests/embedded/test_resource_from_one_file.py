@@ -112,7 +112,7 @@ async def test_its_strategy_is_asked_at_each_write(kubectl: Cluster) -> None:
 async def test_it_goes_with_its_namespace(kubectl: Cluster) -> None:
     await kubectl("create", "namespace", "blue")
     await kubectl("create", "-n", "blue", "-f", "-", stdin=widget("one"))
-    await kubectl("delete", "namespace", "blue", "--timeout=20s")
+    await kubectl("delete", "namespace", "blue", "--timeout=120s")
     assert kubectl.registry.list("widgets.example.dev") == []
 
 

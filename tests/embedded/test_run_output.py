@@ -86,7 +86,7 @@ def test_a_second_interrupt_ends_replicas_that_ignore_the_first(trainyard: Comma
     process.send_signal(signal.SIGINT)
     said += _read_until(process.stdout, lambda text: "Ctrl-C again" in text)
     process.send_signal(signal.SIGINT)
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=120)
     assert process.returncode == 130, said + rest
     assert "Traceback" not in rest
 
@@ -149,6 +149,6 @@ def test_a_run_ends_with_the_cluster_that_is_brought_down(trainyard: CommandLine
     assert process.stdout is not None
     _read_until(process.stdout, lambda text: "] up" in text)
     trainyard.run("down")
-    rest, _ = process.communicate(timeout=20)
+    rest, _ = process.communicate(timeout=120)
     assert process.returncode == 1, rest
     assert "error: the embedded cluster was brought down while the job ran" in rest

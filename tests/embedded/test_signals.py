@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.asked_ranks import (
-    GRACE_SECONDS,
     Asked,
     Form,
     colossalai,
@@ -99,8 +98,7 @@ SOAK = [
 @pytest.fixture
 async def asked(tmp_path: Path) -> AsyncIterator[Asked]:
     require_programs("deepspeed", "colossalai", "torchrun", "pdsh", "sshd", "ssh")
-    # As on Kubernetes; half a second is little on a busy machine.
-    async with running_jobs(tmp_path, deadline_grace=float(GRACE_SECONDS)) as jobs:
+    async with running_jobs(tmp_path) as jobs:
         yield Asked(jobs)
 
 

@@ -51,7 +51,7 @@ def writes(folder: str, then: str = "") -> Object:
 
 
 def fetch(url: str, path: str = "") -> bytes:
-    with urllib.request.urlopen(f"{url}{path}", timeout=30) as answer:
+    with urllib.request.urlopen(f"{url}{path}", timeout=120) as answer:
         found: bytes = answer.read()
     return found
 
@@ -111,8 +111,8 @@ def test_page_and_scalars_are_served_until_the_job_is_deleted(made: Yard) -> Non
     until(lambda: scalars(url, ".") == VALUES, "the scalars are shown again")
 
     made.run("delete", "train")
-    until(lambda: made.is_gone("train") and not board(made), "it goes with the job", 30)
-    until(lambda: not made.processes("/tensorboard --logdir"), "its process has ended", 30)
+    until(lambda: made.is_gone("train") and not board(made), "it goes with the job")
+    until(lambda: not made.processes("/tensorboard --logdir"), "its process has ended")
     with pytest.raises((urllib.error.URLError, ConnectionError)):
         fetch(url, "/")
 
@@ -202,10 +202,10 @@ def test_run_prints_the_address_and_ends_it(tmp_path: Path) -> None:
                 if found := address.search(text):
                     until(lambda url=found[1]: scalars(url, ".") == VALUES, "scalars are shown")
                     (tmp_path / "data" / "opened").touch()
-            assert process.wait(timeout=60) == 0, "".join(output)
+            assert process.wait(timeout=120) == 0, "".join(output)
         assert sum(bool(address.search(text)) for text in output) == 1, "".join(output)
         assert "nothing here serves it" not in "".join(output)
-        until(lambda: not line.processes(), "nothing is left", 10)
+        until(lambda: not line.processes(), "nothing is left")
     finally:
         line.kill_everything()
 
@@ -215,7 +215,7 @@ def test_logs_of_an_object_store_are_shown_beside_those_of_a_claim(tmp_path: Pat
     require("tensorboard")
     line = Yard(tmp_path)
     events = tmp_path / "elsewhere"
-    subprocess.run([sys.executable, "-c", WRITE, str(events)], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", WRITE, str(events)], check=True, timeout=120)
     logs = {
         "pvc": [{"name": "data", "subPath": ["log"]}],
         "s3": {"secretRef": {"name": "keys"}, "uri": ["s3://runs/one/"]},

@@ -33,7 +33,7 @@ from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.cgroups import default_processes
 from trainyard.local.node.environment import image_environment
 from trainyard.local.node.pod_object import EventWriter
-from trainyard.local.node.settings import DEADLINE_GRACE, NodeSettings
+from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.registry import Registry
@@ -74,8 +74,6 @@ class ClusterSettings:
     """Of each container's log."""
     pids_limit: int | None = None
     """Processes and threads that a container may have; None: what the machine has room for."""
-    deadline_grace: float = DEADLINE_GRACE
-    """How many seconds a pod has to end after its activeDeadlineSeconds."""
     allowed: AllowList = NOBODY_ELSE
     """Who besides its owner may use it."""
     tls_port: int | None = None
@@ -191,7 +189,6 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         hidden=folders.of_clusters(),
         passed=settings.passed,
         log_limits=settings.log_limits,
-        deadline_grace=settings.deadline_grace,
         pids_limit=default_processes() if settings.pids_limit is None else settings.pids_limit,
         gpus=found.gpus,
     )

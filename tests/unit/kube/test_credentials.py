@@ -49,7 +49,7 @@ def user_of(config: dict[str, Any]) -> dict[str, Any]:
 
 async def names(path: Path) -> list[str]:
     """The namespaces, as read with a kubeconfig."""
-    async with await Client.from_kubeconfig(path, timeout_seconds=5) as client:
+    async with await Client.from_kubeconfig(path, timeout_seconds=120) as client:
         items, _ = await client.list(NAMESPACES)
     return [item["metadata"]["name"] for item in items]
 

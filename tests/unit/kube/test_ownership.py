@@ -122,7 +122,7 @@ def test_nothing_is_sent_to_a_server_of_somebody_else(tmp_path: Path) -> None:
     server = processes.Process(target=_serve_as_stranger, args=(record.socket, ready), daemon=True)
     server.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(120)
         expected = f"is process {server.pid} of uid {STRANGER}, who is neither you nor root"
         with pytest.raises(NotOurs, match=expected):
             find_cluster(folder)

@@ -88,7 +88,7 @@ def in_world(body: Callable[[World], Coroutine[Any, Any, None]]) -> None:
 def test_changes_arrive_and_objects_without_the_label_do_not() -> None:
     async def body(world: World) -> None:
         world.create("before")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(120):
             await world.reflector.synced.wait()
         world.create("after")
         world.create("foreign", label="other")

@@ -15,7 +15,7 @@ from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 
 TOKEN = "a-token-of-some-length"
-LIMIT_SECONDS = 30.0
+LIMIT_SECONDS = 120.0
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ BOMB = "a: &a [x,x,x,x,x,x,x,x,x]\n" + "".join(
     f"{chr(98 + n)}: &{chr(98 + n)} [{','.join([f'*{chr(97 + n)}'] * 9)}]\n" for n in range(12)
 )
 ENOUGH_SECONDS = 20.0
-"""What took minutes takes a second or less now."""
+"""Of this process, which is client and server; what took minutes takes a second or less now."""
 
 
 @pytest.fixture
@@ -118,12 +118,12 @@ BODIES = [
 async def test_a_body_that_costs_too_much_is_refused(
     client: Client, method: str, path: str, kind: str, body: Any, code: int, why: str
 ) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     found, status = await request(client, method, path, body, kind)
     assert found == code, status
     assert why in status.get("message", ""), status
     assert len(str(status)) < 2_000
-    assert time.monotonic() - started < ENOUGH_SECONDS
+    assert time.process_time() - started < ENOUGH_SECONDS
 
 
 @pytest.mark.parametrize(
@@ -145,17 +145,17 @@ async def test_a_body_that_costs_too_much_is_refused(
     ],
 )
 async def test_a_query_that_makes_no_sense_is_refused(client: Client, query: str, why: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     code, status = await request(client, "GET", f"{MAPS}?{query}")
     assert code == 400, status
     assert why in status["message"]
     assert len(status["message"]) < 1_000
-    assert time.monotonic() - started < ENOUGH_SECONDS
+    assert time.process_time() - started < ENOUGH_SECONDS
 
 
 async def test_long_lists_are_merged_in_bounded_time(client: Client) -> None:
     items = [{"name": f"v{n}", "value": "x"} for n in range(40_000)]
-    started = time.monotonic()
+    started = time.process_time()
     merged = patches.strategic_merge_patch({"env": list(items)}, {"env": list(items)})
     assert len(merged["env"]) == 40_000
     target = {"spec": {"containers": items}}
@@ -164,7 +164,7 @@ async def test_long_lists_are_merged_in_bounded_time(client: Client) -> None:
     assert all(values.at(path) is not None for path in paths)
     fieldpaths.remove(target, paths)
     assert target == {}
-    assert time.monotonic() - started < ENOUGH_SECONDS
+    assert time.process_time() - started < ENOUGH_SECONDS
 
 
 async def test_junk_as_managed_fields_harms_nobody(client: Client) -> None:

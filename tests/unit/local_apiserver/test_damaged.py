@@ -111,7 +111,7 @@ async def test_the_loops_of_the_cluster_run_beside_them(poisoned: Path) -> None:
     settings = SchedulerSettings("node", Capacity({"cpu": 1000, "memory": 1, "pods": 9}))
     services = (Scheduler(registry, settings), Housekeeping(registry), QueueController(registry))
     tasks = [asyncio.ensure_future(service.run()) for service in services]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         async for event in registry.subscribe("pods"):
             if event.object["spec"].get("nodeName"):
                 break
@@ -158,7 +158,7 @@ async def test_a_namespace_takes_its_damaged_objects_along(tmp_path: Path) -> No
     await registry.create("namespaces", {"metadata": {"name": "team"}})
     housekeeping = asyncio.ensure_future(Housekeeping(registry).run())
     await registry.delete("namespaces", "", "team")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         async for event in registry.subscribe("namespaces"):
             if (event.type, event.object["metadata"]["name"]) == ("DELETED", "team"):
                 break

@@ -94,7 +94,7 @@ async def test_a_pod_that_the_scheduler_cannot_read_keeps_no_other_waiting() -> 
         container = {"name": "main", "resources": {"requests": {"cpu": cpu}}}
         pod = {"metadata": {"name": name}, "spec": {"containers": [container]}}
         await registry.create("pods", pod)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(120):
         async for event in registry.subscribe("pods"):
             if event.object["spec"].get("nodeName"):
                 break

@@ -32,14 +32,14 @@ async def registry() -> AsyncIterator[Registry]:
     running = asyncio.create_task(Housekeeping(made).run())
     yield made
     await made.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         await running
 
 
 async def eventually(registry: Registry, condition: Callable[[], bool]) -> None:
     """Wait for a change after which the condition holds."""
     changes = registry.subscribe("namespaces", "configmaps", "secrets", "serviceaccounts", JOBS)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         while not condition():
             await anext(changes)
     registry.unsubscribe(changes)

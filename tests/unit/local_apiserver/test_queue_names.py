@@ -39,7 +39,7 @@ async def ask(tmp_path: Path) -> AsyncIterator[Ask]:
         return answer.status, orjson.loads(answer.body)
 
     made = registry.subscribe("queues.scheduler.tensorstack.dev")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(120):
         await made.batch()
     yield request
     scheduler.cancel()

@@ -36,7 +36,7 @@ def pod(name: str, **spec: Any) -> dict[str, Any]:
 
 
 async def next_types(subscription: Subscription, count: int) -> list[str]:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(120):
         return [(await anext(subscription)).type for _ in range(count)]
 
 

@@ -52,7 +52,7 @@ def test_kill_9_loses_nothing_acknowledged(tmp_path: Path) -> None:
         acknowledged[name] = version
         if len(acknowledged) == 500:
             os.kill(writer.pid, signal.SIGKILL)
-    writer.wait(10)
+    writer.wait(120)
     writer.stdout.close()
     assert len(acknowledged) >= 500
 

@@ -133,7 +133,7 @@ async def test_descriptors_come_with_a_message_that_has_to_wait_for_a_long_one()
         theirs.setblocking(False)
         decoder = wire.Decoder()
         frames: list[bytes] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(120):
             while len(frames) < 2:
                 frames += decoder.receive(theirs) or ()
                 await asyncio.sleep(0)

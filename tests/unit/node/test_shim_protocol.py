@@ -96,7 +96,7 @@ def shim(tmp_path: Path) -> Iterator[ShimHandle]:
 def ask(shim: ShimHandle, data: bytes) -> p.Raw:
     """Send bytes, and return the next message of the shim."""
     shim.connection.sendall(data)
-    shim.connection.settimeout(30)
+    shim.connection.settimeout(120)
     frames: list[bytes] | None = []
     while frames == []:
         frames = shim.decoder.receive(shim.connection)
@@ -143,7 +143,7 @@ def test_it_runs_standing_alone_and_survives_a_broken_stream(tmp_path: Path) -> 
             assert found.adopted
             assert found.ready().isolation == "plain"
             found.tell_to_end()
-        assert process.wait(30) == 0
+        assert process.wait(120) == 0
 
 
 def test_a_shim_that_does_not_answer_is_named_with_its_process(

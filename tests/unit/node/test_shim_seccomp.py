@@ -92,7 +92,8 @@ def judge(program: bytes, number: int, arguments: tuple[int, ...] = (), machine:
 
 @pytest.mark.skipif(platform.machine() not in (X86, ARM), reason="numbers are not known here")
 def test_the_kernel_takes_the_filter_and_holds_it() -> None:
-    done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-c", PROBE]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     answers = json.loads(done.stdout)
     denied = ("mount", "unshare", "sethostname", "reboot", "vsock", "tiocsti", "personality")

@@ -14,8 +14,6 @@ from trainyard.local.node.gpus import detect
 from trainyard.schema.dataclass import dataclass
 from trainyard.shim.logfile import KUBERNETES, LogLimits
 
-DEADLINE_GRACE = 0.5
-
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
@@ -42,8 +40,6 @@ class NodeSettings:
     host_ip: str = "127.0.0.1"
     restart_delay: float = 1.0
     restart_delay_limit: float = 300.0
-    deadline_grace: float = DEADLINE_GRACE
-    """How long a pod may go on after its activeDeadlineSeconds, which SIGTERM has announced."""
     log_limits: LogLimits = KUBERNETES
     pids_limit: int = field(default_factory=default_processes)
     """Processes and threads that a container may have; 0: no limit."""

@@ -236,8 +236,6 @@ class PodWorker:
 
     def _grace_seconds(self) -> float:
         metadata, spec = self._object.newest["metadata"], self._object.spec
-        if self._reason == "DeadlineExceeded":
-            return self._node.settings.deadline_grace
         wanted = metadata.get("deletionGracePeriodSeconds")
         return float(grace_seconds(spec) if wanted is None else wanted)
 
