@@ -48,6 +48,8 @@ print(trainyard.command("--version").strip())  # trainyard, version 0.1.0
 client = trainyard.Client(cluster="private")
 """,
     "Client.run": """
+[told] = client.run("tell", ["--steps", 1], module=True, snapshot=True)
+print(told)  # PyTorchTrainingJob default/tell
 try:
     client.run(lambda: 1)
 except trainyard.CaptureError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,9 +20,17 @@ from trainyard.api import errors
 from trainyard.api.aio import AsyncClient
 from trainyard.api.blocking import Blocking
 from trainyard.api.client import Client
+from trainyard.api.measuring import Usage
+from trainyard.api.situations import Explanation
+from trainyard.client.comparing import Change, Comparison, Pair
+from trainyard.client.job import Job
+from trainyard.client.origin import Past, Result
+from trainyard.client.usage import NodeUsage, Used
 
 PAGE = Path(__file__).parent.parent / "docs/reference/python.md"
 FUNCTIONS = ("run", "propose", "validate", "render", "convert", "history", "command")
+_DECISION = re.compile(r" \(decision \d+\)")
+_RETURNED = (Job, Past, Comparison, Change, Pair, Result, Usage, Used, NodeUsage, Explanation)
 _HEAD = """\
 # Python
 
@@ -66,6 +75,7 @@ def generated() -> str:
     parts.append(f"## Options of a run\n\n{''.join(_options(trainyard.RunOptions))}")
     parts.append("".join(_options(trainyard.ScriptOptions)))
     parts.append(f"## Options of a cluster\n\n{''.join(_options(trainyard.ClusterOptions))}")
+    parts.append(f"## What is returned\n\n{''.join(map(_attributes, _RETURNED)).rstrip()}\n")
     parts.append(f"## Errors\n\n```text\n{_tree()}\n```\n")
     return "\n".join(parts)
 
@@ -113,6 +123,43 @@ def _options(of: type) -> Iterator[str]:
         assert isinstance(text.value, ast.Constant)
         meaning = " ".join(str(text.value.value).split())
         yield f"| `{ast.unparse(field.target)}` | {ast.unparse(field.annotation)} | {meaning} |\n"
+
+
+def _attributes(of: type) -> str:
+    """A class and what it has, by the fields, properties and views of its source."""
+    tree = ast.parse(Path(str(inspect.getsourcefile(of))).read_text())
+    (cls,) = (n for n in tree.body if isinstance(n, ast.ClassDef) and n.name == of.__name__)
+    text = f"### {of.__name__}\n\n{_doc(of).partition(chr(10) * 2)[0]}\n\n"
+    text += "| Attribute | Type | Meaning |\n| --- | --- | --- |\n"
+    for node, after in zip(cls.body, [*cls.body[1:], None], strict=True):
+        if (found := _attribute(node, after)) is not None:
+            name, kind, meaning = (each.replace("|", "\\|") for each in found)
+            text += f"| `{name}` | {kind} | {meaning} |\n"
+    return f"{text}\n"
+
+
+def _attribute(node: ast.stmt, after: ast.stmt | None) -> tuple[str, str, str] | None:
+    """Name, type and meaning."""
+    if isinstance(node, ast.FunctionDef):
+        is_property = any(ast.unparse(each) == "property" for each in node.decorator_list)
+        if not is_property or node.returns is None:
+            return None
+        name, kind, meaning = node.name, ast.unparse(node.returns), ast.get_docstring(node) or ""
+    else:
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name), annotation=annotation):
+                kind = ast.unparse(annotation)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id=view))):
+                kind = {"TextAt": "str", "ObjectAt": "Object", "ListAt": "list[Object]"}[view]
+            case _:
+                return None
+        match after:
+            case ast.Expr(value=ast.Constant(value=str(meaning))):
+                pass
+            case _:
+                meaning = ""
+    first = " ".join(_DECISION.sub("", meaning.partition("\n\n")[0]).split()).replace("``", "`")
+    return None if name.startswith("_") else (name, kind, first)
 
 
 def _tree() -> str:

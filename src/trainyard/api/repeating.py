@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import itertools
 import warnings
@@ -116,7 +117,7 @@ class Repeating(Connection):
         path that is not there.
         """
         again = await self.repetition(job, changes, name)
-        for text in again.differences:
+        for text in await asyncio.to_thread(lambda: again.differences):  # git may take its time
             warnings.warn(text, stacklevel=2)
         [submitted] = await self.submit_again(again, again.said("submit"))
         return submitted

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from trainyard.client.job import Job
-from trainyard.client.jobs import JobNotFound, find
-from trainyard.client.target import CommandError, Target
+from trainyard.client.target import CommandError
 from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, NotFound
@@ -81,19 +78,6 @@ def names_in(result: ReadResult) -> list[Named]:
     """The jobs of a manifest."""
     found = [(job.kind, job.metadata) for job in result.jobs]
     return [Named(f"{kind}/{meta.name}", meta.namespace) for kind, meta in found if meta.name]
-
-
-async def find_all(target: Target, jobs: Sequence[Named], *, lenient: bool) -> list[Job]:
-    """The jobs of these names; `lenient`: those that do not exist are passed over."""
-    found = []
-    for name in jobs:
-        here = replace(target, namespace=name.namespace) if name.namespace else target
-        try:
-            found.append(await find(here, name.text))
-        except JobNotFound:
-            if not lenient:
-                raise
-    return found
 
 
 async def delete(
