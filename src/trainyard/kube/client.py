@@ -99,8 +99,12 @@ class Client:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
         namespace: str = "default",
+        quiet: Callable[[float], Awaitable[None]] | None = None,
     ) -> None:
         self._transport = transport
+        self.quiet = quiet
+        """Waits until the server has little to do for us, or for so many seconds; None: it does
+        not matter here."""
         self._timeout = timeout_seconds
         self._max_retries = max_retries
         self._sleep = sleep
@@ -139,10 +143,12 @@ class Client:
         from trainyard.kube.cluster import connect
 
         transport, namespace = await connect(path, context, connections=0)
+        paced = PacedTransport(transport, limits)
         return cls(
-            PacedTransport(transport, limits),
+            paced,
             timeout_seconds=limits.timeout_seconds,
             namespace=namespace,
+            quiet=paced.quiet,
         )
 
     def measured(self, tell: Tell) -> Client:

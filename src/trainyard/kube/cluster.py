@@ -9,6 +9,7 @@ import asyncio
 import gzip
 import socket
 import ssl
+import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -67,7 +68,7 @@ class ClusterTransport:
             self._pool = Pool(
                 self._name,
                 self._connect,
-                max_connections=_MAX_CONNECTIONS,
+                max_connections=self._connections or sys.maxsize,
                 idle_seconds=_IDLE_SECONDS,
             )
         headers = {

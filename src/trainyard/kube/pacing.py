@@ -10,8 +10,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from trainyard.kube.adaptive import Concurrency
+from trainyard.kube.errors import Unreachable
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport
 from trainyard.schema.dataclass import dataclass
+
+# https://kubernetes.io/docs/concepts/cluster-administration/flow-control/
+_TOO_MANY = 429
+_UNAVAILABLE = 503
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +27,7 @@ class Limits:
     timeout_seconds: float = 30.0
     """For the answer to a request, from when it is sent."""
     at_once: int = 100
+    """At most; fewer while the server is slow, or asks for less."""
     per_second: int = 0
     """After a pause as many may be sent together; 0: any number."""
 
@@ -30,16 +37,36 @@ class PacedTransport:
 
     def __init__(self, transport: Transport, limits: Limits) -> None:
         self._transport = transport
-        self._slots = asyncio.Semaphore(limits.at_once)
+        self._slots = Concurrency(limits.at_once)
         self._interval = 1 / limits.per_second if limits.per_second else 0.0
         self._next = float("-inf")
         """When the bucket holds a token again, were all that it holds taken one by one."""
 
     async def request(self, request: Request, timeout_seconds: float) -> Response:
         """Send one request, when it is its turn, and read the whole answer."""
-        async with self._slots:
+        slots, clock = self._slots, asyncio.get_running_loop().time
+        await slots.acquire()
+        try:
             await self._turn()
-            return await self._transport.request(request, timeout_seconds)
+            asked_at = clock()
+            try:
+                response = await self._transport.request(request, timeout_seconds)
+            except Unreachable:
+                slots.refused()
+                raise
+            if response.status == _TOO_MANY or (
+                response.status == _UNAVAILABLE and "retry-after" in response.headers
+            ):
+                slots.refused()
+            elif request.method != "GET":  # how long a list takes is told by its length
+                slots.answered(clock() - asked_at)
+            return response
+        finally:
+            slots.release()
+
+    async def quiet(self, seconds: float) -> None:
+        """Until the server has little to do for us, or for that long."""
+        await self._slots.quiet(seconds)
 
     @asynccontextmanager
     async def stream(

@@ -89,7 +89,7 @@ class Executor:
         self.refusals = Refusals(
             host.now, lifecycle.refusal_base_seconds, lifecycle.refusal_max_seconds
         )
-        self.recorder = Recorder(client, host.now, host.meter)
+        self.recorder = Recorder(client, host.now, host.meter, client.quiet)
         self._client = client
         self._jobs = cache.jobs
         self._children = cache.children

@@ -28,7 +28,7 @@ class OperatorSettings:
     open_templates: bool = True
     """Pod fields that our schema does not know are left to the server, which may be newer and
     refuses what it does not know itself; False: they make a job invalid."""
-    workers: int = 16
+    workers: int = 24
     """Jobs that may be worked on at once."""
     parallel_writes: int = 32
     """Writes of one job that may be under way at once."""
