@@ -146,6 +146,8 @@ class Wire:
     created: Callable[[Sent, Any], None]
     is_dead: bool = False
     """The process behind it has died: nothing is sent any more."""
+    stands_by: bool = False
+    """It only watches, and nothing befalls its requests."""
 
     async def request(self, request: Request, timeout_seconds: float) -> Response:
         """One request, and whatever the network makes of it."""
@@ -153,7 +155,7 @@ class Wire:
             raise Unreachable("the process is dead")
         call = parse(request)
         loop = asyncio.get_running_loop()
-        fault = self.conditions.fate(call)
+        fault = self._fate(call)
         trip = _Trip.draw(self.rng)
         sent = Sent(call, self.incarnation)
         if call.is_write:
@@ -174,6 +176,9 @@ class Wire:
                 loop.call_later(trip.late, self._apply, call)
             raise
         return await self._answer(sent, fault, trip)
+
+    def _fate(self, call: Call) -> Fault:
+        return Fault.NONE if self.stands_by else self.conditions.fate(call)
 
     async def _answer(self, sent: Sent, fault: Fault, trip: _Trip) -> Response:
         response = self._refusal(fault) or self._apply(sent.call)
@@ -239,7 +244,7 @@ class Wire:
     ) -> AsyncIterator[StreamResponse]:
         """A watch."""
         call = parse(request)
-        fault = self.conditions.fate(call)
+        fault = self._fate(call)
         if fault in CRASHES:
             await self._die()
         await asyncio.sleep(self.rng.uniform(0.0005, 0.004))

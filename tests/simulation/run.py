@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 import orjson
 
@@ -119,6 +120,22 @@ class Listener(Diary):
             self._written.ended(key, how)
 
 
+class Process(NamedTuple):
+    """One controller, which works once it is its turn."""
+
+    wire: Wire
+    turn: asyncio.Event
+    task: asyncio.Task[None]
+
+
+async def _look_after(controller: Controller, turn: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(controller.watch())
+        await turn.wait()
+        await controller.synced.wait()
+        await controller.work()
+
+
 class Run:
     """A scenario being played."""
 
@@ -150,6 +167,7 @@ class Run:
         self.incarnation = 0
         self.call_number = 0
         self.controller: asyncio.Task[None] | None = None
+        self.standby: Process | None = None
         self.keys = [_key(job) for job in scenario.jobs]
 
     async def play(self) -> None:
@@ -290,23 +308,35 @@ class Run:
 
     # The controller.
     def _start_controller(self) -> None:
+        """One that begins with nothing, or one that has stood by and watched until now."""
         self.incarnation += 1
-        self.wire = wire = Wire(
+        process = self.standby or self._begin_process(self.incarnation)
+        self.standby = None
+        self.wire, self.controller = process.wire, process.task
+        self.wire.stands_by = False
+        process.turn.set()
+        if self.scenario.has_standby:
+            self.standby = self._begin_process(self.incarnation + 1)
+
+    def _begin_process(self, incarnation: int) -> Process:
+        wire = Wire(
             self.server,
             self.conditions,
-            random.Random(self.scenario.seed * 1000 + self.incarnation),
-            self.incarnation,
+            random.Random(self.scenario.seed * 1000 + incarnation),
+            incarnation,
             self._crash,
             self.monitor.sent,
             self.monitor.created,
+            stands_by=True,
         )
-        jitter = random.Random(self.incarnation)
+        jitter = random.Random(incarnation)
         client = Client(wire, jitter=jitter.random)
         # The monitor knows jobs only; pods of other owners would all be strays to it.
         settings = OperatorSettings(lifecycle=self.scenario.settings)
         listener = Listener(self.monitor, self.diary)
         controller = Controller(client, settings, Host(self.clock, jitter, diary=listener))
-        self.controller = self.loop.create_task(controller.run())
+        turn = asyncio.Event()
+        return Process(wire, turn, self.loop.create_task(_look_after(controller, turn)))
 
     def _crash(self) -> None:
         self.report.crashes += 1

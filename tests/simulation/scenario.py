@@ -10,7 +10,7 @@ from typing import Any
 
 from tests.simulation import elastic, launching
 from tests.simulation.network import CRASHES, Fault, WatchFault
-from tests.simulation.seeds import FIRST_GENERATION
+from tests.simulation.seeds import FIRST_GENERATION, SECOND_GENERATION
 from trainyard.kinds.shared.settings import Settings
 
 Obj = dict[str, Any]
@@ -76,6 +76,8 @@ class Scenario:
     """None: nothing is told of launches; as in seeds of the first generation."""
     boards: Boards | None
     """The same of viewers."""
+    has_standby: bool
+    """Whoever takes over from a controller that has crashed has watched all the while."""
     rng: random.Random = field(repr=False)
 
     def elements(self) -> list[str]:
@@ -89,6 +91,7 @@ class Scenario:
             *(["newcomers"] if self.newcomers.rate else []),
             *(["launches"] if self.launches and self.launches.rate else []),
             *(["boards"] if self.boards and self.boards.rate else []),
+            *(["standby"] if self.has_standby else []),
         ]
 
     def without(self, names: Collection[str]) -> Scenario:
@@ -107,6 +110,7 @@ class Scenario:
             boards=replace(self.boards, rate=0.0)
             if self.boards and "boards" in names
             else self.boards,
+            has_standby=self.has_standby and "standby" not in names,
         )
 
     def describe(self) -> list[str]:
@@ -129,6 +133,8 @@ class Scenario:
             lines.append(f"a launch will not be quick with a chance of {self.launches.rate}")
         if self.boards and self.boards.rate:
             lines.append(f"a viewer's page will crash with a chance of {self.boards.rate}")
+        if self.has_standby:
+            lines.append("a standby that has watched takes over")
         return lines
 
     def outcome(self, faults_last: bool, job: Obj | None, pod: Obj) -> tuple[float, int]:
@@ -146,6 +152,7 @@ def draw(seed: int) -> Scenario:
     rng = random.Random(seed)
     settings = Settings.local() if rng.random() < 0.5 else Settings()
     is_first = seed in FIRST_GENERATION
+    has_standbys = not is_first and seed not in SECOND_GENERATION
     jobs = [_job(rng, "first")]
     if rng.random() < 0.25:
         jobs.append(_job(rng, "second"))
@@ -179,6 +186,7 @@ def draw(seed: int) -> Scenario:
         newcomers=newcomers,
         launches=launches,
         boards=boards,
+        has_standby=has_standbys and random.Random(f"{seed} standby").random() < 0.5,
         rng=rng,
     )
 

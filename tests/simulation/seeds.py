@@ -18,6 +18,8 @@ FIRST_GENERATION = frozenset(
 )
 """Seeds that are drawn as they were when they failed, before launches and the troubles of viewers
 were played and disruptions met rules often."""
+SECOND_GENERATION = frozenset({77, 8000635, 358016702, 758550509, 812937761})
+"""Likewise, from before standbys took over."""
 FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
 
 

@@ -67,6 +67,7 @@ ONCE_FAILED = {
     8000635: "a launch was given up by what a silent watch had told, and the monitor missed that",
     812937761: "Services of a job that was gone were created until its silent watch told of it",
     758550509: "a job whose status was forged for a moment had no time to restart as the run ended",
+    874106316: "a standby with a silent watch took over, and failures for deletions",
     3499: "a job was deleted by its ttl over and over until the watch told of it",
 }
 

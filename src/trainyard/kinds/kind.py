@@ -154,6 +154,11 @@ class Kind:
         found: dict[str, Any] = version["schema"]["openAPIV3Schema"]
         return found
 
+    def load(self) -> None:
+        """Import what judges and describes its objects, which else comes with the first of them."""
+        _ = self.model, self.rules
+        import_module(f"{self.package}.workload")
+
     def describe(self, job: Job, settings: Settings) -> Workload:
         """What a valid job turns into; imports the kind's workload."""
         build: Callable[[Job, Settings], Workload] = import_module(

@@ -103,8 +103,7 @@ class Client:
     ) -> None:
         self._transport = transport
         self.quiet = quiet
-        """Waits until the server has little to do for us, or for so many seconds; None: it does
-        not matter here."""
+        """Waits until the server has little to do for us, or so many seconds; None: not at all."""
         self._timeout = timeout_seconds
         self._max_retries = max_retries
         self._sleep = sleep
@@ -143,13 +142,8 @@ class Client:
         from trainyard.kube.cluster import connect
 
         transport, namespace = await connect(path, context, connections=0)
-        paced = PacedTransport(transport, limits)
-        return cls(
-            paced,
-            timeout_seconds=limits.timeout_seconds,
-            namespace=namespace,
-            quiet=paced.quiet,
-        )
+        paced, timeout = PacedTransport(transport, limits), limits.timeout_seconds
+        return cls(paced, timeout_seconds=timeout, namespace=namespace, quiet=paced.quiet)
 
     def measured(self, tell: Tell) -> Client:
         """The same client, over the same connections; `tell` hears of each of its requests."""

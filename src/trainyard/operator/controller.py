@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -24,6 +23,7 @@ from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod, observed_resources
 from trainyard.operator.cache import NamespacePart, Store
+from trainyard.operator.doubts import Doubts
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
 from trainyard.operator.host import Clock, Host, wall_clock
 from trainyard.operator.logs import about
@@ -54,7 +54,9 @@ class Controller:
         self._client = client
         self._settings = settings
         self._host = host
-        self.is_synced = False
+        self.synced = asyncio.Event()
+        """Set once the cluster has been read."""
+        self.is_working = False
         self._all: list[Reflector[Any]] = []
         self.queue: WorkQueue[JobKey] = WorkQueue(
             host.now,
@@ -86,6 +88,8 @@ class Controller:
             for resource, decode in observed_resources(settings.lifecycle.gang_backend).items()
         }
         cache = Cache(self.jobs, self.children)
+        pods = self.children[PODS].store
+        self._doubts = Doubts(client, self.jobs, pods, settings.parallel_writes)
         self._executor = Executor(client, cache, settings, host)
         self.recorder = self._executor.recorder
         if host.diary is not None:
@@ -93,21 +97,40 @@ class Controller:
 
     async def run(self, ready: asyncio.Event | None = None) -> None:
         """Look after all jobs until cancelled."""
-        async with AsyncExitStack() as stack:
-            if self._host.drains_events:
-                stack.push_async_callback(self._flush_events)
-            group = await stack.enter_async_context(asyncio.TaskGroup())
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.watch())
+            await self.synced.wait()
+            if ready is not None:
+                ready.set()
+            await self.work()
+
+    async def watch(self) -> None:
+        """Keep the cache up to date until cancelled; `synced` is set once it is whole."""
+        async with asyncio.TaskGroup() as group:
             reflectors = self._all = self._reflectors()
             for reflector in reflectors:
                 group.create_task(reflector.run())
-            group.create_task(self.queue.run())
-            group.create_task(self.recorder.run())
             await _all_synced(reflectors)
-            self.is_synced = True
-            if ready is not None:
-                ready.set()
-            for _ in range(self._settings.workers):
-                group.create_task(self._work())
+            self.synced.set()
+
+    async def work(self) -> None:
+        """Act on what `watch` sees until cancelled; may be called again afterwards."""
+        self.is_working = True
+        self._doubts.begin()
+        try:
+            # Nobody knows here what was done for which job, or at what time it wants to be looked
+            # at: another may have worked until now.
+            for job in chain.from_iterable(self.jobs.values()):
+                self.queue.add(job.key)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.queue.run())
+                group.create_task(self.recorder.run())
+                for _ in range(self._settings.workers):
+                    group.create_task(self._work())
+        finally:
+            self.is_working = False
+            if self._host.drains_events:
+                await self._flush_events()
 
     @property
     def problems(self) -> list[str]:
@@ -176,11 +199,14 @@ class Controller:
             self._forget_uid(before)
         self._uids[job.key] = job.uid
         self._keys[job.uid] = job.key
-        self.queue.add(job.key)
+        if self.is_working:
+            self.queue.add(job.key)
+        elif self.jobs[job.key.kind].get(job.namespace, job.name) is None:
+            self._forget(job.key)  # no pass will find that it is gone
 
     def _child_changed(self, child: Pod | Owned) -> None:
         key = self._keys.get(child.owner_uid)
-        if key is not None and key.namespace == child.namespace:
+        if self.is_working and key is not None and key.namespace == child.namespace:
             self.queue.add(key)
 
     def _node_changed(self, node: Node) -> None:
@@ -192,14 +218,14 @@ class Controller:
             self._ready_nodes.pop(node.name, None)
         else:
             self._ready_nodes[node.name] = ready
-        if self.is_synced:  # before, all jobs are to be looked at anyway
+        if self.is_working:  # before, all jobs are to be looked at anyway
             for pod in self.children[PODS].store:
                 if pod.node == node.name:
                     self._child_changed(pod)
 
     def _namespace_changed(self, namespace: Namespace) -> None:
         """Its labels have come to fit, or do not any more."""
-        if self.is_synced:
+        if self.is_working:
             for store in self.jobs.values():
                 for job in store:
                     if job.namespace == namespace.name:
@@ -207,7 +233,7 @@ class Controller:
 
     def _flavor_changed(self, _: Flavor) -> None:
         """Jobs may wait to be told where their pods run."""
-        if self.is_synced:
+        if self.is_working:
             for owned in self.children[WORKLOADS].store:
                 self._child_changed(owned)
 
@@ -250,13 +276,19 @@ class Controller:
             # What it owned is the garbage collector's, or another operator's.
             self._forget(key)
             return Outcome.JOB_GONE
-        made = self._plan(job, await self._words_of(job))
+        words = await self._words_of(job)
+        if self._doubts.about(job) and self._calls_for_anything(job, words):
+            await self._doubts.settle(job, self._planner.pod_names(job))
+            self.queue.add(key)
+            return Outcome.STALE
+        made = self._plan(job, words)
         self.queue.wake_at(key, made.wake_at)
         outcome = await self._executor.execute(job, made)
         if outcome is Outcome.JOB_GONE:
             self._forget(key)
             return outcome
         if outcome is Outcome.STALE:
+            self._doubts.forget(job.uid)
             # The newer job arrives by the watch; the retry is for when that takes long.
             self.queue.retry(key)
             return outcome
@@ -282,6 +314,11 @@ class Controller:
             return {}
         pods = self.children[PODS].store.owned_by(job.namespace, job.uid)
         return await self._words.of(job.uid, pods)
+
+    def _calls_for_anything(self, job: JobRecord, words: Mapping[str, str]) -> bool:
+        observed = replace(self._observe(job), words=words)
+        made = self._planner.plan(job, observed, self._host.now())
+        return made.status is not None or bool(made.actions)
 
     def _plan(self, job: JobRecord, words: Mapping[str, str]) -> Plan:
         observed, now = replace(self._observe(job), words=words), self._host.now()
@@ -336,6 +373,7 @@ class Controller:
     def _forget_uid(self, uid: str) -> None:
         self._keys.pop(uid, None)
         self._planner.forget(uid)
+        self._doubts.forget(uid)
         self._words.forget(uid)
         self._executor.refusals.forget(uid)
 

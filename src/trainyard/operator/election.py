@@ -27,6 +27,10 @@ from trainyard.schema.times import render_micro
 
 log = logging.getLogger(__name__)
 
+_LOOKS = 4
+"""Of a standby, for each attempt of the holder to renew."""
+_LEAST_PAUSE_SECONDS = 0.01
+
 
 class LeaderElection:
     """Competes for a Lease, and runs work only while it is held."""
@@ -46,6 +50,7 @@ class LeaderElection:
         self.identity = identity or f"{socket.gethostname()}_{os.getpid()}_{uuid.uuid4().hex[:8]}"
         self._seen: tuple[Any, ...] = ()
         self._seen_at = 0.0
+        self._seen_seconds = settings.duration
         self._renewed_at = 0.0
         self._lease: dict[str, Any] | None = None
         """As it was when it was written here last."""
@@ -69,9 +74,18 @@ class LeaderElection:
                 async with asyncio.timeout(self._settings.renew_deadline):
                     if await self._try():
                         break
-            await asyncio.sleep(self._settings.retry_period)
+            await asyncio.sleep(self._pause())
         self.is_leader = True
         log.info("%s leads", self.identity)
+
+    def _pause(self) -> float:
+        """How long to leave the Lease of another alone: it is seen soon after each renewal, since
+        its time counts from there, and asked for at once when that is over."""
+        pause = self._settings.retry_period
+        if not self.problem and self._is_held_by_another():
+            left = self._seen_at + self._seen_seconds - asyncio.get_running_loop().time()
+            pause = min(pause / _LOOKS, max(left, _LEAST_PAUSE_SECONDS))
+        return pause
 
     async def _lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = asyncio.create_task(work())
@@ -163,8 +177,8 @@ class LeaderElection:
             self._seen_at = asyncio.get_running_loop().time()
 
     def _is_expired(self, spec: dict[str, Any]) -> bool:
-        duration = float(spec.get("leaseDurationSeconds") or self._settings.duration)
-        return asyncio.get_running_loop().time() >= self._seen_at + duration
+        self._seen_seconds = float(spec.get("leaseDurationSeconds") or self._settings.duration)
+        return asyncio.get_running_loop().time() >= self._seen_at + self._seen_seconds
 
     def _spec(self, before: dict[str, Any]) -> dict[str, Any]:
         now = render_micro(self._now())

@@ -24,6 +24,18 @@ def served_kinds(settings: OperatorSettings) -> Sequence[Kind]:
     return [*JOB_KINDS.values(), *(viewers if settings.serves_tensorboards else ())]
 
 
+def warm_up() -> None:
+    """Import now what planning needs: the first job would wait for it, most of a tenth of a second.
+
+    An embedded cluster does without, as its one job may be of the only kind it ever meets.
+    """
+    from trainyard.kinds.admission import admit
+
+    for kind in JOB_KINDS.values():
+        kind.load()
+        admit({"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x"}})
+
+
 class Planner:
     """Says what to do for an object, and keeps what it turns into until its generation changes."""
 
@@ -39,11 +51,15 @@ class Planner:
             self.forget(record.uid)  # few more passes will ask for it
         return made
 
+    def pod_names(self, record: JobRecord) -> list[str]:
+        """Of all pods that it may have, as of its generation."""
+        made = self._turned_into(record)
+        if isinstance(made, Invalid):
+            return []
+        return [made.pod_name] if record.kind.is_viewer else [name for _, _, name in made.roster]
+
     def _plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
-        generation, made = self._made.get(record.uid, (0, None))
-        if not generation or generation != record.generation:
-            made = self._describe(record)
-            self._made[record.uid] = (record.generation, made)
+        made = self._turned_into(record)
         if record.kind.is_viewer:
             # Imported for the first of them: few operators meet one.
             from trainyard.lifecycle.viewers import plan_invalid_viewer, plan_viewer
@@ -54,6 +70,13 @@ class Planner:
         if isinstance(made, Invalid):
             return plan_invalid(made, record.status, now, observed.pods)
         return plan(made, record.status, observed, now, self._settings)
+
+    def _turned_into(self, record: JobRecord) -> Any:
+        generation, made = self._made.get(record.uid, (0, None))
+        if not generation or generation != record.generation:
+            made = self._describe(record)
+            self._made[record.uid] = (record.generation, made)
+        return made
 
     def forget(self, uid: str) -> None:
         """The object is gone."""

@@ -162,27 +162,26 @@ class Recorder:
         await asyncio.gather(*(self._send_the_rest() for _ in range(_SENDERS)))
 
     async def _send_for_ever(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            uid = await self._ready.get()
-            patience = self._jobs[uid][0].since + _PATIENCE_SECONDS - loop.time()
-            if self._quiet is not None and patience > 0:
-                await self._quiet(patience)
-            await self._send_first(uid)
+            await self._send_first(await self._ready.get(), gives_way=True)
 
     async def _send_the_rest(self) -> None:
         while not self._ready.empty():
-            await self._send_first(self._ready.get_nowait())
+            await self._send_first(self._ready.get_nowait(), gives_way=False)
 
-    async def _send_first(self, uid: str) -> None:
+    async def _send_first(self, uid: str, *, gives_way: bool) -> None:
         """The oldest event of a job, and then it is the next job's turn."""
-        series = self._jobs[uid].popleft()
-        series.waits = False
-        self.waiting -= 1
+        waiting = self._jobs[uid]
         try:
+            patience = waiting[0].since + _PATIENCE_SECONDS - asyncio.get_running_loop().time()
+            if gives_way and self._quiet is not None and patience > 0:
+                await self._quiet(patience)
+            series = waiting.popleft()
+            series.waits = False
+            self.waiting -= 1
             await self._send(series)
         finally:
-            if self._jobs[uid]:
+            if waiting:
                 self._ready.put_nowait(uid)
             else:
                 del self._jobs[uid]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import replace
+from functools import partial
 
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError, KubeError
@@ -16,6 +17,7 @@ from trainyard.operator.endpoints import Endpoints
 from trainyard.operator.host import Clock, Host, wall_clock
 from trainyard.operator.manifests import LEASE_RULE, rules
 from trainyard.operator.metrics import Metrics
+from trainyard.operator.planners import warm_up
 from trainyard.operator.rights import Rights
 from trainyard.operator.settings import ServiceSettings
 
@@ -41,9 +43,10 @@ class Service:
         self._settings = settings or ServiceSettings()
         self._now = now
         self._controller: Controller | None = None
+        self._prepared = asyncio.Event()
         self._election: LeaderElection | None = None
         self._metrics = Metrics(
-            lambda: self._controller,
+            self._at_work,
             self._problems,
             now,
             tells_jobs=self._settings.tells_jobs,
@@ -76,11 +79,25 @@ class Service:
                 await asyncio.wait([asking])
 
     async def _work(self) -> None:
-        if self._settings.lease is None:
-            await self._control()
-            return
-        self._election = LeaderElection(self._lease_client, self._settings.lease, self._now)
-        await self._election.run(self._control)
+        controller = self._controller = await self._prepare()
+        self._prepared.set()
+        lease = self._settings.lease
+        async with asyncio.TaskGroup() as group:
+            group.create_task(controller.watch())
+            if lease is None:
+                await controller.synced.wait()
+                await controller.work()
+                return
+            # One that has read the cluster is the better leader, if there is one.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(lease.duration):
+                    await controller.synced.wait()
+            self._election = LeaderElection(self._lease_client, lease, self._now)
+            await self._election.run(partial(self._lead, controller))
+
+    async def _lead(self, controller: Controller) -> None:
+        await controller.synced.wait()
+        await controller.work()
 
     def _rights_needed(self) -> Rights:
         operator, lease = self._settings.operator, self._settings.lease
@@ -90,11 +107,12 @@ class Service:
             wanted[home] = [*wanted.get(home, ()), LEASE_RULE]
         return Rights(self._client, wanted)
 
-    async def _control(self) -> None:
+    async def _prepare(self) -> Controller:
         operator = self._settings.operator
         if operator.open_templates:
             operator = replace(operator, open_templates=await self._refuses_unknown_fields())
-        self._controller = Controller(
+        warm_up()
+        return Controller(
             self._client,
             operator,
             Host(
@@ -104,10 +122,12 @@ class Service:
                 diary=self._diary,
             ),
         )
-        try:
-            await self._controller.run()
-        finally:
-            self._controller = None
+
+    async def until_synced(self) -> None:
+        """Wait until the cluster has been read."""
+        await self._prepared.wait()
+        if self._controller is not None:
+            await self._controller.synced.wait()
 
     async def _refuses_unknown_fields(self) -> bool:
         """Whether the server keeps to fieldValidation=Strict; an older one drops what it does not
@@ -135,6 +155,11 @@ class Service:
         """Ready on standby too: a Deployment must not wait for a second leader."""
         if problems := self._problems():
             return False, "\n".join(problems)
-        if self._controller is not None and not self._controller.is_synced:
+        if self._controller is not None and not self._controller.synced.is_set():
             return False, "the first lists are still under way"
-        return True, "standby" if self._controller is None else "leading"
+        return True, "standby" if self._at_work() is None else "leading"
+
+    def _at_work(self) -> Controller | None:
+        """The controller, unless it stands by."""
+        controller = self._controller
+        return controller if controller is not None and controller.is_working else None

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -17,6 +19,8 @@ from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, SERVICES
+from trainyard.kube.transport import Request, Response, StreamResponse
+from trainyard.kube.unix import UnixTransport
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 from trainyard.operator.controller import run
@@ -233,3 +237,81 @@ async def test_a_service_leads_and_shows_its_health_and_metrics(client: Client) 
     assert lease["spec"]["holderIdentity"] == ""
     with pytest.raises(NotFound):
         await client.get(LEASES, "another", "default")
+
+
+class Counting:
+    """A transport that remembers what was asked for."""
+
+    def __init__(self, path: Path) -> None:
+        self._inner = UnixTransport(path)
+        self.asked: list[str] = []
+
+    async def request(self, request: Request, timeout_seconds: float) -> Response:
+        self.asked.append(f"{request.method} {urlsplit(request.path).path}")
+        return await self._inner.request(request, timeout_seconds)
+
+    def stream(
+        self, request: Request, timeout_seconds: float
+    ) -> contextlib.AbstractAsyncContextManager[StreamResponse]:
+        return self._inner.stream(request, timeout_seconds)
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+async def test_a_standby_knows_the_cluster_when_it_takes_over(
+    client: Client, tmp_path: Path
+) -> None:
+    """It asks for the Lease, and lists nothing; jobs that went while it stood by are forgotten."""
+    settings = ServiceSettings(operator=SETTINGS, host="127.0.0.1", port=0)
+    transport = Counting(tmp_path / "api.sock")
+    async with (
+        Client(transport) as second,
+        contextlib.AsyncExitStack() as stack,
+        contextlib.AsyncExitStack() as leading,
+    ):
+        first = await leading.enter_async_context(_running_service(client, settings))
+        await eventually(partial(_is, first, "leading"))
+        standby = await stack.enter_async_context(_running_service(second, settings, client))
+        await eventually(partial(_is, standby, "standby"))
+        await standby.until_synced()
+        await client.create(JOBS, job("gone"))
+        await eventually(lambda: _pods_of(client, "gone"))
+        await client.delete(JOBS, "gone", "default")
+        await client.create(JOBS, job("stays", replicas=1))
+        (pod,) = await eventually(lambda: _pods_of(client, "stays"))
+        before = [each for each in transport.asked if each.startswith("GET")]
+        await leading.aclose()
+        await client.delete(PODS, pod, "default", grace_seconds=0)
+        await eventually(partial(_is, standby, "leading"))
+        await eventually(lambda: _pods_of(client, "stays"))
+        after = [each for each in transport.asked if each.startswith("GET")]
+        # The job that calls for something is read by name, and its pods (decision 189).
+        named = ("/stays", f"/{pod}")
+        assert [each for each in after if not each.endswith(named)] == before
+        assert len(after) > len(before)
+        controller = standby._controller
+        assert controller is not None
+        assert [key.name for key in controller._uids] == ["stays"]
+
+
+@contextlib.asynccontextmanager
+async def _running_service(
+    client: Client, settings: ServiceSettings, lease_client: Client | None = None
+) -> AsyncIterator[Service]:
+    service = Service(client, settings, lease_client=lease_client)
+    async with running(service.run()):
+        yield service
+
+
+async def _is(service: Service, state: str) -> bool:
+    if not service.port:
+        return False
+    url = f"http://127.0.0.1:{service.port}/readyz"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        return await answer.text() == state
+
+
+async def _pods_of(client: Client, name: str) -> list[str]:
+    pods = [each["metadata"] for each in (await client.list(PODS, "default"))[0]]
+    return [pod["name"] for pod in pods if pod["ownerReferences"][0]["name"] == name]
