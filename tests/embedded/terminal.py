@@ -51,15 +51,15 @@ class Terminal:
             assert is_there, f"no {pattern} in {self.raw[-2000:]!r}"
         return found[0]
 
-    def end(self) -> tuple[int, str]:
-        """Exit code of the command, and all that it wrote."""
-        while self._read():
+    def end(self, patience: float = PATIENCE_SECONDS) -> tuple[int, str]:
+        """Exit code of the command, and all that it wrote; it may be silent for so many seconds."""
+        while self._read(patience):
             pass
         return self._process.wait(PATIENCE_SECONDS), self.raw
 
-    def _read(self) -> bool:
+    def _read(self, patience: float = PATIENCE_SECONDS) -> bool:
         """Take what has come; False at its end, or if nothing comes for long."""
-        if not select.select([self._ours], [], [], PATIENCE_SECONDS)[0]:
+        if not select.select([self._ours], [], [], patience)[0]:
             return False
         try:
             data = os.read(self._ours, 65536)

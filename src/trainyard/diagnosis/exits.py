@@ -33,13 +33,7 @@ def read(
     ended it."""
     if (told := _told(reason, message)) is not None:
         return told
-    place = raised.place if raised else None
-    if code == NOT_EXECUTABLE and (refused := _REFUSED.search(message)):
-        return Reading(
-            f"{refused[1]} is no program that may be run", ("make the file executable (chmod +x)",)
-        )
-    text = f"{raised.text}\n{place.source if place else ''}" if raised else _last_words(message)
-    if (raised or code not in _FROM_OUTSIDE) and (meaning := meaning_of(text)) is not None:
+    if (meaning := _by_words(code, message, raised)) is not None:
         return meaning
     if raised is not None:
         return _of_exception(raised)
@@ -61,10 +55,33 @@ def read(
     return Reading("its program ended with an error", is_guess=True)
 
 
+def _by_words(code: int | None, message: str, raised: Raised | None) -> Reading | None:
+    """What is meant by the words of an exception, or by the last ones of a log without any."""
+    if raised is not None:
+        if retells(raised):
+            return _of_child(raised, message)
+        return meaning_of(f"{raised.text}\n{raised.place.source if raised.place else ''}")
+    if code == NOT_EXECUTABLE and (refused := _REFUSED.search(message)):
+        return Reading(
+            f"{refused[1]} is no program that may be run", ("make the file executable (chmod +x)",)
+        )
+    return None if code in _FROM_OUTSIDE else meaning_of(_last_words(message))
+
+
 def _last_words(message: str) -> str:
     """The last lines of a log that are of the program, or the lines of a message; what was written
     long before the end explains nothing."""
     return "\n".join(own_lines(message.split("\n")))
+
+
+def _of_child(raised: Raised, message: str) -> Reading:
+    """Of a process that it had started, and that told of no exception; by its last words."""
+    said = own_lines(message.split("\n")[: raised.first], 1)
+    meaning = meaning_of(raised.text) or (meaning_of(said[-1]) if said else None)
+    last = f": {said[-1].strip()}" if said else ""
+    return meaning or Reading(
+        f"a process that it had started failed{last}", ("look at what that one wrote",)
+    )
 
 
 def _of_exception(raised: Raised) -> Reading:
@@ -84,8 +101,6 @@ def _of_exception(raised: Raised) -> Reading:
             "the other end of a connection went away, or was not there",
             ("look whether that server runs and can be reached from where the replica runs",),
         )
-    if retells(raised):
-        return Reading("a process that it had started failed", ("look at what that one wrote",))
     what = f"its program ended with {raised.text}"
     if raised.root is not None and raised.root.place is not None:
         what += f", which followed from {raised.root.text} ({raised.root.place.where})"

@@ -247,7 +247,7 @@ _SAID = (
         _PATHS,
     ),
     _Words(
-        r"([^\s:'\"]+)['\"]?: No such file or directory",
+        r"([^\s:'\"]+)['\"]?: (?:Cannot \w+: )?No such file or directory",
         "the file {0} does not exist where the replica runs",
         _PATHS,
     ),

@@ -194,7 +194,19 @@ HABITS = [
         subprocess.CalledProcessError: Command '['tar']' returned non-zero exit status 2.
         """,
         "CalledProcessError: Command '['tar']'", "train.py:2", "subprocess.run",
-        "look at what that one wrote",
+        "the file data.tar does not exist",
+    ),
+    Habit(
+        "of a program that the script had started, in words that mean nothing",
+        f"""\
+        mpirun: host c is not there
+        {HEAD}
+        {TRAIN} 2, in <module>
+            subprocess.run(command, check=True)
+        subprocess.CalledProcessError: Command '['mpirun']' returned non-zero exit status 2.
+        """,
+        "CalledProcessError: Command '['mpirun']'", "train.py:2", "subprocess.run",
+        "failed: mpirun: host c is not there",
     ),
     Habit(
         "with a message that begins on the next line",
