@@ -80,10 +80,15 @@ def started_on_terminal(
     """A command on a terminal, for as long as the block lasts."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+    inherited = {
+        name: value
+        for name, value in trainyard.environment.items()
+        if name not in ("COLUMNS", "LINES")  # xdist sets them, and they come before the terminal's
+    }
     process = subprocess.Popen(
         [sys.executable, "-m", "trainyard.cli.main", *arguments],
         cwd=trainyard.folder,
-        env={**trainyard.environment, "TERM": "xterm", **environment},
+        env={**inherited, "TERM": "xterm", **environment},
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
