@@ -21,13 +21,13 @@ from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import EVENTS, LEASES
 
 
-def printed(yard: Yard) -> str:
+def printed(yard: Yard, *more: str) -> str:
     """For a cluster as old as this one."""
     version = ".".join(map(str, yard.plane.version))
     options = ("--image", "registry/trainyard:1", "--namespace", yard.namespace)
     server = ("--kubernetes-version", version)
     return run(
-        [sys.executable, "-m", "trainyard.cli.main", "manifests", *options, *server],
+        [sys.executable, "-m", "trainyard.cli.main", "manifests", *options, *server, *more],
         capture_output=True,
         text=True,
         check=True,
@@ -162,22 +162,33 @@ async def succeed(yard: Yard, kubelet: Kubelet, jobs: list[dict[str, Any]]) -> b
     return phases <= {"Succeeded"}
 
 
-async def test_an_operator_of_one_namespace_needs_a_role_there_only(yard: Yard) -> None:
-    """The same rules in a Role; nodes cannot be granted by one, and are done without."""
-    objects = {obj["kind"]: obj for obj in yaml.safe_load_all(printed(yard))}
-    role = {**objects["ClusterRole"], "kind": "Role"}
-    binding = {**objects["ClusterRoleBinding"], "kind": "RoleBinding"}
-    binding["roleRef"] = {**binding["roleRef"], "kind": "Role"}
-    granted = yaml.safe_dump_all([objects["ServiceAccount"], role, binding])
-    await yard.kubectl("apply", "-f", "-", stdin=granted)
+async def test_an_operator_of_one_namespace_needs_a_role_there_only(
+    yard: Yard, tmp_path: Path
+) -> None:
+    """Nodes cannot be granted by one, and are done without; nothing is said to be missing."""
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(f"namespaces: [{yard.namespace}]\nkinds: [PyTorchTrainingJob]\n")
+    objects = list(yaml.safe_load_all(printed(yard, "--config", str(settings))))
+    mine = [each for each in objects if each["metadata"].get("namespace") == yard.namespace]
+    assert {each["kind"] for each in mine} >= {"Role", "RoleBinding", "ServiceAccount"}
+    await yard.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(mine))
     token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
     config = yard.plane.write_kubeconfig("operator", token)
     async with (
-        yard.operator(kubeconfig=config),
+        yard.operator("--config", str(settings), kubeconfig=config) as operator,
         running_kubelet(yard.client, yard.namespace, lambda pod: 0),
     ):
         await yard.client.create(PYTORCH, pytorch_job("digits"), yard.namespace)
         await yard.reaches("digits", "Succeeded")
+        assert await operator.answer("/readyz") == "leading"
+        assert "no right" not in operator.log
+        asked = ("auth", "can-i", "list", "secrets", f"--as={account(yard)}")
+        assert await yard.kubectl(*asked, fails=True) == ""
+
+
+def account(yard: Yard) -> str:
+    """The operator, as the API server knows it."""
+    return f"system:serviceaccount:{yard.namespace}:trainyard-operator"
 
 
 IN_A_POD = """
@@ -207,7 +218,7 @@ async def test_the_deployment_s_container_runs_as_it_is_shipped(yard: Yard, tmp_
     token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
     (container,) = objects["Deployment"]["spec"]["template"]["spec"]["containers"]
     assert container["command"][0] == "trainyard"
-    arguments = [each.replace("$(NAMESPACE)", yard.namespace) for each in container["args"]]
+    own = [each["name"] for each in container["env"] if "valueFrom" in each]
     folder = str(SERVICE_ACCOUNT).replace("/var/run/", "/run/")
     script = IN_A_POD.format(folder=folder, authority=yard.plane.authority)
     environment = {
@@ -217,10 +228,11 @@ async def test_the_deployment_s_container_runs_as_it_is_shipped(yard: Yard, tmp_
         "NAMESPACE": yard.namespace,
         "KUBERNETES_SERVICE_HOST": "127.0.0.1",
         "KUBERNETES_SERVICE_PORT": str(yard.plane.port),
+        **dict.fromkeys(own, yard.namespace),
     }
     command = (
         *(*own_mounts(), "sh", "-c", script, "sh"),
-        *(sys.executable, "-m", "trainyard.cli.main", *container["command"][1:], *arguments),
+        *(sys.executable, "-m", "trainyard.cli.main", *container["command"][1:]),
         *("--port", "0"),  # any other port, since this is no pod's own network
     )
     async with (

@@ -6,31 +6,27 @@ import re
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tests.cluster.kubelet import running_kubelet
-from tests.cluster.test_manifests import printed
 from tests.cluster.yard import PYTORCH, Operator, Yard, pytorch_job, until
 from trainyard.kube.resources import LEASES, NAMESPACES
+from trainyard.operator.grants import LEASE_RULE, rules
+from trainyard.operator.manifests import Install, dump, service_account
+from trainyard.operator.manifests import granted as grant
+from trainyard.operator.settings import OperatorSettings
 
 Object = dict[str, Any]
 
 
-async def granted(yard: Yard, rules: list[Object]) -> None:
+async def granted(yard: Yard, needed: list[Object]) -> None:
     """The operator's account has these rights in the namespace, and no others."""
-    objects = {obj["kind"]: obj for obj in yaml.safe_load_all(printed(yard))}
-    role = {**objects["ClusterRole"], "kind": "Role", "rules": rules}
-    binding = {**objects["ClusterRoleBinding"], "kind": "RoleBinding"}
-    binding["roleRef"] = {**binding["roleRef"], "kind": "Role"}
-    text = yaml.safe_dump_all([objects["ServiceAccount"], role, binding])
-    await yard.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+    install = Install("none", yard.namespace)
+    objects = [service_account(install), *grant(install, needed, install.name, yard.namespace)]
+    await yard.kubectl("apply", "--server-side", "-f", "-", stdin=dump(objects))
 
 
 def shipped(yard: Yard) -> list[Object]:
-    """The rules that `manifests` prints."""
-    objects = {obj["kind"]: obj for obj in yaml.safe_load_all(printed(yard))}
-    rules: list[Object] = objects["ClusterRole"]["rules"]
-    return rules
+    """What an operator of the namespace needs."""
+    return [*rules(OperatorSettings(namespaces=(yard.namespace,))), LEASE_RULE]
 
 
 def without(rules: list[Object], resource: str, verb: str) -> list[Object]:

@@ -18,7 +18,7 @@ from tests.tools import soak
 from trainyard.kube.client import Client
 from trainyard.kube.resources import Resource
 from trainyard.operator import rights
-from trainyard.operator.manifests import LEASE_RULE, rules
+from trainyard.operator.grants import LEASE_RULE, rules
 from trainyard.operator.service import Service
 from trainyard.operator.settings import LeaseSettings, OperatorSettings, ServiceSettings
 

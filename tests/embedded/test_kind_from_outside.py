@@ -141,7 +141,11 @@ def test_its_files_are_generated(trainyard: CommandLine) -> None:
 def test_a_cluster_gives_the_operator_its_rights(trainyard: CommandLine) -> None:
     """It is of a group of its own, in which ours has none."""
     objects = list(yaml.safe_load_all(trainyard.run("manifests", "--image", "i")))
-    (role,) = (each for each in objects if each["kind"] == "ClusterRole")
+    (role,) = (
+        each
+        for each in objects
+        if each["metadata"]["name"] == "trainyard-operator" and each["kind"] == "ClusterRole"
+    )
     given = {
         (name, verb)
         for rule in role["rules"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from trainyard.cli.crds import kubernetes_version
@@ -21,8 +23,21 @@ from trainyard.cli.crds import kubernetes_version
     show_default=True,
     help="Operators that run, of which one works.",
 )
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="YAML with settings of the operator, which it gets. Those about what it looks after "
+    "(namespaces, kinds, tensorboards) make its rights smaller.",
+)
 @kubernetes_version
-def command(image: str, namespace: str, replicas: int, server: tuple[int, int] | None) -> None:
+def command(
+    image: str,
+    namespace: str,
+    replicas: int,
+    config: Path | None,
+    server: tuple[int, int] | None,
+) -> None:
     """Print definitions, policies, rights and the operator's Deployment as YAML.
 
     For `kubectl apply --server-side -f -`. Clusters before 1.30 need --kubernetes-version, and
@@ -30,13 +45,18 @@ def command(image: str, namespace: str, replicas: int, server: tuple[int, int] |
     before 1.25 no rules in the definitions. The operator then ignores such a change, with a
     warning.
     """
-    import yaml
+    from trainyard.operator.effective import Effective, InvalidSettings
+    from trainyard.operator.manifests import Install, dump, manifests
 
-    from trainyard.operator import manifests
-
-    objects = manifests.manifests(
-        image=image, namespace=namespace, replicas=replicas, server=server
+    try:
+        effective = Effective({}, {}, config)
+    except InvalidSettings as error:
+        raise click.UsageError(str(error)) from error
+    install = Install(
+        image=image,
+        namespace=namespace,
+        replicas=replicas,
+        operator=effective.settings.operator,
+        settings=effective.given,
     )
-    click.echo(
-        yaml.dump_all(objects, Dumper=yaml.CSafeDumper, sort_keys=False, width=100), nl=False
-    )
+    click.echo(dump(manifests(install, server)), nl=False)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from operator import attrgetter
 
 from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.table import JOB_KINDS
 from trainyard.operator.setting import (
     Choice,
     Seconds,
@@ -48,6 +49,14 @@ _SCOPE = (
         _LABELS,
         "Look after jobs and TensorBoards with these labels only.",
         "operator.job_selector",
+    ),
+    Setting(
+        "kinds",
+        Several(Text("a kind of job", "KIND", lambda name: name in JOB_KINDS)),
+        "Look after jobs of these kinds only. Without one that launches over ssh, no rights to "
+        "Secrets and ConfigMaps are needed. Repeatable.",
+        "operator.kinds",
+        option="--kind",
     ),
 )
 _JOBS = (
@@ -178,7 +187,7 @@ _LEASE = (
         "Operators with the same Lease stand by for each other, so they must look after the same.",
         "lease.name",
         unset="trainyard-controller, followed by the one namespace that is looked after, or by a "
-        "hash of several namespaces and of selectors",
+        "hash of several namespaces, selectors and kinds",
     ),
     Setting(
         "leaseDuration",

@@ -21,13 +21,13 @@ from trainyard.kube.errors import KubeError
 from trainyard.kube.reflector import Reflector, Sink
 from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
-from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod, observed_resources
+from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod
 from trainyard.operator.cache import NamespacePart, Store
 from trainyard.operator.doubts import Doubts
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
 from trainyard.operator.host import Clock, Host, wall_clock
 from trainyard.operator.logs import about
-from trainyard.operator.planners import Planner, served_kinds
+from trainyard.operator.planners import Planner, served_kinds, watched_resources
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.records import JobKey, JobRecord, Namespace, Node
 from trainyard.operator.settings import OperatorSettings
@@ -85,7 +85,7 @@ class Controller:
                 Store(lambda child: child.owner_uid, self._child_changed, by_namespace=apart),
                 decode,
             )
-            for resource, decode in observed_resources(settings.lifecycle.gang_backend).items()
+            for resource, decode in watched_resources(settings).items()
         }
         cache = Cache(self.jobs, self.children)
         pods = self.children[PODS].store

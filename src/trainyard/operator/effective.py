@@ -30,6 +30,7 @@ _LINKS = re.compile(r"(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UDP|SCTP)(
 """Variables that Kubernetes gives to pods beside a Service named trainyard-operator.
 https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables"""
 _LINK_VALUE = re.compile(r"(tcp|udp|sctp)://")
+_SCOPE = ("namespaces", "namespaceSelector", "jobSelector", "kinds")
 _ORDERED = (
     ("restartDelayMax", "restartDelayInitial", 1, False, ""),
     ("retryDelayMax", "retryDelayInitial", 1, False, ""),
@@ -105,6 +106,15 @@ class Effective:
         if made.record is not None:
             made = replace(made, record=Path(made.record))
         return made if self["leaderElect"] else replace(made, lease=None)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """What is not a default, as a file has it."""
+        return {
+            name: SETTINGS[name].values.plain(given.value)
+            for name, given in self._given.items()
+            if not given.source.startswith(DEFAULT)
+        }
 
     def text(self) -> str:
         """As a file that says the same, with where each value came from."""
@@ -217,12 +227,17 @@ class Effective:
 
     def _scope(self) -> str:
         """Operators that look after different jobs must not share a Lease, wherever it is kept."""
-        namespaces = self["namespaces"]
-        selectors = (self["namespaceSelector"], self["jobSelector"])
-        if not any(selectors) and len(namespaces) < 2:
-            return "".join(f"-{name}" for name in namespaces)
-        text = "\0".join((",".join(sorted(namespaces)), *selectors))
-        return f"-{fnv1a64(text.encode()) >> 32:08x}"
+        said = {name: self[name] for name in _SCOPE if self[name]}
+        if not said:
+            return ""
+        if list(said) == ["namespaces"] and len(self["namespaces"]) == 1:
+            return f"-{self['namespaces'][0]}"
+        # Of what is said only, so that a setting more in a later version changes no name.
+        texts = (
+            f"{name}={','.join(sorted(value)) if isinstance(value, tuple) else value}"
+            for name, value in said.items()
+        )
+        return f"-{fnv1a64(chr(0).join(texts).encode()) >> 32:08x}"
 
 
 def _why(error: Exception) -> str:

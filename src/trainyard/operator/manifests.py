@@ -1,167 +1,289 @@
-"""What a cluster needs to run the operator, as objects to apply.
-
-Only rights that the controller uses; what it watches is what it may see.
+"""What a cluster needs to run the operator, as objects to apply: the one source of `trainyard
+manifests`, of the chart and of the kustomize bases.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
+import yaml
+
 from trainyard.kinds import crds, policies
-from trainyard.kinds.shared import kueue
-from trainyard.kinds.shared.settings import GangBackend
-from trainyard.kinds.table import JOB_KINDS, Kind
-from trainyard.lifecycle.observed import observed_resources
-from trainyard.operator.planners import served_kinds
+from trainyard.operator.grants import LEASE_RULE, Rule, grants, people, rules
+from trainyard.operator.setting import PREFIX
 from trainyard.operator.settings import OperatorSettings
 
 NAME = "trainyard-operator"
 PORT = 8080
-_OWN = ["create", "delete", "get", "list", "patch", "watch"]
+SETTINGS_FILE = "settings.yaml"
 _RBAC = "rbac.authorization.k8s.io"
+_SETTINGS_FOLDER = "/etc/trainyard"
+_NAME_LABEL = "app.kubernetes.io/name"
 
 Object = dict[str, Any]
 
 
-def manifests(
-    *, image: str, namespace: str, replicas: int, server: tuple[int, int] | None = None
-) -> list[Object]:
-    """Everything, in the order in which to apply it.
+@dataclass(frozen=True, slots=True)
+class Install:
+    """How the operator is installed."""
 
-    `image` must hold trainyard with its command on the PATH; `replicas` operators run, of which
-    one works. `server` is the version of Kubernetes; what it does not know is left out.
-    """
-    labels = {"app.kubernetes.io/name": NAME}
+    image: str
+    """It holds trainyard, with its command on the PATH."""
+    namespace: str
+    replicas: Any = 2
+    """Of which one works."""
+    operator: OperatorSettings = field(default_factory=OperatorSettings)
+    """What it looks after, which decides on its rights."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """As in a file of settings."""
+    name: str = NAME
+    account: str = NAME
+    """The service account's name."""
+    pod: Mapping[str, Any] = field(default_factory=dict)
+    """More fields of the pod's spec."""
+    container: Mapping[str, Any] = field(default_factory=dict)
+    """More fields of the container."""
+
+
+def manifests(install: Install, server: tuple[int, int] | None = None) -> list[Object]:
+    """Everything, in the order in which to apply it. `server` is the version of Kubernetes; what
+    it does not know is left out."""
     return [
         *crds.crds_for(server=server),
         *(policies.policies() if server is None or server >= policies.SINCE else ()),
-        _object("v1", "Namespace", namespace),
-        _object("v1", "ServiceAccount", NAME, namespace),
-        _object(f"{_RBAC}/v1", "ClusterRole", NAME, rules=_rules()),
+        _object("v1", "Namespace", install.namespace),
+        *people_roles(),
+        *rights(install),
+        *workload(install),
+    ]
+
+
+def workload(install: Install) -> list[Object]:
+    """The operator itself, and the Service of its endpoints."""
+    return [
+        service_account(install),
+        *([settings_file(install)] if install.settings else ()),
+        deployment(install),
+        service(install),
+    ]
+
+
+def people_roles() -> list[Object]:
+    """Added to the cluster's roles `view`, `edit` and `admin`."""
+    return [
         _object(
             f"{_RBAC}/v1",
-            "ClusterRoleBinding",
-            NAME,
-            roleRef={"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME},
-            subjects=[{"kind": "ServiceAccount", "name": NAME, "namespace": namespace}],
+            "ClusterRole",
+            f"trainyard-{role}",
+            labels={f"{_RBAC}/aggregate-to-{role}": "true"},
+            rules=given,
+        )
+        for role, given in people().items()
+    ]
+
+
+def rights(install: Install) -> list[Object]:
+    """The operator's own: in the whole cluster, or in the namespaces that it looks after; and those
+    to its Lease in its own namespace."""
+    # Until one is named, any gang scheduler may be.
+    if "gangScheduler" in install.settings:
+        needed = rules(install.operator)
+    else:
+        needed = [each.rule for each in grants() if each.is_needed(install.operator)]
+    places = install.operator.namespaces
+    found = [
+        *(granted(install, needed, install.name, place) for place in places or ("",)),
+        granted(install, [LEASE_RULE], f"{install.name}-lease", install.namespace),
+    ]
+    return [obj for pair in found for obj in pair]
+
+
+def granted(
+    install: Install, needed: list[Rule], name: str, namespace: str = ""
+) -> tuple[Object, Object]:
+    """A role and its binding to the operator; without a namespace, in the whole cluster."""
+    scope = "" if namespace else "Cluster"
+    subject = {"kind": "ServiceAccount", "name": install.account, "namespace": install.namespace}
+    return (
+        _object(f"{_RBAC}/v1", f"{scope}Role", name, namespace, rules=needed),
+        _object(
+            f"{_RBAC}/v1",
+            f"{scope}RoleBinding",
+            name,
+            namespace,
+            roleRef={"apiGroup": _RBAC, "kind": f"{scope}Role", "name": name},
+            subjects=[subject],
         ),
-        _object("apps/v1", "Deployment", NAME, namespace, spec=_spec(image, replicas, labels)),
-    ]
+    )
 
 
-def _object(api_version: str, kind: str, name: str, namespace: str = "", **rest: Any) -> Object:
-    metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+def service_account(install: Install) -> Object:
+    """As whom the operator speaks to the API server."""
+    return _object("v1", "ServiceAccount", install.account, install.namespace)
 
 
-def _rules() -> list[Object]:
-    # Other gang schedulers' groups, which jobs are handed to with --gang-scheduler.
-    gangs = ["scheduling.volcano.sh", "scheduling.x-k8s.io"]
-    return [
-        *_rules_of(OperatorSettings(), GangBackend.T9K),
-        _rule(gangs, ["podgroups"], _OWN),
-        *_KUEUE,
-        _rule([kueue.GROUP], [kueue.WORKLOADS.plural], _OWN),
-        _rule([""], ["namespaces", "nodes"], ["list", "watch"]),
-        LEASE_RULE,
-    ]
+def settings_file(install: Install) -> Object:
+    """The file of settings, as a ConfigMap."""
+    text = yaml.safe_dump(dict(install.settings), sort_keys=False)
+    return _object("v1", "ConfigMap", install.name, install.namespace, data={SETTINGS_FILE: text})
 
 
-def rules(settings: OperatorSettings) -> list[Object]:
-    """What an operator with these settings needs, but for its Lease; of some namespaces, in each
-    of them."""
-    apart = ["nodes"] if not settings.namespaces else []
-    if settings.namespace_selector:
-        apart.append("namespaces")
-    backend = settings.lifecycle.gang_backend
-    needed = [*_rules_of(settings, backend), *(_KUEUE if backend is GangBackend.KUEUE else ())]
-    return [*needed, *([_rule([""], apart, ["list", "watch"])] if apart else ())]
+def service(install: Install) -> Object:
+    """Of the metrics; its name must not make variables that look like settings."""
+    return _object(
+        "v1",
+        "Service",
+        f"{install.name}-metrics",
+        install.namespace,
+        labels={_NAME_LABEL: install.name},
+        spec={
+            "selector": {_NAME_LABEL: install.name},
+            # Servers before 1.21 do not take it by server-side apply without its protocol.
+            "ports": [{"name": "http", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
+        },
+    )
 
 
-def _rules_of(settings: OperatorSettings, backend: GangBackend) -> list[Object]:
-    observed: dict[str, list[str]] = {}
-    for resource in observed_resources(backend):
-        observed.setdefault(resource.group, []).append(resource.plural)
-    return [
-        *(
-            _rule([group], names, ["delete", "get", "list", "watch"])
-            for group, names in _by_group(JOB_KINDS.values())
-        ),
-        *_own_status(settings),
-        *(_rule([group], plurals, _OWN) for group, plurals in observed.items()),
-        _rule([""], ["events"], ["create", "list", "patch", "update"]),
-    ]
+def disruption_budget(install: Install) -> Object:
+    """One at a time, also of a single replica, whose node could else not be drained."""
+    return _object(
+        "policy/v1",
+        "PodDisruptionBudget",
+        install.name,
+        install.namespace,
+        spec={"maxUnavailable": 1, "selector": {"matchLabels": {_NAME_LABEL: install.name}}},
+    )
 
 
-def _by_group(kinds: Iterable[Kind]) -> Iterable[tuple[str, list[str]]]:
-    """Groups, and the plurals of the kinds in each: a kind from outside may have one of its own."""
-    plurals: dict[str, list[str]] = {}
-    for kind in kinds:
-        plurals.setdefault(kind.group, []).append(kind.plural)
-    return ((group, sorted(names)) for group, names in plurals.items())
+def network_policy(install: Install, sources: Any = ()) -> Object:
+    """Nobody reaches more than the endpoints, and only from there; kubelets always may."""
+    rule: Object = {"ports": [{"protocol": "TCP", "port": "http"}]}
+    if sources:
+        rule["from"] = sources
+    return _object(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        install.name,
+        install.namespace,
+        spec={
+            "podSelector": {"matchLabels": {_NAME_LABEL: install.name}},
+            "policyTypes": ["Ingress"],
+            "ingress": [rule],
+        },
+    )
 
 
-def _own_status(settings: OperatorSettings) -> Iterator[Object]:
-    """Rights to what is looked after itself: to tell its state, and to own what it consists of."""
-    for group, names in _by_group(served_kinds(settings)):
-        yield _rule([group], [f"{name}/status" for name in names], ["update"])
-        # Setting an owner that blocks deletion takes the right to its finalizers
-        # (admission plugin OwnerReferencesPermissionEnforcement).
-        yield _rule([group], [f"{name}/finalizers" for name in names], ["update"])
+def service_monitor(install: Install, interval: str = "30s") -> Object:
+    """For the Prometheus operator."""
+    return _object(
+        "monitoring.coreos.com/v1",
+        "ServiceMonitor",
+        install.name,
+        install.namespace,
+        spec={
+            "selector": {"matchLabels": {_NAME_LABEL: install.name}},
+            "endpoints": [{"port": "http", "path": "/metrics", "interval": interval}],
+        },
+    )
 
 
-def _rule(groups: list[str], resources: list[str], verbs: list[str]) -> Object:
-    return {"apiGroups": groups, "resources": resources, "verbs": list(verbs)}
+def apart(install: Install) -> Object:
+    """An affinity: the replicas on different nodes, where there are several."""
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {"matchLabels": {_NAME_LABEL: install.name}},
+    }
+    preferred = [{"weight": 100, "podAffinityTerm": term}]
+    return {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
 
 
-LEASE_RULE = _rule(["coordination.k8s.io"], ["leases"], ["create", "get", "update"])
-"""Where the Lease is."""
+def deployment(install: Install) -> Object:
+    """The operators."""
+    labels = {_NAME_LABEL: install.name}
+    volumes: list[Object] = [{"name": "tmp", "emptyDir": {}}]
+    if install.settings:
+        volumes.append({"name": "settings", "configMap": {"name": install.name}})
+    pod = {
+        "serviceAccountName": install.account,
+        # Else a Service named like this gives variables that look like settings.
+        "enableServiceLinks": False,
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "affinity": apart(install),
+        **install.pod,
+        "containers": [_container(install)],
+        "volumes": [*volumes, *install.pod.get("volumes", ())],
+    }
+    spec = {
+        "replicas": install.replicas,
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+    }
+    return _object("apps/v1", "Deployment", install.name, install.namespace, spec=spec)
 
 
-# Beside the Workloads themselves: their state, where their pods run, and what classes are worth.
-_KUEUE = [
-    _rule([kueue.GROUP], [f"{kueue.WORKLOADS.plural}/status"], ["patch"]),
-    _rule([kueue.GROUP], [kueue.FLAVORS.plural], ["list", "watch"]),
-    _rule([kueue.GROUP], [kueue.PRIORITY_CLASSES.plural], ["get"]),
-]
-
-
-def _spec(image: str, replicas: int, labels: dict[str, str]) -> Object:
-    container = {
+def _container(install: Install) -> Object:
+    mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}]
+    command = ["trainyard", "operator", f"--port={PORT}"]
+    if install.settings:
+        mounts.append({"name": "settings", "mountPath": _SETTINGS_FOLDER, "readOnly": True})
+        command.append(f"--config={_SETTINGS_FOLDER}/{SETTINGS_FILE}")
+    # Where its rights to a Lease are.
+    place = {"fieldRef": {"fieldPath": "metadata.namespace"}}
+    env = [{"name": f"{PREFIX}LEASE_NAMESPACE", "valueFrom": place}]
+    return {
         "name": "operator",
-        "image": image,
-        "command": ["trainyard", "operator"],
-        "args": [f"--port={PORT}", "--lease-namespace=$(NAMESPACE)"],
-        "env": [
-            {
-                "name": "NAMESPACE",
-                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
-            }
-        ],
+        "image": install.image,
+        "command": command,
+        "env": [*env, *install.container.get("env", ())],
         "ports": [{"name": "http", "containerPort": PORT}],
-        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http"}},
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "http"}},
+        "livenessProbe": _probe("/healthz"),
+        "readinessProbe": _probe("/readyz"),
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "capabilities": {"drop": ["ALL"]},
             "readOnlyRootFilesystem": True,
         },
+        **{name: value for name, value in install.container.items() if name not in _JOINED},
+        "volumeMounts": [*mounts, *install.container.get("volumeMounts", ())],
     }
-    return {
-        "replicas": replicas,
-        "selector": {"matchLabels": labels},
-        "template": {
-            "metadata": {"labels": dict(labels)},
-            "spec": {
-                "serviceAccountName": NAME,
-                "securityContext": {
-                    "runAsNonRoot": True,
-                    "runAsUser": 65532,
-                    "seccompProfile": {"type": "RuntimeDefault"},
-                },
-                "containers": [container],
-            },
-        },
-    }
+
+
+_JOINED = ("env", "volumeMounts")
+
+
+def _probe(path: str) -> Object:
+    return {"httpGet": {"path": path, "port": "http"}, "periodSeconds": 10, "timeoutSeconds": 5}
+
+
+def _object(
+    api_version: str,
+    kind: str,
+    name: str,
+    namespace: str = "",
+    labels: Mapping[str, str] | None = None,
+    **rest: Any,
+) -> Object:
+    metadata: Object = {"name": name, **({"namespace": namespace} if namespace else {})}
+    if labels:
+        metadata["labels"] = dict(labels)
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **rest}
+
+
+def dump(objects: Iterable[Object]) -> str:
+    """As YAML, without anchors, which not every reader of manifests knows."""
+    return "".join(
+        "---\n" + yaml.dump(each, Dumper=_Plain, sort_keys=False, width=100) for each in objects
+    )
+
+
+class _Plain(yaml.CSafeDumper):
+    def ignore_aliases(self, data: Any) -> bool:
+        return True

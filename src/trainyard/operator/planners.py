@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
+from trainyard.kube.resources import CONFIG_MAPS, SECRETS, Resource
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.invalid import Invalid, plan_invalid
-from trainyard.lifecycle.observed import Observed
+from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
 from trainyard.lifecycle.plan import plan
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
@@ -20,8 +21,19 @@ _ENDED = ("Succeeded", "Failed")
 
 def served_kinds(settings: OperatorSettings) -> Sequence[Kind]:
     """Every kind that is looked after."""
+    jobs = [k for k in JOB_KINDS.values() if not settings.kinds or k.kind in settings.kinds]
     viewers = [kind for kind in KINDS.values() if kind.is_viewer]
-    return [*JOB_KINDS.values(), *(viewers if settings.serves_tensorboards else ())]
+    return [*jobs, *(viewers if settings.serves_tensorboards else ())]
+
+
+def watched_resources(
+    settings: OperatorSettings,
+) -> Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]]:
+    """What the jobs of these kinds consist of, and how to decode it."""
+    observed = observed_resources(settings.lifecycle.gang_backend)
+    if any(kind.launches_over_ssh for kind in served_kinds(settings)):
+        return observed
+    return {each: d for each, d in observed.items() if each not in (SECRETS, CONFIG_MAPS)}
 
 
 def warm_up() -> None:

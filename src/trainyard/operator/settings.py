@@ -23,6 +23,8 @@ class OperatorSettings:
     """Of all namespaces only those with such labels."""
     job_selector: str = ""
     """Look after jobs and viewers with such labels only."""
+    kinds: tuple[str, ...] = ()
+    """Look after jobs of these kinds only; none: of all."""
     serves_tensorboards: bool = True
     """False: another controller runs the TensorBoards that jobs create."""
     open_templates: bool = True

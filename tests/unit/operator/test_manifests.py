@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from trainyard.cli.crds import command as crds_command
@@ -13,15 +16,38 @@ from trainyard.cli.manifests import command
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.table import KINDS
 from trainyard.lifecycle.observed import observed_resources
-from trainyard.operator.manifests import manifests
+from trainyard.operator.effective import Effective
+from trainyard.operator.manifests import (
+    Install,
+    disruption_budget,
+    manifests,
+    network_policy,
+    rights,
+)
 from trainyard.operator.planners import served_kinds
 from trainyard.operator.settings import OperatorSettings
 
-OBJECTS = manifests(image="registry/trainyard:1", namespace="training", replicas=3)
+INSTALL = Install("registry/trainyard:1", "training", 3, settings={"sshPort": 2299})
+OBJECTS = [
+    *manifests(INSTALL),
+    disruption_budget(INSTALL),
+    network_policy(INSTALL, [{"namespaceSelector": {}}]),
+]
 
 
-def named(kind: str) -> dict[str, Any]:
-    return next(o for o in OBJECTS if o["kind"] == kind)
+def named(kind: str, name: str = "trainyard-operator") -> dict[str, Any]:
+    return next(o for o in OBJECTS if (o["kind"], o["metadata"]["name"]) == (kind, name))
+
+
+def rights_of(**scope: Any) -> list[dict[str, Any]]:
+    """The roles of an operator that looks after this."""
+    install = replace(INSTALL, operator=OperatorSettings(**scope))
+    return [obj for obj in rights(install) if obj["kind"].endswith("Role")]
+
+
+def may(roles: list[dict[str, Any]]) -> set[str]:
+    """What the roles give any right to."""
+    return {name for role in roles for rule in role["rules"] for name in rule["resources"]}
 
 
 @pytest.mark.parametrize("obj", OBJECTS, ids=lambda o: f"{o['kind']}-{o['metadata']['name']}")
@@ -54,7 +80,7 @@ def test_the_deployment_runs_the_image_where_it_was_told_to() -> None:
 def test_the_command_prints_all_of_it() -> None:
     printed = CliRunner().invoke(command, ["--image", "i"], catch_exceptions=False)
     assert printed.exit_code == 0
-    assert printed.output.count("\nkind: ") == len(OBJECTS)
+    assert printed.output.count("\nkind: ") == len(manifests(Install("i", "n")))
     assert "&id" not in printed.output  # not every reader of manifests knows anchors
 
 
@@ -92,3 +118,81 @@ def test_the_controller_may_tell_the_state_of_all_that_it_looks_after() -> None:
         assert {
             (kind.group, f"{kind.plural}/{part}") for part in ("status", "finalizers")
         } <= granted
+
+
+def test_rights_are_where_they_are_needed_and_no_more() -> None:
+    everywhere = rights_of()
+    assert [role["kind"] for role in everywhere] == ["ClusterRole", "Role"]
+    assert "leases" not in may(everywhere[:1])
+    assert {"nodes", "secrets"} < may(everywhere)
+    assert "namespaces" not in may(everywhere)
+    assert "namespaces" in may(rights_of(namespace_selector="team=a"))
+    apart = rights_of(namespaces=("team-a", "team-b"))
+    places = [(role["kind"], role["metadata"]["namespace"]) for role in apart]
+    assert places == [("Role", "team-a"), ("Role", "team-b"), ("Role", "training")]
+    assert not may(apart) & {"nodes", "namespaces"}
+
+
+def test_secrets_are_for_kinds_that_launch_over_ssh_only() -> None:
+    plain = rights_of(kinds=("PyTorchTrainingJob", "GenericJob"))
+    assert not may(plain) & {"secrets", "configmaps", "deepspeedjobs", "colossalaijobs/status"}
+    for kind in ("DeepSpeedJob", "ColossalAIJob"):
+        assert {"secrets", "configmaps"} < may(rights_of(kinds=(kind,)))
+    assert "tensorboards/status" not in may(rights_of(serves_tensorboards=False))
+
+
+def test_only_pods_are_changed_and_nothing_has_every_right() -> None:
+    for role in rights_of():
+        for rule in role["rules"]:
+            assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
+            if "patch" in rule["verbs"]:
+                assert rule["resources"] in (["pods"], ["events"])
+
+
+def test_settings_are_given_in_a_file_that_the_operator_takes(tmp_path: Path) -> None:
+    text = named("ConfigMap")["data"]["settings.yaml"]
+    (tmp_path / "settings.yaml").write_text(text)
+    assert Effective({}, {}, tmp_path / "settings.yaml")["sshPort"] == 2299
+    spec = named("Deployment")["spec"]["template"]["spec"]
+    container = spec["containers"][0]
+    (file,) = (w.partition("=")[2] for w in container["command"] if w.startswith("--config="))
+    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+    assert file == f"{mounts['settings']}/settings.yaml"
+    assert {volume["name"] for volume in spec["volumes"]} == set(mounts)
+    # A Service of this name would make a variable TRAINYARD_OPERATOR_PORT in each of its pods.
+    assert spec["enableServiceLinks"] is False
+
+
+def test_rights_follow_the_settings_that_the_command_is_given(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("namespaces: [team]\nkinds: [GenericJob]\ngangScheduler: none\n")
+    options = ["--image", "i", "--config", str(file)]
+    printed = CliRunner().invoke(command, options, catch_exceptions=False).output
+    objects = [obj for obj in yaml.safe_load_all(printed) if obj["kind"].endswith("Role")]
+    mine = [obj for obj in objects if "operator" in obj["metadata"]["name"]]
+    assert [obj["metadata"]["namespace"] for obj in mine] == ["team", "trainyard"]
+    wanted = {"pods", "services", "events", "genericjobs", "tensorboards", "leases"}
+    assert {name.partition("/")[0] for name in may(mine)} == wanted
+    file.write_text("workers: 0")
+    refused = CliRunner().invoke(command, options)
+    assert refused.exit_code == 2
+    assert "setting workers, from file" in refused.output
+
+
+def test_people_get_what_their_roles_say() -> None:
+    given = {
+        role: named("ClusterRole", f"trainyard-{role}")["rules"]
+        for role in ("view", "edit", "admin")
+    }
+    assert {verb for rule in given["view"] for verb in rule["verbs"]} == {"get", "list", "watch"}
+    used = {kind.plural for kind in KINDS.values()}
+    assert {name for rule in given["view"] for name in rule["resources"]} == used
+    changed = {name for rule in given["edit"] for name in rule["resources"]}
+    assert changed == {
+        *(kind.plural for kind in KINDS.values() if kind.is_job or kind.is_viewer),
+        *(f"{kind.plural}/scale" for kind in KINDS.values() if kind.elastic),
+    }
+    for role, rules in given.items():
+        label = f"rbac.authorization.k8s.io/aggregate-to-{role}"
+        assert named("ClusterRole", f"trainyard-{role}")["metadata"]["labels"] == {label: "true"}
+        assert not any("/status" in name for rule in rules for name in rule["resources"])

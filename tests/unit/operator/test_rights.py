@@ -7,15 +7,11 @@ from typing import Any
 import pytest
 
 from trainyard.kinds.shared.settings import GangBackend, Settings
-from trainyard.operator.manifests import LEASE_RULE, manifests, rules
+from trainyard.operator.grants import LEASE_RULE, grants, rules
 from trainyard.operator.rights import lacking
 from trainyard.operator.settings import OperatorSettings
 
-SHIPPED = next(
-    obj["rules"]
-    for obj in manifests(image="x", namespace="ops", replicas=1)
-    if obj["kind"] == "ClusterRole"
-)
+SHIPPED = [each.rule for each in grants()] + [LEASE_RULE]
 
 
 def given(groups: str, resources: str, verbs: str, **more: Any) -> dict[str, Any]:

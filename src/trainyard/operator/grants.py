@@ -1,0 +1,149 @@
+"""The rights of the operator, each with what it is for, and those of people to our kinds.
+
+From this one list come the roles of `manifests`, of the chart and of kustomize, and what a running
+operator says that it lacks. What a setting makes needless is not granted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from trainyard.kinds.podgroup import POD_GROUPS
+from trainyard.kinds.shared import kueue
+from trainyard.kinds.shared.gang import POD_GROUPS_OF
+from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
+from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
+from trainyard.operator.settings import OperatorSettings
+
+Rule = dict[str, Any]
+_SEEN = ["get", "list", "watch"]
+_OWN = ["create", "delete", *_SEEN]
+_EDIT = ["create", "delete", "deletecollection", "patch", "update"]
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A rule, and when it is needed.
+
+    `kinds`: only where one of these is looked after; none: always. `viewers`: only where viewers
+    are served. `gang`: only for jobs that are handed to this scheduler. `cluster`: of the cluster
+    as a whole, so no Role can grant it; `selected`: where namespaces are selected by their labels.
+    """
+
+    rule: Rule
+    kinds: tuple[str, ...] = ()
+    viewers: bool = False
+    gang: str = ""
+    cluster: bool = False
+    selected: bool = False
+
+    def is_needed(self, settings: OperatorSettings) -> bool:
+        """Whether an operator with these settings uses it."""
+        return (
+            (not self.kinds or not settings.kinds or bool({*self.kinds} & {*settings.kinds}))
+            and (not self.viewers or settings.serves_tensorboards)
+            and (not self.cluster or not settings.namespaces)
+            and (not self.selected or bool(settings.namespace_selector))
+        )
+
+
+def grants() -> list[Grant]:
+    """Every right that some operator uses, but for those to its Lease."""
+    return [
+        *(each for kind in JOB_KINDS.values() for each in _of_kind(kind)),
+        *(each for kind in KINDS.values() if kind.is_viewer for each in _of_viewer(kind)),
+        Grant(_rule(PODS, ["create", "delete", "get", "list", "patch", "watch"])),
+        Grant(_rule(SERVICES, _OWN)),
+        *(Grant(_rule(each, _OWN), kinds=over_ssh()) for each in (SECRETS, CONFIG_MAPS)),
+        *(Grant(_rule(each, _OWN), gang=name) for name, each in POD_GROUPS_OF.items()),
+        *_of_kueue(),
+        Grant(_of([""], ["events"], ["create", "list", "patch"])),
+        # Without it, a node that is lost is noticed when its pods are deleted.
+        Grant(_of([""], ["nodes"], ["list", "watch"]), cluster=True),
+        Grant(_of([""], ["namespaces"], ["list", "watch"]), cluster=True, selected=True),
+    ]
+
+
+LEASE_RULE: Rule = {
+    "apiGroups": ["coordination.k8s.io"],
+    "resources": ["leases"],
+    "verbs": ["create", "get", "update"],
+}
+"""Where the Lease is."""
+
+
+def rules(settings: OperatorSettings) -> list[Rule]:
+    """What an operator with these settings needs, but for its Lease; of some namespaces, in each
+    of them."""
+    backend = settings.lifecycle.gang_backend
+    return [
+        grant.rule
+        for grant in grants()
+        if grant.is_needed(settings) and grant.gang in ("", backend)
+    ]
+
+
+def over_ssh() -> tuple[str, ...]:
+    """The kinds whose jobs have keys and programs of their own."""
+    return tuple(name for name, kind in JOB_KINDS.items() if kind.launches_over_ssh)
+
+
+def people() -> dict[str, list[Rule]]:
+    """What the roles `view`, `edit` and `admin` of a cluster get to say about our kinds.
+
+    Each of them has what the one before it has, by Kubernetes' own aggregation.
+    https://kubernetes.io/docs/reference/access-authn-authz/rbac/#user-facing-roles
+    """
+    used = [kind for kind in KINDS.values() if kind.is_job or kind.is_viewer]
+    scaled = [kind for kind in used if kind.elastic]
+    return {
+        "view": list(_by_group(KINDS.values(), _SEEN)),
+        "edit": [
+            *_by_group(used, _EDIT),
+            *_by_group(scaled, ["get", "patch", "update"], "/scale"),
+        ],
+        "admin": [_rule(POD_GROUPS, _EDIT)],
+    }
+
+
+def _of_kind(kind: Kind) -> Iterator[Grant]:
+    yield Grant(_rule(kind.resource, ["delete", *_SEEN]), kinds=(kind.kind,))
+    # Setting an owner that blocks deletion takes the right to its finalizers
+    # (admission plugin OwnerReferencesPermissionEnforcement).
+    parts = [f"{kind.plural}/finalizers", f"{kind.plural}/status"]
+    yield Grant(_of([kind.group], parts, ["update"]), kinds=(kind.kind,))
+
+
+def _of_viewer(kind: Kind) -> Iterator[Grant]:
+    yield Grant(_rule(kind.resource, _OWN))
+    parts = [f"{kind.plural}/finalizers", f"{kind.plural}/status"]
+    yield Grant(_of([kind.group], parts, ["update"]), viewers=True)
+
+
+def _of_kueue() -> Iterator[Grant]:
+    """Workloads and their state; where their pods run, and what classes are worth."""
+    name = GangBackend.KUEUE
+    parts = [f"{kueue.WORKLOADS.plural}/status"]
+    yield Grant(_rule(kueue.WORKLOADS, sorted([*_OWN, "patch"])), gang=name)
+    yield Grant(_of([kueue.GROUP], parts, ["patch"]), gang=name)
+    yield Grant(_rule(kueue.FLAVORS, ["list", "watch"]), gang=name, cluster=True)
+    yield Grant(_rule(kueue.PRIORITY_CLASSES, ["get"]), gang=name, cluster=True)
+
+
+def _by_group(kinds: Iterable[Kind], verbs: list[str], part: str = "") -> Iterator[Rule]:
+    """A rule for each group: a kind from outside may have one of its own."""
+    plurals: dict[str, list[str]] = {}
+    for kind in kinds:
+        plurals.setdefault(kind.group, []).append(kind.plural + part)
+    return (_of([group], sorted(names), verbs) for group, names in plurals.items())
+
+
+def _rule(resource: Resource, verbs: list[str]) -> Rule:
+    return _of([resource.group], [resource.plural], verbs)
+
+
+def _of(groups: list[str], resources: list[str], verbs: list[str]) -> Rule:
+    return {"apiGroups": groups, "resources": resources, "verbs": list(verbs)}
