@@ -14,8 +14,8 @@ from trainyard.operator.controller import Controller
 from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection
 from trainyard.operator.endpoints import Endpoints
-from trainyard.operator.host import Clock, Host, wall_clock
 from trainyard.operator.grants import LEASE_RULE, rules
+from trainyard.operator.host import Clock, Host, wall_clock
 from trainyard.operator.metrics import Metrics
 from trainyard.operator.planners import warm_up
 from trainyard.operator.rights import Rights

@@ -28,6 +28,7 @@ from trainyard.operator.planners import served_kinds
 from trainyard.operator.settings import OperatorSettings
 
 INSTALL = Install("registry/trainyard:1", "training", 3, settings={"sshPort": 2299})
+KUEUE = (["workloads"], ["workloads/status"])
 OBJECTS = [
     *manifests(INSTALL),
     disruption_budget(INSTALL),
@@ -146,7 +147,7 @@ def test_only_pods_are_changed_and_nothing_has_every_right() -> None:
         for rule in role["rules"]:
             assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
             if "patch" in rule["verbs"]:
-                assert rule["resources"] in (["pods"], ["events"])
+                assert rule["resources"] in (["pods"], ["events"], *KUEUE)
 
 
 def test_settings_are_given_in_a_file_that_the_operator_takes(tmp_path: Path) -> None:
