@@ -7,7 +7,6 @@ operator says that it lacks. What a setting makes needless is not granted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from trainyard.kinds.podgroup import POD_GROUPS
@@ -17,6 +16,7 @@ from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
 from trainyard.operator.settings import OperatorSettings
+from trainyard.schema.dataclass import dataclass
 
 Rule = dict[str, Any]
 _SEEN = ["get", "list", "watch"]

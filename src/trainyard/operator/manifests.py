@@ -5,7 +5,7 @@ manifests`, of the chart and of the kustomize bases.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import yaml
@@ -14,6 +14,7 @@ from trainyard.kinds import crds, policies
 from trainyard.operator.grants import LEASE_RULE, Rule, grants, people, rules
 from trainyard.operator.setting import PREFIX
 from trainyard.operator.settings import OperatorSettings
+from trainyard.schema.dataclass import dataclass
 
 NAME = "trainyard-operator"
 PORT = 8080
