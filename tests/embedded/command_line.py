@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 Object = dict[str, Any]
 
 
@@ -28,8 +28,11 @@ class CommandLine:
         self._start_in = start_in or folder
         self.state = folder / "state"
         self.wrapper = wrapper
+        here = {**os.environ}
+        for size in ("COLUMNS", "LINES"):  # set by a `readline` that was imported here
+            here.pop(size, None)
         self.environment = {
-            **os.environ,
+            **here,
             "TRAINYARD_STATE_DIR": str(self.state),
             "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHON_MARK_OF_TEST": self.mark,  # of a name that pods get

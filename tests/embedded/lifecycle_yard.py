@@ -25,7 +25,7 @@ from trainyard.kube.embedded import Paths
 
 CLAIM = "data"
 MOUNT = "/data"
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 """For what may take long on a busy machine, and of which no claim is made."""
 ENDS = ("Succeeded", "Failed")
 
@@ -41,6 +41,11 @@ class _Connection(http.client.HTTPConnection):
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(self.timeout)
         self.sock.connect(self._path)
+
+
+def _path(name: str, kind: str) -> str:
+    found = KINDS[kind]
+    return f"/apis/{found.group}/{found.version}/namespaces/default/{found.plural}/{name}"
 
 
 class Api:
@@ -64,11 +69,15 @@ class Api:
 
     def job(self, name: str, kind: str) -> Object | None:
         """A job, if it is there."""
-        found = KINDS[kind]
-        at = f"/apis/{found.group}/{found.version}/namespaces/default/{found.plural}/{name}"
-        code, obj = self.request("GET", at)
+        code, obj = self.request("GET", _path(name, kind))
         assert code in (200, 404), obj
         return obj if code == 200 else None
+
+    def patch(self, name: str, kind: str, body: Object) -> None:
+        """A merge patch of a job."""
+        content = "application/merge-patch+json"
+        code, answer = self.request("PATCH", _path(name, kind), body, content)
+        assert code == 200, answer
 
     def pods(self, job: str) -> dict[str, Object]:
         """The pods of a job by replica name (`worker-0`)."""
@@ -137,7 +146,7 @@ class Yard(CommandLine):
         assert status["phase"] == phase, self.story(name)
         return status
 
-    def await_pods(self, name: str, phases: dict[str, str], seconds: float = 10.0) -> None:
+    def await_pods(self, name: str, phases: dict[str, str], seconds: float = START_SECONDS) -> None:
         """Wait until exactly these replicas of the job have pods, each in this phase."""
         until(
             lambda: self.pod_phases(name) == phases,

@@ -105,6 +105,7 @@ def test_actions_on_jobs(line: CommandLine) -> None:
             client.delete("a")
         assert client.delete("a", missing_ok=True) == []
         client.submit(job("b", shell("sleep 1000")))
+        client.wait("b", "phase=Running")
         with pytest.raises(trainyard.WaitTimeout, match="gave up after"):
             client.wait("b", timeout=0.1)
         assert client.exec("b", ["sh", "-c", "cat; echo no >&2; exit 4"], stdin=b"yes") == (

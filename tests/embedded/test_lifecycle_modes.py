@@ -43,6 +43,7 @@ def test_a_job_paused_while_it_trains_resumes_to_the_end_from_its_checkpoint(
     step = training.step(cluster, "paused")
     assert 5 <= step < training.STEPS
     assert "paused" in cluster.run("explain", "paused").lower()
+    training.let_go(cluster, "paused")
     cluster.run("resume", "paused")
     status = cluster.end("paused", "Succeeded")
     training.check_result(cluster, "paused", 2, begun_after=step)

@@ -61,6 +61,7 @@ def test_one_of_four_ranks_killed_is_one_incident_and_the_job_succeeds_from_its_
     (victim,) = cluster.with_environment(f"/data/{name}", RANK="2", WORLD_SIZE="4")
     kill(victim)
     step = training.step(cluster, name)
+    training.let_go(cluster, name)
     status = cluster.end(name, "Succeeded")
     after = cluster.uids(name)
     killed, last = ends_of(status)
@@ -86,6 +87,7 @@ def test_survivors_of_a_killed_torchrun_agent_take_its_successor_in(cluster: Yar
     replica = f"worker-{environment_of(rank)['HOSTNAME'].rsplit('-', 1)[1]}"
     kill(parent_of(rank))
     step = training.step(cluster, name)
+    training.let_go(cluster, name)
     status = cluster.end(name, "Succeeded")
     after = cluster.uids(name)
     assert {r for r in after if after[r] != before[r]} == {replica}, cluster.story(name)

@@ -12,7 +12,7 @@ import base64
 import json
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -69,7 +69,8 @@ class ExecStream:
 
     async def _send(self, channel: int, data: bytes) -> None:
         if not self._socket.closed:
-            await self._socket.send_bytes(bytes([channel]) + data)
+            with suppress(ConnectionResetError):  # the command has ended, which `output` tells
+                await self._socket.send_bytes(bytes([channel]) + data)
 
 
 def exit_code(status: dict[str, Any], what: str) -> int:
