@@ -29,6 +29,7 @@ help:
 	@echo "make fuzz      odd requests, manifests and messages; SEED=N one seed of them"
 	@echo "make matrix    some tests with every Python from 3.11 to 3.14 that is here"
 	@echo "make cluster   the tests against a real API server, which it builds if there is none;"
+	@echo "               make cluster CURRENT=1: our kinds served by a current one;"
 	@echo "               make cluster-quick: two minutes of them, if there is one"
 	@echo "make check     the gate: format, lint, types, import rules, generated files"
 	@echo "make generate  write the generated files anew"
@@ -82,10 +83,12 @@ fuzz: $(STAMP)
 	$(BIN)/pytest -n auto tests/fuzz $(if $(SEED),--seed $(SEED))
 
 control-plane: $(STAMP)
-	test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python tools/control_plane.py build
+	test -n "$${KUBEBUILDER_ASSETS:-}" || $(BIN)/python -m tools.control_plane build
+	test -z "$(CURRENT)" || $(BIN)/python -m tools.current_apiserver build
 
 cluster: control-plane
-	TRAINYARD_CLUSTER_TESTS=required $(BIN)/pytest tests/cluster
+	TRAINYARD_CLUSTER_TESTS=required TRAINYARD_CURRENT_APISERVER=$(CURRENT) \
+		$(BIN)/pytest tests/cluster
 
 # Two minutes: what does not wait for Leases, restarts of servers or many jobs.
 cluster-quick: $(STAMP)

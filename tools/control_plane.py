@@ -1,13 +1,14 @@
 """Find a real Kubernetes control plane for ``tests/cluster``, or build an old one.
 
-Usage: ``python tools/control_plane.py`` says what there is;
-``python tools/control_plane.py build`` builds one in ``~/.cache/trainyard`` (``$XDG_CACHE_HOME``),
+Usage: ``python -m tools.control_plane`` says what there is;
+``python -m tools.control_plane build`` builds one in ``~/.cache/trainyard`` (``$XDG_CACHE_HOME``),
 where every clone finds it.
 
 Current binaries are the better judge: put the path of an envtest folder (etcd, kube-apiserver,
-kubectl) into ``$KUBEBUILDER_ASSETS``. Building is for where only Debian 12 is at hand: it takes
-Kubernetes 1.20 from Debian's source package, and etcd, Go and what else it needs as packages that
-are unpacked, not installed. It needs no root; ten minutes on two cores, and 4 GB while it builds.
+kubectl) into ``$KUBEBUILDER_ASSETS``; for our own kinds ``tools/current_apiserver.py`` builds some.
+Building is for where only Debian 12 is at hand: it takes Kubernetes 1.20 from Debian's source
+package, and etcd, Go and what else it needs as packages that are unpacked, not installed. It needs
+no root; ten minutes on two cores, and 4 GB while it builds.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+from tools import debian
+
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainyard"
 _RECIPE = 1  # to be raised with every change of what is built, or of how
-BUILT = _CACHE / "trainyard" / f"control-plane-{_RECIPE}"
+BUILT = CACHE / f"control-plane-{_RECIPE}"
 SERVERS = ("kube-apiserver", "kube-controller-manager")
 HOW = (
     "name a folder that holds etcd and kube-apiserver in $KUBEBUILDER_ASSETS, "
-    "or run: python tools/control_plane.py build"
+    "or run: python -m tools.control_plane build"
 )
 
 _PACKAGES = (
@@ -41,7 +44,6 @@ _PACKAGES = (
     "libxxhash0",
     "rsync",
 )
-_TOOLS = ("apt-get", "dpkg-deb", "dpkg-source", "git", "make")
 _REFLECT2 = "github.com/modern-go/reflect2"
 
 
@@ -83,25 +85,19 @@ def build() -> None:
     """Build what `find` looks for last; what is there already is not built again."""
     if all((BUILT / name).exists() for name in ("etcd", *SERVERS)):
         return
-    if absent := [name for name in _TOOLS if shutil.which(name) is None]:
-        sys.exit(f"cannot build a control plane without {', '.join(absent)}")
+    debian.require("dpkg-source", "git", "make")
     BUILT.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=BUILT, prefix="build-") as name:
         folder = Path(name)
         _download(folder)
         source, system = folder / "source", folder / "system"
-        for package in (folder / "packages").glob("*.deb"):
-            _run("dpkg-deb", "--extract", package, system)
+        debian.unpack(folder / "packages", system)
         (description,) = (folder / "packages").glob("*.dsc")
-        _run("dpkg-source", "--no-check", "--extract", description, source)
+        debian.run("dpkg-source", "--no-check", "--extract", description, source)
         _compile(source, system, folder, _version(description.name))
         shutil.copy2(system / "usr/bin/etcd", BUILT)
         for server in SERVERS:
             shutil.copy2(source / "_output/bin" / server, BUILT)
-
-
-def _run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
-    subprocess.run(command, cwd=cwd, env=env, check=True)
 
 
 def _version(name: str) -> str:
@@ -114,44 +110,11 @@ def _version(name: str) -> str:
 
 def _download(folder: Path) -> None:
     """The packages and the source, from where this machine gets its packages."""
-    sources, packages = folder / "apt" / "sources", folder / "packages"
-    for path in (sources, folder / "apt/lists/partial", folder / "apt/archives/partial", packages):
-        path.mkdir(parents=True)
-    (sources / "debian.sources").write_text(_with_sources())
-    options = [
-        f"-oDir::Etc::{option}={value}"
-        for option, value in (("SourceList", "/dev/null"), ("SourceParts", sources))
-    ]
-    options += [f"-oDir::State::Lists={folder}/apt/lists", f"-oDir::Cache={folder}/apt"]
-    options.append("-oAPT::Sandbox::User=root")  # of no effect for others; silences a warning
-    _run("apt-get", "-qq", *options, "update")
-    _run("apt-get", "-qq", *options, "download", *_PACKAGES, cwd=packages)
-    _run("apt-get", "-qq", *options, "source", "--download-only", "kubernetes", cwd=packages)
-
-
-def _with_sources() -> str:
-    """Debian's own entries of this machine's package sources, with source packages."""
-    release = Path("/etc/os-release").read_text()
-    found = re.search(r"^VERSION_CODENAME=(\w+)", release, re.MULTILINE)
-    suite = rf"{found[1]}(-\w+)?" if found else "stable"
-    entries: list[str] = []
-    for file in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
-        entries += [
-            re.sub(r"(?m)^Types:.*$", "Types: deb deb-src", entry).strip()
-            for entry in re.split(r"\n\s*\n", file.read_text())
-            if re.search(rf"(?m)^Suites:\s*{suite}(\s|$)", entry)
-        ]
-    listed = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*.list")]
-    for file in filter(Path.exists, listed):
-        for address, name, parts in re.findall(
-            rf"(?m)^deb\s+(?:\[.*?\]\s+)?(\S+)\s+({suite})\s+(\S.*)$", file.read_text()
-        ):
-            entries.append(
-                f"Types: deb deb-src\nURIs: {address}\nSuites: {name}\nComponents: {parts}"
-            )
-    if not entries:
-        sys.exit("cannot build a control plane: this machine has no package sources of Debian 12")
-    return "\n\n".join(entries) + "\n"
+    packages = folder / "packages"
+    packages.mkdir()
+    apt = debian.Apt(folder / "apt")
+    apt.get("download", *_PACKAGES, cwd=packages)
+    apt.get("source", "--download-only", "kubernetes", cwd=packages)
 
 
 def _compile(source: Path, system: Path, folder: Path, version: str) -> None:
@@ -162,11 +125,11 @@ def _compile(source: Path, system: Path, folder: Path, version: str) -> None:
         f"KUBE_GIT_COMMIT={'0' * 40}\nKUBE_GIT_TREE_STATE=clean\nKUBE_GIT_VERSION=v{version}\n"
         f"KUBE_GIT_MAJOR={major}\nKUBE_GIT_MINOR={minor}\n"
     )
-    _run("git", "init", "--quiet", source)  # else the build asks the repository around it
+    debian.run("git", "init", "--quiet", source)  # else the build asks the repository around it
     places = [system / "usr/lib/go-1.19/bin", system / "usr/bin", os.environ["PATH"]]
     (libraries,) = {path.parent for path in (system / "usr/lib").glob("*/libpopt.so.0")}
     what = " ".join(f"cmd/{server}" for server in SERVERS)
-    _run(
+    debian.run(
         *("nice", "make", "--directory", source, f"WHAT={what}"),
         env={
             "HOME": str(folder),

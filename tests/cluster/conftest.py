@@ -13,9 +13,11 @@ from pathlib import Path
 import pytest
 from tools.control_plane import HOW, find
 
+from tests.cluster.current_plane import CurrentControlPlane
 from tests.cluster.plane import RunningControlPlane
 from tests.cluster.yard import Yard, until
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
+from tools import current_apiserver
 from trainyard.kube.client import Client
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import NAMESPACES, Resource
@@ -31,7 +33,12 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningControlPl
         if os.environ.get("TRAINYARD_CLUSTER_TESTS") == "required":
             pytest.fail(f"no control plane found: {HOW}")
         pytest.skip(f"not judged: no control plane found: {HOW}")
-    running = RunningControlPlane(programs, tmp_path_factory.mktemp("control-plane"))
+    sort = RunningControlPlane
+    if os.environ.get("TRAINYARD_CURRENT_APISERVER"):
+        if not current_apiserver.PROGRAM.exists():
+            pytest.fail("no current API server: python -m tools.current_apiserver build")
+        sort = CurrentControlPlane
+    running = sort(programs, tmp_path_factory.mktemp("control-plane"))
     try:
         running.start()
         yield running

@@ -48,6 +48,8 @@ class RunningControlPlane:
         self.version = programs.version
         self.folder = folder
         self.port = free_port()
+        self.core_port = self.port
+        """Of the server that has the core kinds."""
         self.etcd_port = free_port()
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._made = certificates.ensure(folder / "pki")
@@ -104,7 +106,7 @@ class RunningControlPlane:
         self.start_apiserver()
         self.until_ready()
         if self.programs.controller_manager is not None:
-            insecure = ("--port=0",) if self.version < (1, 24) else ()
+            insecure = ("--port=0",) if self.programs.version < (1, 24) else ()
             self._start(
                 self.programs.controller_manager,
                 "--secure-port=0",
@@ -135,7 +137,7 @@ class RunningControlPlane:
         self._start(
             self.programs.apiserver,
             f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
-            f"--secure-port={self.port}",
+            f"--secure-port={self.core_port}",
             "--bind-address=127.0.0.1",
             f"--cert-dir={self.folder}",
             f"--tls-cert-file={self._made.certificate}",
@@ -165,10 +167,10 @@ class RunningControlPlane:
         for name in reversed(self._processes):
             self._stop(name, signal.SIGKILL)
 
-    def get(self, path: str) -> tuple[int, bytes]:
+    def get(self, path: str, port: int | None = None) -> tuple[int, bytes]:
         """What the API server answers to its administrator; OSError when it does not."""
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", self.port, timeout=30, context=self._tls
+            "127.0.0.1", port or self.port, timeout=30, context=self._tls
         )
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {ADMIN}"})
@@ -181,14 +183,14 @@ class RunningControlPlane:
         """The end of what a program has written."""
         return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
 
-    def until_ready(self) -> None:
+    def until_ready(self, port: int | None = None) -> None:
         """Wait until the API server serves."""
         deadline = time.monotonic() + START_SECONDS
-        process = self._processes[self.programs.apiserver.name]
         while time.monotonic() < deadline:
-            assert process.poll() is None, self.log(self.programs.apiserver.name)
+            for name, process in self._processes.items():
+                assert process.poll() is None or "apiserver" not in name, self.log(name)
             try:
-                status, _ = self.get("/readyz")
+                status, _ = self.get("/readyz", port)
             except OSError:
                 status = 0
             if status == 200:
