@@ -19,6 +19,8 @@ from tools import current_apiserver
 class CurrentControlPlane(RunningControlPlane):
     """Of version 1.36 to whom asks it, in front of the older one of `programs`."""
 
+    admission = ()  # the older server looks for owners among the kinds that it serves itself
+
     def __init__(self, programs: ControlPlane, folder: Path) -> None:
         super().__init__(replace(programs, etcd=current_apiserver.ETCD), folder)
         self.version = current_apiserver.VERSION

@@ -43,6 +43,11 @@ def free_port() -> int:
 class RunningControlPlane:
     """A control plane with its data in `folder`; ports and data stay over a restart of a part."""
 
+    # Some clusters have it: an owner that blocks deletion takes a right of its own.
+    admission: tuple[str, ...] = (
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+    )
+
     def __init__(self, programs: ControlPlane, folder: Path) -> None:
         self.programs = programs
         self.version = programs.version
@@ -148,8 +153,7 @@ class RunningControlPlane:
             "--service-account-issuer=https://tests",
             f"--service-account-key-file={self.folder}/accounts.key",
             f"--service-account-signing-key-file={self.folder}/accounts.key",
-            # Some clusters have it: an owner that blocks deletion takes a right of its own.
-            "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+            *self.admission,
             *admission,
         )
 
@@ -184,11 +188,12 @@ class RunningControlPlane:
         return (self.folder / f"{name}.log").read_text(errors="replace")[-3000:]
 
     def until_ready(self, port: int | None = None) -> None:
-        """Wait until the API server serves."""
+        """Wait until the API server serves, or the one that has this port."""
         deadline = time.monotonic() + START_SECONDS
+        servers = [name for name in self._processes if port is None and "apiserver" in name]
         while time.monotonic() < deadline:
-            for name, process in self._processes.items():
-                assert process.poll() is None or "apiserver" not in name, self.log(name)
+            for name in servers:
+                assert self._processes[name].poll() is None, self.log(name)
             try:
                 status, _ = self.get("/readyz", port)
             except OSError:
