@@ -29,7 +29,8 @@ class CurrentControlPlane(RunningControlPlane):
 
     def start_apiserver(self) -> None:
         """Start the older server, and the current one when that can be asked."""
-        super().start_apiserver()
+        if not super().serves:
+            super().start_apiserver()
         self.until_ready(self.core_port)
         self._start(
             current_apiserver.PROGRAM,
@@ -47,3 +48,8 @@ class CurrentControlPlane(RunningControlPlane):
         """End both servers."""
         self._stop(current_apiserver.PROGRAM.name, number)
         super().stop_apiserver(number)
+
+    @property
+    def serves(self) -> bool:
+        """Whether both servers have been started and not been stopped since."""
+        return self._runs(current_apiserver.PROGRAM.name) and super().serves

@@ -19,7 +19,8 @@ from tools.control_plane import ControlPlane
 from trainyard.local.apiserver import certificates
 
 ADMIN = "admin-of-the-tests"
-START_SECONDS = 60.0
+START_SECONDS = 180.0
+"""For a server to start, or anything else to come: on a machine with much else to do."""
 GRACE_SECONDS = 15.0
 """Longer than an operator holds on to a Lease that it cannot renew."""
 _CONTROLLERS = (
@@ -164,7 +165,11 @@ class RunningControlPlane:
     @property
     def serves(self) -> bool:
         """Whether the API server has been started and not been stopped since."""
-        return self._processes[self.programs.apiserver.name].poll() is None
+        return self._runs(self.programs.apiserver.name)
+
+    def _runs(self, name: str) -> bool:
+        process = self._processes.get(name)
+        return process is not None and process.poll() is None
 
     def stop(self) -> None:
         """End everything, the servers before what they depend on."""
@@ -193,7 +198,7 @@ class RunningControlPlane:
         servers = [name for name in self._processes if port is None and "apiserver" in name]
         while time.monotonic() < deadline:
             for name in servers:
-                assert self._processes[name].poll() is None, self.log(name)
+                assert self._runs(name), self.log(name)
             try:
                 status, _ = self.get("/readyz", port)
             except OSError:
