@@ -2,8 +2,8 @@
 
 Each module of this package has `measure()`, which returns rows (what, value, unit, target). A
 target is an upper limit, or a lower one for a rate. Each module is measured in a process of its
-own, so that none inherits another's memory. Names of modules as arguments measure only those, and
-keep nothing.
+own, so that none inherits another's memory, and with what was compiled kept. Names of modules as
+arguments measure only those, and keep nothing.
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def measure(module: str) -> list[Row]:
     done = subprocess.run(
         [sys.executable, "-c", _MEASURE.format(module)],
         stdout=subprocess.PIPE,
+        env={n: value for n, value in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"},
         cwd=Path(__file__).parent.parent,
         timeout=_PATIENCE_SECONDS,
         check=True,

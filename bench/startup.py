@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 from bench.commands import manifest, seconds, state
@@ -28,24 +25,10 @@ def measure() -> list[Row]:
         file.write_text(manifest("shortest", "/bin/true"))
         whole = [seconds("run", "-f", str(file)) for _ in range(ROUNDS)]
     return [
-        ("`import trainyard`", _importing(), "s", 0.06),
         ("`trainyard up`: process start to a ready cluster", statistics.median(ready), "s", 0.4),
         ("the cluster's resident memory", resident, "MiB", 100.0),
         ("`trainyard run` of /bin/true, in all", statistics.median(whole), "s", 0.6),
     ]
-
-
-def _importing() -> float:
-    """What it adds to the start of a Python that imports nothing."""
-
-    def once(code: str) -> float:
-        started = time.perf_counter()
-        subprocess.run([sys.executable, "-c", code], check=True)
-        return time.perf_counter() - started
-
-    pairs = [(once("pass"), once("import trainyard")) for _ in range(ROUNDS)]
-    bare, ours = (statistics.median(each) for each in zip(*pairs, strict=True))
-    return max(ours - bare, 0.0)
 
 
 def _resident_mib(pid: int) -> float:
