@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from trainyard.api.ground import Ground
 from trainyard.api.script_files import ScriptMistake, find
 from trainyard.api.shape import ClusterShape, ScriptShape
-from trainyard.api.shares import gpus_each, with_threads
+from trainyard.api.shares import gpus_each, volume_of, with_threads
 from trainyard.local.node.gpus import RESOURCE
 from trainyard.manifest import python_source
 from trainyard.manifest.python_source import Source
@@ -42,14 +42,17 @@ class Draft:
         on_cluster: bool = False,
         cluster_python: str = "",
         python: str = "",
+        instead: str = "",
     ) -> None:
         """Find the script, look through it, and ask its interpreter; raises TrainyardError.
 
         `cluster_python` is the interpreter of the embedded cluster that is up, and `python` that
-        of its replicas, if it is not what the caller's shell would run.
+        of its replicas, if it is not what the caller's shell would run; `instead` is what helps
+        where a module is missing, if not what helps in a shell.
         """
         self.options, self.script, self.on_cluster = options, script, on_cluster
         self.arguments = list(words[1:])
+        self._instead = (instead,) if instead else ()
         self.found = find(words[0], is_module=script.is_module, on_cluster=on_cluster)
         if on_cluster and not script.image:
             raise ScriptMistake(
@@ -158,7 +161,7 @@ class Draft:
             return
         self.ground.facts()
         if self.script.is_checked and self.found.form != "program":
-            self.ground.require(self.found.target)
+            self.ground.require(self.found.target, *self._instead)
 
     # What it becomes.
 
@@ -220,15 +223,8 @@ class Draft:
 
         found = []
         for source, path in self.script.mounts:
-            if self.on_cluster or source in self.options.volumes:
-                found.append(Mount({"persistentVolumeClaim": {"claimName": source}}, path))
-                continue
-            folder = Path(source).expanduser().absolute()
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise ScriptMistake(f"cannot use {folder}: {error.strerror}") from error
-            found.append(Mount({"hostPath": {"path": str(folder.resolve())}}, path))
+            is_claim = self.on_cluster or source in self.options.volumes
+            found.append(Mount(volume_of(source, is_claim=is_claim), path))
         if folder_needed := self._hidden_folder():
             found.append(Mount({"hostPath": {"path": folder_needed}}, folder_needed))
         return tuple(found)

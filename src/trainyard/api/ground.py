@@ -18,6 +18,9 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 
 _ASK_SECONDS = 30.0
+_INSTEAD = (
+    "activate another environment, name one with --image '*=ENV', or run anyway with --no-check"
+)
 # For any Python from 3.8 on. Nothing is imported: torch alone would take seconds.
 _QUESTION = """\
 import json, os, re, sys
@@ -139,8 +142,11 @@ class Ground:
             return f"{pretended} GPUs pretended"
         return f"{found} GPU{'s' if found > 1 else ''}{remark}" if found else "no GPU"
 
-    def require(self, file: str) -> None:
-        """Raise GroundError where the script of this file cannot find what it imports."""
+    def require(self, file: str, instead: str = _INSTEAD) -> None:
+        """Raise GroundError where the script of this file cannot find what it imports.
+
+        `instead` is what the caller can do, where that is not to be installed.
+        """
         facts = self.facts()
         if self.python is None:
             raise GroundError(
@@ -154,6 +160,5 @@ class Ground:
         raise GroundError(
             f"{file} imports {names}, which {'is' if one else 'are'} not installed for "
             f"{facts.executable}: install {'it' if one else 'them'} there ({facts.executable} -m "
-            "pip install …), activate another environment, name one with --image '*=ENV', or run "
-            "anyway with --no-check"
+            f"pip install …), {instead}"
         )

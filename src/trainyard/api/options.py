@@ -26,7 +26,8 @@ class RunOptions(TypedDict, total=False):
     env: dict[str, str]
     """Variables of the replicas."""
     mounts: dict[str, str]
-    """Where in the replicas a folder (on a cluster, a claim) is mounted, by the folder."""
+    """Where in the replicas a folder (on a cluster, a claim) is mounted, by the folder, which is
+    made if missing."""
     restarts: int
     """How often it is started again after a failure; 0 by default."""
     elastic: tuple[int, int]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ from trainyard.api import calls
 from trainyard.api.calls import Folder, Lines, Way
 from trainyard.api.capture import Captured
 from trainyard.api.options import RunOptions
-from trainyard.api.shares import gpus_each, with_threads
+from trainyard.api.shares import gpus_each, volume_of, with_threads
 from trainyard.client.follower import Screen
 from trainyard.client.job import Job
 from trainyard.client.target import CommandError, Target
@@ -46,7 +47,8 @@ class Function:
         launcher = options.get("launcher") or ("torchrun" if elastic or processes > 1 else "plain")
         env = options.get("env", {})
         mounts = [
-            Mount(self._volume(source), path) for source, path in options.get("mounts", {}).items()
+            Mount(volume_of(os.fspath(source), is_claim=not self.is_local), path)
+            for source, path in options.get("mounts", {}).items()
         ]
         name = options.get("name") or self.name
         if isinstance(self.way, Folder):
@@ -86,11 +88,6 @@ class Function:
             gpus = gpus_each(replicas) if self.is_local else 0
         is_plain = options.get("launcher") in ("plain", "none")
         return gpus, options.get("processes") or (1 if is_plain else max(gpus, 1))
-
-    def _volume(self, source: str) -> dict[str, Any]:
-        if self.is_local:
-            return {"hostPath": {"path": source}}
-        return {"persistentVolumeClaim": {"claimName": source}}
 
 
 class _Unmarked:

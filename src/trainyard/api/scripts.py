@@ -65,6 +65,13 @@ def drafted(
         image=options.get("image", ""),
     )
     words = [os.fspath(script), *map(str, args)]
-    draft = Draft(words, shape, cluster or ClusterShape(), on_cluster=for_cluster, python=python)
+    draft = Draft(
+        words,
+        shape,
+        cluster or ClusterShape(),
+        on_cluster=for_cluster,
+        python=python,
+        instead="or run anyway with check=False",
+    )
     draft.require()
     return draft

@@ -4,8 +4,26 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
+from trainyard.api.script_files import ScriptMistake
 from trainyard.local.node.gpus import detect
+
+
+def volume_of(source: str, *, is_claim: bool) -> dict[str, Any]:
+    """What is mounted: a claim, or a folder of this machine, which is made if missing.
+
+    Raises ScriptMistake where that cannot be.
+    """
+    if is_claim:
+        return {"persistentVolumeClaim": {"claimName": source}}
+    folder = Path(source).expanduser().absolute()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ScriptMistake(f"cannot use {folder}: {error.strerror}") from error
+    return {"hostPath": {"path": str(folder.resolve())}}
 
 
 def gpus_each(replicas: int) -> int:

@@ -17,6 +17,7 @@ from tools.reference_pages import nested
 
 import trainyard
 from trainyard.api.options import RunOptions, ScriptOptions, check
+from trainyard.api.shares import volume_of
 from trainyard.cli.main import cli
 from trainyard.kinds import models
 from trainyard.kinds.table import OUR_KINDS
@@ -167,6 +168,23 @@ def test_a_manifest_is_proposed_for_a_script(tmp_path: Path) -> None:
     [replica] = document["spec"]["replicaSpecs"]
     assert replica["replicas"] == 2
     assert replica["template"]["spec"]["containers"][0]["command"][-1] == "1"
+
+
+def test_what_a_script_needs_is_said_in_the_words_of_python(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import absent_module\n")
+    with pytest.raises(trainyard.Error, match=r"not installed for .*or run anyway with check=Fal"):
+        trainyard.propose(tmp_path / "train.py")
+
+
+def test_a_folder_that_is_mounted_is_made_wherever_it_is_named_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert volume_of("data/set", is_claim=False) == {"hostPath": {"path": f"{tmp_path}/data/set"}}
+    assert (tmp_path / "data" / "set").is_dir()
+    (tmp_path / "file").touch()
+    with pytest.raises(trainyard.Error, match=r"cannot use .*/file/data: "):
+        volume_of("file/data", is_claim=False)
 
 
 _FOREIGN = """\
