@@ -178,6 +178,9 @@ class _Reader:
         elif (box := before.rstrip("─━- "))[-1:] in ("╭", "┌", "+"):  # rich draws a box
             prefix, width = box[:-1], len(self._line)
         same = self._open.get(prefix)
+        if same is not None and same.again is not None:
+            self._close_again(same)
+            same = None
         if same is not None and not worker and number - same.first < _PATIENCE:
             same.heads += 1
             return
@@ -219,7 +222,7 @@ class _Reader:
             return True
         if each.again is not None:
             self._close_again(each)
-            return True
+            return False
         ended = _RAISED.fullmatch(rest)
         if ended is None or not each.frames:
             each.strangers += 1
@@ -233,6 +236,7 @@ class _Reader:
         return True
 
     def _close_again(self, each: _Open) -> None:
+        """Of what was read already there are no more frames."""
         del self._open[each.prefix]
         if each.again is not None:
             self.found.append(replace(each.again, frames=tuple(each.frames)))

@@ -255,6 +255,24 @@ HABITS = [
         "Unsupported: Failed to trace builtin operator", "model.py:3 in step", 'print("hi")',
     ),
     Habit(
+        "after one of torch.compile that was survived",
+        f"""\
+        {HEAD}
+        {TRAIN} 6, in <module>
+            f(torch.zeros(3))
+        torch._dynamo.exc.Unsupported: Failed to trace builtin operator
+        from user code:
+           File "/home/ada/model.py", line 3, in step
+            print("hi")
+        During handling of the above exception, another exception occurred:
+        {HEAD}
+        {TRAIN} 8, in <module>
+            raise SystemError("no step")
+        SystemError: no step
+        """,
+        "SystemError: no step", "train.py:8", "raise SystemError", "it followed from Unsupported",
+    ),
+    Habit(
         "thrown by C++, with the stack of faulthandler",
         """\
         terminate called after throwing an instance of 'std::runtime_error'
