@@ -21,6 +21,7 @@ VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 _QUICK = (
     "tests/unit/schema",
     "tests/unit/kube",
+    "tests/unit/api/test_capture.py::test_a_function_takes_what_it_names_along",
     "tests/embedded/test_scripts.py::test_any_program_runs_with_folders_variables_and_restarts",
     "tests/embedded/test_scripts.py::test_a_module_that_is_missing_is_said_before_anything_starts",
 )

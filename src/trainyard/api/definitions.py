@@ -103,8 +103,11 @@ def of(obj: Any) -> Definition:
 
 
 def _functions_of(cls: type) -> Iterator[FunctionType]:
-    """Those that were written in the body of a class."""
-    for value in vars(cls).values():
+    """Those that were written in the body of a class: not the one by which Python 3.14 makes its
+    annotations (https://peps.python.org/pep-0749/), which nobody wrote and which holds the body."""
+    for name, value in vars(cls).items():
+        if name in ("__annotate__", "__annotate_func__"):
+            continue
         parts = (value, getattr(value, "__func__", None), getattr(value, "fget", None))
         for each in parts:
             each = unwrapped(each) if callable(each) else each

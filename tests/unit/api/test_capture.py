@@ -243,7 +243,7 @@ CALL = train,
         ),
         (
             "import sys\ndef f(x): pass\nCALL = f, (), {'x': sys.stdout}",
-            "argument 'x' of f() cannot be carried to the replicas: cannot pickle '_io.Text",
+            "argument 'x' of f() cannot be carried to the replicas: cannot pickle '",
         ),
     ],
 )
