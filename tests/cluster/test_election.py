@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import random
 import signal
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from functools import partial
 
 import pytest
 
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.plane import ADMIN, RunningControlPlane
-from tests.cluster.yard import Operator, Yard, pytorch_job, until
+from tests.cluster.yard import PYTORCH, Operator, Yard, pytorch_job, until
+from tests.tools import soak
 from trainyard.kube.resources import LEASES
+from trainyard.lifecycle.observed import Pod
+
+KILLS = int(os.environ.get("KILLS", "20"))
 
 
 async def leaders(operators: list[Operator]) -> list[bool]:
@@ -48,6 +55,36 @@ async def test_the_standby_takes_over(number: signal.Signals, yard: Yard) -> Non
         )
         assert lease["spec"]["leaseTransitions"] == 1
         assert len(kubelet.seen) == 2
+
+
+@pytest.mark.skipif(soak(0, KILLS) == 0, reason="each kill takes a Lease's time: make soak")
+async def test_leaders_killed_in_churn_lose_and_double_nothing(yard: Yard) -> None:
+    """Each of many jobs fails once and then succeeds, while one leader after another is killed."""
+    loop, rng, took, names = asyncio.get_running_loop(), random.Random(11), [], []
+    async with AsyncExitStack() as stack:
+        kubelet = await stack.enter_async_context(running_kubelet(yard.client, yard.namespace))
+        kubelet.fate = lambda pod: 0 if Pod.decode(pod).attempt > 1 else 1
+        leader = await stack.enter_async_context(yard.operator())
+        await leader.leads()
+        for kill in range(soak(0, KILLS)):
+            standby = await stack.enter_async_context(yard.operator())
+            await until(partial(standby.answer, "/readyz"), lambda text: text == "standby")
+            names += [f"job-{kill}-{number}" for number in range(8)]
+            for name in names[-8:]:
+                await yard.client.create(PYTORCH, pytorch_job(name), yard.namespace)
+            await asyncio.sleep(rng.uniform(0.0, 3.0))  # the moment of death is what varies
+            await leader.kill()
+            died_at = loop.time()
+            await standby.leads()
+            took.append(loop.time() - died_at)
+            leader = standby
+        for name in names:
+            job = await yard.reaches(name, "Succeeded", seconds=600)
+            assert job["status"]["backoffCount"] == 1
+            assert len(job["status"]["attempts"]) == 2
+        assert len(kubelet.seen) == len(names) * 2 * 2
+        assert "Traceback" not in leader.log
+    print(f"takeovers took {min(took):.1f} to {max(took):.1f} s")
 
 
 class Line:
