@@ -28,6 +28,7 @@ MODULES = (
     "plan",
     "validate",
     "operator",
+    "many",
 )
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _MEASURE = "import json, sys, bench.{0} as m; json.dump(m.measure(), sys.stdout)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import random
 import signal
 from collections.abc import AsyncIterator
@@ -20,7 +19,7 @@ from tests.tools import soak
 from trainyard.kube.resources import LEASES
 from trainyard.lifecycle.observed import Pod
 
-KILLS = int(os.environ.get("KILLS", "20"))
+KILLS = 20
 
 
 async def leaders(operators: list[Operator]) -> list[bool]:

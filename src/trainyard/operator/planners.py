@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -17,6 +18,8 @@ from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
 
 _ENDED = ("Succeeded", "Failed")
+_KEPT = 512
+"""What so many objects turn into is kept, of those looked at last: passes of one come in bursts."""
 
 
 def served_kinds(settings: OperatorSettings) -> Sequence[Kind]:
@@ -54,7 +57,7 @@ class Planner:
     def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings.lifecycle
         self._open_templates = settings.open_templates
-        self._made: dict[str, tuple[int, Any]] = {}
+        self._made: OrderedDict[str, tuple[int, Any]] = OrderedDict()
 
     def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
         """One pass over one object."""
@@ -88,6 +91,10 @@ class Planner:
         if not generation or generation != record.generation:
             made = self._describe(record)
             self._made[record.uid] = (record.generation, made)
+            if len(self._made) > _KEPT:
+                self._made.popitem(last=False)
+        else:
+            self._made.move_to_end(record.uid)
         return made
 
     def forget(self, uid: str) -> None:

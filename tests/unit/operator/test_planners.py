@@ -1,0 +1,36 @@
+"""What the planner keeps between passes."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from trainyard.kinds.table import JOB_KINDS
+from trainyard.lifecycle.observed import Observed
+from trainyard.operator import planners
+from trainyard.operator.planners import Planner
+from trainyard.operator.records import JobRecord
+from trainyard.operator.settings import OperatorSettings
+
+KIND = JOB_KINDS["PyTorchTrainingJob"]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def record(number: int) -> JobRecord:
+    container = {"name": "pytorch", "image": "i", "command": ["train"]}
+    worker = {"type": "worker", "template": {"spec": {"containers": [container]}}}
+    metadata: dict[str, Any] = {"name": f"job-{number}", "namespace": "d", "uid": f"u{number}"}
+    metadata |= {"resourceVersion": "1", "generation": 1}
+    return JobRecord.decode(KIND, {"metadata": metadata, "spec": {"replicaSpecs": [worker]}})
+
+
+def test_descriptions_of_the_jobs_looked_at_last_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them were, 30 KB of each job for as long as it lived."""
+    monkeypatch.setattr(planners, "_KEPT", 3)
+    planner = Planner(OperatorSettings())
+    for number in (0, 1, 2, 0, 3):
+        made = planner.plan(record(number), Observed(), NOW)
+        assert made.status is not None
+    assert list(planner._made) == ["u2", "u0", "u3"]
