@@ -26,7 +26,7 @@ def test_the_end_of_the_log_is_kept_whoever_else_writes_to_it(tmp_path: Path) ->
     subprocess.run([sys.executable, "-c", CHATTY, str(log), "3000"], check=True)
     assert 4 << 20 < log.stat().st_size <= 11 << 20
     lines = log.read_text().splitlines()
-    numbers = [int(line.split()[4]) for line in lines if line != "beside"]
+    numbers = [int(line.split()[3]) for line in lines if line != "beside"]
     assert numbers == list(range(numbers[0], 3000))
     assert "beside" in lines
 
