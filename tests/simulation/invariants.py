@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
+from tests.queueing.kueue import PLURAL as WORKLOADS
+from tests.queueing.kueue import finished, reserved, true
 from tests.simulation import agreement, elastic, policies, statuses, viewer_judges
 from tests.simulation.cluster import BOARDS, JOB_PLURALS, sidecars
-from tests.simulation.network import Sent
+from tests.simulation.network import Call, Sent
+from tests.simulation.queueing import KNOWN_SECONDS
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
 from tests.simulation.telling import Told
 from tests.simulation.truth import (
@@ -25,6 +29,7 @@ from tests.simulation.truth import (
     truth_of,
 )
 from tests.simulation.viewer_judges import Shown
+from trainyard.schema.times import parse
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
 ACTIVE = frozenset({"Pending", "Running", "Unknown", "Succeeded", "Failed", "Paused"})
@@ -69,6 +74,10 @@ class Monitor(Observer):
     forged: dict[str, Obj] = field(default_factory=dict)
     """Statuses by the UIDs of jobs, as they were before somebody else wrote into them."""
     is_forging: bool = False
+    is_queued: bool = False
+    """All jobs are handed to Kueue."""
+    unqueued: dict[str, float] = field(default_factory=dict)
+    """When others last changed the Workloads of a job, by its UID."""
     clock_is_steady: bool = True
     """Nobody has set the wall clock back."""
     broken: asyncio.Event = field(default_factory=asyncio.Event)
@@ -88,10 +97,21 @@ class Monitor(Observer):
         elif plural == BOARDS and change.type == "ADDED":
             metadata = change.object["metadata"]
             self.boards[metadata["uid"]] = Key(BOARDS, "default", metadata["name"])
+        elif plural == WORKLOADS:
+            self._workload_changed(change)
         elif plural == "pods":
             job = self.jobs.get(owner_uid(change.object))
             if job is not None:
                 self._pod_changed(job, change)
+
+    def _workload_changed(self, change: Change) -> None:
+        """What is not admitted any more loses its pods, at no cost, as if it were paused."""
+        job = self.jobs.get(owner_uid(change.object))
+        was = change.old is not None and true(change.old, "Admitted")
+        is_out = change.type == "DELETED" or true(change.object, "Evicted")
+        if job is not None and was and (is_out or finished(change.object)):
+            self.unqueued[owner_uid(change.object)] = self.loop.time()
+            job.vague = job.was_paused = True
 
     def _node_changed(self, node: Obj) -> None:
         name, conditions = node["metadata"]["name"], (node.get("status") or {}).get("conditions")
@@ -266,6 +286,20 @@ class Monitor(Observer):
             self._pod_creation_sent(sent)
         if call.key.plural == "pods" and call.method == "DELETE":
             self._pod_deletion_sent(sent)
+        if call.key.plural == WORKLOADS and call.subresource == "status":
+            self._workload_status_sent(call)
+
+    def _workload_status_sent(self, call: Call) -> None:
+        """Quota is given back when its pods are gone, but for those that have come just now."""
+        stored = self.server.objects.get(call.key)
+        if stored is None or "admission" not in call.body["status"]:
+            return
+        ready = self.server.now() - timedelta(seconds=KNOWN_SECONDS)
+        for pod in self.server.owned("pods", owner_uid(stored)):
+            if (parse(pod["metadata"]["creationTimestamp"]) or ready) < ready:
+                self.fail(
+                    f"{call.key.name} gives quota back, and {pod['metadata']['name']} is there"
+                )
 
     def _pod_creation_sent(self, sent: Sent) -> None:
         call = sent.call
@@ -279,11 +313,19 @@ class Monitor(Observer):
             return  # deleted a moment ago; the garbage collector takes what comes late
         if uid in self.jobs and self._status(stored).get("phase") in TERMINAL:
             self.fail(f"pod creation after the end of {owner.name}")
+        if uid in self.jobs and self.is_queued:
+            self._check_admission(uid, owner.name)
         key = Key("pods", "default", call.body["metadata"]["name"])
         known = self.answered_creates.get(sent.incarnation, {}).get(key)
         current = self.server.objects.get(key)
         if current is not None and current["metadata"]["uid"] == known:
             self.fail(f"pod {key.name} was created, and is asked for again")
+
+    def _check_admission(self, uid: str, name: str) -> None:
+        """A pod is asked for; only the controller gives quota back."""
+        recent = self.unqueued.get(uid, -KNOWN_SECONDS) + KNOWN_SECONDS > self.loop.time()
+        if not recent and not any(map(reserved, self.server.owned(WORKLOADS, uid))):
+            self.fail(f"pod creation for {name}, which holds no quota")
 
     def _status(self, job: Obj) -> Obj:
         """As the controller wrote it."""
@@ -327,7 +369,7 @@ class Monitor(Observer):
         record = (internal.get("replicas") or {}).get(truth.name) or {}
         return (
             status.get("phase") in TERMINAL
-            or bool(internal.get("paused"))
+            or bool(internal.get("paused") or internal.get("held"))
             or pod["metadata"].get("deletionTimestamp") is not None
             or truth.attempt < record.get("attempt", internal.get("floor", 1))
             or truth.name not in _replica_names(status)
@@ -358,12 +400,19 @@ class Monitor(Observer):
                     self.fail(f"{job.key.name}: paused, but has a PodGroup")
             else:
                 self.fail(f"{job.key.name}: has not ended, phase {phase}")
+            self._check_workloads(uid, job, stored)
             self._check_counts(job, stored)
             pods = {pod["metadata"]["name"]: pod for pod in self.server.owned("pods", uid)}
             for problem in statuses.differences(stored, pods):
                 self.fail(f"{job.key.name}: {problem}")
         for uid, key in self.boards.items():
             self._check_board(uid, key)
+
+    def _check_workloads(self, uid: str, job: JobTruth, stored: Obj) -> None:
+        """No quota is kept by a job that is paused or over."""
+        for workload in self.server.owned(WORKLOADS, uid):
+            if _is_paused(stored) or not finished(workload):
+                self.fail(f"{job.key.name}: Workload {workload['metadata']['name']} is left")
 
     def _check_board(self, uid: str, key: Key) -> None:
         """It outlives the end of its job and a pause, and goes with the job."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 import hashlib
 import logging
 import random
@@ -19,6 +20,7 @@ from tests.simulation import launching, policies
 from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
 from tests.simulation.invariants import TERMINAL, Monitor, Violation
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
+from tests.simulation.queueing import Queues
 from tests.simulation.scenario import FAULTS_END, Scenario, draw
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.telling import Told
@@ -161,6 +163,12 @@ class Run:
         )
         self.monitor = Monitor(self.server, loop)
         self.server.observers += [self.monitor, self.cluster]
+        self.queues: Queues | None = None
+        if scenario.queue is not None:
+            rng = random.Random(scenario.seed ^ 0x0EE)
+            self.queues = Queues(self.server, rng, loop, copy.deepcopy(scenario.queue))
+            self.server.observers.append(self.queues)
+            self.monitor.is_queued = True
         self.conditions = Conditions(self._fate, self._touch)
         self.report = Report(scenario.seed)
         self.faults_last = True
@@ -173,6 +181,8 @@ class Run:
     async def play(self) -> None:
         """The whole run."""
         self.cluster.start()
+        if self.queues:
+            self.queues.start()
         self._start_controller()
         for step in self.scenario.numbered.values():
             await self._sleep_until(step.at)
@@ -279,6 +289,9 @@ class Run:
 
     def _stop_faults(self) -> None:
         self.faults_last = False
+        if self.queues:
+            self.queues.kueue.ready_seconds = None
+            self.queues.restore()
         self.conditions.lag.clear()
         for node in NODES:
             self.cluster.restore_node(node)
@@ -428,6 +441,25 @@ class Run:
         metadata = {"name": f"{key.name}-worker-0", "labels": {"squatter": "yes"}}
         self.server.create("services", key.namespace, {"metadata": metadata, "spec": {}})
         self._hit("name taken")
+
+    # What befalls the queue.
+    def step_stop_queue(self, seconds: float) -> None:
+        """The queue is stopped for a while."""
+        if self.queues:
+            self._hit("queue stopped")
+            self.queues.stop(seconds)
+
+    def step_deactivate(self, seconds: float) -> None:
+        """Somebody deactivates a Workload for a while."""
+        if self.queues:
+            self._hit("Workload deactivated")
+            self.queues.deactivate(seconds)
+
+    def step_delete_workload(self, _: float) -> None:
+        """Somebody deletes a Workload."""
+        if self.queues:
+            self._hit("Workload deleted")
+            self.queues.delete()
 
     # What befalls the cluster.
     def step_crash(self, _: None) -> None:

@@ -8,10 +8,11 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tests.simulation import elastic, launching
+from tests.queueing.kueue import Kueue
+from tests.simulation import elastic, launching, queueing
 from tests.simulation.network import CRASHES, Fault, WatchFault
 from tests.simulation.seeds import FIRST_GENERATION, SECOND_GENERATION
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.settings import GangBackend, Settings
 
 Obj = dict[str, Any]
 
@@ -78,6 +79,8 @@ class Scenario:
     """The same of viewers."""
     has_standby: bool
     """Whoever takes over from a controller that has crashed has watched all the while."""
+    queue: Kueue | None
+    """The queue to which all jobs are handed, if they are."""
     rng: random.Random = field(repr=False)
 
     def elements(self) -> list[str]:
@@ -131,6 +134,8 @@ class Scenario:
             lines.append(f"a newcomer will fail with a chance of {self.newcomers.rate}")
         if self.launches and self.launches.rate:
             lines.append(f"a launch will not be quick with a chance of {self.launches.rate}")
+        if self.queue:
+            lines.append(f"Kueue has room for {self.queue.quota} pods")
         if self.boards and self.boards.rate:
             lines.append(f"a viewer's page will crash with a chance of {self.boards.rate}")
         if self.has_standby:
@@ -166,6 +171,10 @@ def draw(seed: int) -> Scenario:
         steps.append(Step(rng.uniform(0.5, 60.0), "submit", 1))
     launches = None if is_first else launching.draw(random.Random(f"{seed} launches"), jobs)
     boards = None if is_first else _boards(random.Random(f"{seed} boards"), jobs)
+    queue = None if is_first else queueing.draw(seed, jobs)
+    if queue is not None:
+        settings = replace(settings, gang_backend=GangBackend.KUEUE)
+        steps += [Step(*each) for each in queueing.steps(seed)]
     count = rng.randint(2, 7)
     call_faults: dict[int, Fault] = {
         rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)
@@ -187,6 +196,7 @@ def draw(seed: int) -> Scenario:
         launches=launches,
         boards=boards,
         has_standby=has_standbys and random.Random(f"{seed} standby").random() < 0.5,
+        queue=queue,
         rng=rng,
     )
 

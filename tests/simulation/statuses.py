@@ -101,7 +101,8 @@ def _of_attempts(new: Obj, *, one_by_one: bool) -> Iterator[str]:
         yield f"an attempt without a start: {attempts}"
     if not all("endTime" in attempt for attempt in attempts[:-1]):
         yield f"two attempts under way: {attempts}"
-    if ("endTime" in attempts[-1]) != (phase in ENDS or phase == "Paused"):
+    held = bool(new["internal"].get("held"))
+    if ("endTime" in attempts[-1]) != (phase in ENDS or phase == "Paused" or held):
         yield f"phase {phase}, last attempt {attempts[-1]}"
     numbers = [attempt["number"] for attempt in attempts]
     if not one_by_one and any(later < earlier for earlier, later in pairwise(numbers)):

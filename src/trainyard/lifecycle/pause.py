@@ -21,7 +21,10 @@ def begin(ledger: Ledger, now: datetime) -> Ledger:
 
 def hold(ledger: Ledger, now: datetime) -> Ledger:
     """The same by a queue's will. A job that was paused until now has been resumed all the same."""
-    held = replace(ledger, paused=False, held=True, resumed=ledger.resumed or ledger.paused)
+    resumed = ledger.resumed or ledger.paused
+    if not ledger.attempts:  # it has yet to start for the first time
+        return replace(ledger, paused=False, resumed=resumed).begin(now)
+    held = replace(ledger, paused=False, held=True, resumed=resumed)
     return replace(held.close(ending(now, EVICTED)), ready_at=None)
 
 
