@@ -118,7 +118,7 @@ class Scenario:
 
     def describe(self) -> list[str]:
         """The scenario in words, a line for each thing that happens."""
-        lines = []
+        lines = [f"Kueue has room for {self.queue.quota} pods"] if self.queue else []
         for step in self.numbered.values():
             lines.append(f"at {step.at:.3f} s: {step.what} {_words(step.argument)}".rstrip())
             if step.what == "submit":
@@ -134,8 +134,6 @@ class Scenario:
             lines.append(f"a newcomer will fail with a chance of {self.newcomers.rate}")
         if self.launches and self.launches.rate:
             lines.append(f"a launch will not be quick with a chance of {self.launches.rate}")
-        if self.queue:
-            lines.append(f"Kueue has room for {self.queue.quota} pods")
         if self.boards and self.boards.rate:
             lines.append(f"a viewer's page will crash with a chance of {self.boards.rate}")
         if self.has_standby:

@@ -8,6 +8,7 @@ from trainyard.diagnosis import deaths
 from trainyard.diagnosis.ended import what_it_said
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
+from trainyard.kinds.shared.run import OPERATOR
 from trainyard.schema.times import duration, parse
 
 _UNSEEN_SECONDS = 5.0
@@ -58,6 +59,14 @@ def paused(situation: Situation) -> Iterator[Cause]:
 def not_seen(situation: Situation) -> Iterator[Cause]:
     """No controller has looked at the job."""
     created = situation.job.metadata.get("creationTimestamp")
+    manager = situation.job.spec.get("managedBy")
+    if manager not in (None, OPERATOR) and not situation.job.status.get("phase"):
+        yield Cause(
+            f"it is left to another controller, {manager}, which has not told of it yet",
+            (f"spec.managedBy is {manager}",),
+            ("whoever runs that controller knows more; without the field it would run here",),
+        )
+        return
     if situation.job.status.get("phase") or situation.ago(created) < _UNSEEN_SECONDS:
         return
     advice = (
@@ -85,8 +94,8 @@ def troubled(situation: Situation) -> Iterator[Cause]:
                 evidence,
                 (
                     (
-                        "install T9k, Volcano, scheduler-plugins or Kueue and name it in the "
-                        "operator's setting gang-backend, or remove spec.scheduler"
+                        "install Kueue, Volcano or scheduler-plugins and start the operator anew, "
+                        "or name one in its setting gangScheduler, or remove spec.scheduler"
                     ),
                 ),
             )

@@ -29,6 +29,14 @@ class Create:
     name: str
     manifest: Callable[[], Manifest] = field(compare=False, repr=False)
     generated: Generated = Generated.NOTHING
+    adopts: bool = False
+    """An object of that name that nobody owns is taken over, and otherwise left as it is."""
+
+    def takeover(self, uid: str) -> Patch:
+        """What makes the job the owner of an object that is there already."""
+        ours = self.manifest()["metadata"]
+        metadata = {key: ours[key] for key in ("labels", "ownerReferences")}
+        return Patch(self.resource, self.name, uid, {"metadata": metadata})
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import queueing
-from trainyard.lifecycle.actions import Action, Create, Delete, Patch
+from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Observed, Owned
 from trainyard.lifecycle.queueing import Standing
 from trainyard.schema.times import parse, render
@@ -70,7 +70,17 @@ def _fits(wanted: Mapping[str, int], has: Mapping[str, int]) -> bool:
 def _create(standing: Standing, replaces: str = "") -> Create:
     request, name = standing.request, standing.next_name
     build = partial(request.manifest, name, request.counts, replaces)
-    return Create(request.resource, name, build, request.generated)
+    adopts = request.adopts and name == request.name
+    return Create(request.resource, name, build, request.generated, adopts)
+
+
+def plan_elsewhere(workload: Workload, observed: Observed) -> Plan:
+    """For a job that MultiKueue sends to another cluster: its Workload, and nothing else (decision
+    173)."""
+    standing = queueing.look(workload, observed)
+    if standing is None or standing.current is not None or standing.obsolete:
+        return Plan(None)
+    return Plan(None, (_create(standing),))
 
 
 def _resize(owned: Owned, wanted: Mapping[str, int]) -> Iterator[Patch]:

@@ -91,9 +91,16 @@ def condition(owned: Owned, kind: str) -> Mapping[str, Any]:
 
 
 def is_admitted(owned: Owned) -> bool:
-    """Whether pods may run by this Workload."""
-    ended = owned.deleting or is_true(owned, "Finished") or is_true(owned, "Evicted")
-    return not ended and is_true(owned, "Admitted")
+    """Whether pods may run by this Workload: one that has been replaced holds until its slice is
+    admitted, as Kueue writes the two one after the other."""
+    is_over = is_true(owned, "Finished") and not _is_replaced(owned)
+    return not (owned.deleting or is_over or is_true(owned, "Evicted")) and is_true(
+        owned, "Admitted"
+    )
+
+
+def _is_replaced(owned: Owned) -> bool:
+    return condition(owned, "Finished").get("reason") == "WorkloadSliceReplaced"
 
 
 def look(workload: Workload, observed: Observed) -> Standing | None:
@@ -108,11 +115,17 @@ def look(workload: Workload, observed: Observed) -> Standing | None:
     ]
     found.sort(key=lambda owned: _number(request.name, owned.name))
     live = [each for each in found if not each.deleting and not is_true(each, "Finished")]
+    slices = [each for each in live if not is_true(each, "Evicted")]
     admitted = [each for each in live if is_admitted(each)]
+    if slices and not admitted:
+        before = found[: found.index(slices[-1])]
+        admitted = [each for each in before if _is_replaced(each) and is_admitted(each)]
     # Without an admission the one counts that has, or had, quota: it may be still to be given back.
     reserved = [each for each in live if is_true(each, "QuotaReserved")]
     current = next(reversed(admitted or reserved or live), None)
-    behind = live[live.index(current) + 1 :] if current in admitted else []
+    behind: list[Owned] = []
+    if admitted and current is not None:
+        behind = [each for each in live if found.index(each) > found.index(current)]
     pending = behind[-1] if behind else None
     obsolete = [each for each in found if each not in (current, pending) and not each.deleting]
     taken = frozenset(each.name for each in found)

@@ -33,8 +33,8 @@ SPEC_DRIFT = (
 )
 NO_GANG = (
     "The job asks for scheduler.t9kScheduler, and this cluster has no scheduler that places pods "
-    "all or none. Install one (T9k, Volcano, scheduler-plugins, Kueue) and name it in the "
-    "operator's setting `gang-backend`, or remove `spec.scheduler`."
+    "all or none. Install one (Kueue, Volcano, scheduler-plugins) and start the operator anew, or "
+    "name it in the operator's setting `gangScheduler`, or remove `spec.scheduler`."
 )
 # Decision 34. A whole termination message has up to 4096 bytes, too many for a condition:
 # https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/

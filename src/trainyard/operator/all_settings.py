@@ -30,6 +30,12 @@ _NAMESPACE = Text("the name of a namespace", "NAME", is_plain_label)
 _OBJECT = Text("a name of lower-case letters, digits, - and .", "NAME", is_dns_subdomain)
 _LABELS = Text("a label selector, such as team=vision,tier!=test", "SELECTOR", is_selector)
 
+
+def _maps_priority(text: str) -> bool:
+    low, _, name = text.partition("=")
+    return low.isascii() and low.isdecimal() and int(low) <= 100 and is_dns_subdomain(name)
+
+
 _SCOPE = (
     Setting(
         "namespaces",
@@ -63,9 +69,18 @@ _JOBS = (
     Setting(
         "gangScheduler",
         Choice(tuple(GangBackend), GangBackend),
-        "What places the pods of jobs with scheduler.t9kScheduler all or none.",
+        "What places the pods of jobs with scheduler.t9kScheduler all or none. auto: the first of "
+        "Kueue, Volcano, scheduler-plugins and Kubernetes' own that the cluster serves; T9k's "
+        "must be named.",
         "operator.lifecycle.gang_backend",
-        GangBackend.NONE,
+        GangBackend.AUTO,
+    ),
+    Setting(
+        "priorityClasses",
+        Several(Text("PRIORITY=CLASS, such as 50=urgent", "PRIORITY=CLASS", _maps_priority)),
+        "The class of jobs whose priority is at least so high: a WorkloadPriorityClass for Kueue, "
+        "else a PriorityClass. Schedulers other than T9k and Kueue know classes only.",
+        "operator.lifecycle.priority_classes",
     ),
     Setting(
         "sshPort",

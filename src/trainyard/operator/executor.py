@@ -207,6 +207,8 @@ class Executor:
         except NotFound:
             return False
         child = children.decode(raw)
+        if action.adopts and not raw["metadata"].get("ownerReferences"):
+            return await self._patch(job, action.takeover(child.uid))
         if child.owner_uid != job.uid:
             self.refusals.taken(job.uid, action.resource, action.name, _holder(raw))
             return False

@@ -8,12 +8,14 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
+from trainyard.kinds.shared.kueue import MULTIKUEUE
 from trainyard.kinds.table import JOB_KINDS, KINDS, Kind
 from trainyard.kube.resources import CONFIG_MAPS, SECRETS, Resource
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.invalid import Invalid, plan_invalid
 from trainyard.lifecycle.observed import Observed, Owned, Pod, observed_resources
 from trainyard.lifecycle.plan import plan
+from trainyard.lifecycle.queue_writes import plan_elsewhere
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
 
@@ -74,6 +76,9 @@ class Planner:
         return [made.pod_name] if record.kind.is_viewer else [name for _, _, name in made.roster]
 
     def _plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
+        is_over = (record.status or {}).get("phase") in _ENDED
+        if record.manager and (record.manager != MULTIKUEUE or is_over):
+            return Plan(None)
         made = self._turned_into(record)
         if record.kind.is_viewer:
             # Imported for the first of them: few operators meet one.
@@ -82,6 +87,8 @@ class Planner:
             if isinstance(made, Invalid):
                 return plan_invalid_viewer(made, record.status, now)
             return plan_viewer(made, record.status, observed, now, self._settings)
+        if record.manager:
+            return Plan(None) if isinstance(made, Invalid) else plan_elsewhere(made, observed)
         if isinstance(made, Invalid):
             return plan_invalid(made, record.status, now, observed.pods)
         return plan(made, record.status, observed, now, self._settings)
@@ -115,4 +122,5 @@ class Planner:
         if record.kind.is_viewer or not admission.warnings:
             return described
         # Who submitted the job may not have been told: not every server asks us for admission.
-        return replace(described, warnings=tuple(p.detail for p in admission.warnings))
+        warnings = tuple(p.detail for p in admission.warnings)
+        return replace(described, warnings=(*described.warnings, *warnings))

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, NamedTuple
 
+from trainyard.kinds.shared.run import OPERATOR
 from trainyard.kinds.table import Kind
 from trainyard.schema.dataclass import dataclass
 
@@ -44,6 +45,13 @@ class JobRecord:
         """The stored status; None where there is none, or what is no status at all."""
         found = self.raw.get("status")
         return found if isinstance(found, dict) else None
+
+    @property
+    def manager(self) -> str:
+        """The other controller that looks after the job; "" where that is us (decision 173)."""
+        spec = self.raw.get("spec")
+        named = spec.get("managedBy") if isinstance(spec, dict) else None
+        return str(named) if named and named != OPERATOR else ""
 
     @classmethod
     def decode(cls, kind: Kind, raw: dict[str, Any]) -> JobRecord:

@@ -8,9 +8,11 @@ from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 
+from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError, KubeError
 from trainyard.operator.controller import Controller
+from trainyard.operator.detection import detect
 from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection
 from trainyard.operator.endpoints import Endpoints
@@ -111,6 +113,9 @@ class Service:
         operator = self._settings.operator
         if operator.open_templates:
             operator = replace(operator, open_templates=await self._refuses_unknown_fields())
+        if operator.lifecycle.gang_backend is GangBackend.AUTO:
+            lifecycle = replace(operator.lifecycle, gang_backend=await self._gang_backend())
+            operator = replace(operator, lifecycle=lifecycle)
         warm_up()
         return Controller(
             self._client,
@@ -128,6 +133,14 @@ class Service:
         await self._prepared.wait()
         if self._controller is not None:
             await self._controller.synced.wait()
+
+    async def _gang_backend(self) -> GangBackend:
+        while True:
+            try:
+                return await detect(self._client)
+            except KubeError as error:
+                log.warning("%s", error)
+                await asyncio.sleep(_RETRY_SECONDS)
 
     async def _refuses_unknown_fields(self) -> bool:
         """Whether the server keeps to fieldValidation=Strict; an older one drops what it does not

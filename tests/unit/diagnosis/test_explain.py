@@ -156,7 +156,7 @@ CASES = [
     Case(
         "no gang scheduler",
         trouble("NoGangScheduler", "The job asks for scheduler.t9kScheduler, and …"),
-        ("scheduler.t9kScheduler", "gang-backend", "remove spec.scheduler"),
+        ("scheduler.t9kScheduler", "gangScheduler", "remove spec.scheduler"),
     ),
     Case(
         "image",

@@ -128,7 +128,7 @@ def test_a_missing_gang_scheduler_is_told() -> None:
     job = pytorch(scheduler={"t9kScheduler": {"queue": "q"}})
     world = World(job, Settings(gang_backend=GangBackend.NONE)).settle()
     assert "no scheduler here places pods together" in explained(world)
-    assert explained(world).count("gang-backend") == 2, "evidence and advice, and no warning"
+    assert explained(world).count("gangScheduler") == 2, "evidence and advice, and no warning"
 
 
 def test_a_refused_creation_is_told() -> None:

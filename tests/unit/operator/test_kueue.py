@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import random
 from typing import Any
 
 import pytest
 
-from tests.queueing.kueue import Kueue, condition, finished, true
+from tests.queueing.kueue import FLAVOR, Kueue, condition, finished, tell, true
 from tests.simulation.queueing import PLURAL, Queues
 from tests.simulation.server import Key, Obj
 from tests.unit.operator.test_passes import Yard, generic, in_yard, pytorch
@@ -206,5 +207,111 @@ def test_an_elastic_job_changes_its_size_by_slices(size: int) -> None:
         assert len(yard.pods()) == size
         assert Kueue.usage(workloads(yard)) == size
         assert len(workloads(yard)) == 1
+
+    in_yard(body, SETTINGS)
+
+
+def test_a_job_of_another_controller_is_left_alone() -> None:
+    """MultiKueue's gets its Workload, by which it is admitted, and nothing else."""
+
+    async def body(yard: Yard) -> None:
+        queued(yard)
+        other = yard.submit(pytorch("other", managedBy="example.com/other", scheduler=SCHEDULER))
+        ours = yard.submit(pytorch("ours", managedBy="trainyard.dev/operator"))
+        sent = yard.submit(
+            pytorch("sent", managedBy="kueue.x-k8s.io/multikueue", scheduler=SCHEDULER)
+        )
+        await running(yard, ours)
+        owners = {pod["metadata"]["ownerReferences"][0]["name"] for pod in yard.pods()}
+        assert owners == {"ours"}
+        assert yard.status(other) == yard.status(sent) == {}
+        assert only(yard)["metadata"]["ownerReferences"][0]["name"] == "sent"
+
+    in_yard(body, SETTINGS)
+
+
+def test_a_job_that_came_from_another_cluster_takes_its_workload_over() -> None:
+    async def body(yard: Yard) -> None:
+        queued(yard)
+        template = {"metadata": {}, "spec": {"containers": [{"name": "main", "image": "i"}]}}
+        pod_sets = [{"name": "worker", "count": 2, "template": template}]
+        spec = {"queueName": "team", "podSets": pod_sets}
+        yard.server.create(PLURAL, "default", {"metadata": {"name": "sent-1"}, "spec": spec})
+        job = pytorch(replicas=2, scheduler=SCHEDULER)
+        job["metadata"]["labels"] = {"kueue.x-k8s.io/prebuilt-workload-name": "sent-1"}
+        key = yard.submit(job)
+        await running(yard, key)
+        uid = yard.server.get(key)["metadata"]["uid"]
+        assert only(yard)["metadata"]["ownerReferences"][0]["uid"] == uid
+        end_all(yard, 0)
+        await let(yard)
+        assert finished(only(yard))
+
+    in_yard(body, SETTINGS)
+
+
+def test_a_label_of_kueue_is_enough_and_its_class_gives_the_priority() -> None:
+    async def body(yard: Yard) -> None:
+        queued(yard)
+        job = pytorch(replicas=2)
+        job["metadata"]["labels"] = {
+            "kueue.x-k8s.io/queue-name": "team",
+            "kueue.x-k8s.io/priority-class": "urgent",
+        }
+        key = yard.submit(job)
+        await let(yard)
+        assert "workloadpriorityclasses" in yard.condition(key, "Running")["message"]
+        made = {"metadata": {"name": "urgent"}, "value": 1000}
+        yard.server.create("workloadpriorityclasses", "", made)
+        await let(yard, 60)
+        spec = only(yard)["spec"]
+        assert (spec["queueName"], spec["priority"]) == ("team", 1000)
+        assert spec["priorityClassRef"]["kind"] == "WorkloadPriorityClass"
+        await running(yard, key)
+
+    in_yard(body, SETTINGS)
+
+
+def test_pods_wait_for_a_flavor_that_is_not_known() -> None:
+    async def body(yard: Yard) -> None:
+        queues = queued(yard)
+        flavor = Key("resourceflavors", "", "spot")
+        yard.server.delete(flavor)
+        key = yard.submit(pytorch(replicas=2, scheduler=SCHEDULER))
+        await let(yard)
+        assert yard.condition(key, "Running")["reason"] == "FlavorUnknown"
+        assert yard.pods() == []
+        queues.server.create("resourceflavors", "", FLAVOR)
+        await running(yard, key)
+
+    in_yard(body, SETTINGS)
+
+
+def test_a_slice_that_was_replaced_holds_until_the_next_is_admitted() -> None:
+    """Kueue finishes the one before it admits the other; no pod may go in between."""
+
+    async def body(yard: Yard) -> None:
+        queues = queued(yard)
+        bounds = {"enabled": True, "minReplicas": 1, "maxReplicas": 3, "expectedReplicas": 2}
+        job = pytorch(replicas=2, scheduler=SCHEDULER, elastic=bounds)
+        job["spec"]["torchrunConfig"] = {"enabled": True}
+        container = {"name": "pytorch", "image": "i", "args": ["train.py"]}
+        job["spec"]["replicaSpecs"][0]["template"] = {"spec": {"containers": [container]}}
+        key = yard.submit(job)
+        await running(yard, key)
+        uids = {pod["metadata"]["uid"] for pod in yard.pods()}
+        queues.kueue.quota = 2
+        yard.server.patch(key, {"spec": {"elastic": {"expectedReplicas": 3}}})
+        await let(yard)
+        first = next(each for each in workloads(yard) if true(each, "Admitted"))
+        changed = copy.deepcopy(first)
+        tell(changed, "Finished", True, "WorkloadSliceReplaced", "Replaced", yard.clock())
+        queues.kueue.quota = 0
+        yard.server.set(Key(PLURAL, "default", first["metadata"]["name"]), status=changed["status"])
+        await let(yard)
+        assert {pod["metadata"]["uid"] for pod in yard.pods()} == uids
+        queues.kueue.quota = 3
+        await running(yard, key)
+        assert uids < {pod["metadata"]["uid"] for pod in yard.pods()}
 
     in_yard(body, SETTINGS)

@@ -11,6 +11,7 @@ from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     AUTH_PATH,
     LAUNCH_TIMEOUT,
+    MANAGED_BY,
     RUN_MODE,
     SCHEDULER,
     SSHD_PATH,
@@ -129,6 +130,7 @@ class ColossalAIJobSpec(Model):
         description="What follows from failures, and what happens after the run.",
     )
     scheduler: UnrankedSchedulePolicy | None = SCHEDULER
+    managed_by: str | None = MANAGED_BY
 
     def replica(self, replica_type: str) -> ColossalReplicaSpec | None:
         """The entry of a type, if any."""

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
+    MANAGED_BY,
     RUN_MODE,
     SCHEDULER,
     Elastic,
@@ -128,6 +129,7 @@ class DeepSpeedJobSpec(Model):
         examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
     )
     scheduler: SchedulePolicy | None = SCHEDULER
+    managed_by: str | None = MANAGED_BY
     elastic: Elastic = Field(
         default_factory=Elastic,
         description="Change the number of workers while training.",

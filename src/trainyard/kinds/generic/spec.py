@@ -11,6 +11,7 @@ from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailure
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     CLEAN_UP_POLICY,
+    MANAGED_BY,
     RUN_MODE,
     SCHEDULER,
     CleanUpPolicy,
@@ -145,6 +146,7 @@ class GenericJobSpec(Model):
     )
     clean_up_policy: CleanUpPolicy = CLEAN_UP_POLICY
     scheduler: UnrankedSchedulePolicy | None = SCHEDULER
+    managed_by: str | None = MANAGED_BY
     replica_specs: Items[GenericReplicaSpec] = Field(
         description="The replicas, by type; at least one type.",
         examples=[

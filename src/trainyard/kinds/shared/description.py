@@ -178,8 +178,11 @@ class Description(ABC, Generic[Spec]):
             elastic=self.elastic,
             needs_gang=bool(self.gang and self.gang.backend is GangBackend.NONE),
             request=self._request,
-            at_size=self._at_size if self.elastic else None,
+            at_size=(lambda size: type(self)(self.job, self.settings, size).workload())
+            if self.elastic
+            else None,
             together=self._together,
+            warnings=self.gang.warnings if self.gang else (),
             spec_hash=spec_hash(self.job),
             revision=self.revision,
         )
@@ -245,7 +248,7 @@ class Description(ABC, Generic[Spec]):
         """The job's wish to be scheduled as one."""
         return gang_of(
             self.identity,
-            self.settings.gang_backend,
+            self.settings,
             self.spec.scheduler,
             min_member=self.elastic.min_replicas if self.elastic else self.total,
             marks=self.job.metadata.labels,
@@ -264,12 +267,10 @@ class Description(ABC, Generic[Spec]):
             priority_class=gang.priority_class,
             types=self.types,
             is_elastic=self.elastic is not None,
+            prebuilt=self.job.metadata.labels.get(kueue.PREBUILT, ""),
             pod=lambda key: self.build_pod(key, 1, pod_group="", resumed=False),
             metadata=lambda name: self.template(name).get("metadata") or {},
         )
-
-    def _at_size(self, size: int) -> Workload:
-        return type(self)(self.job, self.settings, size).workload()
 
     def container(self, replica_type: str) -> str:
         """The name of the container that trains in pods of a type."""
@@ -379,8 +380,7 @@ class Description(ABC, Generic[Spec]):
             dns = dict(spec.get("dnsConfig") or {})
             dns["searches"] = [*(dns.get("searches") or ()), self.domain]
             spec["dnsConfig"] = dns
-        if member.scheduler_name:
-            spec["schedulerName"] = member.scheduler_name
+        spec |= {**member.spec, **{k: spec[k] for k in ("priorityClassName",) if spec.get(k)}}
         for field in ("initContainers", "containers"):
             if field in spec:
                 spec[field] = [pods.with_last_words(container) for container in spec[field]]

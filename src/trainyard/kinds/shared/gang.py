@@ -1,30 +1,33 @@
 """All pods or none: what each gang scheduler wants on pods and beside them (decision 37).
 
-T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1) and scheduler-plugins
-(scheduling.x-k8s.io/v1alpha1): a PodGroup of theirs. Kueue: nothing on pods, whose job has a
-Workload (`kueue.py`).
+T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1), scheduler-plugins
+(scheduling.x-k8s.io/v1alpha1) and Kubernetes itself (scheduling.k8s.io/v1alpha2, an alpha of 1.36):
+a PodGroup of theirs. Kueue: nothing on pods, whose job has a Workload (`kueue.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from typing import Any
 
 from trainyard.kinds.podgroup import POD_GROUPS
 from trainyard.kinds.shared import kueue, labels
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.run import SchedulePolicy, T9kScheduler
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import Dependent, Lifetime, Manifest
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
 
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
+NATIVE_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 POD_GROUPS_OF: Mapping[GangBackend, Resource] = {
     GangBackend.T9K: POD_GROUPS,
     GangBackend.VOLCANO: VOLCANO_POD_GROUPS,
     GangBackend.SCHEDULER_PLUGINS: PLUGINS_POD_GROUPS,
+    GangBackend.KUBERNETES: NATIVE_POD_GROUPS,
 }
 """The PodGroups of schedulers that have such objects."""
 
@@ -35,7 +38,7 @@ class Membership:
 
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
-    scheduler_name: str = ""
+    spec: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,21 +51,42 @@ class Gang:
     priority: int
     min_member: int
     priority_class: str = ""
+    is_ranked: bool = False
+    """Whether the job says anything of its priority."""
 
     def membership(self, role: str, group: str) -> Membership:
         """Of a pod of the replica type `role` in the PodGroup named `group`."""
         match self.backend:
             case GangBackend.T9K:
                 marks = {labels.GROUP_NAME: group, labels.QUEUE: self.queue, labels.ROLE: role}
-                return Membership(labels=marks, scheduler_name=labels.T9K_SCHEDULER_NAME)
+                return Membership(labels=marks, spec=_by(labels.T9K_SCHEDULER_NAME))
             case GangBackend.VOLCANO:
                 note = {"scheduling.k8s.io/group-name": group}
-                return Membership(annotations=note, scheduler_name="volcano")
+                return Membership(annotations=note, spec=self._ranked(_by("volcano")))
             case GangBackend.SCHEDULER_PLUGINS:
                 mark = {"scheduling.x-k8s.io/pod-group": group}
-                return Membership(labels=mark, scheduler_name="scheduler-plugins-scheduler")
-            case GangBackend.KUEUE | GangBackend.NONE:
+                spec = self._ranked(_by("scheduler-plugins-scheduler"))
+                return Membership(labels=mark, spec=spec)
+            case GangBackend.KUBERNETES:
+                return Membership(spec=self._ranked({"schedulingGroup": {"podGroupName": group}}))
+            case _:
                 return Membership()
+
+    def _ranked(self, spec: dict[str, Any]) -> dict[str, Any]:
+        return spec | ({"priorityClassName": self.priority_class} if self.priority_class else {})
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the job asks for and does not get (decision 175)."""
+        knows_numbers = self.backend in (GangBackend.T9K, GangBackend.KUEUE, GangBackend.NONE)
+        if knows_numbers or self.priority_class or not self.is_ranked:
+            return ()
+        text = (
+            f"spec.scheduler.t9kScheduler.priority: {self.priority} has no effect: the scheduler "
+            f"{self.backend} knows priority classes only, and the operator's setting "
+            "priorityClasses maps none to it"
+        )
+        return (text,)
 
     def dependents(self) -> tuple[Dependent, ...]:
         """The PodGroup, where the scheduler has such an object."""
@@ -84,7 +108,9 @@ class Gang:
         if resource == POD_GROUPS:
             spec |= {"queue": self.queue, "priority": self.priority}
         elif resource == VOLCANO_POD_GROUPS:
-            spec |= {"queue": self.queue}
+            spec |= self._ranked({"queue": self.queue})
+        elif resource == NATIVE_POD_GROUPS:
+            spec = self._ranked({"schedulingPolicy": {"gang": {"minCount": self.min_member}}})
         return {
             "apiVersion": resource.api_version,
             "kind": "PodGroup",
@@ -98,19 +124,23 @@ def queued(backend: GangBackend, queue: str | None) -> Membership:
     name = queue or labels.DEFAULT_QUEUE
     match backend:
         case GangBackend.T9K:
-            return Membership({labels.QUEUE: name}, scheduler_name=labels.T9K_SCHEDULER_NAME)
+            return Membership({labels.QUEUE: name}, spec=_by(labels.T9K_SCHEDULER_NAME))
         case GangBackend.VOLCANO:
             note = {"scheduling.volcano.sh/queue-name": name}
-            return Membership(annotations=note, scheduler_name="volcano")
+            return Membership(annotations=note, spec=_by("volcano"))
         case GangBackend.KUEUE:
             return Membership({kueue.QUEUE_NAME: name})
-        case GangBackend.SCHEDULER_PLUGINS | GangBackend.NONE:
+        case _:
             return Membership()
+
+
+def _by(scheduler: str) -> dict[str, Any]:
+    return {"schedulerName": scheduler}
 
 
 def gang_of(
     identity: Identity,
-    backend: GangBackend,
+    settings: Settings,
     scheduler: SchedulePolicy | None,
     *,
     min_member: int,
@@ -121,6 +151,7 @@ def gang_of(
     `min_member`: how many pods must start together (decision 35). `marks`: the job's labels, by
     which users of Kueue name a queue (decision 170).
     """
+    backend = settings.gang_backend
     asked = scheduler.t9k_scheduler if scheduler else None
     marks = marks if backend is GangBackend.KUEUE else {}
     named = marks.get(kueue.QUEUE_NAME)
@@ -128,5 +159,6 @@ def gang_of(
         return None
     asked = asked or T9kScheduler()
     queue = asked.queue or named or labels.DEFAULT_QUEUE
-    priority_class = marks.get(kueue.PRIORITY_CLASS, "")
-    return Gang(identity, backend, queue, asked.priority, min_member, priority_class)
+    priority_class = marks.get(kueue.PRIORITY_CLASS) or settings.class_of(asked.priority)
+    is_set = "priority" in asked.model_fields_set
+    return Gang(identity, backend, queue, asked.priority, min_member, priority_class, is_set)

@@ -36,6 +36,10 @@ POD_SET = f"{GROUP}/podset"
 """Label of a pod: its pod set."""
 ELASTIC = f"{GROUP}/elastic-job"
 REPLACES = f"{GROUP}/workload-slice-replacement-for"
+MULTIKUEUE = f"{GROUP}/multikueue"
+"""In `spec.managedBy`: Kueue sends the job to another cluster, once it is admitted here."""
+PREBUILT = f"{GROUP}/prebuilt-workload-name"
+"""Label of a job that came from another cluster: its Workload, which came with it."""
 
 _TOPOLOGY = {
     f"{GROUP}/podset-required-topology": "required",
@@ -54,11 +58,15 @@ def request_of(
     priority_class: str,
     types: tuple[ReplicaType, ...],
     is_elastic: bool,
+    prebuilt: str,
     pod: Callable[[ReplicaKey], Manifest],
     metadata: Callable[[str], Mapping[str, Any]],
 ) -> WorkloadRequest:
-    """What a job asks of Kueue. `pod` builds a replica's pod, `metadata` is that of the template of
-    a type as the user wrote it."""
+    """What a job asks of Kueue.
+
+    `prebuilt`: its Workload, if it has been made already. `pod` builds a replica's pod, `metadata`
+    is that of the template of a type as the user wrote it.
+    """
 
     def build(name: str, counts: Mapping[str, int], replaces: str) -> Manifest:
         made = identity.metadata(name)
@@ -85,7 +93,8 @@ def request_of(
 
     return WorkloadRequest(
         resource=WORKLOADS,
-        name=identity.base,
+        name=prebuilt or identity.base,
+        adopts=bool(prebuilt),
         queue=queue,
         counts={each.name: each.replicas for each in types if each.replicas or is_elastic},
         manifest=build,

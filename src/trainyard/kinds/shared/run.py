@@ -245,6 +245,23 @@ SCHEDULER = Field(
 """`scheduler` of every spec."""
 
 
+OPERATOR = "trainyard.dev/operator"
+"""Our own name in `managedBy`; unset means the same."""
+MANAGED_BY: str | None = Field(
+    default=None,
+    # As of a Job of Kubernetes: https://kubernetes.io/docs/concepts/workloads/controllers/job/
+    # #delegation-of-managing-a-job-object-to-external-controller
+    max_length=63,
+    pattern=r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/"
+    r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+$",
+    description="The controller that looks after the job; ours leaves one alone that names "
+    "another, as `kueue.x-k8s.io/multikueue` is. Immutable. Defaults to ours, "
+    "`trainyard.dev/operator`.",
+    examples=["kueue.x-k8s.io/multikueue"],
+)
+"""`managed_by` of every spec (decision 173)."""
+
+
 class UnrankedT9kScheduler(T9kScheduler):
     """Schedule the job's pods together, through a Queue."""
 

@@ -15,6 +15,9 @@ class GangBackend(StrEnum):
     VOLCANO = "volcano"
     SCHEDULER_PLUGINS = "scheduler-plugins"
     KUEUE = "kueue"
+    KUBERNETES = "kubernetes"
+    AUTO = "auto"
+    """Whichever the cluster has; the operator finds out before it does anything."""
     NONE = "none"
 
 
@@ -45,6 +48,9 @@ class Settings:
     """Of the sshd in pods of kinds that launch over ssh; above 1023, so that images without root
     may listen on it."""
     gang_backend: GangBackend = GangBackend.T9K
+    priority_classes: tuple[str, ...] = ()
+    """`50=urgent`: the class of jobs with a priority of at least 50, for schedulers that know
+    classes only (decision 175)."""
     backoff_base_seconds: float = 10.0
     backoff_max_seconds: float = 360.0
     backoff_reset_seconds: float = 600.0
@@ -72,6 +78,12 @@ class Settings:
     """Pods share this machine's network (no namespaces): names are addresses, ports are shared."""
     cluster_domain: str = "cluster.local"
     boards: BoardSettings = field(default_factory=BoardSettings)
+
+    def class_of(self, priority: int) -> str:
+        """The class that the nearest lower priority is mapped to; "" for none."""
+        found = (each.partition("=") for each in self.priority_classes)
+        fits = ((int(low), name) for low, _, name in found if int(low) <= priority)
+        return max(fits, default=(0, ""))[1]
 
     @classmethod
     def local(cls, *, plain_processes: bool = False) -> Settings:

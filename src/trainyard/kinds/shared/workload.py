@@ -188,6 +188,8 @@ class WorkloadRequest:
     queue: str
     counts: Mapping[str, int]
     manifest: WorkloadBuilder = field(compare=False)
+    adopts: bool = False
+    """One that nobody owns is taken over: Kueue has made it, in another cluster's name."""
     generated: Generated = Generated.NOTHING
 
 

@@ -100,8 +100,7 @@ def _pod(
     }
     scheduler = spec.scheduler.t9k_scheduler if spec.scheduler else None
     waits = queued(settings.gang_backend, scheduler.queue) if scheduler else Membership()
-    if waits.scheduler_name:
-        pod_spec["schedulerName"] = waits.scheduler_name
+    pod_spec |= waits.spec
     metadata["labels"] |= waits.labels
     annotations = {**waits.annotations, **identity.annotations()}
     annotations[labels.REVISION] = _digest(pod_spec, metadata["labels"], annotations)

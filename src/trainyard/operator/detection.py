@@ -1,0 +1,47 @@
+"""Which gang scheduler a cluster has, as far as what it serves tells (decision 174)."""
+
+from __future__ import annotations
+
+import logging
+
+import orjson
+
+from trainyard.kinds.shared.gang import NATIVE_POD_GROUPS, PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
+from trainyard.kinds.shared.kueue import WORKLOADS
+from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kube.client import Client
+from trainyard.kube.errors import ApiError
+from trainyard.kube.resources import Resource
+from trainyard.kube.transport import Request
+
+log = logging.getLogger(__name__)
+
+_SIGNS = (
+    (GangBackend.KUEUE, WORKLOADS),
+    (GangBackend.VOLCANO, VOLCANO_POD_GROUPS),
+    (GangBackend.SCHEDULER_PLUGINS, PLUGINS_POD_GROUPS),
+    (GangBackend.KUBERNETES, NATIVE_POD_GROUPS),
+)
+"""The first that is served counts: who grants quota must not be passed by."""
+
+
+async def detect(client: Client) -> GangBackend:
+    """The scheduler to hand jobs to. Raises `KubeError` when the server cannot be asked."""
+    for backend, resource in _SIGNS:
+        if await _serves(client, resource):
+            log.info("jobs are handed to %s: %s is served", backend, resource.full_name)
+            return backend
+    log.info("no gang scheduler that is known is served here")
+    return GangBackend.NONE
+
+
+async def _serves(client: Client, resource: Resource) -> bool:
+    request = Request("GET", resource.root)
+    try:
+        answer = await client.raw(request, f"look for {resource.full_name}")
+    except ApiError as error:
+        if error.code in (403, 404):
+            return False
+        raise
+    found = orjson.loads(answer.body).get("resources") or ()
+    return any(each.get("name") == resource.plural for each in found)

@@ -1,0 +1,92 @@
+"""What jobs are to other schedulers: their published definitions, and priorities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.queueing.definitions import schema_of
+from tests.unit.kinds import manifests
+
+from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.shared.workload import Manifest, Workload, objects
+from trainyard.kinds.table import KINDS, describe
+from trainyard.schema import structural
+
+JOBS = {
+    "pytorch": manifests.pytorch,
+    "deepspeed": manifests.deepspeed,
+    "colossalai": manifests.colossalai,
+    "generic": manifests.generic,
+}
+
+
+def workload(made: Any, settings: Settings) -> Workload:
+    """A job with a priority, handed to a scheduler."""
+    job = manifests.changed(
+        made(), "spec.scheduler", {"t9kScheduler": {"queue": "q", "priority": 60}}
+    )
+    job["metadata"] |= {"namespace": "default", "uid": "0f6c3a52-8a0f-4a7e-9c06-6a0f7f1d2b11"}
+    model = KINDS[job["kind"]].model.model_validate(job)
+    return describe(model, settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("made", JOBS.values(), ids=list(JOBS))
+def test_a_job_is_a_workload_as_kueue_publishes_it(made: Any) -> None:
+    found = workload(made, Settings(gang_backend=GangBackend.KUEUE))
+    assert found.request is not None
+    name, counts = found.request.name, found.request.counts
+    manifest = found.request.manifest(name, counts, "")
+    assert _problems(manifest, "workloads", "kueue") == []
+    assert [each["name"] for each in manifest["spec"]["podSets"]] == list(counts)
+    assert sum(each["count"] for each in manifest["spec"]["podSets"]) == found.replicas
+    assert not any("kueue" in mark for pod in _pods(found) for mark in pod["metadata"]["labels"])
+
+
+@pytest.mark.parametrize("made", JOBS.values(), ids=list(JOBS))
+@pytest.mark.parametrize("scheduler", ["volcano", "scheduler-plugins"])
+def test_groups_are_as_their_schedulers_publish_them(made: Any, scheduler: str) -> None:
+    settings = Settings(gang_backend=GangBackend(scheduler), priority_classes=("0=low", "50=high"))
+    found = workload(made, settings)
+    (group,) = [each for each in objects(found) if each["kind"] == "PodGroup"]
+    assert _problems(group, "podgroups", scheduler) == []
+    assert group["spec"]["minMember"] == found.replicas
+    assert {pod["spec"]["priorityClassName"] for pod in _pods(found)} == {"high"}
+    if scheduler == "volcano":
+        assert group["spec"]["priorityClassName"] == "high"
+    assert found.warnings == ()
+
+
+def test_kubernetes_own_groups_are_named_by_their_pods() -> None:
+    found = workload(manifests.pytorch, Settings(gang_backend=GangBackend.KUBERNETES))
+    (group,) = [each for each in objects(found) if each["kind"] == "PodGroup"]
+    assert group["apiVersion"] == "scheduling.k8s.io/v1alpha2"
+    assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": found.replicas}}}
+    for pod in _pods(found):
+        assert pod["spec"]["schedulingGroup"] == {"podGroupName": group["metadata"]["name"]}
+        assert "schedulerName" not in pod["spec"]
+
+
+def test_a_priority_that_reaches_nobody_is_told() -> None:
+    (warning,) = workload(manifests.generic, Settings(gang_backend=GangBackend.VOLCANO)).warnings
+    assert "priority: 60 has no effect" in warning
+    assert "priorityClasses" in warning
+    for backend in (GangBackend.T9K, GangBackend.KUEUE):
+        assert workload(manifests.generic, Settings(gang_backend=backend)).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("priority", "named"), [(0, ""), (9, ""), (10, "low"), (59, "low"), (60, "high"), (100, "high")]
+)
+def test_the_nearest_lower_priority_gives_the_class(priority: int, named: str) -> None:
+    assert Settings(priority_classes=("60=high", "10=low")).class_of(priority) == named
+
+
+def _pods(found: Workload) -> list[Manifest]:
+    return [each for each in objects(found) if each["kind"] == "Pod"]
+
+
+def _problems(obj: Manifest, plural: str, scheduler: str) -> list[Any]:
+    schema = schema_of(plural, scheduler)
+    unknown = [str(each) for each in structural.prune(obj, schema).unknown]
+    return [*unknown, *structural.check(obj, schema)]
