@@ -39,7 +39,13 @@ CHOSEN: set[Right] = {
     ("coordination.k8s.io", "leases", "update"),
 }
 """One of each sort; all of them in the soak."""
-CREATED = {("", "pods", "create"), ("", "services", "create")}
+CREATED: dict[Right, str] = {
+    ("", "pods", "create"): "cannot create pods",
+    ("", "services", "create"): "cannot create services",
+    # https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
+    # #ownerreferencespermissionenforcement
+    (BATCH, "pytorchtrainingjobs/finalizers", "update"): "set finalizers on",
+}
 """What a job with a pod is made of: without it the next one waits, and says for what."""
 CORE = {"pods", "services", "secrets", "configmaps"}
 BLOCKING: set[Right] = {
@@ -91,7 +97,7 @@ class Stage:
         namespace = self.yard.namespace
         settings = ServiceSettings(
             operator=OperatorSettings(namespaces=(namespace,)),
-            lease=LeaseSettings(namespace, duration=4.0, renew_deadline=3.0, retry_period=0.5),
+            lease=LeaseSettings(namespace, retry_period=0.5),
             host="127.0.0.1",
             port=0,
         )
@@ -177,7 +183,7 @@ async def _without(
         for pod in await yard.pods(before):
             await kubelet.end(pod, 0)
         await yard.reaches(before, "Succeeded")
-        await until(lambda: yard.job(name), lambda job: _says(job, f"cannot create {resource}"))
+        await until(lambda: yard.job(name), lambda job: _says(job, CREATED[right]))
         await until(lambda: yard.kubectl("get", "events"), lambda text: "CreationRefused" in text)
     elif right not in BLOCKING:
         await yard.reaches(name, "Succeeded")

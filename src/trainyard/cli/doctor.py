@@ -32,11 +32,52 @@ _LEAST_ROOM = 20
 
 @click.command()
 @click.option("-o", "output", type=click.Choice(("text", "json")), default="text", help="Format.")
-def command(output: str) -> int:
+@click.option("-n", "--namespace", metavar="NAME", help="Where you submit jobs on the cluster.")
+@click.option("--kubeconfig", metavar="FILE", help="Look at a cluster of this kubeconfig.")
+@click.option("--context", metavar="NAME", help="Look at the cluster of this context.")
+@click.option(
+    "--as-operator", is_flag=True, help="The kubeconfig is the operator's: judge its rights."
+)
+def command(
+    output: str,
+    namespace: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    as_operator: bool,
+) -> int:
     """Say what this machine can do, what is wrong, and what to do about it.
 
+    With --context or --kubeconfig, the same of a cluster and the operator on it: API server,
+    clocks, definitions, Lease, lost events, gang scheduler, and the rights of you and the operator.
     Exit code 0 if nothing is wrong, 1 if something is; notes are things that one may want to know.
     """
+    if kubeconfig is not None or context is not None:
+        found = _of_cluster(kubeconfig, context, namespace, as_operator)
+    elif namespace is not None or as_operator:
+        raise click.UsageError("--namespace and --as-operator are about a cluster: name --context")
+    else:
+        found = _of_machine()
+    if output == "json":
+        click.echo(json.dumps([each.tell() for each in found], indent=2))
+    else:
+        for line in _screen(found):
+            click.echo(line)
+    return int(any(each.state == "problem" for each in found))
+
+
+def _of_cluster(
+    kubeconfig: str | None, context: str | None, namespace: str | None, as_operator: bool
+) -> list[Found]:
+    import asyncio
+
+    from trainyard.local.found import Found
+    from trainyard.operator.doctor import examine
+
+    asked = examine(kubeconfig, context, namespace, as_operator=as_operator)
+    return [Found(*each) for each in asyncio.run(asked)]
+
+
+def _of_machine() -> list[Found]:
     from trainyard.local.doctor import examine
     from trainyard.local.found import Patient
 
@@ -50,13 +91,7 @@ def command(output: str) -> int:
         pass
     python = _python(cluster)
     told, silence = _told_by(cluster)
-    found = list(examine(Patient(paths, cluster, told, no_folder, silence, python)))
-    if output == "json":
-        click.echo(json.dumps([each.tell() for each in found], indent=2))
-    else:
-        for line in _screen(found):
-            click.echo(line)
-    return int(any(each.state == "problem" for each in found))
+    return list(examine(Patient(paths, cluster, told, no_folder, silence, python)))
 
 
 def _screen(found: Sequence[Found]) -> Iterator[str]:

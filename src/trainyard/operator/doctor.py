@@ -1,0 +1,222 @@
+"""What `trainyard doctor --context` finds: whether a cluster and the operator on it are in order.
+
+Every check asks one thing of the API server and says what to do where the answer is no. Nothing is
+changed: reviews of rights are questions, though they are asked by creating an object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+
+import orjson
+
+from trainyard.kube.client import Client, Selection
+from trainyard.kube.errors import Forbidden, KubeError
+from trainyard.kube.resources import LEASES, PODS
+from trainyard.kube.transport import Request
+from trainyard.operator.doctor_definitions import definitions
+from trainyard.operator.doctor_rights import rights
+from trainyard.operator.manifests import NAME
+from trainyard.operator.patient import Finding, Object, Patient, State
+from trainyard.operator.settings import LeaseSettings
+from trainyard.schema.times import parse
+
+_TRIES = 5
+_SKEW_SECONDS = 2.0
+"""What a Date in whole seconds and a slow answer may be off by."""
+GANGS = {
+    "scheduling.volcano.sh": "volcano",
+    "scheduling.x-k8s.io": "scheduler-plugins",
+    "kueue.x-k8s.io": "kueue",
+}
+"""API groups of schedulers that place all pods of a job or none, and the setting for each. T9k's is
+served by our own definitions, whether its scheduler runs or not."""
+
+
+async def examine(
+    kubeconfig: str | None, context: str | None, namespace: str | None, *, as_operator: bool
+) -> list[Finding]:
+    """All that is found on a cluster of a kubeconfig."""
+    async with await Client.from_kubeconfig(kubeconfig, context, timeout_seconds=15.0) as client:
+        patient = Patient(client, namespace or client.namespace, as_operator)
+        found: list[Finding] = []
+        for check in CHECKS:
+            found += [each async for each in check(patient)]
+            if check is _server and found[-1].state == "problem" and not patient.version[0]:
+                break
+        return found
+
+
+async def _server(patient: Patient) -> AsyncIterator[Finding]:
+    """Version, answer times against lease times, and the server's clock."""
+    times: list[float] = []
+    headers: Mapping[str, str] = {}
+    try:
+        for _ in range(_TRIES):
+            asked, began = time.time(), time.monotonic()
+            answer = await patient.client.raw(Request("GET", "/version"), "read the version")
+            times.append(time.monotonic() - began)
+            headers = answer.headers
+            ahead = _ahead(headers, asked + times[-1] / 2)
+            patient.server_ahead = ahead if ahead is not None else 0.0
+        patient.version = await patient.client.server_version()
+    except KubeError as error:
+        fix = "check the kubeconfig and the network: kubectl version"
+        yield Finding("API server", "problem", str(error), fix)
+        return
+    lease, slow = LeaseSettings(), max(times)
+    told = f"Kubernetes {'.'.join(map(str, patient.version))}, answers within {slow:.3f} s"
+    if slow < lease.retry_period:
+        yield Finding("API server", "ok", told)
+    else:
+        state: State = "problem" if slow > lease.renew_deadline / 2 else "note"
+        deadline = f"the Lease must be renewed within {lease.renew_deadline:g} s"
+        fix = (
+            "raise leaseDuration, leaseRenewDeadline and leaseRetryPeriod together, or find out why"
+        )
+        yield Finding("API server", state, f"{told}; {deadline}", fix)
+    yield _clock("clock of the server", patient.server_ahead, "this machine's")
+
+
+def _ahead(headers: Mapping[str, str], now: float) -> float | None:
+    try:
+        told = parsedate_to_datetime(headers.get("date", "")).timestamp()
+    except ValueError:
+        return None
+    return told + 0.5 - now  # whole seconds, cut off
+
+
+def _clock(check: str, ahead: float, than: str) -> Finding:
+    if abs(ahead) <= _SKEW_SECONDS:
+        return Finding(check, "ok", f"within {_SKEW_SECONDS:g} s of {than}")
+    word = "ahead of" if ahead > 0 else "behind"
+    text = f"{abs(ahead):.0f} s {word} {than}; deadlines and times of jobs are off by as much"
+    return Finding(check, "problem", text, "let both keep time by NTP (chrony, systemd-timesyncd)")
+
+
+async def _lease(patient: Patient) -> AsyncIterator[Finding]:
+    install = "trainyard manifests --image IMAGE | kubectl apply --server-side -f -"
+    try:
+        leases, _ = await patient.client.list(LEASES)
+    except KubeError as error:
+        yield Finding("Lease", "note", f"{error}, so the leader is not known")
+        return
+    ours = [x for x in leases if x["metadata"]["name"].startswith(LeaseSettings().name)]
+    if not ours:
+        yield Finding("Lease", "problem", "there is none: no operator has run here", install)
+        return
+    for lease in ours:
+        name = f"{lease['metadata']['namespace']}/{lease['metadata']['name']}"
+        age = _age(patient, lease)
+        holder = (lease.get("spec") or {}).get("holderIdentity")
+        if not holder or (age > _lasts(lease) and not await _is_renewed(patient, lease)):
+            look = f"kubectl -n {lease['metadata']['namespace']} get pods,events; {install}"
+            yield Finding("Lease", "problem", f"nobody holds {name}: no operator works", look)
+            continue
+        patient.lease = patient.lease or lease
+        changes = int(lease["spec"].get("leaseTransitions") or 0)
+        yield Finding("Lease", "ok", f"{name} is held by {holder}, {changes} changes so far")
+        # It is renewed every two seconds, and is as old when it is read.
+        behind = age - LeaseSettings().retry_period
+        yield _clock("clock of the leader", -age if age < 0 else min(0.0, -behind), "the server's")
+
+
+def _age(patient: Patient, lease: Object) -> float:
+    """Seconds since it was renewed, by the clocks of its holder and of the server."""
+    renewed = parse((lease.get("spec") or {}).get("renewTime"))
+    now = datetime.now(UTC).timestamp() + patient.server_ahead
+    return now - renewed.timestamp() if renewed is not None else float("inf")
+
+
+def _lasts(lease: Object) -> float:
+    told = (lease.get("spec") or {}).get("leaseDurationSeconds")
+    return float(told or LeaseSettings().duration)
+
+
+async def _is_renewed(patient: Patient, lease: Object) -> bool:
+    """Whether somebody renews it, whatever the clock says by which the time was written."""
+    await asyncio.sleep(2 * LeaseSettings().retry_period)
+    metadata = lease["metadata"]
+    again = await patient.client.get(LEASES, metadata["name"], metadata["namespace"])
+    return bool(again["spec"].get("renewTime") != lease["spec"].get("renewTime"))
+
+
+async def _operator(patient: Patient) -> AsyncIterator[Finding]:
+    """What its pods say of themselves, through the API server."""
+    if patient.lease is None:
+        return
+    namespace = patient.lease["metadata"]["namespace"]
+    which = Selection(f"app.kubernetes.io/name={NAME}")
+    try:
+        patient.pods, _ = await patient.client.list(PODS, namespace, which)
+    except KubeError as error:
+        yield Finding("operator", "note", f"{error}, so it is not asked")
+        return
+    if not patient.pods:
+        text = f"no pods with the label app.kubernetes.io/name={NAME} in namespace {namespace}"
+        yield Finding("operator", "note", f"{text}, so it is not asked")
+        return
+    lost = 0.0
+    for pod in patient.pods:
+        name = pod["metadata"]["name"]
+        base = PODS.path(namespace, f"{name}:{_port(pod)}", "proxy")
+        try:
+            ready = await _text(patient, f"{base}/readyz")
+            lost += _lost(await _text(patient, f"{base}/metrics"))
+        except Forbidden:
+            yield Finding("operator", "note", "no right to reach its pods (get pods/proxy)")
+            return
+        except KubeError as error:
+            fix = f"kubectl -n {namespace} logs {name}"
+            yield Finding("operator", "problem", f"{name}: {error}", fix)
+            continue
+        yield Finding("operator", "ok", f"{name}: {ready}")
+    if lost:
+        fix = "see its log; docs/operations/troubleshooting.md tells of each reason"
+        yield Finding("events", "problem", f"{lost:.0f} events of jobs were lost", fix)
+    else:
+        yield Finding("events", "ok", "none was lost")
+
+
+def _port(pod: Object) -> int:
+    for container in pod["spec"]["containers"]:
+        for port in container.get("ports") or ():
+            if port.get("name") == "http":
+                return int(port["containerPort"])
+    return 8080
+
+
+async def _text(patient: Patient, path: str) -> str:
+    answer = await patient.client.raw(Request("GET", path, accept="*/*"), "ask the operator")
+    return answer.body.decode(errors="replace")
+
+
+def _lost(metrics: str) -> float:
+    found = re.findall(r"^trainyard_events_lost_total\{[^}]*\} (\S+)", metrics, re.MULTILINE)
+    return sum(map(float, found))
+
+
+async def _gangs(patient: Patient) -> AsyncIterator[Finding]:
+    try:
+        answer = await patient.client.raw(Request("GET", "/apis"), "list the API groups")
+    except KubeError as error:
+        yield Finding("gang scheduler", "note", str(error))
+        return
+    groups = {each["name"] for each in orjson.loads(answer.body).get("groups") or ()}
+    found = [f"{setting} ({group})" for group, setting in GANGS.items() if group in groups]
+    if found:
+        yield Finding("gang scheduler", "ok", f"found {', '.join(found)}")
+        return
+    text = "none found, but T9k's could not be told: without it, jobs that ask for one wait"
+    fix = "install Kueue, Volcano or scheduler-plugins, and set gangScheduler"
+    yield Finding("gang scheduler", "note", text, fix)
+
+
+Check = Callable[[Patient], AsyncIterator[Finding]]
+CHECKS: tuple[Check, ...] = (_server, definitions, _lease, _operator, _gangs, rights)
+"""In their order: later ones use what earlier ones found."""

@@ -1,0 +1,129 @@
+"""Whether you and the operator have the rights that each needs, asked one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
+
+from trainyard.kinds.table import JOB_KINDS
+from trainyard.kube.client import Client
+from trainyard.kube.errors import KubeError
+from trainyard.kube.resources import Resource
+from trainyard.operator.grants import LEASE_RULE, rules
+from trainyard.operator.patient import Finding, Object, Patient
+from trainyard.operator.settings import OperatorSettings
+
+_REVIEW = "authorization.k8s.io"
+_OWN_ACCESS = Resource(
+    _REVIEW, "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
+)
+_ACCESS = Resource(_REVIEW, "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False)
+_AT_ONCE = 16
+_USER_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+_USER_RULES = (
+    *(([k.group], [k.plural], _USER_VERBS) for k in JOB_KINDS.values()),
+    ([""], ["pods"], ("get", "list", "watch")),
+    ([""], ["pods/log"], ("get",)),
+    ([""], ["pods/exec"], ("create",)),
+    ([""], ["events"], ("list", "watch")),
+)
+"""What the commands about jobs use."""
+
+
+class Account(NamedTuple):
+    """Whose rights are asked for; "": whoever asks."""
+
+    user: str = ""
+    groups: tuple[str, ...] = ()
+
+
+async def rights(patient: Patient) -> AsyncIterator[Finding]:
+    """Yours where jobs are submitted, and those of the operator's service account."""
+    if not patient.as_operator:
+        asked = [
+            (g, r, v)
+            for groups, names, verbs in _USER_RULES
+            for g in groups
+            for r in names
+            for v in verbs
+        ]
+        yield await _judged(patient, "your rights", Account(), asked, patient.namespace)
+    account, place = _account(patient)
+    if account is None:
+        if patient.pods or patient.as_operator:
+            yield Finding("operator's rights", "note", "its service account is not known")
+        return
+    home = patient.lease["metadata"]["namespace"] if patient.lease else patient.namespace
+    wanted = [(rule, place) for rule in rules(OperatorSettings(namespaces=(place,)))] + [
+        (LEASE_RULE, home)
+    ]
+    for rule_place in (place, home) if place != home else (home,):
+        asked = [
+            (group, resource, verb)
+            for rule, where in wanted
+            if where == rule_place
+            for group in rule["apiGroups"]
+            for resource in rule["resources"]
+            for verb in rule["verbs"]
+        ]
+        if asked:
+            yield await _judged(patient, "operator's rights", account, asked, rule_place)
+
+
+def _account(patient: Patient) -> tuple[Account | None, str]:
+    """The operator's, and where it must have its rights."""
+    if patient.as_operator:
+        return Account(), patient.namespace
+    for pod in patient.pods:
+        namespace, name = pod["metadata"]["namespace"], pod["spec"].get("serviceAccountName")
+        if name:
+            groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
+            user = f"system:serviceaccount:{namespace}:{name}"
+            return Account(user, (*groups, "system:authenticated")), patient.namespace
+    return None, ""
+
+
+async def _judged(
+    patient: Patient,
+    check: str,
+    account: Account,
+    asked: Sequence[tuple[str, str, str]],
+    namespace: str,
+) -> Finding:
+    slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def ask(right: tuple[str, str, str]) -> bool:
+        async with slots:
+            return await _may(patient.client, account, right, namespace)
+
+    try:
+        answers = await asyncio.gather(*map(ask, asked))
+    except KubeError as error:
+        return Finding(check, "note", f"{error}, so they are not known")
+    missing: dict[str, list[str]] = {}
+    for (group, resource, verb), allowed in zip(asked, answers, strict=True):
+        if not allowed:
+            missing.setdefault(f"{resource}.{group}" if group else resource, []).append(verb)
+    where = f"in namespace {namespace}"
+    if not missing:
+        return Finding(check, "ok", f"all {len(asked)} {where}")
+    text = "; ".join(f"no right to {', '.join(verbs)} {name}" for name, verbs in missing.items())
+    fix = "bind a role that has them; docs/operations/permissions.md lists all"
+    return Finding(check, "problem", f"{text} {where}", fix)
+
+
+async def _may(
+    client: Client, account: Account, right: tuple[str, str, str], namespace: str
+) -> bool:
+    group, resource, verb = right
+    name, _, subresource = resource.partition("/")
+    attributes = {"group": group, "resource": name, "verb": verb, "namespace": namespace}
+    if subresource:
+        attributes["subresource"] = subresource
+    spec: Object = {"resourceAttributes": attributes}
+    if account.user:
+        spec |= {"user": account.user, "groups": list(account.groups)}
+    kind = _ACCESS if account.user else _OWN_ACCESS
+    body = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
+    return bool(((await client.create(kind, body)).get("status") or {}).get("allowed"))

@@ -1,0 +1,37 @@
+"""A cluster that `trainyard doctor` looks at, and what a check of it finds."""
+
+from __future__ import annotations
+
+from dataclasses import field
+from typing import Any, Literal, NamedTuple
+
+from trainyard.kube.client import Client
+from trainyard.schema.dataclass import dataclass
+
+Object = dict[str, Any]
+State = Literal["ok", "note", "problem"]
+
+
+class Finding(NamedTuple):
+    """What a check found; `fix` says what to do where it is not ok."""
+
+    check: str
+    state: State
+    text: str
+    fix: str = ""
+
+
+@dataclass(slots=True)
+class Patient:
+    """A cluster, as far as it was looked at. `namespace` is where jobs are submitted."""
+
+    client: Client
+    namespace: str
+    as_operator: bool = False
+    """Whoever asks has the operator's own credentials."""
+    version: tuple[int, int] = (0, 0)
+    lease: Object | None = None
+    pods: list[Object] = field(default_factory=list)
+    """Of the operator."""
+    server_ahead: float = 0.0
+    """Seconds by which the server's clock is ahead of this machine's."""
