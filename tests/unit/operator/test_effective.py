@@ -24,6 +24,7 @@ OTHERS: dict[str, tuple[str, Any, Any]] = {
     "jobSelector": ("tier!=test,!old", "tier!=test,!old", "tier!=test,!old"),
     "kinds": ("GenericJob", ["GenericJob"], ("GenericJob",)),
     "gangScheduler": ("volcano", "volcano", "volcano"),
+    "priorityClasses": ("0=low,50=urgent", ["0=low", "50=urgent"], ("0=low", "50=urgent")),
     "sshPort": ("2299", 2299, 2299),
     "masterPort": ("29501", 29501, 29501),
     "restartDelayInitial": ("1s", "1s", 1.0),
