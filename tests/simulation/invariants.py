@@ -409,9 +409,14 @@ class Monitor(Observer):
             self._check_board(uid, key)
 
     def _check_workloads(self, uid: str, job: JobTruth, stored: Obj) -> None:
-        """No quota is kept by a job that is paused or over."""
+        """No quota is kept by a job that is paused or over.
+
+        A job that had ended when it was paused keeps its Workload, which is Finished (decision
+        171).
+        """
+        is_over = (stored.get("status") or {}).get("phase") in TERMINAL
         for workload in self.server.owned(WORKLOADS, uid):
-            if _is_paused(stored) or not finished(workload):
+            if not (is_over and finished(workload)):
                 self.fail(f"{job.key.name}: Workload {workload['metadata']['name']} is left")
 
     def _check_board(self, uid: str, key: Key) -> None:

@@ -69,6 +69,8 @@ ONCE_FAILED = {
     758550509: "a job whose status was forged for a moment had no time to restart as the run ended",
     874106316: "a standby with a silent watch took over, and failures for deletions",
     3499: "a job was deleted by its ttl over and over until the watch told of it",
+    1626: "a job was paused as it ended, and the monitor took its Finished Workload for a leak",
+    1728: "a job was paused after it had failed, and the monitor missed that its end is final",
 }
 
 
