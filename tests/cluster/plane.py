@@ -52,6 +52,8 @@ class RunningControlPlane:
     def __init__(self, programs: ControlPlane, folder: Path) -> None:
         self.programs = programs
         self.version = programs.version
+        self.core_version = programs.version
+        """Of what serves pods and all other kinds but those that are defined, and policies."""
         self.folder = folder
         self.port = free_port()
         self.core_port = self.port
@@ -83,6 +85,11 @@ class RunningControlPlane:
     def collects(self) -> bool:
         """Whether there is a garbage collector."""
         return self.programs.controller_manager is not None
+
+    @property
+    def is_one(self) -> bool:
+        """Whether one server serves everything."""
+        return self.version == self.core_version
 
     def write_kubeconfig(self, name: str, token: str, port: int | None = None) -> Path:
         """A kubeconfig for whoever holds `token`; `port` is that of a proxy."""

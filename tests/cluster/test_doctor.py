@@ -84,7 +84,8 @@ async def test_a_cluster_in_order_and_what_it_lacks(yard: Yard) -> None:
             await a_pod(yard, ip, port)
         found = await doctor(yard)
         for check in ("API server", "clock of the server", "clock of the leader", "your rights"):
-            assert [each["state"] for each in found[check]] == ["ok"], found[check]
+            # Leases of earlier operators may be there still.
+            assert {each["state"] for each in found[check]} == {"ok"}, found[check]
         assert found["definitions"][0]["text"].startswith(f"{len(KINDS)} of {len(KINDS)} are")
         leases = [each["text"] for each in found["Lease"]]
         assert any(f"{yard.namespace}/trainyard-controller" in text for text in leases)
@@ -113,7 +114,9 @@ async def test_a_definition_that_is_older_is_told_with_the_command_that_mends_it
     current = await yard.client.get(CUSTOM_RESOURCE_DEFINITIONS, name)
     older = json.loads(json.dumps(current))
     schema = older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-    del schema["properties"]["spec"]["properties"]["runPolicy"]
+    spec = schema["properties"]["spec"]
+    del spec["properties"]["runPolicy"]
+    spec.pop("x-kubernetes-validations", None)  # which speak of it, where they are kept
     await yard.client.replace(CUSTOM_RESOURCE_DEFINITIONS, older)
     try:
         told = (await doctor(yard, code=1))["definitions"][0]

@@ -142,6 +142,7 @@ def _scale(yard: Yard, name: str) -> str:
 
 async def test_an_invalid_job_fails_with_every_path(yard: Yard) -> None:
     """A server without our admission stores what a definition cannot refuse."""
+    yard.judges_pods()
     job = pytorch_job("digits")
     template = job["spec"]["replicaSpecs"][0]["template"]
     template["spec"]["containers"][0]["commands"] = ["train"]
