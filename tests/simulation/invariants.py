@@ -46,6 +46,8 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 
 
+RELIED_ON = frozenset({"services", "secrets", "configmaps", "podgroups"})
+"""Pods that start before these would fail, or not start together."""
 GIVEN_UP = "(LaunchTimeout)"
 """In the text about a launch that took too long, as far as a pass could see; it has its judge."""
 NODE_NEWS_SECONDS = 5.0
@@ -71,6 +73,8 @@ class Monitor(Observer):
     lost_nodes: dict[str, float] = field(default_factory=dict)
     """Nodes that do not answer, with the moment until which a controller may think so."""
     answered_creates: dict[int, dict[Key, str]] = field(default_factory=dict)
+    asked_for: dict[Key, str] = field(default_factory=dict)
+    """What pods rely on and a controller has tried to create, with its owner, until it is there."""
     forged: dict[str, Obj] = field(default_factory=dict)
     """Statuses by the UIDs of jobs, as they were before somebody else wrote into them."""
     is_forging: bool = False
@@ -90,6 +94,8 @@ class Monitor(Observer):
     # What the cluster's objects go through.
     def changed(self, plural: str, change: Change) -> None:
         """Follow every change."""
+        if change.type == "ADDED":
+            self.asked_for.pop(Key(plural, "default", change.object["metadata"]["name"]), None)
         if plural in JOB_PLURALS:
             self._job_changed(Key(plural, "default", change.object["metadata"]["name"]), change)
         elif plural == "nodes":
@@ -282,6 +288,10 @@ class Monitor(Observer):
     def sent(self, sent: Sent) -> None:
         """A write was sent."""
         call = sent.call
+        if call.key.plural in RELIED_ON and call.method == "POST":
+            key = Key(call.key.plural, "default", call.body["metadata"]["name"])
+            if key not in self.server.objects:
+                self.asked_for[key] = owner_uid(call.body)
         if call.key.plural == "pods" and call.method == "POST":
             self._pod_creation_sent(sent)
         if call.key.plural == "pods" and call.method == "DELETE":
@@ -315,6 +325,8 @@ class Monitor(Observer):
             self.fail(f"pod creation after the end of {owner.name}")
         if uid in self.jobs and self.is_queued:
             self._check_admission(uid, owner.name)
+        for missing in (key for key, of in self.asked_for.items() if of == uid):
+            self.fail(f"pod creation for {owner.name}, whose {missing.plural} do not come to be")
         key = Key("pods", "default", call.body["metadata"]["name"])
         known = self.answered_creates.get(sent.incarnation, {}).get(key)
         current = self.server.objects.get(key)

@@ -20,6 +20,7 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.errors import Conflict
 from trainyard.lifecycle import (
+    dependents,
     elastic_restarts,
     failure_policy,
     group_restarts,
@@ -172,6 +173,16 @@ def charge_survivors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(elastic_restarts, "_take_in", charging)
 
 
+def rely_on_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods are created though a Service of their job is refused."""
+
+    def needs(*given: Any, **named: Any) -> dependents.Needs:
+        return replace(look(*given, **named), relied_on=())
+
+    look = dependents.needs
+    monkeypatch.setattr(dependents, "needs", needs)
+
+
 BUGS: Mapping[str, tuple[Plant, str]] = {
     "drop the expectation": (drop_the_expectation, "is asked for again"),
     "delete before counting": (delete_first(lambda plan: True), "before the status says why"),
@@ -194,6 +205,7 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
         charge_survivors,
         "spent [1-9] restarts|above the limit|backoffCount \\d+, then",
     ),
+    "rely on nothing": (rely_on_nothing, "do not come to be"),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",

@@ -26,6 +26,8 @@ class Needs:
     creates: tuple[Create, ...]
     conflicts: tuple[Conflict, ...]
     pod_group: str
+    relied_on: tuple[Create, ...]
+    """Those of `creates` that no pod is created without: all but a viewer."""
 
     @property
     def complete(self) -> bool:
@@ -41,17 +43,19 @@ def needs(workload: Workload, observed: Observed, *, paused: bool) -> Needs:
         if owned.owner_uid == workload.uid
     }
     taken = {(conflict.resource, conflict.name): conflict for conflict in observed.conflicts}
-    creates, conflicts, pod_group = [], [], ""
+    creates, relied_on, conflicts, pod_group = [], [], [], ""
     for dependent in workload.dependents:
         name = _present_name(dependent, present)
         if not name and not (paused and dependent.lifetime is Lifetime.UNPAUSED):
             name, conflict = _free_name(dependent, taken)
             creates.append(_create(dependent, name))
+            if not dependent.told_as:
+                relied_on.append(creates[-1])
             if conflict is not None:
                 conflicts.append(conflict)
         if dependent.resource.plural == POD_GROUPS:
             pod_group = name
-    return Needs(tuple(creates), tuple(conflicts), pod_group)
+    return Needs(tuple(creates), tuple(conflicts), pod_group, tuple(relied_on))
 
 
 def unpaused_only(workload: Workload, observed: Observed) -> list[Delete]:

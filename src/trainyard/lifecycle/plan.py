@@ -169,9 +169,10 @@ class _Steps:
 
     # Steps of a pass.
 
-    def _ask(self, standing: queueing.Standing, needs: dependents.Needs) -> dependents.Needs:
-        """Create what is missing, and have the queue know what the job wants."""
-        asked = list(queue_writes.asks(standing, surplus=bool(self.job.view.surplus)))
+    def _ask(self, standing: queueing.Standing | None, needs: dependents.Needs) -> dependents.Needs:
+        """Create what is missing, and have the queue, if any, know what the job wants."""
+        surplus = bool(self.job.view.surplus)
+        asked = list(queue_writes.asks(standing, surplus=surplus)) if standing else []
         more = [action for action in asked if isinstance(action, Create)]
         self.actions += [action for action in asked if not isinstance(action, Create)]
         needs = replace(needs, creates=(*needs.creates, *more))
@@ -236,17 +237,15 @@ class _Steps:
 
     def _go_on(self, *, well: bool) -> None:
         """Bring the replicas to where they should be, and tell where they are."""
-        needs = dependents.needs(self.job.workload, self.job.observed, paused=False)
         self.actions += deletion.removals(self.job.view)
         self._force_deletions()
         self.actions += cleanup.stop_helpers(self.job.view)
-        if self.standing is not None:
-            needs = self._ask(self.standing, needs)
-        else:
-            self.actions += [create for create in needs.creates if self._may_create(create)]
-        # Pods without the Service or keys that they rely on would fail; and a job that needs a gang
-        # scheduler where there is none must wait (decision 37).
-        if not needs.conflicts and not self.job.workload.needs_gang:
+        needs = dependents.needs(self.job.workload, self.job.observed, paused=False)
+        needs = self._ask(self.standing, needs)
+        # Pods without the Service or keys that they rely on would fail (decision 26); and a job
+        # that needs a gang scheduler where there is none must wait (decision 37).
+        found = not needs.conflicts and all(map(self._may_create, needs.relied_on))
+        if found and not self.job.workload.needs_gang:
             self._create_pods(needs.pod_group)
         is_up = self._tell_progress(needs)
         if self.standing is not None and self.standing.current is not None:

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.world import START, World, generic, pytorch, torchrun
+from tests.unit.lifecycle.world import START, World, deepspeed, generic, pytorch, torchrun
 from trainyard.kinds.podgroup import POD_GROUPS
 from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SERVICES
 from trainyard.lifecycle import Invalid, plan_invalid
 from trainyard.lifecycle.actions import Create, Delete
@@ -44,12 +45,41 @@ def test_refusals_are_tried_again_ever_more_slowly(count: int, seconds: int) -> 
     assert world.step().wake_at == world.now + timedelta(seconds=seconds)
 
 
-def test_a_refused_service_does_not_hold_up_pods() -> None:
-    world = World(pytorch())
-    world.refusals = (Refusal(SERVICES, "x", 403, "no", world.now),)
-    world.step()
+@pytest.mark.parametrize("make", [pytorch, torchrun, generic, deepspeed])
+def test_no_pod_comes_before_a_service_that_is_refused(make: Any) -> None:
+    """Names of replicas would not resolve (decision 26)."""
+    ports = {"service": {"ports": [{"port": 80}]}} if make is generic else {}
+    world = World(make(**ports))
+    (name, *_) = [d.name for d in world.workload.dependents if d.resource == SERVICES]
+    world.refusals = (Refusal(SERVICES, name, 403, "no right", world.now),)
+    plan = world.settle().last
+    assert not world.pods
+    assert not [each for each in world.owned if each[0] == SERVICES]
+    assert plan.wake_at == world.now + timedelta(seconds=1)
+    assert world.phase == "Pending"
+    assert world.condition("Running")[:2] == ("False", "CreationRefused")  # type: ignore[index]
+    world.refusals, _ = (), world.advance(1).step()
+    assert world.pods
+    world.settle().run().settle()
+    assert world.condition("Running")[0] == "True"  # type: ignore[index]
+
+
+def test_pods_under_way_go_on_without_a_service_that_is_refused() -> None:
+    world = World(pytorch(policy="OnFailure")).running()
+    (service,) = [each for each in world.owned if each[0] == SERVICES]
+    del world.owned[service]
+    world.refusals = (Refusal(*service, 403, "no right", world.now),)
+    world.settle()
     assert len(world.pods) == 4
-    assert not world.owned
+    assert world.phase == "Running"
+
+
+def test_a_viewer_that_is_refused_holds_up_no_pods() -> None:
+    world = World(pytorch(tensorboardSpec={"logDir": {"pvc": [{"name": "m"}]}}))
+    world.refusals = (Refusal(TENSOR_BOARDS, world.workload.base, 403, "no right", world.now),)
+    world.settle()
+    assert len(world.pods) == 4
+    assert not [each for each in world.owned if each[0] == TENSOR_BOARDS]
 
 
 def test_a_name_held_by_somebody_else_is_told_and_not_taken() -> None:
