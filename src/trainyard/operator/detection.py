@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import AsyncIterator
 
 import orjson
 
@@ -27,12 +28,19 @@ _SIGNS = (
 
 async def detect(client: Client) -> GangBackend:
     """The scheduler to hand jobs to. Raises `KubeError` when the server cannot be asked."""
-    for backend, resource in _SIGNS:
-        if await _serves(client, resource):
-            log.info("jobs are handed to %s: %s is served", backend, resource.full_name)
-            return backend
+    async for backend, resource in served(client):
+        log.info("jobs are handed to %s: %s is served", backend, resource.full_name)
+        return backend
     log.info("no gang scheduler that is known is served here")
     return GangBackend.NONE
+
+
+async def served(client: Client) -> AsyncIterator[tuple[GangBackend, Resource]]:
+    """The schedulers that there are, in the order in which they are preferred, each with the
+    resource that tells."""
+    for backend, resource in _SIGNS:
+        if await _serves(client, resource):
+            yield backend, resource
 
 
 async def _serves(client: Client, resource: Resource) -> bool:

@@ -13,12 +13,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-import orjson
-
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import Forbidden, KubeError
 from trainyard.kube.resources import LEASES, PODS
 from trainyard.kube.transport import Request
+from trainyard.operator.detection import served
 from trainyard.operator.doctor_definitions import definitions
 from trainyard.operator.doctor_rights import rights
 from trainyard.operator.manifests import NAME
@@ -29,13 +28,6 @@ from trainyard.schema.times import parse
 _TRIES = 5
 _SKEW_SECONDS = 2.0
 """What a Date in whole seconds and a slow answer may be off by."""
-GANGS = {
-    "scheduling.volcano.sh": "volcano",
-    "scheduling.x-k8s.io": "scheduler-plugins",
-    "kueue.x-k8s.io": "kueue",
-}
-"""API groups of schedulers that place all pods of a job or none, and the setting for each. T9k's is
-served by our own definitions, whether its scheduler runs or not."""
 
 
 async def examine(
@@ -203,18 +195,17 @@ def _lost(metrics: str) -> float:
 
 async def _gangs(patient: Patient) -> AsyncIterator[Finding]:
     try:
-        answer = await patient.client.raw(Request("GET", "/apis"), "list the API groups")
+        found = [f"{each} ({sign.full_name})" async for each, sign in served(patient.client)]
     except KubeError as error:
         yield Finding("gang scheduler", "note", str(error))
         return
-    groups = {each["name"] for each in orjson.loads(answer.body).get("groups") or ()}
-    found = [f"{setting} ({group})" for group, setting in GANGS.items() if group in groups]
     if found:
-        yield Finding("gang scheduler", "ok", f"found {', '.join(found)}")
+        rest = f"; there is {', '.join(found[1:])} too" if found[1:] else ""
+        yield Finding("gang scheduler", "ok", f"jobs are handed to {found[0]}{rest}")
         return
+    # T9k's is served by our own definitions, whether its scheduler runs or not.
     text = "none found, but T9k's could not be told: without it, jobs that ask for one wait"
-    fix = "install Kueue, Volcano or scheduler-plugins, and set gangScheduler"
-    yield Finding("gang scheduler", "note", text, fix)
+    yield Finding("gang scheduler", "note", text, "install Kueue, Volcano or scheduler-plugins")
 
 
 Check = Callable[[Patient], AsyncIterator[Finding]]
