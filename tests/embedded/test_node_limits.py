@@ -45,6 +45,8 @@ async def test_too_many_open_files_fail_the_container_that_is_one_too_many(
                 continue
             await node.registry.delete("pods", "default", name, Deletion(grace_seconds=0))
             await node.gone(name)
+        descriptors = Path(f"/proc/{handle.pid}/fd")
+        await eventually(lambda: len(os.listdir(descriptors)) < limit - 20)
         assert await node.exec("job-1", "echo well") == (0, "well\n")
 
 

@@ -98,8 +98,11 @@ class Record:
 
 
 def make(state: Path, name: str) -> Path:
-    """A new folder for a record; raises OSError. `name` is the job's."""
-    folder = Paths(state).submissions / f"{time.strftime('%Y%m%d-%H%M%S')}-{name[:40]}"
+    """A new folder for a record; raises OSError. `name` is the job's. Names are in the order in
+    which they were made, within a second too."""
+    now = time.time()
+    when = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(now))}.{int(now % 1 * 1e6):06}"
+    folder = Paths(state).submissions / f"{when}-{name[:40]}"
     for number in range(1, 1000):
         try:
             folder.mkdir(parents=True, mode=0o700)

@@ -462,6 +462,7 @@ def test_what_is_told_as_a_cause_is_not_told_again_as_a_warning() -> None:
         (1, "", "ModuleNotFoundError: No module named 'deepspeed'", "package deepspeed"),
         (1, "", "OSError: [Errno 98] Address already in use", "port"),
         (1, "", "OSError: [Errno 28] No space left on device", "full"),
+        (1, "", "trainyard: a-0: cannot prepare ssh: /run: No space left on device\n", "full"),
         (126, "", "cannot run /bin/echo: Argument list too long", "longer than Linux allows"),
         (1, "", "ncclSystemError: System call failed", "NCCL"),
         (127, "", "sh: 1: trian: not found", "command trian"),
