@@ -22,7 +22,8 @@ _NOISE = re.compile(
     r"|\[[WEI]\d{4} [\d:.]+ \S+\.(?:cpp|hpp|cc)\b|Exception raised from \S+ at "
     r"|frame #\d+: |<omitting "
     r"|\[\d{4}-\d\d-\d\d [\d:,]+\] \[[A-Z]+\] \["  # deepspeed's
-    r"|pdsh@|trainyard: (?!(?:\S+: )?cannot )|[=*-]{5,}|Set the environment variable HYDRA_FULL_ERROR"
+    r"|pdsh@|trainyard: (?!(?:\S+: )?cannot )|[=*-]{5,}"
+    r"|Set the environment variable HYDRA_FULL_ERROR"
     r"|Error: failed to run torchrun|Command: 'cd |Exit code: |Std(?:out|err): already printed"
     r"|\S+: (?:failure|finish|success)$|\S+ FAILED$|Failures:$|Root Cause|\[\d+\]:$"
     r"|<NO_OTHER_FAILURES>|(?:time|host|rank|exitcode|error_file|traceback) *: "
