@@ -325,6 +325,8 @@ class Monitor(Observer):
             self.fail(f"pod creation after the end of {owner.name}")
         if uid in self.jobs and self.is_queued:
             self._check_admission(uid, owner.name)
+        if uid in self.boards:
+            return  # a viewer has read its logs by the time that its Service comes
         for missing in (key for key, of in self.asked_for.items() if of == uid):
             self.fail(f"pod creation for {owner.name}, whose {missing.plural} do not come to be")
         key = Key("pods", "default", call.body["metadata"]["name"])
