@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trainyard.operator.all_settings import SETTINGS
-from trainyard.operator.setting import PREFIX, Pairs, Setting, Several, Truth
+from trainyard.operator.setting import PREFIX, Setting, Several, Truth
 from trainyard.schema.errors import TrainyardError
 
 _FIRST_LISTS_SECONDS = 60.0
@@ -41,7 +41,7 @@ def _option(setting: Setting) -> Callable[..., Any]:
         *(("-n",) if setting.flag == "--namespace" else ()),
         setting.flag,
         setting.name,
-        multiple=isinstance(setting.values, Several | Pairs),
+        multiple=isinstance(setting.values, Several),
         metavar=setting.values.metavar,
         help=text,
     )

@@ -6,7 +6,7 @@ What comes from a flag or a variable is a text; a file has YAML's types.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Protocol
 
 from trainyard.schema import duration
@@ -265,42 +265,6 @@ class Several:
 
     def schema(self) -> dict[str, Any]:
         return {"type": "array", "items": self.each.schema()}
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """A mapping; as a text `key=value`, separated by commas."""
-
-    key: Values
-    value: Values
-
-    @property
-    def what(self) -> str:
-        return f"a mapping of {self.key.what} to {self.value.what}"
-
-    @property
-    def metavar(self) -> str:
-        return f"{self.key.metavar}={self.value.metavar}[,…]"
-
-    def of_text(self, text: str) -> tuple[tuple[Any, Any], ...]:
-        return self._sorted(part.partition("=")[::2] for part in text.split(","))
-
-    def of_yaml(self, given: Any) -> tuple[tuple[Any, Any], ...]:
-        if not isinstance(given, Mapping):
-            raise ValueError(given)
-        return self._sorted((str(key), value) for key, value in given.items())
-
-    def _sorted(self, pairs: Any) -> tuple[tuple[Any, Any], ...]:
-        read = [(self.key.of_text(k.strip()), self.value.of_yaml(v)) for k, v in pairs]
-        if len(dict(read)) < len(read):
-            raise ValueError(read)
-        return tuple(sorted(read))
-
-    def plain(self, value: tuple[tuple[Any, Any], ...]) -> dict[Any, Any]:
-        return {self.key.plain(k): self.value.plain(v) for k, v in value}
-
-    def schema(self) -> dict[str, Any]:
-        return {"type": "object", "additionalProperties": self.value.schema()}
 
 
 def render(seconds: float) -> str:
