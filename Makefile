@@ -71,8 +71,8 @@ demo: $(STAMP)
 	@echo "TensorBoard events:"; find .cache/demo -name 'events.*' | sort | tail -n 1
 
 test: $(LAUNCHERS) $(DEPLOYING)
-	$(BIN)/pytest -n auto tests/unit tests/simulation tests/fuzz
-	$(BIN)/pytest tests $(foreach each,unit simulation fuzz cluster,--ignore tests/$(each))
+	$(BIN)/pytest $(AGAIN) -n auto tests/unit tests/simulation tests/fuzz
+	$(BIN)/pytest $(AGAIN) tests $(foreach each,unit simulation fuzz cluster,--ignore tests/$(each))
 
 simulate: $(STAMP)
 	mkdir -p .cache
@@ -92,7 +92,7 @@ cluster: control-plane
 
 # Two minutes: what does not wait for Leases, restarts of servers or many jobs.
 cluster-quick: $(STAMP)
-	$(BIN)/pytest $(foreach each,definitions manifests administration readiness,\
+	$(BIN)/pytest $(AGAIN) $(foreach each,definitions manifests administration readiness,\
 		tests/cluster/test_$(each).py)
 
 matrix: $(STAMP)
