@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from tests.simulation import policies
 from tests.simulation.telling import ENDS, Judge, Text, Told
 from trainyard.schema.times import parse
 
@@ -396,8 +397,12 @@ def _rule(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _if(rule not in told.spec.get("failureRules", ()), "there is no such rule")
     for task in told.after["tasks"]:
         for number in rule.get(task["type"], ()):
-            phase = task["replicas"][number]["phase"]
-            yield from _if(phase != "Failed", f"{task['type']}-{number} is {phase}")
+            entry = task["replicas"][number]
+            # Decision 215.
+            lost = policies.may_charge_losses(told.job) and told.was_taken(entry["name"])
+            phases = ("Failed", "Deleted") if lost else ("Failed",)
+            is_so = entry["phase"] in phases
+            yield from _if(not is_so, f"{task['type']}-{number} is {entry['phase']}")
 
 
 OVERDUE = rf"{NAMED} has failed: it was active longer than activeDeadlineSeconds \((\d+)\) allows\."

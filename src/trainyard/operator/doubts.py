@@ -31,32 +31,36 @@ class Doubts:
         self._jobs = jobs
         self._pods = pods
         self._at_once = at_once
-        self._sure: set[str] = set()
+        self._is_sure: dict[str, bool] = {}
 
     def begin(self) -> None:
         """Another may have worked until now."""
-        self._sure.clear()
+        self._is_sure.clear()
 
     def forget(self, uid: str) -> None:
-        """The job is gone, or somebody else has written to it."""
-        self._sure.discard(uid)
+        """The job is gone."""
+        self._is_sure.pop(uid, None)
+
+    def doubt(self, uid: str) -> None:
+        """Somebody else has written to the job."""
+        self._is_sure[uid] = False
 
     def about(self, job: JobRecord) -> bool:
         """Whether there may be more of it than is known here."""
-        if job.uid not in self._sure and not job.status:
-            self._sure.add(job.uid)  # a status is written before there is anything else
-        return job.uid not in self._sure
+        if job.uid not in self._is_sure:
+            # Decision 214: without a status there is no pod yet.
+            self._is_sure[job.uid] = not job.status and not self._pods_of(job)
+        return not self._is_sure[job.uid]
 
     async def settle(self, job: JobRecord, names: Collection[str]) -> None:
         """Read the job, and the pods of these names and those that are known."""
-        known = {pod.name for pod in self._pods.owned_by(job.namespace, job.uid)}
         slots = asyncio.Semaphore(self._at_once)
 
         async def read(name: str) -> None:
             async with slots:
                 await self._read_pod(job, name)
 
-        reads = [read(name) for name in sorted(known | set(names))]
+        reads = [read(name) for name in sorted(self._pods_of(job) | set(names))]
         for error in await asyncio.gather(*reads, return_exceptions=True):
             if isinstance(error, BaseException):
                 raise error
@@ -66,7 +70,10 @@ class Doubts:
             store.forget(job)
         else:
             store.wrote(JobRecord.decode(job.kind, raw))
-        self._sure.add(job.uid)
+        self._is_sure[job.uid] = True
+
+    def _pods_of(self, job: JobRecord) -> set[str]:
+        return {pod.name for pod in self._pods.owned_by(job.namespace, job.uid)}
 
     async def _read_pod(self, job: JobRecord, name: str) -> None:
         known = self._pods.get(job.namespace, name)
