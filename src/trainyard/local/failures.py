@@ -147,6 +147,12 @@ def method_not_allowed(method: str, resource: str) -> ApiError:
     return ApiError(f"{method} is not supported on {resource}", code=405, reason="MethodNotAllowed")
 
 
+def acts_on_none(kind: str, api_version: str, instead: str) -> ApiError:
+    """The kind is known, but objects of it would change nothing here."""
+    what = f"this embedded cluster does nothing with a {kind} ({api_version}), and takes none"
+    return ApiError(f"{what}: {instead}", code=405, reason="MethodNotAllowed")
+
+
 def unsupported_media_type(found: str, supported: Sequence[str]) -> ApiError:
     """The body is in a format that is not spoken here."""
     return ApiError(
@@ -178,6 +184,6 @@ def status_of(error: ApiError) -> dict[str, Any]:
         "reason": error.reason or "Unknown",
         "code": error.code,
     }
-    if error.details:
+    if error.details or error.code == 404:  # kubectl looks into a 404's without a check
         status["details"] = {key: value for key, value in error.details.items() if value}
     return status

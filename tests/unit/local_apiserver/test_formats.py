@@ -133,8 +133,8 @@ def test_protobuf_keeps_a_grace_period_of_zero() -> None:
 
 
 def test_protobuf_of_another_kind_is_refused_as_a_format() -> None:
-    with pytest.raises(ApiError, match="protobuf of a Pod") as refused:
-        decode(body("v1", "Pod", b""), RESOURCES["pods"])
+    with pytest.raises(ApiError, match="protobuf of a Node") as refused:
+        decode(body("v1", "Node", b""), RESOURCES["nodes"])
     assert refused.value.code == 415
 
 
@@ -142,6 +142,7 @@ def test_protobuf_of_another_kind_is_refused_as_a_format() -> None:
 def test_any_bytes_are_an_object_or_a_refusal(data: bytes) -> None:
     try:
         decode(body("v1", "Secret", data[:50]), RESOURCES["secrets"])
+        decode(body("v1", "Pod", data), RESOURCES["pods"])
         decode(b"k8s\0" + data)
     except ApiError:
         return

@@ -15,6 +15,7 @@ from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.target import Target, parse
 from trainyard.local.apiserver.verbs import Verbs
 from trainyard.local.failures import (
+    acts_on_none,
     bad_request,
     insufficient_storage,
     internal,
@@ -153,6 +154,8 @@ class Api:
             or (target.subresource and method == "DELETE")
             or (not target.name and (everywhere or _COLLECTION.get(method, "") not in served.verbs))
         )
+        if method == "POST" and served.instead:
+            raise acts_on_none(served.kind, served.resource.api_version, served.instead)
         if write is None or refused:
             raise method_not_allowed(method, target.served.name)
         return await write(request, target)

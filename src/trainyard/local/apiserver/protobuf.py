@@ -1,9 +1,9 @@
 """Reading the protobuf bodies that kubectl ≥ 1.32 sends for a few built-in kinds.
 
 kubectl's typed clients (`create namespace`, `create configmap`, `auth can-i` …) post protobuf and
-have no fallback. Those messages are small and frozen, so tables of field numbers (from the
-`generated.proto` files of k8s.io/api and apimachinery) are enough: those of the protocol here,
-those of a resource in its file. Answers are always JSON.
+have no fallback. Numbers of fields never change, so tables of them (from the `generated.proto`
+files of k8s.io/api and apimachinery) are enough: those of the protocol here, those of a resource
+in its file. Answers are always JSON.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ _MESSAGES: Messages = {
         "1 kind str, 3 name str, 4 uid str, 5 apiVersion str, 6 controller bool?, "
         "7 blockOwnerDeletion bool?"
     ),
+    "Quantity": "1 text str",
     "IntOrString": "1 type int, 2 number int, 3 text str",
     "Preconditions": "1 uid str, 2 resourceVersion str",
     "AccessReviewSpec": (
@@ -96,6 +97,8 @@ def _message(name: str, data: bytes, messages: Messages) -> Object:
             entry = dict(_wire_fields(_bytes(raw)))
             value = _value(type_[:-2], entry.get(2, b""), messages)
             result.setdefault(key, {})[_bytes(entry.get(1, b"")).decode()] = value
+        elif key == "-":
+            result |= _message(type_, _bytes(raw), messages)
         else:
             value = _value(type_.rstrip("?"), raw, messages)
             if type_.endswith("?") or value not in (None, "", 0, False, {}):
@@ -123,6 +126,8 @@ def _value(type_: str, raw: int | bytes, messages: Messages) -> Any:
     if type_ == "bytes":
         return base64.b64encode(data).decode()
     value = _message(type_, data, messages)
+    if type_ == "Quantity":
+        return value.get("text", "")
     if type_ == "IntOrString":
         return value.get("text", "") if value.get("type") else value.get("number", 0)
     if type_ == "Time":

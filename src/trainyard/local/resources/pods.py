@@ -9,6 +9,7 @@ from trainyard.kube.resources import PODS
 from trainyard.local.failures import Cause, bad_request, forbidden
 from trainyard.local.resources import pod_defaults
 from trainyard.local.resources.columns import AGE, NAME, Column, at
+from trainyard.local.resources.pod_messages import POD_MESSAGES
 from trainyard.local.resources.resource import Object, Present, Served, Subresource
 from trainyard.schema.problems import Problem
 from trainyard.schema.rules.pods import grace_seconds, pod, pod_status
@@ -218,6 +219,7 @@ SERVED = _Pods(
     short_names=("po",),
     categories=("all",),
     definition="Pod",
+    messages=POD_MESSAGES,
     status=True,
     generation=True,
     subresources={

@@ -97,6 +97,8 @@ class Served:
     """An update of what is not there creates it."""
     returns_deleted: bool = False
     """A deletion answers with the object, even where it is gone at once."""
+    instead: str = ""
+    """Nothing here acts on the kind: what whoever wants one may do."""
 
     @property
     def name(self) -> str:

@@ -34,7 +34,8 @@ class Resources:
 
     @cached_property
     def _by_kind(self) -> Mapping[tuple[str, str], Served]:
-        return {(row.resource.api_version, row.kind): row for row in self if not row.view_of}
+        stored = (row for row in self if not (row.view_of or row.instead))
+        return {(row.resource.api_version, row.kind): row for row in stored}
 
     def _modules(self) -> Iterator[ModuleType]:
         for path in Path(__file__).parent.glob("*.py"):
