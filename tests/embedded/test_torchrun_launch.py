@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ import pytest
 
 from tests.tools import require
 from trainyard.kinds.pytorch import torchrun
+from trainyard.kinds.shared import torchrun as shared
 
 
 @pytest.fixture(autouse=True)
@@ -61,6 +62,7 @@ def launch(
     port: int | None = None,
     path: str | None = None,
     log_level: str = "WARNING",
+    env: Mapping[str, str] | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The launch of one replica, as its container would start it."""
     args = torchrun.Launch(
@@ -75,12 +77,12 @@ def launch(
         extra=(),
         script=script,
     ).arguments()
-    env = {**os.environ, "PATH": path or f"{BIN}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
-    env["LOGLEVEL"] = log_level
+    path = path or f"{BIN}:{os.environ['PATH']}"
+    variables = {"PATH": path, "OMP_NUM_THREADS": "1", "LOGLEVEL": log_level, **(env or {})}
     process = subprocess.Popen(
         [*torchrun.command(elastic=False), *args],
         cwd=tmp_path,
-        env=env,
+        env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         start_new_session=True,
@@ -129,6 +131,79 @@ def test_on_two_nodes_only_the_failing_one_has_the_code(tmp_path: Path, script: 
             for _ in range(2)
         ]
         assert sorted(exit_code(agent) for agent in agents) == [1, 138]
+
+
+def test_an_agent_is_not_kept_by_what_it_never_asks(tmp_path: Path) -> None:
+    """Some 200 ms of torch's import, in every replica (decision 210)."""
+    (tmp_path / "train.py").write_text("print('started')")
+    with launch(tmp_path, "train.py", env={"PYTHONPROFILEIMPORTTIME": "1"}) as process:
+        output = process.communicate(timeout=TIMEOUT_SECONDS)[0].decode()
+    assert process.returncode == 0, output
+    imported = {line.rpartition("|")[2].strip() for line in output.splitlines() if "|" in line}
+    assert "torch.distributed.run" in imported, output
+    assert not imported & {"torch._meta_registrations", "torch._prims", "torch._refs"}
+
+
+@pytest.mark.parametrize(
+    "module", ["_prims", "_refs", "_decomp.decompositions", "_dynamo", "distributed.tensor"]
+)
+def test_whoever_asks_in_an_agent_is_answered(tmp_path: Path, module: str) -> None:
+    """A rendezvous or log handler of somebody else's, or torch itself as it tells of a failure."""
+    more = f"""\
+import torch
+assert "torch._prims" not in sys.modules
+import torch.{module}
+assert type(sys.modules["torch.{module}"].__loader__) is type(torch.__loader__)
+assert (torch.empty(3, 4, device="meta") @ torch.empty(4, 5, device="meta")).shape == (3, 5)
+assert torch._meta_registrations.meta_mm is torch.ops.aten.mm.default.py_kernels[
+    torch._C.DispatchKey.Meta
+]
+sys.exit(7)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", shared.program(more)],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert done.returncode == 7, done.stderr
+
+
+def test_a_torch_that_asks_while_it_is_imported_is_answered(tmp_path: Path) -> None:
+    """Of another version: torch's own need not be as it is today."""
+    package = tmp_path / "site" / "torch"
+    elastic = package / "distributed" / "elastic"
+    for folder in ("agent/server", "multiprocessing/errors"):
+        (elastic / folder).mkdir(parents=True)
+    (package / "__init__.py").write_text(
+        "from torch import _meta_registrations\nfrom torch._meta_registrations import shape\n"
+    )
+    (package / "_meta_registrations.py").write_text("shape = (3, 5)\n")
+    (package / "distributed" / "run.py").write_text("def main(): print(torch.shape)\nimport torch")
+    (elastic / "agent/server/api.py").write_text("class SimpleElasticAgent: _exit_barrier = None\n")
+    (elastic / "multiprocessing/api.py").write_text("class SignalException(Exception): pass\n")
+    (elastic / "multiprocessing/errors/__init__.py").write_text(
+        "class ChildFailedError(Exception): pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", shared.program()],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+    )
+    assert (done.stdout, done.returncode) == ("(3, 5)\n", 0), done.stderr
+
+
+def test_modules_beside_the_script_are_none_of_the_agents(tmp_path: Path) -> None:
+    for name in ("types", "signal", "threading", "importlib", "enum"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit(9)")
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "train").write_text("#!/bin/sh\nexit 4\n")
+    (tmp_path / "bin" / "train").chmod(0o755)
+    with launch(tmp_path, "--no-python", "bin/train") as process:
+        assert exit_code(process) == 4
 
 
 def test_sigterm_of_the_launch_is_143(tmp_path: Path) -> None:
