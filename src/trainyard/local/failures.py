@@ -153,6 +153,12 @@ def acts_on_none(kind: str, api_version: str, instead: str) -> ApiError:
     return ApiError(f"{what}: {instead}", code=405, reason="MethodNotAllowed")
 
 
+def not_acceptable(offered: Sequence[str]) -> ApiError:
+    """The client takes none of the formats that are spoken here."""
+    told = f"only the following media types are accepted: {', '.join(offered)}"
+    return ApiError(told, code=406, reason="NotAcceptable")
+
+
 def unsupported_media_type(found: str, supported: Sequence[str]) -> ApiError:
     """The body is in a format that is not spoken here."""
     return ApiError(

@@ -10,11 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import fieldpaths, formats
+from trainyard.local.apiserver import fieldpaths
 from trainyard.local.apiserver.protobuf import decode
+from trainyard.local.apiserver.shapes import Shape
 from trainyard.local.apiserver.spdy import DICTIONARY
 from trainyard.local.resources.resource import Served
 from trainyard.local.resources.table import RESOURCES
+
+TABLE = Shape(kind="Table")
 
 
 def container(state: dict[str, Any], **extra: Any) -> dict[str, Any]:
@@ -86,16 +89,16 @@ def container(state: dict[str, Any], **extra: Any) -> dict[str, Any]:
 )
 def test_the_word_for_a_pod_is_the_most_telling_one(status: dict[str, Any], word: str) -> None:
     pod = {"metadata": {"name": "p"}, "spec": {"containers": [{}]}, "status": status}
-    row = formats.table(RESOURCES["pods"], [pod], {})["rows"][0]
+    row = TABLE.table(RESOURCES["pods"], [pod], {})["rows"][0]
     assert row["cells"][2] == word
     leaving = {**pod, "metadata": {"name": "p", "deletionTimestamp": "x"}}
-    assert formats.table(RESOURCES["pods"], [leaving], {})["rows"][0]["cells"][2] == "Terminating"
+    assert TABLE.table(RESOURCES["pods"], [leaving], {})["rows"][0]["cells"][2] == "Terminating"
 
 
 @pytest.mark.parametrize("served", [*RESOURCES], ids=lambda served: served.name)
 def test_every_kind_prints_an_object_that_has_only_a_name(served: Served) -> None:
     obj = {"metadata": {"name": "n", "creationTimestamp": "2026-01-01T00:00:00Z"}, "spec": {}}
-    table = formats.table(served, [obj], {})
+    table = TABLE.table(served, [obj], {})
     assert len(table["rows"][0]["cells"]) == len(table["columnDefinitions"])
     assert "n" in table["rows"][0]["cells"]
 
@@ -103,7 +106,7 @@ def test_every_kind_prints_an_object_that_has_only_a_name(served: Served) -> Non
 def test_a_date_that_is_not_there_yet_is_blank() -> None:
     served = RESOURCES["pytorchtrainingjobs.batch.tensorstack.dev"]
     job = {"metadata": {"name": "j", "creationTimestamp": "2026-01-01T00:00:00Z"}}
-    table = formats.table(served, [job], {})
+    table = TABLE.table(served, [job], {})
     names = [column["name"] for column in table["columnDefinitions"]]
     assert table["rows"][0]["cells"][names.index("Completed")] is None
 

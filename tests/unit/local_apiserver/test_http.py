@@ -293,6 +293,48 @@ async def test_a_table_watch_names_its_columns_once(api: Api) -> None:
     assert second["object"]["rows"][0]["cells"][:2] == ["b", 0]
 
 
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+
+
+async def test_metadata_alone_is_told_to_whom_it_is_enough(api: Api) -> None:
+    """As client-go's metadata client asks, which collects garbage."""
+    await api("POST", CONFIG_MAPS, config_map("a"))
+    _, one = await api("GET", f"{CONFIG_MAPS}/a", accept=METADATA)
+    assert (one["kind"], one["apiVersion"]) == ("PartialObjectMetadata", "meta.k8s.io/v1")
+    assert one["metadata"]["name"] == "a"
+    assert one.keys() == {"kind", "apiVersion", "metadata"}
+    many = METADATA.replace("Metadata;", "MetadataList;")
+    preferred = many.replace("json", "vnd.kubernetes.protobuf")
+    _, listed = await api("GET", CONFIG_MAPS, accept=f"{preferred},{many}")
+    assert listed["kind"] == "PartialObjectMetadataList"
+    assert [each["kind"] for each in listed["items"]] == ["PartialObjectMetadata"]
+    request = Request("GET", f"{CONFIG_MAPS}?watch=1", accept=METADATA)
+    async with api.transport.stream(request, 10) as response:
+        assert (await Lines(response.status, response.chunks).next())["object"] == one
+
+
+@pytest.mark.parametrize(
+    ("accept", "code"),
+    [
+        ("text/html", 406),
+        ("application/vnd.kubernetes.protobuf", 406),
+        ("application/json;as=Chair;g=meta.k8s.io;v=v1", 406),
+        ("application/json;as=Table;g=example.com;v=v1", 406),
+        ("application/json;as=Chair,application/json;q=0.1", 200),
+        ("text/html, */*;q=0.8", 200),
+        ("application/yaml", 200),
+        ("application/json;q=x", 200),
+    ],
+)
+async def test_what_a_client_does_not_take_is_not_sent(api: Api, accept: str, code: int) -> None:
+    assert (await api("GET", CONFIG_MAPS, accept=accept))[0] == code
+
+
+async def test_nothing_is_done_whose_answer_is_not_taken(api: Api) -> None:
+    assert (await api("POST", CONFIG_MAPS, config_map("a"), accept="text/html"))[0] == 406
+    assert (await api("GET", f"{CONFIG_MAPS}/a"))[0] == 404
+
+
 async def test_events_are_shown_in_both_groups(api: Api) -> None:
     event = {
         "metadata": {"name": "e"},

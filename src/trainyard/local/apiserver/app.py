@@ -12,6 +12,7 @@ from trainyard.local.apiserver.authorization import Rights
 from trainyard.local.apiserver.kubeconfigs import PATH, Kubeconfigs
 from trainyard.local.apiserver.messages import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
+from trainyard.local.apiserver.shapes import negotiated
 from trainyard.local.apiserver.target import Target, parse
 from trainyard.local.apiserver.verbs import Verbs
 from trainyard.local.failures import (
@@ -130,6 +131,8 @@ class Api:
 
     async def _resource(self, request: Request, target: Target) -> Answer:
         verbs, method = self._verbs, request.method
+        if target.subresource in ("", "status"):
+            negotiated(request)  # nothing is done whose answer the client would not take
         if target.served.is_read_only and not self._registry.entries(target.storage):
             self._registry.show(target.storage, target.served.initial())
         if target.subresource == "status" and not target.served.status:

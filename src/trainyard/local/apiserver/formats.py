@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Any
@@ -12,7 +12,8 @@ import orjson
 
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import bounds
-from trainyard.local.apiserver.messages import Request, Response, media_types
+from trainyard.local.apiserver.messages import Request, Response
+from trainyard.local.apiserver.shapes import JSON, YAML, negotiated
 from trainyard.local.failures import (
     Cause,
     bad_request,
@@ -23,60 +24,17 @@ from trainyard.local.failures import (
     too_large_version,
     unsupported_media_type,
 )
-from trainyard.local.resources.columns import Column
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.storage.journal import Entry
 
-JSON, YAML = "application/json", "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
-_DEFINITION = ("name", "type", "format", "description", "priority")
 _BODY_TYPES = (JSON, YAML, PROTOBUF)
-
-
-def rows_include(request: Request) -> str | None:
-    """How much of each object a Table's rows carry; None when the client prefers plain objects."""
-    accept = request.headers.get("accept", "")
-    if "as=Table" not in accept:
-        return None
-    preferred = next((each for kind, each in media_types(accept) if kind == JSON), {})
-    wanted = request.query.get("includeObject") or "Metadata"
-    return wanted if preferred.get("as") == "Table" else None
 
 
 def media_type(request: Request) -> str:
     """What the body of a request is in; "" when it does not say."""
     return request.headers.get("content-type", "").partition(";")[0].strip().lower()
-
-
-def table(
-    served: Served,
-    objects: Iterable[Object],
-    metadata: Object,
-    *,
-    include: str = "Metadata",
-    header: bool = True,
-) -> Object:
-    """A Table of `objects`; `include` is None, Metadata or Object, as the client asks."""
-    shown = served.columns()
-    definitions = [{key: getattr(column, key) for key in _DEFINITION} for column in shown]
-    return {
-        "kind": "Table",
-        "apiVersion": "meta.k8s.io/v1",
-        "metadata": metadata,
-        "columnDefinitions": definitions if header else [],
-        "rows": [_row(obj, shown, include) for obj in objects],
-    }
-
-
-def _row(obj: Object, shown: Sequence[Column], include: str) -> Object:
-    row: Object = {"cells": [column.show(obj) for column in shown]}
-    if include == "Object":
-        row["object"] = obj
-    elif include != "None":
-        identity = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1"}
-        row["object"] = {**identity, "metadata": obj["metadata"]}
-    return row
 
 
 def json_response(
@@ -111,27 +69,24 @@ def object_response(
     status: int = 200,
     warnings: Sequence[str] = (),
 ) -> Response:
-    """One object, or the Table with its row."""
-    include = rows_include(request)
-    if include is not None:
-        metadata = {"resourceVersion": obj["metadata"].get("resourceVersion", "")}
-        obj = table(served, [obj], metadata, include=include)
-    return json_response(status, obj, warnings)
+    """One object, in the shape that the client asks for."""
+    shape = negotiated(request)
+    return json_response(status, shape.shown(served, obj), warnings, shape.content_type)
 
 
 def list_response(
     request: Request, served: Served, entries: Sequence[Entry], metadata: Object
 ) -> Response:
     """A collection; plain ones are put together from the stored JSON, without encoding."""
-    include = rows_include(request)
-    if include is not None:
+    shape = negotiated(request)
+    if shape.kind:
         # One by one: the trees of a long list take many times what is shown of them.
         objects = (entry.object for entry in entries)
-        return json_response(200, table(served, objects, metadata, include=include))
+        return json_response(200, shape.listed(served, objects, metadata))
     identity = {"kind": f"{served.kind}List", "apiVersion": served.resource.api_version}
     head = orjson.dumps({**identity, "metadata": metadata})
     body = head[:-1] + b',"items":[' + b",".join([entry.raw for entry in entries]) + b"]}"
-    return Response(200, body)
+    return Response(200, body, shape.content_type)
 
 
 def success_status(served: Served, obj: Object) -> Response:

@@ -11,9 +11,9 @@ import orjson
 
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import bounds
-from trainyard.local.apiserver.formats import rows_include, table
 from trainyard.local.apiserver.messages import Request, Stream
 from trainyard.local.apiserver.selectors import Predicate
+from trainyard.local.apiserver.shapes import negotiated
 from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import Cause, expired, invalid, status_of
 from trainyard.local.registry import Registry
@@ -38,7 +38,7 @@ class Watch:
         self._target = target
         self._predicate = predicate
         self._request = request
-        self._include = rows_include(request)
+        self._shape = negotiated(request)
         self._header = True
 
     def response(self) -> Stream:
@@ -118,10 +118,7 @@ class Watch:
         metadata: dict[str, Any] = {"resourceVersion": str(revision), "creationTimestamp": None}
         if initial:
             metadata["annotations"] = {_INITIAL_END: "true"}
-        obj = {"kind": served.kind, "apiVersion": served.resource.api_version, "metadata": metadata}
-        if self._include is not None:
-            obj = table(served, [], metadata, header=False)
-        return _line(b"BOOKMARK", orjson.dumps(obj))
+        return _line(b"BOOKMARK", orjson.dumps(self._shape.bookmark(served, metadata)))
 
     def _encode_one(self, event: Event) -> bytes:
         obj = event.object
@@ -134,10 +131,8 @@ class Watch:
             if not type_:
                 return b""
         served = self._target.served
-        if self._include is not None:
-            metadata = {"resourceVersion": obj["metadata"]["resourceVersion"]}
-            row = [served.shown(obj)]
-            shown = table(served, row, metadata, include=self._include, header=self._header)
+        if self._shape.kind:
+            shown = self._shape.shown(served, served.shown(obj), header=self._header)
             self._header = False
             return _line(type_.encode(), orjson.dumps(shown))
         raw = orjson.dumps(served.shown(obj)) if served.view_of else event.raw
