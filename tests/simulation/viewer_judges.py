@@ -224,6 +224,19 @@ def _creates(shown: Shown) -> list[Create]:
 # What the status of a job tells of its viewer.
 
 
+def _refusal(name: str, told: Told) -> str:
+    """Why it could not be created the last time."""
+    for conflict in told.observed.conflicts:
+        if (conflict.resource.plural, conflict.name) == ("tensorboards", name):
+            held = f"cannot create tensorboards {name}: the name is held by {conflict.owner}; "
+            return held + "delete that object, or give the job another name"
+    for each in told.observed.refusals:
+        if (each.resource.plural, each.name) == ("tensorboards", name):
+            code, said = each.code, each.message
+            return f"the server refuses to create tensorboards {name} ({code}): {said}"
+    return ""
+
+
 def of_link(told: Told) -> Iterator[str]:
     """What is untrue about `status.tensorboard`: it tells what the viewer's own status tells."""
     link = told.after.get("tensorboard")
@@ -237,14 +250,15 @@ def of_link(told: Told) -> Iterator[str]:
     status = dict(board.status) if board else {}
     held = {c["type"]: c for c in status.get("conditions") or ()}
     runs = status.get("phase") == "Running"
-    why = (held.get("Ready") or {}).get("message")
+    refused = "" if board else _refusal(name, told)
+    why = refused or (held.get("Ready") or {}).get("message")
     logs = held.get("LogsServed") or {}
     expected = f"TensorBoard [{name}] is {'ready' if runs else 'not ready'}"
     if not runs and why:
         expected += f": {why}"
     if logs.get("status") == "False":
         expected += f"; {logs.get('message', '')}"
-    is_warning = status.get("phase") == "Failed" or logs.get("reason") in TROUBLES
+    is_warning = refused or status.get("phase") == "Failed" or logs.get("reason") in TROUBLES
     wanted = {
         "note": expected,
         "ready": runs,

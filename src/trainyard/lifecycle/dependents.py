@@ -25,6 +25,7 @@ class Needs:
 
     creates: tuple[Create, ...]
     conflicts: tuple[Conflict, ...]
+    """Names that no pod is created without."""
     pod_group: str
     relied_on: tuple[Create, ...]
     """Those of `creates` that no pod is created without: all but a viewer."""
@@ -51,8 +52,7 @@ def needs(workload: Workload, observed: Observed, *, paused: bool) -> Needs:
             creates.append(_create(dependent, name))
             if not dependent.told_as:
                 relied_on.append(creates[-1])
-            if conflict is not None:
-                conflicts.append(conflict)
+                conflicts += [conflict] if conflict is not None else []
         if dependent.resource.plural == POD_GROUPS:
             pod_group = name
     return Needs(tuple(creates), tuple(conflicts), pod_group, tuple(relied_on))

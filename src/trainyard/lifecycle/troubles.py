@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 from trainyard.kinds.shared.reasons import ConditionReason, EventReason
 from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import queueing, texts
 from trainyard.lifecycle.dependents import Needs
-from trainyard.lifecycle.observed import Conflict, Refusal
+from trainyard.lifecycle.observed import Conflict, Observed, Refusal
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Replica
@@ -49,25 +49,31 @@ def find(job: Pass, needs: Needs) -> Trouble | None:
         return Trouble(reason, texts.NO_GANG, event)
     for conflict in needs.conflicts:
         return _conflict(conflict)
-    if observed.conflicts or observed.refusals:
-        missing = _missing(needs, replicas)
-        for conflict in observed.conflicts:
-            if conflict.resource == PODS and (PODS, conflict.name) in missing:
-                return _conflict(conflict)
-        for refusal in observed.refusals:
-            if (refusal.resource, refusal.name) in missing:
-                return _refusal(refusal)
+    viewers = {(d.resource, d.name) for d in job.workload.dependents if d.told_as}
+    missing = _missing(needs, replicas)
+    if trouble := _refused(observed, missing - viewers):
+        return trouble
     for replica in replicas:
         pod = replica.pod
         if pod is not None and pod.unschedulable and replica.state is State.CREATING:
             return Trouble(ConditionReason.UNSCHEDULABLE, texts.unschedulable(pod))
-    return None
+    return _refused(observed, missing & viewers)  # these keep nothing from running
 
 
 def _missing(needs: Needs, replicas: Sequence[Replica]) -> set[tuple[Resource, str]]:
     """What is still to be created: what was refused once may be there, or not wanted, by now."""
     pods = {(PODS, r.name) for r in replicas if r.pod is None}
     return pods | {(create.resource, create.name) for create in needs.creates}
+
+
+def _refused(observed: Observed, missing: Set[tuple[Resource, str]]) -> Trouble | None:
+    for conflict in observed.conflicts:
+        if (conflict.resource, conflict.name) in missing:
+            return _conflict(conflict)
+    for refusal in observed.refusals:
+        if (refusal.resource, refusal.name) in missing:
+            return _refusal(refusal)
+    return None
 
 
 def _conflict(conflict: Conflict) -> Trouble:

@@ -7,6 +7,8 @@ from typing import Any
 
 from trainyard.kinds.shared.viewer import ViewerCondition, ViewerPhase, ViewerReason
 from trainyard.kinds.shared.workload import Dependent, Workload
+from trainyard.kube.resources import Resource
+from trainyard.lifecycle import texts
 from trainyard.lifecycle.observed import Observed, Owned
 
 _TROUBLES = (ViewerReason.NOT_SERVED, ViewerReason.FETCH_FAILED)
@@ -39,8 +41,22 @@ def _link(workload: Workload, dependent: Dependent, observed: Observed) -> dict[
     if found is not None and found.status.get("phase") == ViewerPhase.RUNNING:
         return status | _told(f"{resource.kind} [{name}] is ready", found, ready=True)
     why = _condition(found, ViewerCondition.READY).get("message") or ""
+    if found is None:
+        why = _refused(resource, name, observed)
     note = f"{resource.kind} [{name}] is not ready" + (f": {why}" if why else "")
-    return status | _told(note, found, ready=False)
+    told = _told(note, found, ready=False)
+    return status | told | ({"type": "Warning"} if why and found is None else {})
+
+
+def _refused(resource: Resource, name: str, observed: Observed) -> str:
+    """Why it cannot be created; it holds up nothing of its job, so nothing else may tell."""
+    for conflict in observed.conflicts:
+        if (conflict.resource, conflict.name) == (resource, name):
+            return f"{texts.name_taken(conflict)}, or give the job another name"
+    for refusal in observed.refusals:
+        if (refusal.resource, refusal.name) == (resource, name):
+            return texts.refused(refusal)
+    return ""
 
 
 def _told(note: str, found: Owned | None, *, ready: bool) -> dict[str, Any]:

@@ -82,6 +82,42 @@ def test_a_viewer_that_is_refused_holds_up_no_pods() -> None:
     assert not [each for each in world.owned if each[0] == TENSOR_BOARDS]
 
 
+def test_a_viewer_whose_name_is_taken_holds_up_no_pods() -> None:
+    """It is told while the job is not up, and in the job's status until the name is free."""
+    world = World(pytorch(workers=1, tensorboardSpec={"logDir": {"pvc": [{"name": "m"}]}}))
+    (board,) = (each for each in world.workload.dependents if each.told_as)
+    until = world.now + timedelta(seconds=4)
+    world.conflicts = (Conflict(TENSOR_BOARDS, board.name, "TensorBoard default/mine", until),)
+    world.settle()
+    assert len(world.pods) == 1
+    assert "held by TensorBoard default/mine" in world.told("NameConflict")[0]
+    world.run().settle()
+    assert (world.phase, world.last.wake_at) == ("Running", until)
+    assert world.status is not None
+    told = world.status["tensorboard"]
+    assert (told["action"], told["type"]) == ("Create", "Warning")
+    assert "the name is held by TensorBoard default/mine; delete that object" in told["note"]
+    world.conflicts = ()
+    world.settle()
+    assert (TENSOR_BOARDS, board.name) in world.owned
+    assert "held" not in world.status["tensorboard"]["note"]
+
+
+def test_a_viewer_that_is_refused_does_not_hide_what_keeps_the_job_from_running() -> None:
+    world = World(pytorch(workers=1, tensorboardSpec={"logDir": {"pvc": [{"name": "m"}]}}))
+    (board,) = (each for each in world.workload.dependents if each.told_as)
+    world.refusals = (Refusal(TENSOR_BOARDS, board.name, 403, "no right", world.now),)
+    world.settle()
+    assert world.condition("Running")[1] == "CreationRefused"  # type: ignore[index]
+    assert world.status is not None
+    assert "no right" in world.status["tensorboard"]["note"]
+    (pod,) = world.pods.values()
+    scheduled = {"type": "PodScheduled", "status": "False", "message": "no room"}
+    pod["status"]["conditions"] = [scheduled]
+    world.settle()
+    assert world.condition("Running")[1] == "Unschedulable"  # type: ignore[index]
+
+
 def test_a_name_held_by_somebody_else_is_told_and_not_taken() -> None:
     world = World(generic(service={"ports": [{"port": 80}]}))
     world.conflicts = (Conflict(SERVICES, "train-worker-0", "Service default/train-worker-0"),)
