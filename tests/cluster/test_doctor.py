@@ -7,17 +7,28 @@ import json
 import socket
 import sys
 from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orjson
 
 from tests.cluster.test_readiness import granted, shipped, token, without
-from tests.cluster.yard import Yard
+from tests.cluster.yard import Yard, until
+from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, LEASES, PODS
 from trainyard.kube.transport import Request
+from trainyard.operator.manifests import (
+    Install,
+    deployment,
+    dump,
+    rights,
+    service_account,
+    settings_file,
+)
+from trainyard.operator.settings import OperatorSettings
 
 Found = dict[str, list[dict[str, str]]]
 
@@ -62,6 +73,7 @@ async def a_pod(yard: Yard, ip: str, port: int) -> None:
                 {
                     "name": "operator",
                     "image": "trainyard",
+                    "args": ["operator", "--namespace", yard.namespace],
                     "ports": [{"name": "http", "containerPort": port}],
                 }
             ],
@@ -116,6 +128,56 @@ async def test_a_cluster_in_order_and_what_it_lacks(yard: Yard) -> None:
     # Whoever has only the operator's rights submits nothing and sees no logs.
     found = await doctor(yard, kubeconfig=kubeconfig, code=1)
     assert "no right to get pods/log" in found["your rights"][0]["text"]
+
+
+async def installed(yard: Yard, operator: OperatorSettings, **settings: Any) -> None:
+    """The operator's account with the rights that it needs then, its file of settings, and a pod as
+    the Deployment makes it, which runs nowhere."""
+    install = Install("trainyard", yard.namespace, operator=operator, settings=settings)
+    template = deployment(install)["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template}
+    pod["metadata"] |= {"name": "operator", "namespace": yard.namespace}
+    objects = [service_account(install), *rights(install), settings_file(install), pod]
+    await yard.kubectl("apply", "--server-side", "-f", "-", stdin=dump(objects))
+
+
+async def test_an_operator_is_judged_by_its_own_settings(yard: Yard) -> None:
+    """Its rights, Lease and scheduler are those that its arguments, variables and file say."""
+    settings = {
+        "namespaces": [yard.namespace],
+        "kinds": ["PyTorchTrainingJob"],
+        "gangScheduler": "volcano",
+        "leaseName": "mine",
+    }
+    operator = OperatorSettings(
+        namespaces=(yard.namespace,),
+        kinds=("PyTorchTrainingJob",),
+        lifecycle=Settings(gang_backend=GangBackend.VOLCANO),
+    )
+    await installed(yard, operator, **settings)
+    lease = {
+        "metadata": {"name": "mine"},
+        "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15, "renewTime": in_an_hour()},
+    }
+    await yard.client.create(LEASES, lease, yard.namespace)
+    found = await until(  # the API server learns of new rights after a while
+        lambda: doctor(yard, code=1),
+        lambda found: [each["state"] for each in found["operator's rights"]] == ["ok"],
+    )
+    assert "gangScheduler=volcano" in found["settings"][0]["text"]
+    assert any(f"{yard.namespace}/mine is held by a" in each["text"] for each in found["Lease"])
+    assert "volcano, which is not served here" in found["gang scheduler"][0]["text"]
+
+
+async def test_settings_that_an_operator_refuses_are_told_with_the_reason(yard: Yard) -> None:
+    await installed(yard, OperatorSettings(namespaces=(yard.namespace,)), leaseDuration="5s")
+    told = (await doctor(yard, code=1))["settings"][0]
+    assert "leaseDuration (5s, from its file) must be more than setting leaseRenew" in told["text"]
+
+
+def in_an_hour() -> str:
+    """A time until when a Lease is seen as held."""
+    return (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 async def test_a_definition_that_is_older_is_told_with_the_command_that_mends_it(

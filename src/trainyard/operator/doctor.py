@@ -13,14 +13,15 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from trainyard.kube.client import Client, Selection
+from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kube.client import Client
 from trainyard.kube.errors import Forbidden, KubeError
 from trainyard.kube.resources import LEASES, PODS
 from trainyard.kube.transport import Request
 from trainyard.operator.detection import served
 from trainyard.operator.doctor_definitions import definitions
 from trainyard.operator.doctor_rights import rights
-from trainyard.operator.manifests import NAME
+from trainyard.operator.doctor_settings import OPERATORS, settings
 from trainyard.operator.patient import Finding, Object, Patient, State
 from trainyard.operator.settings import LeaseSettings
 from trainyard.schema.times import parse
@@ -39,13 +40,13 @@ async def examine(
         found: list[Finding] = []
         for check in CHECKS:
             found += [each async for each in check(patient)]
-            if check is _server and found[-1].state == "problem" and not patient.version[0]:
+            if not patient.version[0]:
                 break
         return found
 
 
 async def _server(patient: Patient) -> AsyncIterator[Finding]:
-    """Version, answer times against lease times, and the server's clock."""
+    """Whether it answers, and its clock."""
     times: list[float] = []
     headers: Mapping[str, str] = {}
     try:
@@ -61,18 +62,21 @@ async def _server(patient: Patient) -> AsyncIterator[Finding]:
         fix = "check the kubeconfig and the network: kubectl version"
         yield Finding("API server", "problem", str(error), fix)
         return
-    lease, slow = LeaseSettings(), max(times)
+    patient.slowest = max(times)
+    yield _clock("clock of the server", patient.server_ahead, "this machine's")
+
+
+async def _answers(patient: Patient) -> AsyncIterator[Finding]:
+    """Version, and answer times against lease times."""
+    lease, slow = patient.lease_settings, patient.slowest
     told = f"Kubernetes {'.'.join(map(str, patient.version))}, answers within {slow:.3f} s"
     if slow < lease.retry_period:
         yield Finding("API server", "ok", told)
-    else:
-        state: State = "problem" if slow > lease.renew_deadline / 2 else "note"
-        deadline = f"the Lease must be renewed within {lease.renew_deadline:g} s"
-        fix = (
-            "raise leaseDuration, leaseRenewDeadline and leaseRetryPeriod together, or find out why"
-        )
-        yield Finding("API server", state, f"{told}; {deadline}", fix)
-    yield _clock("clock of the server", patient.server_ahead, "this machine's")
+        return
+    state: State = "problem" if slow > lease.renew_deadline / 2 else "note"
+    deadline = f"the Lease must be renewed within {lease.renew_deadline:g} s"
+    fix = "raise leaseDuration, leaseRenewDeadline and leaseRetryPeriod together, or find out why"
+    yield Finding("API server", state, f"{told}; {deadline}", fix)
 
 
 def _ahead(headers: Mapping[str, str], now: float) -> float | None:
@@ -93,12 +97,16 @@ def _clock(check: str, ahead: float, than: str) -> Finding:
 
 async def _lease(patient: Patient) -> AsyncIterator[Finding]:
     install = "trainyard manifests --image IMAGE | kubectl apply --server-side -f -"
+    if patient.settings is not None and patient.settings.lease is None:
+        yield Finding("Lease", "note", "leaderElect is false, so there must be one operator only")
+        return
     try:
         leases, _ = await patient.client.list(LEASES)
     except KubeError as error:
         yield Finding("Lease", "note", f"{error}, so the leader is not known")
         return
-    ours = [x for x in leases if x["metadata"]["name"].startswith(LeaseSettings().name)]
+    names = (LeaseSettings().name, patient.lease_settings.name)
+    ours = [lease for lease in leases if lease["metadata"]["name"].startswith(names)]
     if not ours:
         yield Finding("Lease", "problem", "there is none: no operator has run here", install)
         return
@@ -114,7 +122,7 @@ async def _lease(patient: Patient) -> AsyncIterator[Finding]:
         changes = int(lease["spec"].get("leaseTransitions") or 0)
         yield Finding("Lease", "ok", f"{name} is held by {holder}, {changes} changes so far")
         # It is renewed every two seconds, and is as old when it is read.
-        behind = age - LeaseSettings().retry_period
+        behind = age - patient.lease_settings.retry_period
         yield _clock("clock of the leader", -age if age < 0 else min(0.0, -behind), "the server's")
 
 
@@ -132,7 +140,7 @@ def _lasts(lease: Object) -> float:
 
 async def _is_renewed(patient: Patient, lease: Object) -> bool:
     """Whether somebody renews it, whatever the clock says by which the time was written."""
-    await asyncio.sleep(2 * LeaseSettings().retry_period)
+    await asyncio.sleep(2 * patient.lease_settings.retry_period)
     metadata = lease["metadata"]
     again = await patient.client.get(LEASES, metadata["name"], metadata["namespace"])
     return bool(again["spec"].get("renewTime") != lease["spec"].get("renewTime"))
@@ -140,22 +148,16 @@ async def _is_renewed(patient: Patient, lease: Object) -> bool:
 
 async def _operator(patient: Patient) -> AsyncIterator[Finding]:
     """What its pods say of themselves, through the API server."""
-    if patient.lease is None:
-        return
-    namespace = patient.lease["metadata"]["namespace"]
-    which = Selection(f"app.kubernetes.io/name={NAME}")
-    try:
-        patient.pods, _ = await patient.client.list(PODS, namespace, which)
-    except KubeError as error:
-        yield Finding("operator", "note", f"{error}, so it is not asked")
-        return
-    if not patient.pods:
-        text = f"no pods with the label app.kubernetes.io/name={NAME} in namespace {namespace}"
-        yield Finding("operator", "note", f"{text}, so it is not asked")
-        return
+    if not patient.pods and patient.lease is not None:
+        try:
+            home = patient.lease["metadata"]["namespace"]
+            patient.pods, _ = await patient.client.list(PODS, home, OPERATORS)
+        except KubeError as error:
+            yield Finding("operator", "note", f"{error}, so it is not asked")
+            return
     lost = 0.0
     for pod in patient.pods:
-        name = pod["metadata"]["name"]
+        name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         base = PODS.path(namespace, f"{name}:{_port(pod)}", "proxy")
         try:
             ready = await _text(patient, f"{base}/readyz")
@@ -168,6 +170,8 @@ async def _operator(patient: Patient) -> AsyncIterator[Finding]:
             yield Finding("operator", "problem", f"{name}: {error}", fix)
             continue
         yield Finding("operator", "ok", f"{name}: {ready}")
+    if not patient.pods:
+        return
     if lost:
         fix = "see its log; docs/operations/troubleshooting.md tells of each reason"
         yield Finding("events", "problem", f"{lost:.0f} events of jobs were lost", fix)
@@ -194,20 +198,40 @@ def _lost(metrics: str) -> float:
 
 
 async def _gangs(patient: Patient) -> AsyncIterator[Finding]:
+    known = patient.settings
+    wanted = known.operator.lifecycle.gang_backend if known else GangBackend.AUTO
     try:
-        found = [f"{each} ({sign.full_name})" async for each, sign in served(patient.client)]
+        found = {each: sign.full_name async for each, sign in served(patient.client)}
     except KubeError as error:
         yield Finding("gang scheduler", "note", str(error))
         return
-    if found:
-        rest = f"; there is {', '.join(found[1:])} too" if found[1:] else ""
-        yield Finding("gang scheduler", "ok", f"jobs are handed to {found[0]}{rest}")
-        return
-    # T9k's is served by our own definitions, whether its scheduler runs or not.
-    text = "none found, but T9k's could not be told: without it, jobs that ask for one wait"
-    yield Finding("gang scheduler", "note", text, "install Kueue, Volcano or scheduler-plugins")
+    is_auto = wanted is GangBackend.AUTO
+    patient.gang = next(iter(found), GangBackend.NONE) if is_auto else wanted
+    rest = [f"{each} ({name})" for each, name in found.items() if each is not patient.gang]
+    also = f"; there is {', '.join(rest)} too" if rest else ""
+    if patient.gang in found:
+        text = f"jobs are handed to {patient.gang} ({found[patient.gang]}){also}"
+        yield Finding("gang scheduler", "ok", text)
+    elif patient.gang in (GangBackend.T9K, GangBackend.NONE) and not is_auto:
+        yield Finding("gang scheduler", "ok", f"gangScheduler is {wanted}{also}")
+    elif not is_auto:
+        text = f"gangScheduler is {wanted}, which is not served here{also}"
+        yield Finding("gang scheduler", "problem", text, "install it, or change the setting")
+    else:
+        # T9k's is served by our own definitions, whether its scheduler runs or not.
+        text = "none found, but T9k's could not be told: without it, jobs that ask for one wait"
+        yield Finding("gang scheduler", "note", text, "install Kueue, Volcano or scheduler-plugins")
 
 
 Check = Callable[[Patient], AsyncIterator[Finding]]
-CHECKS: tuple[Check, ...] = (_server, definitions, _lease, _operator, _gangs, rights)
+CHECKS: tuple[Check, ...] = (
+    _server,
+    settings,
+    _answers,
+    definitions,
+    _lease,
+    _operator,
+    _gangs,
+    rights,
+)
 """In their order: later ones use what earlier ones found."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import Resource
-from trainyard.operator.grants import LEASE_RULE, rules
+from trainyard.operator.grants import LEASE_RULE, Rule, rules
 from trainyard.operator.patient import Finding, Object, Patient
 from trainyard.operator.settings import OperatorSettings
 
@@ -49,39 +50,49 @@ async def rights(patient: Patient) -> AsyncIterator[Finding]:
             for v in verbs
         ]
         yield await _judged(patient, "your rights", Account(), asked, patient.namespace)
-    account, place = _account(patient)
+    account = _account(patient)
     if account is None:
         if patient.pods or patient.as_operator:
             yield Finding("operator's rights", "note", "its service account is not known")
         return
-    home = patient.lease["metadata"]["namespace"] if patient.lease else patient.namespace
-    wanted = [(rule, place) for rule in rules(OperatorSettings(namespaces=(place,)))] + [
-        (LEASE_RULE, home)
-    ]
-    for rule_place in (place, home) if place != home else (home,):
+    for place, wanted in _wanted(patient).items():
         asked = [
             (group, resource, verb)
-            for rule, where in wanted
-            if where == rule_place
+            for rule in wanted
             for group in rule["apiGroups"]
             for resource in rule["resources"]
             for verb in rule["verbs"]
         ]
-        if asked:
-            yield await _judged(patient, "operator's rights", account, asked, rule_place)
+        yield await _judged(patient, "operator's rights", account, asked, place)
 
 
-def _account(patient: Patient) -> tuple[Account | None, str]:
-    """The operator's, and where it must have its rights."""
+def _wanted(patient: Patient) -> dict[str, list[Rule]]:
+    """The operator's rules, by the namespace in which they must hold."""
+    known = patient.settings
+    operator = known.operator if known else OperatorSettings(namespaces=(patient.namespace,))
+    if patient.gang is not None:
+        lifecycle = replace(operator.lifecycle, gang_backend=patient.gang)
+        operator = replace(operator, lifecycle=lifecycle)
+    wanted = {each: rules(operator) for each in operator.namespaces or (patient.namespace,)}
+    if known is None:
+        home = patient.lease["metadata"]["namespace"] if patient.lease else patient.namespace
+    else:
+        home = known.lease.namespace if known.lease else ""
+    if home:
+        wanted[home] = [*wanted.get(home, ()), LEASE_RULE]
+    return wanted
+
+
+def _account(patient: Patient) -> Account | None:
     if patient.as_operator:
-        return Account(), patient.namespace
+        return Account()
     for pod in patient.pods:
         namespace, name = pod["metadata"]["namespace"], pod["spec"].get("serviceAccountName")
         if name:
             groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")
             user = f"system:serviceaccount:{namespace}:{name}"
-            return Account(user, (*groups, "system:authenticated")), patient.namespace
-    return None, ""
+            return Account(user, (*groups, "system:authenticated"))
+    return None
 
 
 async def _judged(

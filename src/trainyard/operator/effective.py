@@ -74,7 +74,8 @@ class Effective:
     flags: Mapping[str, str]
     """By setting; what was given only."""
     environment: Mapping[str, str]
-    file: Path | None = None
+    file: Path | str | None = None
+    """Its path, or what it says."""
     around: Surroundings = field(default_factory=Surroundings)
 
     def __post_init__(self) -> None:
@@ -153,9 +154,9 @@ class Effective:
         return found
 
     def _from_file(self) -> dict[str, Given]:
-        source = f"file {self.file}"
+        source = f"file {self.file}" if isinstance(self.file, Path) else "its file"
         found: dict[str, Given] = {}
-        for name, value in _mapping(self.file or Path()).items():
+        for name, value in _mapping(self.file or "", source).items():
             setting = SETTINGS.get(str(name))
             if setting is None:
                 self._unknown(source, str(name), list(SETTINGS))
@@ -250,17 +251,18 @@ def _shown(value: Any) -> str:
     return f"'{value}'" if isinstance(value, str) else orjson.dumps(value, default=str).decode()
 
 
-def _mapping(path: Path) -> Mapping[Any, Any]:
+def _mapping(file: Path | str, source: str) -> Mapping[Any, Any]:
     try:
-        loaded = YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
+        text = file.read_text(encoding="utf-8") if isinstance(file, Path) else file
+        loaded = YAML(typ="safe", pure=True).load(text)
     except OSError as error:
-        raise InvalidSettings([f"cannot read {path}: {error.strerror}"]) from error
+        raise InvalidSettings([f"cannot read {file}: {error.strerror}"]) from error
     except (YAMLError, UnicodeDecodeError) as error:
-        raise InvalidSettings([f"{path}{_why(error)}"]) from error
+        raise InvalidSettings([f"{source}{_why(error)}"]) from error
     if loaded is None:
         return {}
     if not isinstance(loaded, Mapping):
-        raise InvalidSettings([f"{path}: it must hold a mapping, such as sshPort: 2222"])
+        raise InvalidSettings([f"{source}: it must hold a mapping, such as sshPort: 2222"])
     return loaded
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import field
 from typing import Any, Literal, NamedTuple
 
+from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kube.client import Client
+from trainyard.operator.settings import LeaseSettings, ServiceSettings
 from trainyard.schema.dataclass import dataclass
 
 Object = dict[str, Any]
@@ -33,5 +35,17 @@ class Patient:
     lease: Object | None = None
     pods: list[Object] = field(default_factory=list)
     """Of the operator."""
+    settings: ServiceSettings | None = None
+    """Of the operator that runs, where they could be read."""
+    gang: GangBackend | None = None
+    """What jobs are handed to."""
+    slowest: float = 0.0
+    """Seconds, of a few answers of the server."""
     server_ahead: float = 0.0
     """Seconds by which the server's clock is ahead of this machine's."""
+
+    @property
+    def lease_settings(self) -> LeaseSettings:
+        """Of the operator, as far as they are known."""
+        known = self.settings.lease if self.settings else None
+        return known or LeaseSettings()

@@ -133,6 +133,33 @@ def test_a_leader_that_is_cut_off_stops_before_another_starts() -> None:
     in_arena(body)
 
 
+@pytest.mark.parametrize("answer", [0.0, 0.2])
+def test_a_takeover_takes_the_leases_time_and_a_look(answer: float) -> None:
+    """Whenever the leader dies: a renewal is seen up to a look (0.5 s) and an answer late, the
+    Lease is asked for within another look of its end, and what is then found is written."""
+
+    async def body(arena: Arena) -> None:
+        arena.answer_seconds, rng, took = answer, random.Random(3), []
+        arena.enter("0")
+        for number in range(1, 60):
+            await asyncio.sleep(20)
+            (leader,) = arena.working
+            arena.enter(str(number))
+            await asyncio.sleep(20 + rng.uniform(0, 3))
+            arena.down.add(leader)
+            died_at = arena.loop.time()
+            await asyncio.sleep(20)
+            ((began_at, successor),) = arena.history[number:]
+            assert arena.working == [successor] != [leader]
+            took.append(began_at - died_at)
+            await arena.leave(leader)
+        lease, look = 15.0, 0.5
+        assert min(took) >= lease - 2.0 - 2 * answer, "no sooner than others may take it"
+        assert max(took) <= lease + look + 4 * answer, "and not later"
+
+    in_arena(body)
+
+
 def test_a_short_outage_does_not_cost_the_lease() -> None:
     async def body(arena: Arena) -> None:
         arena.enter("a")

@@ -1,0 +1,71 @@
+"""The settings of a running operator, as its pod has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trainyard.operator.doctor_settings import config_maps, settings_of
+
+MAPS = {
+    "settings": {"settings.yaml": "sshPort: 2299\nworkers: 3\n"},
+    "more": {"TRAINYARD_OPERATOR_WORKERS": "4", "level": "debug"},
+}
+
+
+def found_in(*words: str, **rest: Any) -> dict[str, Any]:
+    volumes = [{"name": "s", "configMap": {"name": "settings"}}]
+    mounts = [{"name": "s", "mountPath": "/etc/trainyard"}]
+    mine = {"name": "operator", "args": [*words], "volumeMounts": mounts, **rest}
+    pod = {
+        "metadata": {"namespace": "ops"},
+        "spec": {"containers": [{"name": "proxy", "args": ["--port=1"]}, mine], "volumes": volumes},
+    }
+    return settings_of(pod, {name: MAPS[name] for name in config_maps(pod)}).given
+
+
+def test_flags_go_before_variables_and_these_before_the_file() -> None:
+    found = found_in(
+        *("trainyard", "operator", "--config=/etc/trainyard/settings.yaml", "--kubeconfig", "x"),
+        *("--no-leader-elect", "-n", "a", "--namespace=b", "--job-metrics", "--gang-scheduler"),
+        "kueue",
+        env=[
+            {"name": "TRAINYARD_OPERATOR_SSH_PORT", "value": "2300"},
+            {
+                "name": "TRAINYARD_OPERATOR_LOG_LEVEL",
+                "valueFrom": {"configMapKeyRef": {"name": "more", "key": "level"}},
+            },
+            {
+                "name": "TRAINYARD_OPERATOR_LEASE_NAMESPACE",
+                "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}},
+            },
+            {"name": "OTHER", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}},
+        ],
+        envFrom=[{"configMapRef": {"name": "more"}}],
+    )
+    assert found == {
+        "namespaces": ["a", "b"],
+        "gangScheduler": "kueue",
+        "sshPort": 2300,
+        "workers": 4,
+        "leaderElect": False,
+        "leaseNamespace": "ops",
+        "logLevel": "debug",
+        "jobMetrics": True,
+    }
+
+
+def test_the_file_may_be_named_by_a_variable_and_be_in_the_image() -> None:
+    name = "TRAINYARD_OPERATOR_CONFIG"
+    path = "/etc/trainyard/settings.yaml"
+    found = found_in("operator", env=[{"name": name, "value": path}])
+    assert found == {"sshPort": 2299, "workers": 3}
+    assert found_in("operator", "--config=/opt/settings.yaml") == {}
+
+
+def test_without_the_word_operator_all_arguments_are_its_own() -> None:
+    """An image whose entry point is the operator."""
+    pod = {
+        "metadata": {"namespace": "ops"},
+        "spec": {"containers": [{"name": "x", "args": ["--ssh-port=2301"]}]},
+    }
+    assert settings_of(pod, {}).given == {"sshPort": 2301}
