@@ -15,7 +15,7 @@ from pathlib import Path
 
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
-from trainyard.operator import controller
+from trainyard.operator import solo
 from trainyard.operator.settings import OperatorSettings
 from trainyard.shim import syscalls
 
@@ -31,7 +31,7 @@ LIFECYCLE = replace(
 async def control(path: str) -> None:
     """Look after all jobs of the cluster until killed."""
     async with Client.unix(path) as client:
-        await controller.run(client, OperatorSettings(lifecycle=LIFECYCLE))
+        await solo.run(client, OperatorSettings(lifecycle=LIFECYCLE))
 
 
 def _fork(path: str) -> int:

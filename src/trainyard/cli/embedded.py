@@ -11,11 +11,13 @@ import json
 import logging
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvloop
@@ -25,17 +27,28 @@ from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
-from trainyard.kube.embedded import Paths
+from trainyard.kube.embedded import Paths, state_folder
+from trainyard.kube.ownership import check_secret
 from trainyard.kube.people import AllowList
 from trainyard.local.cluster import Cluster, ClusterSettings, running
 from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.scheduler.requests import amount
-from trainyard.local.tls import TlsFiles
-from trainyard.operator import controller
+from trainyard.local.tls import TlsFiles, write_private
+from trainyard.operator import solo
+from trainyard.operator.authority import Authority, issue
+from trainyard.operator.channel import Channel
+from trainyard.operator.host import wall_clock
 from trainyard.operator.settings import OperatorSettings
+from trainyard.schema.errors import TrainyardError
+from trainyard.schema.names import fnv1a64
 from trainyard.shim.logfile import KUBERNETES, LogLimits
 
 _READY_SECONDS = 30.0
+_CHANNEL_PORT = 7443
+_FIRST_PORT, _PORTS = 16000, 4000
+"""Below those that jobs get without namespaces (decision 41)."""
+_CHANNEL_HOSTS = ("10.244.0.1", "127.0.0.1")
+"""The gateways of pods, with namespaces and without."""
 _LOG_BYTES = 100 << 20
 """Of a file of a container's log: a cluster of one's own ends before it can fill a disk."""
 _log = logging.getLogger(__name__)
@@ -73,9 +86,14 @@ async def embedded(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator
         asyncio.TaskGroup() as group,
     ):
         is_plain = cluster.agent.isolation == "plain"
-        operator_settings = OperatorSettings(lifecycle=Settings.local(plain_processes=is_plain))
+        lifecycle = Settings.local(plain_processes=is_plain)
+        end = await _listen(cluster, is_plain=is_plain)
+        channel = None if end is None else (_channel(), end)
+        if end is not None:
+            lifecycle = replace(lifecycle, channel_address="{}:{}".format(*end.getsockname()))
+        operator_settings = OperatorSettings(lifecycle=lifecycle)
         ready = asyncio.Event()
-        run = partial(controller.run, client, operator_settings, ready=ready)
+        run = partial(solo.run, client, operator_settings, ready=ready, channel=channel)
         task = group.create_task(cluster.findings.keep("controller", run))
         try:
             async with asyncio.timeout(_READY_SECONDS):
@@ -83,6 +101,46 @@ async def embedded(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator
             yield cluster
         finally:
             task.cancel()
+            if end is not None:
+                end.close()
+
+
+# Decision 218.
+async def _listen(cluster: Cluster, *, is_plain: bool) -> socket.socket | None:
+    """Where pods reach the controller, at the same place as in the cluster's last life; None: they
+    do not, and run all the same."""
+    port = _CHANNEL_PORT
+    if is_plain:  # the machine's own ports
+        port = _FIRST_PORT + fnv1a64(os.fsencode(cluster.settings.paths.folder)) % _PORTS
+    for wanted in (port, 0):
+        try:
+            return await cluster.agent.open_listener(wanted)
+        except TrainyardError as error:
+            _log.info("the pods' channel: %s", error)
+    return None
+
+
+def _channel() -> Channel:
+    path = Paths(state_folder()).channel
+
+    async def renew() -> Authority:
+        return _authority(path)
+
+    return Channel(_authority(path), renew)
+
+
+def _authority(path: Path) -> Authority:
+    """As kept of earlier clusters, whose pods may live on; made anew where it has to be."""
+    found = None
+    with suppress(OSError, ValueError):
+        check_secret(path)
+        found = Authority.read(json.loads(path.read_bytes()))
+    if found is not None and found.is_good(_CHANNEL_HOSTS, wall_clock()):
+        return found
+    made = issue(_CHANNEL_HOSTS, found, wall_clock())
+    with suppress(OSError):  # else it is good for this cluster's life
+        write_private(path, json.dumps(dict(made.files)).encode())
+    return made
 
 
 def serve(

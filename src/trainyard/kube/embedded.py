@@ -98,6 +98,8 @@ class Paths:
     """The bearer token in the kubeconfig."""
     tokens = _File("tokens.json")
     """The key of the tokens of others who may use the cluster."""
+    channel = _File("channel.json")
+    """What the pods' channel is trusted by; of this user's clusters together."""
     certificates = _File("certificates")
     """The private authority and the server's certificate."""
     pods = _File("pods")

@@ -28,12 +28,14 @@ class Needs:
     """Names that no pod is created without."""
     pod_group: str
     relied_on: tuple[Create, ...]
-    """Those of `creates` that no pod is created without: all but a viewer."""
+    """Those of `creates` that no pod is created without: all but a viewer, and what is optional."""
+    optional: tuple[Create, ...] = ()
+    """Those of `creates` that the job can do without."""
 
     @property
     def complete(self) -> bool:
-        """Whether everything is there."""
-        return not self.creates
+        """Whether everything is there that is not optional."""
+        return len(self.creates) == len(self.optional)
 
 
 def needs(workload: Workload, observed: Observed, *, paused: bool) -> Needs:
@@ -44,18 +46,20 @@ def needs(workload: Workload, observed: Observed, *, paused: bool) -> Needs:
         if owned.owner_uid == workload.uid
     }
     taken = {(conflict.resource, conflict.name): conflict for conflict in observed.conflicts}
-    creates, relied_on, conflicts, pod_group = [], [], [], ""
+    creates, relied_on, optional, conflicts, pod_group = [], [], [], [], ""
     for dependent in workload.dependents:
         name = _present_name(dependent, present)
         if not name and not (paused and dependent.lifetime is Lifetime.UNPAUSED):
             name, conflict = _free_name(dependent, taken)
             creates.append(_create(dependent, name))
-            if not dependent.told_as:
+            if dependent.is_optional:
+                optional.append(creates[-1])
+            elif not dependent.told_as:
                 relied_on.append(creates[-1])
                 conflicts += [conflict] if conflict is not None else []
         if dependent.resource.plural == POD_GROUPS:
             pod_group = name
-    return Needs(tuple(creates), tuple(conflicts), pod_group, tuple(relied_on))
+    return Needs(tuple(creates), tuple(conflicts), pod_group, tuple(relied_on), tuple(optional))
 
 
 def unpaused_only(workload: Workload, observed: Observed) -> list[Delete]:

@@ -16,6 +16,7 @@ from trainyard.lifecycle.observed import Container
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.report import Report
 from trainyard.schema.dataclass import dataclass
 
 NOTICE = timedelta(seconds=15)
@@ -74,6 +75,20 @@ def give_up(job: Pass) -> Pass:
     replicas = [failed if r.key == failed.key else r for r in job.view.replicas]
     not_running = [r for r in replicas if r.state is not State.RUNNING]
     return replace(job, view=job.view._replace(replicas=replicas, not_running=not_running))
+
+
+def tell(job: Pass, report: Report) -> datetime | None:
+    """Tell of it in the status; when there may be more to tell."""
+    launch = under_way(job)
+    if launch is not None:
+        if is_slow(job, launch):
+            report.not_launched(launch.words)
+        return look_at(job, launch)
+    if has_started(job):
+        report.launched(differences(job))
+    else:
+        report.not_launched(None)
+    return None
 
 
 def look_at(job: Pass, launch: Launch) -> datetime:

@@ -18,6 +18,7 @@ from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
+from trainyard.lifecycle.heard import NOTHING, Heard
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 
@@ -246,6 +247,8 @@ class Observed:
     """What the startup probes of launches that have not started say, by the UID of their pods."""
     flavors: Mapping[str, Flavor] = field(default_factory=dict)
     """Those of Kueue that are known, by name."""
+    heard: Heard = NOTHING
+    """What its pods have said by themselves."""
 
 
 def _kueue_workload(obj: Mapping[str, Any]) -> Owned:

@@ -25,6 +25,7 @@ from trainyard.lifecycle import (
     elastic,
     launches,
     pause,
+    progress,
     queue_writes,
     queueing,
     restarts,
@@ -282,7 +283,7 @@ class _Steps:
         if needs.complete and self._has_all_pods():
             self.report.initialized()
         self._settle()
-        self._tell_launch()
+        self._wake(launches.tell(self.job, self.report))
         job = self.job
         if elastic.is_up(job.workload, job.view):
             self.report.up(job.view)
@@ -299,17 +300,6 @@ class _Steps:
         together = job.workload.scope is Scope.JOB and job.ledger.ready_at is not None
         rest = job.view.not_running
         return all(r.ended or (together and not r.type.restarts_alone) for r in rest)
-
-    def _tell_launch(self) -> None:
-        launch = launches.under_way(self.job)
-        if launch is not None:
-            self._wake(launches.look_at(self.job, launch))
-            if launches.is_slow(self.job, launch):
-                self.report.not_launched(launch.words)
-        elif launches.has_started(self.job):
-            self.report.launched(launches.differences(self.job))
-        else:
-            self.report.not_launched(None)
 
     def _settle(self) -> None:
         """An incident is over when all replicas run again (decision 24)."""
@@ -394,6 +384,8 @@ class _Steps:
         else:
             new["restartCount"] = sum(ledger.restarts.values())
         new |= viewer_links.of_dependents(workload, self.job.observed)
+        if not outcome(self.job.before):  # what is said after the end changes nothing
+            self._wake(progress.put(new, self.job))
         changed = new if new != self.job.before else None
         events = tuple(self.report.events)
         return Plan(changed, tuple(self.actions), events, self.wake_at, self.restarted)

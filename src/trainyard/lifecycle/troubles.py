@@ -63,7 +63,8 @@ def find(job: Pass, needs: Needs) -> Trouble | None:
 def _missing(needs: Needs, replicas: Sequence[Replica]) -> set[tuple[Resource, str]]:
     """What is still to be created: what was refused once may be there, or not wanted, by now."""
     pods = {(PODS, r.name) for r in replicas if r.pod is None}
-    return pods | {(create.resource, create.name) for create in needs.creates}
+    optional = {(create.resource, create.name) for create in needs.optional}
+    return pods | {(c.resource, c.name) for c in needs.creates} - optional
 
 
 def _refused(observed: Observed, missing: Set[tuple[Resource, str]]) -> Trouble | None:

@@ -25,26 +25,16 @@ from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod
 from trainyard.operator.cache import NamespacePart, Store
 from trainyard.operator.doubts import Doubts
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
-from trainyard.operator.host import Clock, Host, wall_clock
+from trainyard.operator.host import Host
 from trainyard.operator.logs import about
 from trainyard.operator.planners import Planner, served_kinds, watched_resources
 from trainyard.operator.queue import WorkQueue
 from trainyard.operator.records import JobKey, JobRecord, Namespace, Node
+from trainyard.operator.reports import Reports
 from trainyard.operator.settings import OperatorSettings
 from trainyard.operator.words import Words
 
 log = logging.getLogger(__name__)
-
-
-async def run(
-    client: Client,
-    settings: OperatorSettings | None = None,
-    *,
-    now: Clock = wall_clock,
-    ready: asyncio.Event | None = None,
-) -> None:
-    """Look after all jobs until cancelled; `ready` is set once the cluster has been read."""
-    await Controller(client, settings or OperatorSettings(), Host(now)).run(ready)
 
 
 class Controller:
@@ -92,6 +82,7 @@ class Controller:
         self._doubts = Doubts(client, self.jobs, pods, settings.parallel_writes)
         self._executor = Executor(client, cache, settings, host)
         self.recorder = self._executor.recorder
+        self.reports = Reports(host.now, self._wake, settings.lifecycle.progress_seconds)
         if host.diary is not None:
             host.diary.begin(settings)
 
@@ -237,6 +228,12 @@ class Controller:
             for owned in self.children[WORKLOADS].store:
                 self._child_changed(owned)
 
+    def _wake(self, uid: str) -> None:
+        """Its pods have told something."""
+        key = self._keys.get(uid)
+        if self.is_working and key is not None:
+            self.queue.add(key)
+
     async def _work(self) -> None:
         loop, settings = asyncio.get_running_loop(), self._settings
         while True:
@@ -352,6 +349,7 @@ class Controller:
             conflicts=self._executor.refusals.taken_from(job.uid),
             lost_nodes=self._lost_nodes(pods),
             flavors={flavor.name: flavor for flavor in self.flavors},
+            heard=self.reports.of(job.uid),
         )
 
     def _lost_nodes(self, pods: tuple[Pod, ...]) -> frozenset[str]:
@@ -376,6 +374,7 @@ class Controller:
         self._doubts.forget(uid)
         self._words.forget(uid)
         self._executor.refusals.forget(uid)
+        self.reports.forget(uid)
 
 
 def _part(store: Store[Any], namespace: str | None) -> Sink[Any]:

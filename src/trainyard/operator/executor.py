@@ -7,9 +7,8 @@ restart, a terminal condition) is stored before the action happens (decision 25)
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import Enum
 from itertools import groupby
 from typing import Any
@@ -29,6 +28,7 @@ from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
+from trainyard.operator.batches import batches, gather
 from trainyard.operator.cache import Store
 from trainyard.operator.generated import generate
 from trainyard.operator.host import Host
@@ -94,6 +94,7 @@ class Executor:
         self._jobs = cache.jobs
         self._children = cache.children
         self._diary = host.diary
+        self._channel = host.channel
         self._meter = host.meter
         self._parallel = settings.parallel_writes
 
@@ -146,7 +147,7 @@ class Executor:
 
     async def _act(self, job: JobRecord, actions: Sequence[Action]) -> bool:
         refused: list[ApiError] = []
-        for _, group in groupby(actions, key=lambda action: (action.resource, type(action))):
+        for _, group in groupby(actions, key=_step):
             if not await self._act_in_parallel(job, list(group), refused):
                 return False
         if refused:
@@ -156,10 +157,10 @@ class Executor:
     async def _act_in_parallel(
         self, job: JobRecord, actions: Sequence[Action], refused: list[ApiError]
     ) -> bool:
-        """One resource's actions, in batches that double: a refusal then costs few requests."""
+        """Actions of one step, in batches that double: a refusal then costs few requests."""
         first = 1 if self.refusals.refused_to(job.uid) else _FIRST_BATCH
-        for batch in _batches(actions, first, self._parallel):
-            if not all(await _gather([self._do(job, action, refused) for action in batch])):
+        for batch in batches(actions, first, self._parallel):
+            if not all(await gather([self._do(job, action, refused) for action in batch])):
                 return False
         return True
 
@@ -182,7 +183,7 @@ class Executor:
     async def _create(self, job: JobRecord, action: Create) -> bool:
         children = self._children[action.resource]
         try:
-            manifest = await generate(self._client, action)
+            manifest = await generate(self._client, action, job.uid, self._channel)
             write = self._client.create(_told(action.resource), manifest, job.namespace)
             created = await self._tell(job, f"create {_name(action)}", write)
         except AlreadyExists:
@@ -341,6 +342,13 @@ def _makes_up(plan: Plan) -> bool:
     return any(isinstance(each, Create) and each.resource != PODS for each in plan.actions)
 
 
+def _step(action: Action) -> tuple[object, object]:
+    """Actions in a row that have this in common go together: those of one resource, and all that
+    is created before pods."""
+    is_before = isinstance(action, Create) and action.resource != PODS
+    return (None if is_before else action.resource, type(action))
+
+
 def _name(action: Action) -> str:
     return f"{action.resource.plural}/{action.name}"
 
@@ -354,35 +362,6 @@ def _is_malformed(error: ApiError) -> bool:
     """Whether the server could not read the object: 400 says this, and also that a webhook that
     may change its mind has refused it (decision 10)."""
     return error.code == 400 and any(sign in str(error) for sign in _MALFORMED)
-
-
-def _batches(actions: Sequence[Action], first: int, most: int) -> Iterator[Sequence[Action]]:
-    start, size = 0, first
-    while start < len(actions):
-        yield actions[start : start + size]
-        start += size
-        size = min(size * 2, most)
-
-
-async def _gather(writes: Sequence[Coroutine[Any, Any, bool]]) -> list[bool]:
-    """All of them; the first error is raised once every one has ended."""
-    if len(writes) == 1:
-        return [await writes[0]]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_settle(write)) for write in writes]
-    results = [task.result() for task in tasks]
-    for result in results:
-        if isinstance(result, KubeError):
-            raise result
-    return [result is True for result in results]
-
-
-async def _settle(write: Coroutine[Any, Any, bool]) -> bool | KubeError:
-    # A write that was cut off because another failed would leave its result unknown.
-    try:
-        return await write
-    except KubeError as error:
-        return error
 
 
 def _holder(raw: Mapping[str, Any]) -> str:

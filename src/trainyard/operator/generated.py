@@ -6,17 +6,21 @@ from trainyard.kinds.shared.kueue import PRIORITY_CLASSES
 from trainyard.kinds.shared.workload import Generated, Manifest
 from trainyard.kube.client import Client
 from trainyard.lifecycle.actions import Create
+from trainyard.operator.channel import Channel
 from trainyard.operator.keys import ssh_keys
 
 
-async def generate(client: Client, action: Create) -> Manifest:
-    """The whole manifest of an object. Raises `ApiError` when the server does not know the rest."""
+async def generate(client: Client, action: Create, uid: str, channel: Channel | None) -> Manifest:
+    """The whole manifest of an object of the job with that UID. Raises `ApiError` when the server
+    does not know the rest."""
     manifest = action.manifest()
     match action.generated:
         case Generated.NOTHING:
             return manifest
         case Generated.SSH_KEYS:
             return {**manifest, "data": {**(manifest.get("data") or {}), **ssh_keys()}}
+        case Generated.CHANNEL:
+            return {**manifest, "data": channel.authority.pod_files(uid) if channel else {}}
         case Generated.KUEUE_PRIORITY:
             name = manifest["spec"]["priorityClassRef"]["name"]
             found = await client.get(PRIORITY_CLASSES, name)

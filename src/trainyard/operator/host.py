@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import field
 from datetime import UTC, datetime
 
+from trainyard.operator.channel import Channel
 from trainyard.operator.diary import Diary
 from trainyard.operator.meter import Meter
 from trainyard.schema.dataclass import dataclass
@@ -31,3 +32,5 @@ class Host:
     drains_events: bool = True
     """Send the last events when cancelled, which one that has lost its lease must not do."""
     diary: Diary | None = None
+    channel: Channel | None = None
+    """Where pods report; its jobs' Secrets hold what it trusts."""

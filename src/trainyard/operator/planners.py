@@ -19,7 +19,7 @@ from trainyard.lifecycle.queue_writes import plan_elsewhere
 from trainyard.operator.records import JobRecord
 from trainyard.operator.settings import OperatorSettings
 
-_ENDED = ("Succeeded", "Failed")
+ENDED = ("Succeeded", "Failed")
 _KEPT = 512
 """What so many objects turn into is kept, of those looked at last: passes of one come in bursts."""
 
@@ -64,7 +64,7 @@ class Planner:
     def plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
         """One pass over one object."""
         made = self._plan(record, observed, now)
-        if (record.status or {}).get("phase") in _ENDED:
+        if (record.status or {}).get("phase") in ENDED:
             self.forget(record.uid)  # few more passes will ask for it
         return made
 
@@ -76,7 +76,7 @@ class Planner:
         return [made.pod_name] if record.kind.is_viewer else [name for _, _, name in made.roster]
 
     def _plan(self, record: JobRecord, observed: Observed, now: datetime) -> Plan:
-        is_over = (record.status or {}).get("phase") in _ENDED
+        is_over = (record.status or {}).get("phase") in ENDED
         if record.manager and (record.manager != MULTIKUEUE or is_over):
             return Plan(None)
         made = self._turned_into(record)

@@ -80,6 +80,11 @@ class Network:
     def open_socket(self, sandbox: Sandbox) -> int:
         return socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach()
 
+    def open_listener(self, port: int) -> int:
+        """This process is in the cluster's network: pods reach the gateway, and nothing else does,
+        but without namespaces."""
+        return socket.create_server((self.gateway, port), backlog=128).detach()
+
     def _allocate(self) -> str:
         """An address that was not in use for as long as possible; caches of it are then gone."""
         address = ""

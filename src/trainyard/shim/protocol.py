@@ -13,7 +13,7 @@ import types
 import typing
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-VERSION = 2
+VERSION = 3
 """Of this protocol: an agent that finds the shim of another trainyard must not speak to it."""
 
 Raw = dict[str, Any]
@@ -173,6 +173,12 @@ class OpenSocket(NamedTuple):
     pod: str
 
 
+class OpenListener(NamedTuple):
+    """A socket that listens at the gateway, attached to the answer; ``port`` 0: any."""
+
+    port: int
+
+
 class SetForwards(NamedTuple):
     """Replace the connections that the relay forwards."""
 
@@ -185,7 +191,7 @@ class Shutdown(NamedTuple):
 
 ContainerRequest: TypeAlias = Start | Exec | EndSession | Signal | Kill
 PodRequest: TypeAlias = AddPod | AddTmpfs | OpenSocket | RemovePod
-Request: TypeAlias = ContainerRequest | PodRequest | SetForwards | Shutdown
+Request: TypeAlias = ContainerRequest | PodRequest | OpenListener | SetForwards | Shutdown
 
 
 class Answer(NamedTuple):
@@ -254,7 +260,6 @@ class SessionEnded(NamedTuple):
 
 Event: TypeAlias = Hello | Failed | ContainerState | SessionEnded
 
-
 _REQUESTS: dict[str, type[Request]] = {
     "pod": AddPod,
     "tmpfs": AddTmpfs,
@@ -265,6 +270,7 @@ _REQUESTS: dict[str, type[Request]] = {
     "kill": Kill,
     "remove": RemovePod,
     "socket": OpenSocket,
+    "listener": OpenListener,
     "forward": SetForwards,
     "shutdown": Shutdown,
 }

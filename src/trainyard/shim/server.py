@@ -161,6 +161,8 @@ class Shim:
                 return Answer(address=self._add_pod(request)), []
             case protocol.OpenSocket(pod):
                 return Answer(), [self._network.open_socket(self._pod(pod).sandbox)]
+            case protocol.OpenListener(port):
+                return Answer(), [self._network.open_listener(port)]
             case protocol.AddTmpfs():
                 self._add_tmpfs(request)
             case protocol.RemovePod(pod):

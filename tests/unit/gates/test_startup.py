@@ -17,6 +17,8 @@ from typing import NamedTuple
 import pytest
 from tests.unit.gates.sources import PACKAGE, sources
 
+from trainyard.cli import embedded
+
 MANIFEST = """\
 apiVersion: batch.tensorstack.dev/v1beta1
 kind: PyTorchTrainingJob
@@ -68,6 +70,8 @@ COMMANDS["run script.py"] = COMMANDS["run"]
 def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(MANIFEST)
     (tmp_path / "script.py").write_text("print('done')\n")
+    (tmp_path / "state").mkdir(mode=0o700)
+    embedded._authority(tmp_path / "state" / "channel.json")  # once for each user (decision 218)
     arguments = command.split()
     if arguments in (["validate"], ["run"]):
         arguments += ["-f", "job.yaml"]

@@ -23,9 +23,9 @@ from trainyard.kube.transport import Request, Response, StreamResponse
 from trainyard.kube.unix import UnixTransport
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
-from trainyard.operator.controller import run
 from trainyard.operator.service import Service
 from trainyard.operator.settings import OperatorSettings, ServiceSettings
+from trainyard.operator.solo import run
 
 JOBS = KINDS["PyTorchTrainingJob"].resource
 SETTINGS = OperatorSettings(lifecycle=Settings.local())

@@ -16,8 +16,8 @@ from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS, PODS
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
-from trainyard.operator.controller import run
 from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.solo import run
 
 JOBS = KINDS["PyTorchTrainingJob"].resource
 

@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
-from trainyard.kinds.shared import kueue, labels, lines, names, pod_rules, pods, services
+from trainyard.kinds.shared import channel, kueue, labels, lines, names, pod_rules, pods, services
 from trainyard.kinds.shared.failure_policy import PodFailurePolicy
 from trainyard.kinds.shared.gang import Gang, Membership, gang_of
 from trainyard.kinds.shared.identity import Identity
@@ -45,7 +45,6 @@ from trainyard.schema.names import fnv1a64
 
 _FIRST_PORT, _PORTS = 20000, 12000
 """Below the ports that Linux gives to outgoing connections (32768 to 60999)."""
-
 
 Entry = TypeVar("Entry", bound=ModeEntry)
 
@@ -168,6 +167,7 @@ class Description(ABC, Generic[Spec]):
             build_pod=self.build_pod,
             dependents=(
                 *((services.headless(identity),) if self.has_names else ()),
+                *channel.dependents(identity, self.settings),
                 *self.beside(),
                 *(self.gang.dependents() if self.gang else ()),
             ),
@@ -292,8 +292,7 @@ class Description(ABC, Generic[Spec]):
     @cached_property
     def domain(self) -> str:
         """What follows a pod's host name in its full one, as the cluster's DNS has it."""
-        name, namespace = self.identity.base, self.identity.namespace
-        return f"{name}.{namespace}.svc.{self.settings.cluster_domain}"
+        return f"{self.identity.base}.{self.identity.namespace}.svc.{self.settings.cluster_domain}"
 
     def host(self, key: ReplicaKey) -> str:
         """What a replica is called by its peers."""
@@ -339,7 +338,8 @@ class Description(ABC, Generic[Spec]):
 
     def _bare_pod(self, key: ReplicaKey, attempt: int, member: Membership) -> Manifest:
         metadata, spec = self._metadata(key, attempt, member), self._pod_spec(key, member)
-        return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        return channel.equipped(pod, self.container(key.type), self.identity, self.settings)
 
     def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
         """By container, the lines for a shell that a pod in debug mode does not run: of one that

@@ -35,6 +35,11 @@ def ssh_secret_name(base: str) -> str:
     return f"{base}-ssh"
 
 
+def channel_secret_name(base: str) -> str:
+    """The Secret with the job's token for the pods' channel."""
+    return f"{base}-channel"
+
+
 def hostfile_name(base: str) -> str:
     """The ConfigMap with the hostfile."""
     return f"{base}-hostfile"

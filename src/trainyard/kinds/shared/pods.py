@@ -39,15 +39,28 @@ def _changed(container: Container, fields: Mapping[str, Any]) -> Container:
     return {k: v for k, v in {**container, **fields}.items() if v is not None}
 
 
-def put_env_first(pod: Manifest, env: Mapping[str, str]) -> None:
-    """Add variables to all containers, before the user's, whose values win.
+def put_env_first(pod: Manifest, env: Mapping[str, str], only: str = "") -> None:
+    """Add variables to all containers, or one, before the user's, whose values win.
 
     Kubernetes expands `$(NAME)` only for variables further up the list (decision 14).
     """
     spec = pod["spec"]
     for field in ("initContainers", "containers"):
         if field in spec:
-            spec[field] = [_with_env(container, env) for container in spec[field]]
+            spec[field] = [
+                container if only and container.get("name") != only else _with_env(container, env)
+                for container in spec[field]
+            ]
+
+
+def add_mount(pod: Manifest, name: str, mount: Mapping[str, Any]) -> bool:
+    """Mount a volume of ours into one container, unless it has something mounted there."""
+    found = next((c for c in pod["spec"].get("containers", ()) if c.get("name") == name), None)
+    mounts = () if found is None else found.get("volumeMounts") or ()
+    if found is None or any(m["mountPath"].rstrip("/") == mount["mountPath"] for m in mounts):
+        return False
+    change_container(pod, name, volumeMounts=[*mounts, mount])
+    return True
 
 
 def _with_env(container: Container, env: Mapping[str, str]) -> Container:

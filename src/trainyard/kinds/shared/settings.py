@@ -77,6 +77,11 @@ class Settings:
     plain_processes: bool = False
     """Pods share this machine's network (no namespaces): names are addresses, ports are shared."""
     cluster_domain: str = "cluster.local"
+    # Decision 217.
+    channel_address: str = ""
+    """Host and port at which pods reach the controller; "": they do not."""
+    progress_seconds: float = 10.0
+    """How often what pods tell of their progress is written for its own sake."""
     boards: BoardSettings = field(default_factory=BoardSettings)
 
     def class_of(self, priority: int) -> str:
@@ -98,6 +103,7 @@ class Settings:
             refusal_max_seconds=10.0,
             elastic_settle_seconds=3.0,
             launch_probe_seconds=2,
+            progress_seconds=1.0,
             plain_processes=plain_processes,
             boards=BoardSettings(node_port_host="127.0.0.1", yields=True),
         )

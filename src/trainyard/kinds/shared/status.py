@@ -110,6 +110,45 @@ class Attempt(OpenModel):
     message: str | None = Field(default=None, description="One sentence on why it ended.")
 
 
+class Metric(OpenModel):
+    """Something that the training measures."""
+
+    name: str = Field(default="", description="As the training calls it, e.g. loss.")
+    value: str = Field(default="", description="As it was told last.")
+
+
+class CheckpointStatus(OpenModel):
+    """A checkpoint that the training says to have written."""
+
+    path: str = Field(default="", description="Where it is, as the replica sees it.")
+    step: int | None = Field(default=None, description="Step whose result it holds.")
+    time: Time | None = Field(default=None, description="When the controller heard of it.")
+
+
+class Progress(OpenModel):
+    """How far the training is, as its own replicas tell."""
+
+    message: str = Field(
+        default="", description="In one line, e.g. `step 1,200/10,000, 3.1 it/s, 47 min left`."
+    )
+    step: int | None = Field(default=None, description="Steps that are done.")
+    total_steps: int | None = Field(default=None, description="Steps in all.")
+    epoch: float | None = Field(default=None, description="Epochs that are done; may be a part.")
+    percentage: int | None = Field(default=None, description="How much is done, from 0 to 100.")
+    steps_per_second: float | None = Field(
+        default=None, description="Of the last minute, as the controller counts."
+    )
+    remaining_seconds: int | None = Field(
+        default=None, description="Seconds left, as of `lastReportTime`."
+    )
+    metrics: Items[Metric] = Field(default=(), description="What was measured last.")
+    checkpoint: CheckpointStatus | None = Field(default=None, description="The last checkpoint.")
+    replica: str = Field(default="", description="Name of the pod that told it.")
+    last_report_time: Time | None = Field(
+        default=None, description="When the controller heard of it last."
+    )
+
+
 class JobStatus(OpenModel):
     """What the controller observed last."""
 
@@ -129,6 +168,10 @@ class JobStatus(OpenModel):
     conditions: Items[Condition] = Field(default=(), description="Aspects of the job's state.")
     tensorboard: DependentStatus | None = Field(
         default=None, description="State of the TensorBoard (PyTorchTrainingJob)."
+    )
+    progress: Progress | None = Field(
+        default=None,
+        description="How far the training is, as its own replicas tell; absent where none does.",
     )
     start_time: Time | None = Field(
         default=None, description="When the job first left Pending, or was last resumed."

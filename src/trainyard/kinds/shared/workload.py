@@ -97,6 +97,8 @@ class Generated(Enum):
     SSH_KEYS = "ssh keys"
     """`data` gets `id_ed25519`, `id_ed25519.pub`, `authorized_keys`, `ssh_host_ed25519_key` and
     `ssh_host_ed25519_key.pub`, beside what the manifest's own `data`/`stringData` holds."""
+    CHANNEL = "token"
+    """`data` gets `token` and `ca.crt`, by which pods report to the controller."""
     KUEUE_PRIORITY = "value of a priority class"
     """`spec.priority` of Kueue's Workload is that of the class in `spec.priorityClassRef`."""
 
@@ -166,6 +168,8 @@ class Dependent:
     lifetime: Lifetime = Lifetime.JOB
     generated: Generated = Generated.NOTHING
     alternative: str = ""
+    is_optional: bool = False
+    """Whether the job does without it where it cannot be had; that is not told either."""
     told_as: str = ""
     """Field of the job's status about it, a viewer; "" for other objects."""
 

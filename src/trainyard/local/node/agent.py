@@ -100,6 +100,10 @@ class NodeAgent:
         """Why pods are not better separated; "" when they are in namespaces."""
         return self._runtime.hello.reason
 
+    async def open_listener(self, port: int) -> socket.socket:
+        """A socket that listens where all pods reach it; raises RuntimeRefused."""
+        return await self._runtime.open_listener(port)
+
     async def run(self) -> None:
         """Run pods until cancelled. The pods themselves go on, or not, with the shim."""
         known = {pod.pod: pod for pod in self._runtime.hello.pods}

@@ -38,6 +38,10 @@ class ContainerRuntime(Protocol):
         """A TCP socket, not connected yet, inside the pod's network."""
         ...
 
+    async def open_listener(self, port: int) -> socket.socket:
+        """A TCP socket that listens where all pods reach it; 0: any port that is free."""
+        ...
+
     def session(self, name: str) -> asyncio.Future[int]:
         """The exit code of a command, to be asked for before its ``Exec``."""
         ...

@@ -56,6 +56,10 @@ class ShimClient:
         reply = await self._exchange(protocol.OpenSocket(pod), ())
         return socket.socket(fileno=reply.descriptors[0])
 
+    async def open_listener(self, port: int) -> socket.socket:
+        reply = await self._exchange(protocol.OpenListener(port), ())
+        return socket.socket(fileno=reply.descriptors[0])
+
     def session(self, name: str) -> asyncio.Future[int]:
         return self._sessions.setdefault(name, self._loop.create_future())
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from trainyard.kinds.shared import labels
+from trainyard.kinds.shared import channel, labels
 from trainyard.kube import pythons
 from trainyard.kube.people import Person
 from trainyard.local import guests
@@ -297,12 +297,13 @@ def _without_mounts(
     moved = {place: path for place, path in found.items() if os.path.realpath(place) != path}
     if not moved:
         return program
-    warn(
-        "VolumeNotMounted",
-        "namespaces are not permitted here, so volumes cannot be mounted; in command, args and "
-        "env their mount paths stand for the folders themselves: "
-        + ", ".join(f"{target} is {source}" for target, source in moved.items()),
-    )
+    told = [f"{target} is {source}" for target, source in moved.items() if target != channel.PATH]
+    if told:
+        warn(
+            "VolumeNotMounted",
+            "namespaces are not permitted here, so volumes cannot be mounted; in command, args and "
+            f"env their mount paths stand for the folders themselves: {', '.join(told)}",
+        )
     longest_first = sorted(moved, key=len, reverse=True)
     pattern = re.compile(
         r"(?<![\w./-])(" + "|".join(map(re.escape, longest_first)) + r")(?![\w.-])"

@@ -1,0 +1,58 @@
+"""How a replica finds the channel by which it tells the controller how it does (decision 217).
+
+The variables are those of Kubeflow Trainer 2.2, so that what reports there reports here. Token and
+certificate come by a Secret of the job that a pod can do without: whatever becomes of the channel,
+the job runs.
+"""
+
+from __future__ import annotations
+
+from trainyard.kinds.shared import names, pods
+from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import Dependent, Generated, Manifest
+from trainyard.kube.resources import SECRETS
+
+VOLUME = "trainyard-channel"
+PATH = "/t9k/channel"
+URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
+_READABLE = 0o444
+"""Also by images that run as another user; the token is the job's own."""
+
+
+def dependents(identity: Identity, settings: Settings) -> tuple[Dependent, ...]:
+    """The job's Secret with its token, where there is a channel."""
+    if not settings.channel_address:
+        return ()
+
+    def manifest(name: str) -> Manifest:
+        metadata = identity.metadata(name)
+        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+
+    name = names.channel_secret_name(identity.base)
+    return (Dependent(SECRETS, name, manifest, generated=Generated.CHANNEL, is_optional=True),)
+
+
+def equipped(pod: Manifest, container: str, identity: Identity, settings: Settings) -> Manifest:
+    """The pod with one container told where it may report, if it may; what a user has set or
+    mounted there stays."""
+    if not settings.channel_address:
+        return pod
+    place = identity.resource.path(identity.namespace, identity.name, "status")
+    variables = {
+        URL_VARIABLE: f"https://{settings.channel_address}{place}?pod={pod['metadata']['name']}",
+        "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{PATH}/ca.crt",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{PATH}/token",
+    }
+    pods.put_env_first(pod, variables, only=container)
+    mount = {"name": VOLUME, "mountPath": PATH, "readOnly": True}
+    if not pods.add_mount(pod, container, mount):
+        return pod
+    source = {
+        "secretName": names.channel_secret_name(identity.base),
+        "defaultMode": _READABLE,
+        "optional": True,
+    }
+    volumes = pod["spec"].get("volumes") or ()
+    pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]
+    return pod

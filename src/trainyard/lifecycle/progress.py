@@ -1,0 +1,140 @@
+"""How far the training is: `status.progress`, from what the job's pods say.
+
+It is written now and then (`Settings.progress_seconds`), and along with whatever else is written.
+It changes nothing of what happens to the job, and nothing once that has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from trainyard.lifecycle.heard import Progress
+from trainyard.lifecycle.ledger import outcome
+from trainyard.lifecycle.passes import Pass
+from trainyard.schema.times import parse, render
+
+Told = dict[str, Any]
+
+
+def _stored(status: Mapping[str, Any]) -> Told:
+    """As it was told; what others wrote there and makes no sense was never told."""
+    found = status.get("progress")
+    try:
+        parse(found["lastReportTime"]) if isinstance(found, dict) else None
+        return dict(found) if isinstance(found, dict) else {}
+    except (KeyError, TypeError, ValueError):
+        return {}
+
+
+def _tell(before: Told, heard: Progress | None, *, ended: bool) -> Told | None:
+    """`status.progress` as it should be; None where nothing was ever said."""
+    told = dict(before)
+    if heard is not None and not _is_old(told, heard.at):
+        told = {name: v for name, v in {**told, **_of(told, heard)}.items() if v is not None}
+    if not told:
+        return None
+    if ended:
+        told.pop("remainingSeconds", None)
+    told["message"] = _message(told, ended=ended)
+    return told
+
+
+def put(status: Told, job: Pass) -> datetime | None:
+    """Put it into the status of this pass, unless it is too early to write that for its sake alone;
+    then, when it is not any more."""
+    before = _stored(job.before)
+    ended = bool(outcome(status))
+    told = _tell(before, job.observed.heard.progress, ended=ended)
+    if told is None or told == before:
+        return None
+    due = _due(before, job.now, job.settings.progress_seconds)
+    if due is not None and status == job.before:
+        return due
+    status["progress"] = told
+    return None
+
+
+def _due(before: Told, now: datetime, seconds: float) -> datetime | None:
+    """When it may be written again; None: now."""
+    written = parse(before.get("lastReportTime"))
+    if written is None or written > now:  # the clock was set back
+        return None
+    moment = written + timedelta(seconds=seconds)
+    return moment if moment > now else None
+
+
+def _is_old(told: Told, at: datetime) -> bool:
+    written = parse(told.get("lastReportTime"))
+    return written is not None and at <= written
+
+
+def _of(before: Told, heard: Progress) -> Told:
+    """What is new; None for what is not known any more."""
+    told: Told = {"lastReportTime": render(heard.at), "replica": heard.replica or None}
+    total = before.get("totalSteps") if heard.total is None else heard.total
+    step, percentage = heard.step, heard.percentage
+    if step is None and percentage == 100:
+        step = total
+    if percentage is None and step is not None and total:
+        percentage = min(100, 100 * step // total)
+    if step is not None or percentage is not None:
+        rate = heard.rate or before.get("stepsPerSecond")
+        told |= {"step": step, "percentage": percentage, "stepsPerSecond": rate}
+        told["remainingSeconds"] = _remaining(heard.remaining, step, total, rate)
+    if total is not None:
+        told["totalSteps"] = total
+    if heard.epoch is not None:
+        told["epoch"] = heard.epoch
+    if heard.metrics is not None:
+        told["metrics"] = [{"name": name, "value": value} for name, value in heard.metrics]
+    if (made := heard.checkpoint) is not None:
+        at = {} if made.step is None else {"step": made.step}
+        told["checkpoint"] = {"path": made.path, **at, "time": render(made.at)}
+    return told
+
+
+def _remaining(
+    told: int | None, step: int | None, total: int | None, rate: float | None
+) -> int | None:
+    if told is not None:
+        return told
+    if step is None or not total or not rate:
+        return None
+    return max(0, round((total - step) / rate))
+
+
+def _message(told: Told, *, ended: bool) -> str:
+    """`step 1,200/10,000, 3.1 it/s, 47 min left`."""
+    parts = [_position(told)]
+    if not ended and told.get("percentage") != 100:
+        if rate := told.get("stepsPerSecond"):
+            parts.append(_speed(rate))
+        if (seconds := told.get("remainingSeconds")) is not None:
+            parts.append(f"{_duration(seconds)} left")
+    return ", ".join(part for part in parts if part)
+
+
+def _position(told: Told) -> str:
+    step, total = told.get("step"), told.get("totalSteps")
+    if step is not None:
+        return f"step {step:,}/{total:,}" if total else f"step {step:,}"
+    if told.get("epoch") is not None:
+        return f"epoch {told['epoch']:g}"
+    return f"{told['percentage']} %" if told.get("percentage") is not None else ""
+
+
+def _speed(rate: float) -> str:
+    """As progress bars have it: a slow step in seconds."""
+    return f"{rate:.3g} it/s" if rate >= 1 else f"{1 / rate:.3g} s/it"
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 60:
+        return f"{seconds} s"
+    minutes = round(seconds / 60)
+    if minutes < 120:
+        return f"{minutes} min"
+    hours = round(seconds / 3600)
+    return f"{hours} h" if hours < 48 else f"{round(hours / 24)} days"

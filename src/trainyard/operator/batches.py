@@ -1,0 +1,40 @@
+"""Writes that go together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator, Sequence
+from typing import Any
+
+from trainyard.kube.errors import KubeError
+from trainyard.lifecycle.actions import Action
+
+
+def batches(actions: Sequence[Action], first: int, most: int) -> Iterator[Sequence[Action]]:
+    """A few, then twice as many, up to `most` at once."""
+    start, size = 0, first
+    while start < len(actions):
+        yield actions[start : start + size]
+        start += size
+        size = min(size * 2, most)
+
+
+async def gather(writes: Sequence[Coroutine[Any, Any, bool]]) -> list[bool]:
+    """All of them; the first error is raised once every one has ended."""
+    if len(writes) == 1:
+        return [await writes[0]]
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(_settle(write)) for write in writes]
+    results = [task.result() for task in tasks]
+    for result in results:
+        if isinstance(result, KubeError):
+            raise result
+    return [result is True for result in results]
+
+
+async def _settle(write: Coroutine[Any, Any, bool]) -> bool | KubeError:
+    # A write that was cut off because another failed would leave its result unknown.
+    try:
+        return await write
+    except KubeError as error:
+        return error

@@ -1,0 +1,49 @@
+"""Whom the pods' channel speaks to: which job a report is about, and who hears of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from trainyard.kinds.table import KINDS
+from trainyard.kube.resources import PODS
+from trainyard.operator.channel import Subject
+from trainyard.operator.planners import ENDED
+
+if TYPE_CHECKING:
+    from trainyard.operator.controller import Controller
+
+
+class Hearing:
+    """A controller's ear; implements ``channel.Listener``."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._controller = controller
+
+    @property
+    def is_working(self) -> bool:
+        """Whether it leads: what a standby hears would be lost."""
+        return self._controller.is_working
+
+    def subject(self, plural: str, namespace: str, name: str, pod: str) -> Subject | None:
+        """The job that a report is about."""
+        its = self._controller
+        stores = (store for kind, store in its.jobs.items() if _is_of(kind, plural))
+        job = next((found for each in stores if (found := each.get(namespace, name))), None)
+        if job is None or job.manager or not its.looks_after(namespace):
+            return None
+        known = its.children[PODS].store.get(namespace, pod)
+        ended = job.is_deleting or (job.status or {}).get("phase") in ENDED
+        return Subject(job.uid, ended, known is not None and known.owner_uid == job.uid)
+
+    def allows(self, uid: str, pod: str) -> bool:
+        """Whether another report of the pod may come in now, which is then counted."""
+        return self._controller.reports.allows(uid, pod)
+
+    def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take in a report; raises BadReport."""
+        return self._controller.reports.hear(uid, pod, body)
+
+
+def _is_of(kind: str, plural: str) -> bool:
+    return KINDS[kind].plural == plural

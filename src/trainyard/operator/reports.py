@@ -1,0 +1,104 @@
+"""Where what pods have said of their jobs arrives, and is kept for the next pass.
+
+What lasts is in the job's status: this is of the one controller that heard it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import field, replace
+from typing import Any
+
+from trainyard.lifecycle.heard import NOTHING, Heard, Progress
+from trainyard.operator.host import Clock
+from trainyard.operator.trainer_status import BadReport, progress
+from trainyard.schema.dataclass import dataclass
+
+TRAINER_STATUS = "trainerStatus"
+_OF_POD, _OF_JOB = 10.0, 200.0
+"""Reports a second; after a pause, twice as many at once."""
+_ALL = ""
+_RATE_SECONDS, _RATE_REPORTS = 60.0, 64
+"""The rate is that of the last minute, or of the last two reports."""
+
+
+@dataclass(slots=True)
+class _Of:
+    """What is known of one job."""
+
+    heard: Heard = NOTHING
+    steps: deque[tuple[float, int]] = field(default_factory=deque)
+    """When which step was told, by the loop's clock."""
+    pace: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """By pod, and of all: how many reports may come in as of when."""
+    woken: float = float("-inf")
+    waking: asyncio.TimerHandle | None = None
+
+
+class Reports:
+    """What was heard, by the UID of the job. `wake` is called with it when there is news, at most
+    once in `every` seconds."""
+
+    def __init__(self, now: Clock, wake: Callable[[str], None], every: float) -> None:
+        self._now, self._wake, self._every = now, wake, every
+        self._jobs: dict[str, _Of] = {}
+        self._loop = asyncio.get_running_loop()
+
+    def of(self, uid: str) -> Heard:
+        """Everything that was heard of a job."""
+        known = self._jobs.get(uid)
+        return NOTHING if known is None else known.heard
+
+    def allows(self, uid: str, pod: str) -> bool:
+        """Whether another report of the pod may come in now, which is then counted."""
+        pace, now = self._jobs.setdefault(uid, _Of()).pace, self._loop.time()
+        own = _fill(pace.get(pod), _OF_POD, now)
+        shared = _fill(pace.get(_ALL), _OF_JOB, now)
+        allowed = own >= 1 and shared >= 1
+        pace[pod], pace[_ALL] = (own - allowed, now), (shared - allowed, now)
+        return allowed
+
+    def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Take in what a pod sends; what to answer. Raises BadReport."""
+        if TRAINER_STATUS not in body:
+            raise BadReport(f"{TRAINER_STATUS}: missing")
+        told = progress(body[TRAINER_STATUS], pod, self._now())
+        job = self._jobs.setdefault(uid, _Of())
+        told = replace(told, rate=self._rate(job, told))
+        job.heard = replace(job.heard, progress=told.after(job.heard.progress))
+        self._tell(uid, job)
+        return body
+
+    def forget(self, uid: str) -> None:
+        """The job is gone."""
+        known = self._jobs.pop(uid, None)
+        if known is not None and known.waking is not None:
+            known.waking.cancel()
+
+    def _rate(self, job: _Of, told: Progress) -> float | None:
+        if told.step is None:
+            return None
+        now, steps = self._loop.time(), job.steps
+        if steps and told.step < steps[-1][1]:  # it began again, from a checkpoint
+            steps.clear()
+        steps.append((now, told.step))
+        while len(steps) > 2 and (now - steps[1][0] > _RATE_SECONDS or len(steps) > _RATE_REPORTS):
+            steps.popleft()
+        began, first = steps[0]
+        return (told.step - first) / (now - began) if now > began and told.step > first else None
+
+    def _tell(self, uid: str, job: _Of) -> None:
+        if job.waking is None:
+            wait = job.woken + self._every - self._loop.time()
+            job.waking = self._loop.call_later(max(0.0, wait), self._news, uid, job)
+
+    def _news(self, uid: str, job: _Of) -> None:
+        job.waking, job.woken = None, self._loop.time()
+        self._wake(uid)
+
+
+def _fill(bucket: tuple[float, float] | None, rate: float, now: float) -> float:
+    level, at = bucket or (2 * rate, now)
+    return min(2 * rate, level + (now - at) * rate)

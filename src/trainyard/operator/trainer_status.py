@@ -1,0 +1,96 @@
+"""Reads `trainerStatus`, by which a training tells how far it is: what Kubeflow Trainer 2.2 and
+Hugging Face's KubeflowCallback send, and, beside that, a `checkpoint`.
+
+Step, total and epoch have no field of their own there: they are metrics, by the callback's names.
+https://github.com/kubeflow/trainer/tree/master/docs/proposals/2779-trainjob-progress
+"""
+
+from __future__ import annotations
+
+import math
+from datetime import datetime
+from typing import Any
+
+from trainyard.lifecycle.heard import Checkpoint, Progress
+from trainyard.schema.errors import TrainyardError
+
+_STEP, _TOTAL, _EPOCH = "current_step", "total_steps", "current_epoch"
+_MAX_METRICS, _MAX_NAME, _MAX_VALUE, _MAX_PATH = 64, 128, 256, 1024
+_MOST = 2**53
+
+
+class BadReport(TrainyardError):
+    """A report says something that it cannot say; the text names the field."""
+
+
+def progress(given: Any, replica: str, at: datetime) -> Progress:
+    """What it tells; raises BadReport."""
+    if not isinstance(given, dict):
+        raise BadReport("trainerStatus: not an object")
+    percentage = _whole(given, "progressPercentage", 100)
+    remaining = _whole(given, "estimatedRemainingSeconds", _MOST)
+    named = _metrics(given.get("metrics"))
+    step, total = _number(named, _STEP), _number(named, _TOTAL)
+    shown = {name: value for name, value in named.items() if name not in (_STEP, _TOTAL, _EPOCH)}
+    return Progress(
+        at=at,
+        replica=replica,
+        step=None if step is None else int(step),
+        total=int(total) if total and total >= 1 else None,
+        epoch=_number(named, _EPOCH),
+        percentage=percentage,
+        remaining=remaining,
+        metrics=tuple(shown.items()) if given.get("metrics") else None,
+        checkpoint=_checkpoint(given.get("checkpoint"), at),
+    )
+
+
+def _whole(given: dict[str, Any], name: str, most: int) -> int | None:
+    value = given.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= most:
+        raise BadReport(f"trainerStatus.{name}: not a whole number from 0 to {most}")
+    return value
+
+
+def _metrics(given: Any) -> dict[str, str]:
+    if given is None:
+        return {}
+    if not isinstance(given, list) or len(given) > _MAX_METRICS:
+        raise BadReport(f"trainerStatus.metrics: not a list of at most {_MAX_METRICS}")
+    found = {}
+    for index, each in enumerate(given):
+        name, value = (
+            (each.get("name"), each.get("value")) if isinstance(each, dict) else (None, None)
+        )
+        if not isinstance(name, str) or not 0 < len(name) <= _MAX_NAME:
+            text = f"not a text of 1 to {_MAX_NAME} letters"
+            raise BadReport(f"trainerStatus.metrics[{index}].name: {text}")
+        if not isinstance(value, str) or len(value) > _MAX_VALUE:
+            text = f"not a text of at most {_MAX_VALUE} letters"
+            raise BadReport(f"trainerStatus.metrics[{index}].value: {text}")
+        found[name] = value
+    return found
+
+
+def _number(named: dict[str, str], name: str) -> float | None:
+    """One of the metrics that we know; one that is no number is told as any other metric is not."""
+    try:
+        found = float(named[name])
+    except (KeyError, ValueError):
+        return None
+    return found if math.isfinite(found) and 0 <= found <= _MOST else None
+
+
+def _checkpoint(given: Any, at: datetime) -> Checkpoint | None:
+    if given is None:
+        return None
+    path = given.get("path") if isinstance(given, dict) else None
+    if not isinstance(path, str) or not 0 < len(path) <= _MAX_PATH:
+        text = f"not a text of 1 to {_MAX_PATH} letters"
+        raise BadReport(f"trainerStatus.checkpoint.path: {text}")
+    step = given.get("step")
+    if step is not None and (type(step) is not int or not 0 <= step <= _MOST):
+        raise BadReport("trainerStatus.checkpoint.step: not a whole number from 0")
+    return Checkpoint(path, at, step)
