@@ -20,6 +20,7 @@ from trainyard import __version__
 from trainyard.kinds import crds, policies
 from trainyard.kinds.table import OUR_KINDS, Kind
 from trainyard.operator import manifests as source
+from trainyard.operator.all_settings import SETTINGS
 from trainyard.operator.grants import LEASE_RULE, Grant, grants
 from trainyard.operator.manifests import Install, dump
 
@@ -44,6 +45,7 @@ _MARKED = Install(
     },
     container={"imagePullPolicy": "@pullPolicy@", "resources": "@resources@"},
 )
+_SECURE = {"name": SETTINGS["metricsSecure"].variable, "value": "true"}
 _INLINE = {
     "name": "{{ .Values.name }}",
     "namespace": "{{ .Release.Namespace }}",
@@ -57,6 +59,7 @@ _INLINE = {
 """Marks that are a value."""
 _BLOCKS = {
     "sources": ".Values.networkPolicy.from",
+    "tls": ".Values.serviceMonitor.tlsConfig",
     "resources": ".Values.resources",
     **{name: f".Values.{name}" for name in _MARKED.pod},
 }
@@ -80,10 +83,6 @@ def _chart() -> dict[str, str]:
             source.disruption_budget(_MARKED),
         ),
         "networkpolicy": ("networkPolicy.enabled", source.network_policy(_MARKED, "@sources@")),
-        "servicemonitor": (
-            "serviceMonitor.enabled",
-            source.service_monitor(_MARKED, "@interval@"),
-        ),
     }
     roles = "".join(dump(source.people_roles()))
     definitions = {
@@ -100,6 +99,7 @@ def _chart() -> dict[str, str]:
         "templates/deployment.yaml": _deployment(),
         "templates/settings.yaml": _SETTINGS,
         "templates/rights.yaml": _rights(),
+        "templates/servicemonitor.yaml": _monitor(),
         "templates/people.yaml": _if("aggregatedRoles.create", roles),
         **{f"templates/{k}.yaml": _if(v, _template(obj)) for k, (v, obj) in objects.items()},
         **definitions,
@@ -199,12 +199,23 @@ def _rights() -> str:
         *(_ruled(each) for each in everywhere),
         "{{- end }}\n",
         *(_template(each) for each in lease),
+        "{{- if .Values.settings.metricsSecure }}\n",
+        _template(source.reviews(_MARKED)),
+        "{{- end }}\n",
         "{{- end }}\n",
         '{{- define "trainyard.rules" -}}\n',
         *(_grant(each) for each in grants()),
         "{{- end }}\n",
     ]
     return _HEADER + "".join(parts)
+
+
+def _monitor() -> str:
+    """As the metrics are served."""
+    plain = _template(source.service_monitor(_MARKED, "@interval@"))
+    secure = _template(source.service_monitor(_MARKED, "@interval@", secure=True, tls="@tls@"))
+    either = f"{{{{- if .Values.settings.metricsSecure }}}}\n{secure}{{{{- else }}}}\n{plain}"
+    return _if("serviceMonitor.enabled", f"{either}{{{{- end }}}}\n")
 
 
 def _ruled(obj: source.Object) -> str:
@@ -253,7 +264,15 @@ def _kustomize() -> dict[str, str]:
     target = {"kind": "Deployment", "name": install.name}
     scoped = {"patches": [{"target": target, "patch": yaml.safe_dump([patch])}]}
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "trainyard"}}
+    secure = {"op": "add", "path": patch["path"], "value": _SECURE}
+    secured = {
+        "apiVersion": "kustomize.config.k8s.io/v1alpha1",
+        "kind": "Component",
+        "patches": [{"target": target, "patch": yaml.safe_dump([secure])}],
+    }
     return {
+        "kustomize/secure-metrics/reviews.yaml": _HEADER + dump([source.reviews(install)]),
+        "kustomize/secure-metrics/kustomization.yaml": _kustomization(["reviews.yaml"], **secured),
         "crds/kustomization.yaml": _kustomization(sorted(names)),
         "kustomize/policies/policies.yaml": _HEADER + dump(policies.policies()),
         "kustomize/policies/kustomization.yaml": _kustomization(["policies.yaml"]),

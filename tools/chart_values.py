@@ -98,10 +98,17 @@ VALUES = (
     ),
     Value("service.enabled", True, _BOOL, "A Service of the metrics."),
     Value("podDisruptionBudget.enabled", True, _BOOL, "One operator is evicted at a time."),
-    Value("networkPolicy.enabled", False, _BOOL, "Only the port of the endpoints is reached."),
+    Value("networkPolicy.enabled", False, _BOOL, "Only the ports of the endpoints are reached."),
     Value("networkPolicy.from", [], _LIST, "From where; empty: from anywhere."),
     Value("serviceMonitor.enabled", False, _BOOL, "For the Prometheus operator."),
     Value("serviceMonitor.interval", "30s", _TEXT, ""),
+    Value(
+        "serviceMonitor.tlsConfig",
+        {"insecureSkipVerify": True},
+        _MAP,
+        "How Prometheus verifies the certificate of settings.metricsSecure. It reads by the role "
+        "trainyard-metrics, which has to be bound to it.",
+    ),
 )
 
 

@@ -232,6 +232,25 @@ _PROCESS = (
         "port",
     ),
     Setting(
+        "metricsSecure",
+        Truth(),
+        "Serve /metrics on metricsPort only, over TLS, to whom the API server lets get that path.",
+        "metrics_secure",
+    ),
+    Setting(
+        "metricsPort",
+        Whole(0, 65535, "PORT"),
+        "Port of metricsSecure; 0 picks a free one.",
+        "metrics_port",
+    ),
+    Setting(
+        "metricsCertificates",
+        Text("a path", "FOLDER"),
+        "Of metricsSecure: tls.crt and tls.key, as a Secret has them. Read anew when they change.",
+        "metrics_certificates",
+        unset="one that the process makes for itself, which nobody can verify",
+    ),
+    Setting(
         "logLevel",
         Choice(("debug", "info", "warning", "error")),
         "What is logged: this, and what is worse.",

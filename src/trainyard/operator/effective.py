@@ -193,6 +193,8 @@ class Effective:
         if self["sshPort"] == self["masterPort"]:
             first, second = self._told("sshPort"), self._told("masterPort")
             yield f"{first} and {second} are one port of the same pod: change one"
+        if self["metricsSecure"] and 0 != self["port"] == self["metricsPort"]:
+            yield f"{self._told('port')} and {self._told('metricsPort')} are one port: change one"
         for more, less, factor, is_strict, why in _ORDERED:
             least = factor * self[less]
             if self[more] < least or (is_strict and self[more] == least):

@@ -20,7 +20,8 @@ Readiness = Callable[[], tuple[bool, str]]
 class Endpoints:
     """`/healthz`, `/readyz` and `/metrics`; `port` 0 becomes a free one once they are served."""
 
-    def __init__(self, host: str, port: int, readiness: Readiness, metrics: Metrics) -> None:
+    def __init__(self, host: str, port: int, readiness: Readiness, metrics: Metrics | None) -> None:
+        """`metrics` None: they are told elsewhere."""
         self._host = host
         self.port = port
         self._readiness = readiness
@@ -53,5 +54,12 @@ class Endpoints:
         return web.Response(status=200 if ready else 503, text=text)
 
     async def _serve_metrics(self, request: web.Request) -> web.Response:
-        body, content_type = self._metrics.expose(request.headers.get("Accept", ""))
-        return web.Response(body=body, headers={"Content-Type": content_type})
+        if self._metrics is None:
+            return web.Response(status=403, text="metricsSecure: over TLS, on the port metricsPort")
+        return exposed(self._metrics, request)
+
+
+def exposed(metrics: Metrics, request: web.Request) -> web.Response:
+    """The metrics, in the format that is asked for."""
+    body, content_type = metrics.expose(request.headers.get("Accept", ""))
+    return web.Response(body=body, headers={"Content-Type": content_type})

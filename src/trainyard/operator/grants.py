@@ -75,6 +75,16 @@ LEASE_RULE: Rule = {
 """Where the Lease is."""
 
 
+REVIEW_RULES: list[Rule] = [
+    {"apiGroups": [f"{group}.k8s.io"], "resources": [resource], "verbs": ["create"]}
+    for group, resource in (
+        ("authentication", "tokenreviews"),
+        ("authorization", "subjectaccessreviews"),
+    )
+]
+"""With metricsSecure, in the whole cluster: Kubernetes' role `system:auth-delegator` has them."""
+
+
 def rules(settings: OperatorSettings) -> list[Rule]:
     """What an operator with these settings needs, but for its Lease; of some namespaces, in each
     of them."""

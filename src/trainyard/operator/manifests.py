@@ -13,11 +13,14 @@ import yaml
 from trainyard.kinds import crds, policies
 from trainyard.operator.grants import LEASE_RULE, Rule, grants, people, rules
 from trainyard.operator.setting import PREFIX
-from trainyard.operator.settings import OperatorSettings
+from trainyard.operator.settings import OperatorSettings, ServiceSettings
 from trainyard.schema.dataclass import dataclass
 
 NAME = "trainyard-operator"
 PORT = 8080
+SECURE_PORT = ServiceSettings().metrics_port
+"""Nobody listens there without the setting metricsSecure."""
+_PORTS = {"http": PORT, "https": SECURE_PORT}
 SETTINGS_FILE = "settings.yaml"
 _RBAC = "rbac.authorization.k8s.io"
 _SETTINGS_FOLDER = "/etc/trainyard"
@@ -72,16 +75,20 @@ def workload(install: Install) -> list[Object]:
 
 
 def people_roles() -> list[Object]:
-    """Added to the cluster's roles `view`, `edit` and `admin`."""
+    """Added to the cluster's roles `view`, `edit` and `admin`; and one for who reads metrics."""
+    reads = {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}
     return [
-        _object(
-            f"{_RBAC}/v1",
-            "ClusterRole",
-            f"trainyard-{role}",
-            labels={f"{_RBAC}/aggregate-to-{role}": "true"},
-            rules=given,
-        )
-        for role, given in people().items()
+        _object(f"{_RBAC}/v1", "ClusterRole", "trainyard-metrics", rules=[reads]),
+        *(
+            _object(
+                f"{_RBAC}/v1",
+                "ClusterRole",
+                f"trainyard-{role}",
+                labels={f"{_RBAC}/aggregate-to-{role}": "true"},
+                rules=given,
+            )
+            for role, given in people().items()
+        ),
     ]
 
 
@@ -94,11 +101,23 @@ def rights(install: Install) -> list[Object]:
     else:
         needed = [each.rule for each in grants() if each.is_needed(install.operator)]
     places = install.operator.namespaces
+    asks = [reviews(install)] if install.settings.get("metricsSecure") else []
     found = [
         *(granted(install, needed, install.name, place) for place in places or ("",)),
         granted(install, [LEASE_RULE], f"{install.name}-lease", install.namespace),
     ]
-    return [obj for pair in found for obj in pair]
+    return [*(obj for pair in found for obj in pair), *asks]
+
+
+def reviews(install: Install) -> Object:
+    """With metricsSecure, to ask who somebody is and what they may; of the cluster in any case."""
+    return _object(
+        f"{_RBAC}/v1",
+        "ClusterRoleBinding",
+        f"{install.name}-reviews-{install.namespace}",
+        roleRef={"apiGroup": _RBAC, "kind": "ClusterRole", "name": "system:auth-delegator"},
+        subjects=[_subject(install)],
+    )
 
 
 def granted(
@@ -106,7 +125,6 @@ def granted(
 ) -> tuple[Object, Object]:
     """A role and its binding to the operator; without a namespace, in the whole cluster."""
     scope = "" if namespace else "Cluster"
-    subject = {"kind": "ServiceAccount", "name": install.account, "namespace": install.namespace}
     return (
         _object(f"{_RBAC}/v1", f"{scope}Role", name, namespace, rules=needed),
         _object(
@@ -115,9 +133,13 @@ def granted(
             name,
             namespace,
             roleRef={"apiGroup": _RBAC, "kind": f"{scope}Role", "name": name},
-            subjects=[subject],
+            subjects=[_subject(install)],
         ),
     )
+
+
+def _subject(install: Install) -> Object:
+    return {"kind": "ServiceAccount", "name": install.account, "namespace": install.namespace}
 
 
 def service_account(install: Install) -> Object:
@@ -142,7 +164,10 @@ def service(install: Install) -> Object:
         spec={
             "selector": {_NAME_LABEL: install.name},
             # Servers before 1.21 do not take it by server-side apply without its protocol.
-            "ports": [{"name": "http", "port": PORT, "targetPort": "http", "protocol": "TCP"}],
+            "ports": [
+                {"name": name, "port": port, "targetPort": name, "protocol": "TCP"}
+                for name, port in _PORTS.items()
+            ],
         },
     )
 
@@ -160,7 +185,7 @@ def disruption_budget(install: Install) -> Object:
 
 def network_policy(install: Install, sources: Any = ()) -> Object:
     """Nobody reaches more than the endpoints, and only from there; kubelets always may."""
-    rule: Object = {"ports": [{"protocol": "TCP", "port": "http"}]}
+    rule: Object = {"ports": [{"protocol": "TCP", "port": name} for name in _PORTS]}
     if sources:
         rule["from"] = sources
     return _object(
@@ -176,17 +201,25 @@ def network_policy(install: Install, sources: Any = ()) -> Object:
     )
 
 
-def service_monitor(install: Install, interval: str = "30s") -> Object:
-    """For the Prometheus operator."""
+def service_monitor(
+    install: Install, interval: str = "30s", *, secure: bool = False, tls: Any = None
+) -> Object:
+    """For the Prometheus operator. `secure`: with the setting metricsSecure, by the token of
+    Prometheus itself; `tls`: how it verifies the certificate; None: it does not."""
+    endpoint: Object = {"port": "http", "path": "/metrics", "interval": interval}
+    if secure:
+        endpoint |= {
+            "port": "https",
+            "scheme": "https",
+            "bearerTokenFile": "/var/run/secrets/kubernetes.io/serviceaccount/token",
+            "tlsConfig": tls or {"insecureSkipVerify": True},
+        }
     return _object(
         "monitoring.coreos.com/v1",
         "ServiceMonitor",
         install.name,
         install.namespace,
-        spec={
-            "selector": {"matchLabels": {_NAME_LABEL: install.name}},
-            "endpoints": [{"port": "http", "path": "/metrics", "interval": interval}],
-        },
+        spec={"selector": {"matchLabels": {_NAME_LABEL: install.name}}, "endpoints": [endpoint]},
     )
 
 
@@ -243,7 +276,7 @@ def _container(install: Install) -> Object:
         "image": install.image,
         "command": command,
         "env": [*env, *install.container.get("env", ())],
-        "ports": [{"name": "http", "containerPort": PORT}],
+        "ports": [{"name": name, "containerPort": port} for name, port in _PORTS.items()],
         "livenessProbe": _probe("/healthz"),
         "readinessProbe": _probe("/readyz"),
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},

@@ -7,6 +7,7 @@ import logging
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kube.client import Client
@@ -16,11 +17,12 @@ from trainyard.operator.detection import detect
 from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection
 from trainyard.operator.endpoints import Endpoints
-from trainyard.operator.grants import LEASE_RULE, rules
+from trainyard.operator.grants import LEASE_RULE, REVIEW_RULES, rules
 from trainyard.operator.host import Clock, Host, wall_clock
 from trainyard.operator.metrics import Metrics
 from trainyard.operator.planners import warm_up
 from trainyard.operator.rights import Rights
+from trainyard.operator.secure_metrics import SecureMetrics
 from trainyard.operator.settings import ServiceSettings
 
 log = logging.getLogger(__name__)
@@ -57,8 +59,9 @@ class Service:
         self._lease_client = (lease_client or client).measured(self._metrics.requested)
         self._rights = self._rights_needed()
         self._diary: Diary | None = None
+        plain = None if self._settings.metrics_secure else self._metrics
         self._endpoints = Endpoints(
-            self._settings.host, self._settings.port, self._readiness, self._metrics
+            self._settings.host, self._settings.port, self._readiness, plain
         )
 
     @property
@@ -73,12 +76,20 @@ class Service:
                 file = stack.enter_context(closing(RecordFile(self._settings.record)))
                 self._diary = Diary(file, lambda: self._now().isoformat(), replayable=True)
             await stack.enter_async_context(self._endpoints.serving())
+            if self._settings.metrics_secure:
+                await stack.enter_async_context(self._secure_metrics().serving())
             asking = asyncio.create_task(self._rights.run())
             try:
                 await self._work()
             finally:
                 asking.cancel()
                 await asyncio.wait([asking])
+
+    def _secure_metrics(self) -> SecureMetrics:
+        settings = self._settings
+        folder = Path(settings.metrics_certificates) if settings.metrics_certificates else None
+        port = settings.metrics_port
+        return SecureMetrics(self._client, settings.host, port, folder, self._metrics)
 
     async def _work(self) -> None:
         controller = self._controller = await self._prepare()
@@ -107,6 +118,8 @@ class Service:
         wanted = {place: rules(operator) for place in operator.namespaces or (home,)}
         if lease is not None:
             wanted[home] = [*wanted.get(home, ()), LEASE_RULE]
+        if self._settings.metrics_secure:
+            wanted[home] = [*wanted.get(home, ()), *REVIEW_RULES]
         return Rights(self._client, wanted)
 
     async def _prepare(self) -> Controller:

@@ -69,6 +69,11 @@ class ServiceSettings:
     host: str = "0.0.0.0"
     port: int = 8080
     """Of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""
+    metrics_secure: bool = False
+    """`/metrics` is on a port of its own, over TLS, and for whom the API server allows it."""
+    metrics_port: int = 8443
+    metrics_certificates: str = ""
+    """A folder with `tls.crt` and `tls.key`; none: made by the process for itself."""
     record: Path | None = None
     """A file that says what every pass saw, decided and did."""
     log_level: str = "info"

@@ -22,7 +22,12 @@ ALL = {
     "image": {"repository": "registry/trainyard", "digest": "sha256:abc", "pullPolicy": "Always"},
     "imagePullSecrets": [{"name": "registry"}],
     "replicas": 3,
-    "settings": {"sshPort": 2299, "leaseDuration": "1m", "namespaces": ["team-a", "team-b"]},
+    "settings": {
+        "sshPort": 2299,
+        "leaseDuration": "1m",
+        "namespaces": ["team-a", "team-b"],
+        "metricsSecure": True,
+    },
     "resources": {"limits": {"memory": "1Gi"}},
     "nodeSelector": {"pool": "system"},
     "tolerations": [{"key": "system", "operator": "Exists"}],
@@ -58,6 +63,7 @@ SCOPES: tuple[dict[str, Any], ...] = (
     {"namespaces": ["team-a"], "kinds": ["PyTorchTrainingJob"], "tensorboards": False},
     {"namespaceSelector": "a=b", "kinds": ["DeepSpeedJob", "GenericJob"]},
     {"gangScheduler": "volcano", "tensorboards": True},
+    {"namespaces": ["team-a"], "metricsSecure": True},
 )
 
 
@@ -133,7 +139,11 @@ def test_what_is_said_arrives(charts: dict[str, list[Object]]) -> None:
     labels = spec["template"]["metadata"]["labels"]
     assert labels == {"team": "platform", "app.kubernetes.io/name": "jobs"}
     assert named(objects, "NetworkPolicy", "jobs")["spec"]["ingress"][0]["from"]
-    assert named(objects, "ServiceMonitor", "jobs")["spec"]["endpoints"][0]["interval"] == "10s"
+    (endpoint,) = named(objects, "ServiceMonitor", "jobs")["spec"]["endpoints"]
+    assert (endpoint["interval"], endpoint["scheme"]) == ("10s", "https")
+    assert endpoint["tlsConfig"] == {"insecureSkipVerify": True}
+    ports = named(objects, "Service", "jobs-metrics")["spec"]["ports"]
+    assert endpoint["port"] in {port["name"] for port in ports}
     bound = {o["subjects"][0]["name"] for o in objects if o["kind"].endswith("RoleBinding")}
     assert bound == {"robot"}
 

@@ -80,3 +80,15 @@ def test_image_and_namespace_are_changed_as_everywhere(base: str, tmp_path: Path
     )
     subjects = [obj["subjects"][0] for obj in objects if obj["kind"].endswith("RoleBinding")]
     assert {subject["namespace"] for subject in subjects} == {"ops"}
+
+
+@pytest.mark.parametrize("base", ["cluster", "namespaced"])
+def test_metrics_are_made_secure_by_a_component(base: str, tmp_path: Path) -> None:
+    component = os.path.relpath((BASES / "secure-metrics").resolve(), tmp_path.resolve())
+    objects = built(overlay(tmp_path, base, namespace="ops", components=[component]))
+    by_name = {key(obj): obj for obj in objects}
+    binding = by_name["ClusterRoleBinding", "trainyard-operator-reviews-trainyard"]
+    assert binding["subjects"][0]["namespace"] == "ops"
+    pod = by_name["Deployment", "trainyard-operator"]["spec"]["template"]["spec"]
+    env = {each["name"]: each.get("value") for each in pod["containers"][0]["env"]}
+    assert env["TRAINYARD_OPERATOR_METRICS_SECURE"] == "true"
