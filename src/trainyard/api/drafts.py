@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,7 @@ from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
     from trainyard.kinds.shared.script import Mount, Script
+    from trainyard.manifest.reader import ReadResult
 
 _MOST_FILES = 50
 """Of a script's own modules that are looked at for the launcher."""
@@ -265,6 +267,14 @@ class Draft:
         return scripts.text(
             self.build(), carried=self._carried(), folder=elsewhere, heading=heading
         )
+
+    def read(self) -> ReadResult:
+        """The very same as `text` says, checked; raises TrainyardError."""
+        from trainyard.manifest import scripts
+        from trainyard.manifest.reader import read_objects
+
+        found = scripts.objects(self.build(), carried=self._carried())
+        return read_objects(json.loads(json.dumps(found))).require_jobs()
 
     def told(self) -> str:
         """How it is launched, and why, in a line."""

@@ -5,8 +5,10 @@ Imports nothing heavy: it is needed before a cluster of one's own begins to star
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
+
+from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from trainyard.local.node.shim_process import Isolation

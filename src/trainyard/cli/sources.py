@@ -71,10 +71,8 @@ class ScriptSource:
         self.draft, self.python, self.snapshots = draft, python, snapshots
 
     def read(self, namespace: str | None) -> ReadResult:
-        from trainyard.api.manifests import read_manifest
-
         self.draft.require()
-        result = read_manifest(self.draft.text()).require_jobs()
+        result = self.draft.read()
         if self.draft.script.save:
             save(self.draft, self.draft.script.save)
         return result

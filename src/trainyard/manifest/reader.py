@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import codecs
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path as FilePath
@@ -17,9 +17,8 @@ from typing import Any, BinaryIO
 from trainyard.kinds.admission import Checked, check
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.table import JOB_KINDS, KINDS
-from trainyard.manifest import yaml_text
 from trainyard.manifest.foreign import kinds
-from trainyard.manifest.yaml_text import Parsed
+from trainyard.manifest.parsed import Mistake, Parsed
 from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest, TrainyardError
@@ -136,6 +135,8 @@ def shown_name(name: str) -> str:
 
 def read(text: str, file: str = "") -> ReadResult:
     """Every object and every problem of a manifest; never raises for what is in the text."""
+    from trainyard.manifest import yaml_text
+
     documents: list[Document] = []
     problems: list[Problem] = []
     jobs: dict[str, int] = {}
@@ -155,7 +156,14 @@ def read(text: str, file: str = "") -> ReadResult:
     return ReadResult(tuple(documents), tuple(problems))
 
 
-def told(mistake: yaml_text.Mistake, file: str) -> Problem:
+def read_objects(objects: Iterable[dict[str, Any]]) -> ReadResult:
+    """The same of objects that come from no text."""
+    jobs: dict[str, int] = {}
+    documents = tuple(_document(raw, (), Parsed(raw, (), None), "", jobs) for raw in objects)
+    return ReadResult(documents, tuple(p for each in documents for p in each.problems))
+
+
+def told(mistake: Mistake, file: str) -> Problem:
     """A mistake in the YAML itself as a problem of the file."""
     found = error((), mistake.message)
     return replace(found, file=file, line=mistake.line, column=mistake.column)

@@ -16,8 +16,7 @@ import yaml
 from yaml._yaml import CParser
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from trainyard.schema.dataclass import dataclass
-from trainyard.schema.problems import Path
+from trainyard.manifest.parsed import Mistake, Parsed
 
 MAX_CHARACTERS = 3_000_000
 MAX_VALUES = 300_000
@@ -42,39 +41,6 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z", re
 _NOT_FINITE = re.compile(r"([-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))\Z")
 _SEPARATOR = re.compile(r"^---(?=\s|\Z)", re.MULTILINE)
 _BASES = {"x": 16, "o": 8, "b": 2, "": 8}
-
-
-@dataclass(frozen=True, slots=True)
-class Mistake:
-    """Something wrong with the text itself; line and column count from 1."""
-
-    message: str
-    line: int
-    column: int
-
-
-@dataclass(frozen=True, slots=True)
-class Parsed:
-    """One document: its data, what was wrong with it, and the nodes behind the data."""
-
-    data: Any
-    mistakes: tuple[Mistake, ...]
-    node: Node | None
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether this stands for a document of broken syntax."""
-        return self.node is None and bool(self.mistakes)
-
-    def locate(self, path: Path) -> tuple[int, int]:
-        """Line and column, from 1, of the deepest part of the path that exists."""
-        node, mark = self.node, self.node.start_mark if self.node else None
-        for part in path:
-            found = _child(node, part)
-            if found is None:
-                break
-            mark, node = found
-        return (mark.line + 1, mark.column + 1) if mark else (0, 0)
 
 
 class _Nodes(CParser):
@@ -300,15 +266,3 @@ def _plain(text: str) -> Any:
     if _NOT_FINITE.match(text):
         return float(text.lower().replace(".", ""))
     return text
-
-
-def _child(node: Node | None, part: str | int) -> tuple[Any, Node] | None:
-    """Where an entry starts, and its value."""
-    if isinstance(node, MappingNode):
-        for key, value in node.value:
-            if isinstance(key, ScalarNode) and key.value == part:
-                return key.start_mark, value
-    elif isinstance(node, SequenceNode) and isinstance(part, int) and part < len(node.value):
-        child = node.value[part]
-        return child.start_mark, child
-    return None

@@ -49,6 +49,9 @@ def _made(
     repr: bool = True,  # noqa: A002
 ) -> type:
     own = {name for name, value in vars(plain).items() if value is not None}
+    plain.__doc__ = (
+        plain.__doc__ or plain.__name__
+    )  # the library's is a signature, and takes longer
     cls: Any = dataclasses.dataclass(
         init=False, repr=False, eq=False, slots=slots, kw_only=kw_only
     )(plain)

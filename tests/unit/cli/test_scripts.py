@@ -224,6 +224,7 @@ def test_what_a_script_imports_is_looked_up_before_it_runs(
         (("--volume", "a:b", "train.py"), "neither CLAIM=DIR nor DIR:/MOUNTPATH"),
         (("--image", "./sub", "train.py"), "write '*=./sub'"),
         (("--name", "Ä", "--save", "no/such/folder.yaml", "train.py"), "cannot write no/such/"),
+        (("plain.py", "--name", "a\udcffb"), "'a\\udcffb' is not UTF-8 text"),
     ],
 )
 def test_a_mistake_is_told_with_what_to_do(arguments: tuple[str, ...], told: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,7 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import objects
 from trainyard.kinds.table import describe
 from trainyard.manifest import scripts
-from trainyard.manifest.reader import read
+from trainyard.manifest.reader import read, read_objects
 from trainyard.manifest.yaml_text import parse
 
 TRICKY = ("with space", "$(HOME)", "$$", "$", "a: b # c", "two\nreplicas: 1", "", "--", "é", "'\"")
@@ -51,6 +52,9 @@ def test_everything_that_can_be_said_makes_a_manifest_without_problems(launcher:
     )
     text = scripts.text(said, folder="/work", heading=["Made by: x", ""])
     assert pods(text)
+    plain = json.loads(json.dumps(scripts.objects(said, folder="/work")))
+    assert [each.raw for each in read(text).documents] == plain
+    assert [each.raw for each in read_objects(plain).documents] == plain
     bare = "\n".join(line.split("  # ")[0] for line in text.splitlines())
     assert list(yaml.safe_load_all(bare)) == list(yaml.safe_load_all(text))
     assert [parsed.data for parsed in parse(text)] == list(yaml.safe_load_all(text))
@@ -125,6 +129,8 @@ def test_a_carried_script_is_the_text_in_a_config_map() -> None:
     content = 'print("replicas: 1")\n\n\tx = "é"\nif True:\n    pass'
     text = scripts.text(script("plain", target="a/my train.py"), carried=content)
     config, job = (document.raw for document in read(text).documents)
+    said = script("plain", target="a/my train.py")
+    assert [config, job] == json.loads(json.dumps(scripts.objects(said, carried=content)))
     assert config["data"] == {"my_train.py": content}
     container = _main(pods(text)[0])
     assert container["command"] == ["python", f"{scripts.CARRIED_AT}/my_train.py"]

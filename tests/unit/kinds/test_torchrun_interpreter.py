@@ -12,7 +12,7 @@ from trainyard.kinds.pytorch.torchrun import command
 _PYTHON = """\
 #!/bin/sh
 case $2 in
-*find_spec*) exit {code} ;;
+*'find_spec("torch")'*) exit {code} ;;
 esac
 echo "{name} $3"
 """

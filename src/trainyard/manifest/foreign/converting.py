@@ -12,8 +12,8 @@ import yaml
 from trainyard.manifest import yaml_text
 from trainyard.manifest.foreign import kinds, mpi, pytorchjob, slurm, trainjob, volcano
 from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
+from trainyard.manifest.parsed import Parsed
 from trainyard.manifest.reader import object_name, told
-from trainyard.manifest.yaml_text import Parsed
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
 from trainyard.schema.problems import Problem, error, warning
