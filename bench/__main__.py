@@ -24,6 +24,7 @@ MODULES = (
     "launchers",
     "jobs",
     "pods",
+    "ends",
     "apiserver",
     "plan",
     "validate",
