@@ -15,6 +15,8 @@ _TEXT = {"type": "string"}
 _BOOL = {"type": "boolean"}
 _MAP = {"type": "object"}
 _LIST = {"type": "array", "items": {"type": "object"}}
+_OWN = ("port", "leaseNamespace", "channelPort", "channelAddress", "channelEndpoint")
+"""Settings that the chart itself sees to."""
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
@@ -52,7 +54,7 @@ VALUES = (
             "properties": {
                 name: {**each.values.schema(), "description": each.help}
                 for name, each in SETTINGS.items()
-                if name not in ("port", "leaseNamespace")
+                if name not in _OWN
             },
         },
         "The operator's settings, as in its file: docs/reference/settings.md. Namespaces, kinds "

@@ -125,6 +125,7 @@ def _job_columns(kind: Kind) -> list[Column]:
         AGE,
         *wide,
         Column("Queue", "string", ".spec.scheduler.t9kScheduler.queue", 1),
+        Column("Progress", "string", ".status.progress.message", 1),
         Column("Started", "date", ".status.startTime", 1),
         Column("Completed", "date", ".status.completionTime", 1),
     ]

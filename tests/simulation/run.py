@@ -10,7 +10,7 @@ import logging
 import random
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
 from tests.simulation.invariants import TERMINAL, Monitor, Violation
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
 from tests.simulation.queueing import Queues
+from tests.simulation.reporting import ADDRESS, PROGRESS_SECONDS, Reporters, reports
 from tests.simulation.scenario import FAULTS_END, Scenario, draw
 from tests.simulation.server import Key, ModelServer, Obj, Refused, owner_uid
 from tests.simulation.telling import Told
@@ -177,6 +178,14 @@ class Run:
         self.controller: asyncio.Task[None] | None = None
         self.standby: Process | None = None
         self.keys = [_key(job) for job in scenario.jobs]
+        self.settings = scenario.settings
+        self.reporters: Reporters | None = None
+        if reports(scenario.seed):
+            self.settings = replace(
+                self.settings, channel_address=ADDRESS, progress_seconds=PROGRESS_SECONDS
+            )
+            self.reporters = Reporters(self.server, scenario.seed, self.monitor.fail, loop)
+            self.server.observers.append(self.reporters)
 
     async def play(self) -> None:
         """The whole run."""
@@ -184,6 +193,7 @@ class Run:
         if self.queues:
             self.queues.start()
         self._start_controller()
+        reporting = self.reporters and self.loop.create_task(self.reporters.run(FAULTS_END))
         for step in self.scenario.numbered.values():
             await self._sleep_until(step.at)
             if self.diary:
@@ -191,6 +201,8 @@ class Run:
             with contextlib.suppress(Refused):
                 getattr(self, f"step_{step.what}")(step.argument)
         await self._sleep_until(FAULTS_END)
+        if reporting:
+            await reporting
         self._stop_faults()
         await self._wait_for_the_end()
         await self._wait_for_calm()
@@ -345,9 +357,11 @@ class Run:
         jitter = random.Random(incarnation)
         client = Client(wire, jitter=jitter.random)
         # The monitor knows jobs only; pods of other owners would all be strays to it.
-        settings = OperatorSettings(lifecycle=self.scenario.settings)
+        settings = OperatorSettings(lifecycle=self.settings)
         listener = Listener(self.monitor, self.diary)
         controller = Controller(client, settings, Host(self.clock, jitter, diary=listener))
+        if self.reporters:
+            self.reporters.controllers.append(controller)
         turn = asyncio.Event()
         return Process(wire, turn, self.loop.create_task(_look_after(controller, turn)))
 

@@ -65,8 +65,10 @@ def job_table(
     everywhere: bool,
     wide: bool,
     owners: Mapping[str, str] = MappingProxyType({}),
+    progress: bool = False,
 ) -> str:
-    """One line per job; with `owners`, namespace to user, a column of those."""
+    """One line per job; with `owners`, namespace to user, a column of those; with `progress` one
+    of how far they are."""
     headers = ["NAME", "KIND", "PHASE", "RUNNING", "RESTARTS", "AGE"]
     if everywhere:
         headers.insert(0, "NAMESPACE")
@@ -74,8 +76,11 @@ def job_table(
         headers.append("OWNER")
     if wide:
         headers += ["DURATION", "QUEUE", "REASON"]
+    if progress:
+        headers.append("PROGRESS")
     rows = [_row(job, now, owners, everywhere=everywhere, wide=wide) for job in jobs]
-    return table(headers, rows)
+    told = ([progress_text(job)] if progress else [] for job in jobs)
+    return table(headers, [[*row, *more] for row, more in zip(rows, told, strict=True)])
 
 
 def _row(
@@ -104,6 +109,11 @@ def _row(
 def phase_text(job: Job) -> str:
     """The phase, or Terminating for a job that is being deleted."""
     return "Terminating" if job.is_deleting else job.phase
+
+
+def progress_text(job: Job) -> str:
+    """How far it is: `step 1,200/10,000, 3.1 it/s, 47 min left`; empty where nobody tells."""
+    return printable(job.progress.get("message") or "")
 
 
 def running_text(job: Job) -> str:

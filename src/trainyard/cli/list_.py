@@ -75,7 +75,9 @@ async def _list(client: AsyncClient, wish: Wish, output: str) -> None:
     else:
         owner_of = await _owners(client, wish)
         now = datetime.now(UTC)
-        click.echo(job_table(jobs, now, everywhere=everywhere, wide=wish.wide, owners=owner_of))
+        shown = {"everywhere": everywhere, "wide": wish.wide}
+        shown["progress"] = wish.wide or any(job.progress for job in jobs)
+        click.echo(job_table(jobs, now, **shown, owners=owner_of))
 
 
 async def _watch_jobs(client: AsyncClient, wish: Wish) -> None:
@@ -127,7 +129,7 @@ class _Table:
 
     def _table(self, jobs: list[Job]) -> str:
         wish, now = self._wish, datetime.now(UTC)
-        shown = {"everywhere": wish.everywhere, "wide": wish.wide}
+        shown = {"everywhere": wish.everywhere, "wide": wish.wide, "progress": wish.wide}
         return job_table(jobs, now, **shown, owners=self._owners)
 
 

@@ -149,6 +149,8 @@ class LiveScreen:
 
 def _title(job: Job, width: int) -> Iterator[Text]:
     name, state = job.name, f"{job.phase}  {job.seconds or 0.0:.0f} s  restarts {job.restarts}"
+    if told := job.progress.get("message"):
+        state += f"  {plain(str(told))}"
     for text in (
         [f"{name}  {state}"] if cell_len(name) + 2 + cell_len(state) <= width else [name, state]
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -56,7 +57,7 @@ def command(
         image=image,
         namespace=namespace,
         replicas=replicas,
-        operator=effective.settings.operator,
+        operator=replace(effective.settings.operator, has_channel=effective["channel"]),
         settings=effective.given,
     )
     click.echo(dump(manifests(install, server)), nl=False)

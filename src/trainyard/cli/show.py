@@ -10,7 +10,15 @@ import click
 
 from trainyard.api.aio import AsyncClient
 from trainyard.api.asking import event_order
-from trainyard.cli.format import document, indent, phase_text, running_text, table
+from trainyard.cli.format import (
+    document,
+    indent,
+    phase_text,
+    printable,
+    progress_text,
+    running_text,
+    table,
+)
 from trainyard.cli.target import on_job
 from trainyard.client.job import Job
 from trainyard.client.objects import Object
@@ -85,6 +93,9 @@ def _facts(job: Job, now: datetime, logs: str, owner: str) -> Iterator[tuple[str
     yield "Phase", phase_text(job)
     yield "Mode", "pause" if job.is_paused else "debug" if job.is_debugged else ""
     yield "Running", running_text(job)
+    yield "Progress", _progress(job, now)
+    yield "Metrics", _metrics(job)
+    yield "Checkpoint", _checkpoint(job, now)
     yield "Restarts", job.budget or job.restarts
     yield "Elastic", _elastic(job)
     yield "Queue", job.queue
@@ -96,6 +107,34 @@ def _facts(job: Job, now: datetime, logs: str, owner: str) -> Iterator[tuple[str
     yield "Deadline", f"{deadline} s from the start" if deadline else ""
     yield "TensorBoard", _tensorboard(job)
     yield "Logs", logs
+
+
+def _progress(job: Job, now: datetime) -> str:
+    told = progress_text(job)
+    if not told or job.is_over:
+        return told
+    return f"{told} (told {age(job.progress.get('lastReportTime'), now)} ago)"
+
+
+def _metrics(job: Job) -> str:
+    told = job.progress.get("metrics") or ()
+    return ", ".join(printable(f"{m.get('name')} {_short(m.get('value'))}") for m in told)
+
+
+def _short(value: object) -> str:
+    """A number as far as it is of interest."""
+    try:
+        return f"{float(str(value)):.5g}"
+    except ValueError:
+        return str(value)
+
+
+def _checkpoint(job: Job, now: datetime) -> str:
+    made = job.progress.get("checkpoint") or {}
+    if not made:
+        return ""
+    step = f" of step {made['step']:,}" if made.get("step") is not None else ""
+    return printable(f"{made.get('path')}{step}, {age(made.get('time'), now)} ago")
 
 
 def _moment(text: str | None, now: datetime) -> str:

@@ -116,6 +116,8 @@ class Job:
 
     status = ObjectAt("status")
     phase = TextAt("status", "phase", default="Pending")
+    progress = ObjectAt("status", "progress")
+    """What its replicas tell of how far they are; empty where they tell nothing."""
     """A job that nobody has looked at is Pending."""
     aggregate = ObjectAt("status", "aggregate")
     """Replicas per phase; empty before any is known."""

@@ -28,10 +28,10 @@ def _stored(status: Mapping[str, Any]) -> Told:
         return {}
 
 
-def _tell(before: Told, heard: Progress | None, *, ended: bool) -> Told | None:
+def _tell(before: Told, heard: Progress | None, now: datetime, *, ended: bool) -> Told | None:
     """`status.progress` as it should be; None where nothing was ever said."""
     told = dict(before)
-    if heard is not None and not _is_old(told, heard.at):
+    if heard is not None and not _is_old(told, heard.at, now):
         told = {name: v for name, v in {**told, **_of(told, heard)}.items() if v is not None}
     if not told:
         return None
@@ -46,7 +46,7 @@ def put(status: Told, job: Pass) -> datetime | None:
     then, when it is not any more."""
     before = _stored(job.before)
     ended = bool(outcome(status))
-    told = _tell(before, job.observed.heard.progress, ended=ended)
+    told = _tell(before, job.observed.heard.progress, job.now, ended=ended)
     if told is None or told == before:
         return None
     due = _due(before, job.now, job.settings.progress_seconds)
@@ -65,9 +65,10 @@ def _due(before: Told, now: datetime, seconds: float) -> datetime | None:
     return moment if moment > now else None
 
 
-def _is_old(told: Told, at: datetime) -> bool:
+def _is_old(told: Told, at: datetime, now: datetime) -> bool:
+    """Not what comes after a time that is yet to come: the clock was set back."""
     written = parse(told.get("lastReportTime"))
-    return written is not None and at <= written
+    return written is not None and at <= written <= now
 
 
 def _of(before: Told, heard: Progress) -> Told:
@@ -75,8 +76,8 @@ def _of(before: Told, heard: Progress) -> Told:
     told: Told = {"lastReportTime": render(heard.at), "replica": heard.replica or None}
     total = before.get("totalSteps") if heard.total is None else heard.total
     step, percentage = heard.step, heard.percentage
-    if step is None and percentage == 100:
-        step = total
+    if step is None and percentage in (0, 100) and total:
+        step = total * percentage // 100
     if percentage is None and step is not None and total:
         percentage = min(100, 100 * step // total)
     if step is not None or percentage is not None:

@@ -36,6 +36,11 @@ def _maps_priority(text: str) -> bool:
     return low.isascii() and low.isdecimal() and int(low) <= 100 and is_dns_subdomain(name)
 
 
+def _is_address(text: str) -> bool:
+    host, _, port = text.rpartition(":")
+    return is_dns_subdomain(host) and port.isdecimal() and 0 < int(port) < 65536
+
+
 _SCOPE = (
     Setting(
         "namespaces",
@@ -60,7 +65,7 @@ _SCOPE = (
         "kinds",
         Several(Text("a kind of job", "KIND", lambda name: name in JOB_KINDS)),
         "Look after jobs of these kinds only. Without one that launches over ssh, no rights to "
-        "Secrets and ConfigMaps are needed. Repeatable.",
+        "ConfigMaps are needed, nor to Secrets if pods do not report. Repeatable.",
         "operator.kinds",
         option="--kind",
     ),
@@ -223,6 +228,35 @@ _LEASE = (
         "lease.retry_period",
     ),
 )
+_CHANNEL = (
+    Setting(
+        "channel",
+        Truth(),
+        "Let pods report how they do, where there is an address for it.",
+        "operator.has_channel",
+    ),
+    Setting(
+        "channelAddress",
+        Text("a host and a port", "HOST:PORT", _is_address),
+        "What pods are told to report to, such as trainyard-operator-reports.trainyard.svc:7443. "
+        "Without one they do not report.",
+        "operator.lifecycle.channel_address",
+    ),
+    Setting("channelPort", _PORT, "On which reports are listened for.", "channel.port"),
+    Setting(
+        "channelEndpoint",
+        Text("an address", "ADDRESS"),
+        "This process's address: while it leads, the Service that channelAddress names is pointed "
+        "there. Without one, the Service has to find the leader by itself.",
+        "channel.endpoint",
+    ),
+    Setting(
+        "progressInterval",
+        Seconds(0.1, 3600),
+        "How often the progress that pods report is written into a job's status for its own sake.",
+        "operator.lifecycle.progress_seconds",
+    ),
+)
 _PROCESS = (
     Setting("host", Text("an address", "ADDRESS"), "Address of the endpoints.", "host"),
     Setting(
@@ -290,6 +324,7 @@ GROUPS: Mapping[str, tuple[Setting, ...]] = {
     "Jobs": _with_defaults(_JOBS),
     "Work, and requests to the API server": _with_defaults(_WORK),
     "Leader election": _with_defaults(_LEASE),
+    "Reports of pods": _with_defaults(_CHANNEL),
     "The process": _with_defaults(_PROCESS),
 }
 """By the heading under which they are documented."""

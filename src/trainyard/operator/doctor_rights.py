@@ -11,7 +11,7 @@ from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
 from trainyard.kube.resources import Resource
-from trainyard.operator.grants import LEASE_RULE, REVIEW_RULES, Rule, rules
+from trainyard.operator.grants import REVIEW_RULES, Rule, home_rules, rules
 from trainyard.operator.patient import Finding, Object, Patient
 from trainyard.operator.settings import OperatorSettings
 
@@ -79,7 +79,7 @@ def _wanted(patient: Patient) -> dict[str, list[Rule]]:
     else:
         home = known.lease.namespace if known.lease else ""
     if home:
-        wanted[home] = [*wanted.get(home, ()), LEASE_RULE]
+        wanted[home] = [*wanted.get(home, ()), *home_rules(operator)]
     if known is not None and known.metrics_secure:
         wanted[home or next(iter(wanted))] += REVIEW_RULES
     return wanted

@@ -106,6 +106,10 @@ class Effective:
                 made = _with(made, setting.place.split("."), self[name])
         if made.record is not None:
             made = replace(made, record=Path(made.record))
+        if not (self["channel"] and self["channelAddress"]):
+            lifecycle = replace(made.operator.lifecycle, channel_address="")
+            operator = replace(made.operator, has_channel=False, lifecycle=lifecycle)
+            made = replace(made, operator=operator)
         return made if self["leaderElect"] else replace(made, lease=None)
 
     @property

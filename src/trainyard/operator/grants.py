@@ -39,11 +39,18 @@ class Grant:
     gang: str = ""
     cluster: bool = False
     selected: bool = False
+    channel: bool = False
+    """Also where pods report."""
 
     def is_needed(self, settings: OperatorSettings) -> bool:
         """Whether an operator with these settings uses it."""
         return (
-            (not self.kinds or not settings.kinds or bool({*self.kinds} & {*settings.kinds}))
+            (
+                not self.kinds
+                or not settings.kinds
+                or bool({*self.kinds} & {*settings.kinds})
+                or (self.channel and settings.has_channel)
+            )
             and (not self.viewers or settings.serves_tensorboards)
             and (not self.cluster or not settings.namespaces)
             and (not self.selected or bool(settings.namespace_selector))
@@ -57,7 +64,8 @@ def grants() -> list[Grant]:
         *(each for kind in KINDS.values() if kind.is_viewer for each in _of_viewer(kind)),
         Grant(_rule(PODS, ["create", "delete", "get", "list", "patch", "watch"])),
         Grant(_rule(SERVICES, _OWN)),
-        *(Grant(_rule(each, _OWN), kinds=over_ssh()) for each in (SECRETS, CONFIG_MAPS)),
+        Grant(_rule(SECRETS, _OWN), kinds=over_ssh(), channel=True),
+        Grant(_rule(CONFIG_MAPS, _OWN), kinds=over_ssh()),
         *(Grant(_rule(each, _OWN), gang=name) for name, each in POD_GROUPS_OF.items()),
         *_of_kueue(),
         Grant(_of([""], ["events"], ["create", "list", "patch"])),
@@ -73,6 +81,17 @@ LEASE_RULE: Rule = {
     "verbs": ["create", "get", "update"],
 }
 """Where the Lease is."""
+CHANNEL_RULE: Rule = {
+    "apiGroups": [""],
+    "resources": ["endpoints", "secrets"],
+    "verbs": ["create", "get", "update"],
+}
+"""There too, where pods report: the channel's certificate, and whom its Service points to."""
+
+
+def home_rules(settings: OperatorSettings) -> list[Rule]:
+    """What an operator needs where its Lease is."""
+    return [LEASE_RULE, *((CHANNEL_RULE,) if settings.has_channel else ())]
 
 
 REVIEW_RULES: list[Rule] = [

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from trainyard.kinds import crds, policies
-from trainyard.operator.grants import LEASE_RULE, Rule, grants, people, rules
+from trainyard.operator.grants import Rule, grants, home_rules, people, rules
 from trainyard.operator.setting import PREFIX
 from trainyard.operator.settings import OperatorSettings, ServiceSettings
 from trainyard.schema.dataclass import dataclass
@@ -21,6 +21,7 @@ PORT = 8080
 SECURE_PORT = ServiceSettings().metrics_port
 """Nobody listens there without the setting metricsSecure."""
 _PORTS = {"http": PORT, "https": SECURE_PORT}
+CHANNEL_PORT = ServiceSettings().channel.port
 SETTINGS_FILE = "settings.yaml"
 _RBAC = "rbac.authorization.k8s.io"
 _SETTINGS_FOLDER = "/etc/trainyard"
@@ -71,6 +72,7 @@ def workload(install: Install) -> list[Object]:
         *([settings_file(install)] if install.settings else ()),
         deployment(install),
         service(install),
+        *((reports_service(install),) if install.operator.has_channel else ()),
     ]
 
 
@@ -104,7 +106,7 @@ def rights(install: Install) -> list[Object]:
     asks = [reviews(install)] if install.settings.get("metricsSecure") else []
     found = [
         *(granted(install, needed, install.name, place) for place in places or ("",)),
-        granted(install, [LEASE_RULE], f"{install.name}-lease", install.namespace),
+        granted(install, home_rules(install.operator), f"{install.name}-lease", install.namespace),
     ]
     return [*(obj for pair in found for obj in pair), *asks]
 
@@ -172,6 +174,24 @@ def service(install: Install) -> Object:
     )
 
 
+def reports_service(install: Install) -> Object:
+    """Of the pods' channel. Whoever leads points it at itself: standbys hear nothing."""
+    port = {"name": "reports", "port": CHANNEL_PORT, "protocol": "TCP"}
+    return _object(
+        "v1",
+        "Service",
+        reports_name(install),
+        install.namespace,
+        labels={_NAME_LABEL: install.name},
+        spec={"ports": [{**port, "targetPort": CHANNEL_PORT}]},
+    )
+
+
+def reports_name(install: Install) -> str:
+    """Of that Service; it must not make variables that look like settings."""
+    return f"{install.name}-reports"
+
+
 def disruption_budget(install: Install) -> Object:
     """One at a time, also of a single replica, whose node could else not be drained."""
     return _object(
@@ -184,10 +204,12 @@ def disruption_budget(install: Install) -> Object:
 
 
 def network_policy(install: Install, sources: Any = ()) -> Object:
-    """Nobody reaches more than the endpoints, and only from there; kubelets always may."""
+    """Nobody reaches more than the endpoints, and only from there; kubelets always may. Pods of
+    jobs report from anywhere."""
     rule: Object = {"ports": [{"protocol": "TCP", "port": name} for name in _PORTS]}
     if sources:
         rule["from"] = sources
+    reports: Object = {"ports": [{"protocol": "TCP", "port": "reports"}]}
     return _object(
         "networking.k8s.io/v1",
         "NetworkPolicy",
@@ -196,7 +218,7 @@ def network_policy(install: Install, sources: Any = ()) -> Object:
         spec={
             "podSelector": {"matchLabels": {_NAME_LABEL: install.name}},
             "policyTypes": ["Ingress"],
-            "ingress": [rule],
+            "ingress": [rule, reports],
         },
     )
 
@@ -264,19 +286,33 @@ def deployment(install: Install) -> Object:
 
 def _container(install: Install) -> Object:
     mounts: list[Object] = [{"name": "tmp", "mountPath": "/tmp"}]
-    command = ["trainyard", "operator", f"--port={PORT}"]
+    command = ["trainyard", "operator", f"--port={PORT}", f"--channel-port={CHANNEL_PORT}"]
     if install.settings:
         mounts.append({"name": "settings", "mountPath": _SETTINGS_FOLDER, "readOnly": True})
         command.append(f"--config={_SETTINGS_FOLDER}/{SETTINGS_FILE}")
     # Where its rights to a Lease are.
     place = {"fieldRef": {"fieldPath": "metadata.namespace"}}
-    env = [{"name": f"{PREFIX}LEASE_NAMESPACE", "valueFrom": place}]
+    home = f"{PREFIX}LEASE_NAMESPACE"
+    env = [
+        {"name": home, "valueFrom": place},
+        {
+            "name": f"{PREFIX}CHANNEL_ADDRESS",
+            "value": f"{reports_name(install)}.$({home}).svc:{CHANNEL_PORT}",
+        },
+        {
+            "name": f"{PREFIX}CHANNEL_ENDPOINT",
+            "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}},
+        },
+    ]
     return {
         "name": "operator",
         "image": install.image,
         "command": command,
         "env": [*env, *install.container.get("env", ())],
-        "ports": [{"name": name, "containerPort": port} for name, port in _PORTS.items()],
+        "ports": [
+            {"name": name, "containerPort": port}
+            for name, port in {**_PORTS, "reports": CHANNEL_PORT}.items()
+        ],
         "livenessProbe": _probe("/healthz"),
         "readinessProbe": _probe("/readyz"),
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}},

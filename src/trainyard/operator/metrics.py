@@ -27,6 +27,7 @@ from trainyard.kube.transport import Request
 from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.ledger import COMPLETED
 from trainyard.lifecycle.outcomes import DISRUPTIONS, VANISHED
+from trainyard.operator import progress_series
 from trainyard.operator.controller import Controller
 from trainyard.operator.meter import Meter
 from trainyard.operator.milestones import End, milestones
@@ -169,6 +170,12 @@ class Metrics(Meter):
         )
         for why in ("overflow", "refused"):
             self._events.labels(why)
+        self._reports = Counter(
+            "trainyard_reports",
+            "Reports of pods, by the HTTP status of the answer.",
+            ["code"],
+            registry=registry,
+        )
 
     def _count_requests(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -204,6 +211,10 @@ class Metrics(Meter):
 
     def waited(self, seconds: float) -> None:
         self._wait.observe(seconds)
+
+    def reported(self, code: int) -> None:
+        """A report of a pod was answered."""
+        self._reports.labels(str(code)).inc()
 
     def watch_ended(self, resource: Resource, why: str) -> None:
         self._watches.labels(resource.full_name, why).inc()
@@ -339,6 +350,7 @@ class _State(Collector):
         yield oldest
         if self._tells_jobs:
             yield each
+            yield from progress_series.series(_jobs_of(controller))
 
 
 def _jobs_of(controller: Controller) -> Iterator[JobRecord]:

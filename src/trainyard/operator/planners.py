@@ -38,7 +38,8 @@ def watched_resources(
     observed = observed_resources(settings.lifecycle.gang_backend)
     if any(kind.launches_over_ssh for kind in served_kinds(settings)):
         return observed
-    return {each: d for each, d in observed.items() if each not in (SECRETS, CONFIG_MAPS)}
+    needless = {CONFIG_MAPS, *(() if settings.lifecycle.channel_address else (SECRETS,))}
+    return {each: d for each, d in observed.items() if each not in needless}
 
 
 def warm_up() -> None:

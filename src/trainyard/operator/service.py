@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -11,19 +12,22 @@ from pathlib import Path
 
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kube.client import Client
-from trainyard.kube.errors import ApiError, KubeError
+from trainyard.kube.errors import ApiError, Forbidden, KubeError
+from trainyard.operator.channel import Channel
 from trainyard.operator.controller import Controller
 from trainyard.operator.detection import detect
 from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection
 from trainyard.operator.endpoints import Endpoints
-from trainyard.operator.grants import LEASE_RULE, REVIEW_RULES, rules
+from trainyard.operator.grants import REVIEW_RULES, home_rules, rules
+from trainyard.operator.hearing import Hearing
 from trainyard.operator.host import Clock, Host, wall_clock
+from trainyard.operator.keeper import Keeper, Pointer, service_of
 from trainyard.operator.metrics import Metrics
 from trainyard.operator.planners import warm_up
 from trainyard.operator.rights import Rights
 from trainyard.operator.secure_metrics import SecureMetrics
-from trainyard.operator.settings import ServiceSettings
+from trainyard.operator.settings import LeaseSettings, ServiceSettings
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +63,7 @@ class Service:
         self._lease_client = (lease_client or client).measured(self._metrics.requested)
         self._rights = self._rights_needed()
         self._diary: Diary | None = None
+        self._channel: Channel | None = None
         plain = None if self._settings.metrics_secure else self._metrics
         self._endpoints = Endpoints(
             self._settings.host, self._settings.port, self._readiness, plain
@@ -95,11 +100,14 @@ class Service:
         controller = self._controller = await self._prepare()
         self._prepared.set()
         lease = self._settings.lease
-        async with asyncio.TaskGroup() as group:
+        async with AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             group.create_task(controller.watch())
+            if self._channel is not None:
+                place = (self._settings.host, self._settings.channel.port)
+                end = stack.enter_context(socket.create_server(place, reuse_port=False))
+                group.create_task(self._channel.serve(end, Hearing(controller)))
             if lease is None:
-                await controller.synced.wait()
-                await controller.work()
+                await self._lead(controller)
                 return
             # One that has read the cluster is the better leader, if there is one.
             with suppress(TimeoutError):
@@ -110,14 +118,46 @@ class Service:
 
     async def _lead(self, controller: Controller) -> None:
         await controller.synced.wait()
-        await controller.work()
+        async with asyncio.TaskGroup() as group:
+            if self._channel is not None and (pointer := self._pointer()) is not None:
+                group.create_task(pointer.keep())
+            group.create_task(controller.work())
+
+    def _pointer(self) -> Pointer | None:
+        channel = self._settings.channel
+        service = service_of(self._settings.operator.lifecycle.channel_address)
+        if service is None or not channel.endpoint:
+            return None
+        return Pointer(self._client, *service, channel.endpoint, channel.port)
+
+    async def _open_channel(self) -> Channel | None:
+        """What pods will trust; None where they do not report."""
+        address = self._settings.operator.lifecycle.channel_address
+        if not address:
+            return None
+        lease, host = self._settings.lease, address.rpartition(":")[0]
+        keeper = Keeper(
+            self._client,
+            lease.namespace if lease else self._client.namespace,
+            f"{lease.name if lease else LeaseSettings().name}-channel",
+            (host, "localhost", "127.0.0.1"),
+            self._now,
+        )
+        while True:
+            try:
+                return Channel(await keeper.authority(), keeper.authority, self._metrics.reported)
+            except KubeError as error:
+                log.warning("pods cannot report: %s", error)
+                if isinstance(error, Forbidden):
+                    return None
+                await asyncio.sleep(_RETRY_SECONDS)
 
     def _rights_needed(self) -> Rights:
         operator, lease = self._settings.operator, self._settings.lease
         home = lease.namespace if lease else self._client.namespace
         wanted = {place: rules(operator) for place in operator.namespaces or (home,)}
         if lease is not None:
-            wanted[home] = [*wanted.get(home, ()), LEASE_RULE]
+            wanted[home] = [*wanted.get(home, ()), *home_rules(operator)]
         if self._settings.metrics_secure:
             wanted[home] = [*wanted.get(home, ()), *REVIEW_RULES]
         return Rights(self._client, wanted)
@@ -130,6 +170,10 @@ class Service:
             lifecycle = replace(operator.lifecycle, gang_backend=await self._gang_backend())
             operator = replace(operator, lifecycle=lifecycle)
         warm_up()
+        self._channel = await self._open_channel()
+        if self._channel is None:
+            lifecycle = replace(operator.lifecycle, channel_address="")
+            operator = replace(operator, lifecycle=lifecycle)
         return Controller(
             self._client,
             operator,
@@ -138,6 +182,7 @@ class Service:
                 meter=self._metrics,
                 drains_events=self._settings.lease is None,
                 diary=self._diary,
+                channel=self._channel,
             ),
         )
 

@@ -25,6 +25,8 @@ class OperatorSettings:
     """Look after jobs and viewers with such labels only."""
     kinds: tuple[str, ...] = ()
     """Look after jobs of these kinds only; none: of all."""
+    has_channel: bool = True
+    """Pods report, where there is an address for it."""
     serves_tensorboards: bool = True
     """False: another controller runs the TensorBoards that jobs create."""
     open_templates: bool = True
@@ -59,6 +61,15 @@ class LeaseSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelSettings:
+    """Where the reports of pods are listened for."""
+
+    port: int = 7443
+    endpoint: str = ""
+    """This process's address, to which the channel's Service points while it leads."""
+
+
+@dataclass(frozen=True, slots=True)
 class ServiceSettings:
     """All that an operator process is told: what it does, and how it presents itself."""
 
@@ -66,6 +77,7 @@ class ServiceSettings:
     lease: LeaseSettings | None = field(default_factory=LeaseSettings)
     """None: no election; this process is the only one."""
     api: Limits = field(default_factory=Limits)
+    channel: ChannelSettings = field(default_factory=ChannelSettings)
     host: str = "0.0.0.0"
     port: int = 8080
     """Of `/healthz`, `/readyz` and `/metrics`; 0 picks a free one."""

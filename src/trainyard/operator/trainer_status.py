@@ -14,7 +14,8 @@ from typing import Any
 from trainyard.lifecycle.heard import Checkpoint, Progress
 from trainyard.schema.errors import TrainyardError
 
-_STEP, _TOTAL, _EPOCH = "current_step", "total_steps", "current_epoch"
+_STEP, _TOTAL, _EPOCHS = "current_step", "total_steps", ("current_epoch", "epoch")
+"""Hugging Face's trainer logs the epoch by its second name, at the end by that alone."""
 _MAX_METRICS, _MAX_NAME, _MAX_VALUE, _MAX_PATH = 64, 128, 256, 1024
 _MOST = 2**53
 
@@ -31,16 +32,17 @@ def progress(given: Any, replica: str, at: datetime) -> Progress:
     remaining = _whole(given, "estimatedRemainingSeconds", _MOST)
     named = _metrics(given.get("metrics"))
     step, total = _number(named, _STEP), _number(named, _TOTAL)
-    shown = {name: value for name, value in named.items() if name not in (_STEP, _TOTAL, _EPOCH)}
+    shown = {k: value for k, value in named.items() if k not in (_STEP, _TOTAL, *_EPOCHS)}
+    epochs = [each for name in _EPOCHS if (each := _number(named, name)) is not None]
     return Progress(
         at=at,
         replica=replica,
         step=None if step is None else int(step),
         total=int(total) if total and total >= 1 else None,
-        epoch=_number(named, _EPOCH),
+        epoch=epochs[0] if epochs else None,
         percentage=percentage,
         remaining=remaining,
-        metrics=tuple(shown.items()) if given.get("metrics") else None,
+        metrics=tuple(shown.items()) or None,
         checkpoint=_checkpoint(given.get("checkpoint"), at),
     )
 

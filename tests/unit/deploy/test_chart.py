@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,7 @@ NOTHING = {
     **{name: {"install": False} for name in ("definitions", "policies")},
     **{name: {"create": False} for name in ("serviceAccount", "rbac", "aggregatedRoles")},
     **{name: {"enabled": False} for name in ("service", "podDisruptionBudget")},
+    "settings": {"channel": False},
 }
 SCOPES: tuple[dict[str, Any], ...] = (
     {},
@@ -64,6 +66,7 @@ SCOPES: tuple[dict[str, Any], ...] = (
     {"namespaceSelector": "a=b", "kinds": ["DeepSpeedJob", "GenericJob"]},
     {"gangScheduler": "volcano", "tensorboards": True},
     {"namespaces": ["team-a"], "metricsSecure": True},
+    {"kinds": ["GenericJob"], "channel": False},
 )
 
 
@@ -128,7 +131,7 @@ def test_what_is_said_arrives(charts: dict[str, list[Object]]) -> None:
     (container,) = pod["containers"]
     assert spec["replicas"] == 3
     assert container["image"] == "registry/trainyard@sha256:abc"
-    assert container["env"][1:] == ALL["env"]
+    assert container["env"][3:] == ALL["env"]
     assert container["volumeMounts"][-1:] == ALL["volumeMounts"]
     assert pod["volumes"][-1:] == ALL["volumes"]
     assert container["resources"]["limits"] == {"memory": "1Gi"}
@@ -165,7 +168,7 @@ def test_the_settings_arrive_and_new_ones_make_new_pods(
         return str(metadata["annotations"]["checksum/settings"])
 
     assert sum_of("all", "jobs") != sum_of("default", "trainyard-operator")
-    assert sum_of("nothing", "trainyard-operator") == sum_of("default", "trainyard-operator")
+    assert sum_of("scope 0", "trainyard-operator") == sum_of("default", "trainyard-operator")
 
 
 @pytest.mark.parametrize("number", range(len(SCOPES)))
@@ -176,7 +179,7 @@ def test_rights_follow_the_settings(
     file = tmp_path / "settings.yaml"
     file.write_text(yaml.safe_dump(SCOPES[number]))
     effective = Effective({}, {}, file)
-    operator = effective.settings.operator
+    operator = replace(effective.settings.operator, has_channel=effective["channel"])
     install = Install("any", "ops", operator=operator, settings=effective.given)
     wanted = [reduced(o) for o in manifests(install) if _is_right(o)]
     assert [reduced(o) for o in charts[f"scope {number}"] if _is_right(o)] == wanted

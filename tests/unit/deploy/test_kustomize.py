@@ -66,7 +66,7 @@ def test_that_of_a_namespace_has_no_right_outside_of_it(tmp_path: Path) -> None:
         assert (subject["name"], subject["namespace"]) == ("trainyard-operator", "team")
     pod = by_name["Deployment", "trainyard-operator"]["spec"]["template"]["spec"]
     own = {"fieldRef": {"fieldPath": "metadata.namespace"}}
-    names = {each["name"] for each in pod["containers"][0]["env"] if each["valueFrom"] == own}
+    names = {each["name"] for each in pod["containers"][0]["env"] if each.get("valueFrom") == own}
     assert names == {"TRAINYARD_OPERATOR_NAMESPACES", "TRAINYARD_OPERATOR_LEASE_NAMESPACE"}
 
 

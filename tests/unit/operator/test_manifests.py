@@ -134,8 +134,9 @@ def test_rights_are_where_they_are_needed_and_no_more() -> None:
     assert not may(apart) & {"nodes", "namespaces"}
 
 
-def test_secrets_are_for_kinds_that_launch_over_ssh_only() -> None:
-    plain = rights_of(kinds=("PyTorchTrainingJob", "GenericJob"))
+def test_secrets_are_for_kinds_that_launch_over_ssh_and_for_reports_only() -> None:
+    silent = {"kinds": ("PyTorchTrainingJob", "GenericJob"), "has_channel": False}
+    plain = rights_of(**silent)
     assert not may(plain) & {"secrets", "configmaps", "deepspeedjobs", "colossalaijobs/status"}
     for kind in ("DeepSpeedJob", "ColossalAIJob"):
         assert {"secrets", "configmaps"} < may(rights_of(kinds=(kind,)))
@@ -166,7 +167,8 @@ def test_settings_are_given_in_a_file_that_the_operator_takes(tmp_path: Path) ->
 
 def test_rights_follow_the_settings_that_the_command_is_given(tmp_path: Path) -> None:
     file = tmp_path / "settings.yaml"
-    file.write_text("namespaces: [team]\nkinds: [GenericJob]\ngangScheduler: none\n")
+    said = "namespaces: [team]\nkinds: [GenericJob]\ngangScheduler: none\n"
+    file.write_text(f"{said}channel: false\n")
     options = ["--image", "i", "--config", str(file)]
     printed = CliRunner().invoke(command, options, catch_exceptions=False).output
     objects = [obj for obj in yaml.safe_load_all(printed) if obj["kind"].endswith("Role")]
@@ -174,6 +176,11 @@ def test_rights_follow_the_settings_that_the_command_is_given(tmp_path: Path) ->
     assert [obj["metadata"]["namespace"] for obj in mine] == ["team", "trainyard"]
     wanted = {"pods", "services", "events", "genericjobs", "tensorboards", "leases"}
     assert {name.partition("/")[0] for name in may(mine)} == wanted
+    file.write_text(said)
+    printed = CliRunner().invoke(command, options, catch_exceptions=False).output
+    objects = [obj for obj in yaml.safe_load_all(printed) if obj["kind"].endswith("Role")]
+    mine = [obj for obj in objects if "operator" in obj["metadata"]["name"]]
+    assert {name.partition("/")[0] for name in may(mine)} == wanted | {"endpoints", "secrets"}
     file.write_text("workers: 0")
     refused = CliRunner().invoke(command, options)
     assert refused.exit_code == 2

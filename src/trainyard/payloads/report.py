@@ -1,0 +1,161 @@
+"""``trainyard.report()``: tells the controller how far the training is. Nothing outside of a job.
+
+Imports nothing until it is called in a job; sends from a thread of its own, the newest only, so
+that a training never waits for it. Standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from threading import Condition, Thread
+
+URL = "KUBEFLOW_TRAINER_SERVER_URL"
+CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
+TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"
+_EVERY_SECONDS, _TIMEOUT_SECONDS, _LAST_SECONDS = 2.0, 5.0, 3.0
+
+
+def report(
+    *,
+    step: int | None = None,
+    total: int | None = None,
+    epoch: float | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    **metrics: Any,
+) -> None:
+    """Tell how far the training is: `report(step=120, total=1000, loss=loss)`.
+
+    `step` of `total` steps are done, and `epoch` epochs; `checkpoint` is the path of one that has
+    just been written; whatever else is named is a metric, a number or a text. What is left out
+    stays as it was told last. Call it as often as you like: the newest is sent every two seconds
+    by a thread of its own, and the last one at the end. Outside of a job, and on other ranks than
+    0, nothing happens. Raises TypeError or ValueError where a number is none.
+    """
+    told: dict[str, Any] = {name: _text(value) for name, value in metrics.items()}
+    given = (
+        ("current_step", step, int),
+        ("total_steps", total, int),
+        ("current_epoch", epoch, float),
+    )
+    told.update({name: str(kind(value)) for name, value, kind in given if value is not None})
+    path = None if checkpoint is None else os.fspath(checkpoint)
+    if os.environ.get(URL) and os.environ.get("RANK", "0") == "0":
+        _sender().put(told, path, None if step is None else int(step))
+
+
+def _text(value: Any) -> str:
+    try:
+        return repr(float(value))  # also of an array or a tensor with one element
+    except (TypeError, ValueError):
+        return str(value)[:256]
+
+
+class _Sender:
+    """Sends what is told of one process."""
+
+    def __init__(self) -> None:
+        # Here, and not in the thread: a fork in the midst of an import would lock the child.
+        import atexit
+        import http.client
+        import json
+        import ssl
+        import threading
+        import urllib.parse
+
+        self.process = os.getpid()
+        self._dumps, self._client = json.dumps, http.client
+        self._url = urllib.parse.urlsplit(os.environ[URL])
+        self._context: Any = None
+        self._make_context = ssl.create_default_context
+        self._connection: Any = None
+        self._changed: Condition = threading.Condition()
+        self._metrics: dict[str, str] = {}
+        self._checkpoint: dict[str, Any] | None = None
+        self._is_new = self._ends = False
+        self._thread: Thread = threading.Thread(
+            target=self._run, name="trainyard-report", daemon=True
+        )
+        self._thread.start()
+        atexit.register(self._end)
+
+    def put(self, told: dict[str, Any], path: str | None, step: int | None) -> None:
+        with self._changed:
+            self._metrics.update(told)
+            if path is not None:
+                self._checkpoint = {"path": path, **({} if step is None else {"step": step})}
+            self._is_new = True
+            self._changed.notify()
+
+    def _end(self) -> None:
+        """A thread that runs while the interpreter goes away may crash it."""
+        if os.getpid() == self.process:
+            with self._changed:
+                self._ends = True
+                self._changed.notify()
+            self._thread.join(_LAST_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_new or self._ends)
+                if not self._is_new:
+                    return
+                body, self._is_new = self._body(), False
+                checkpoint = self._checkpoint
+            is_heard = self._send(body)
+            with self._changed:
+                if not is_heard:
+                    self._is_new = not self._ends
+                elif checkpoint is self._checkpoint:
+                    self._checkpoint = None
+                self._changed.wait_for(lambda: self._ends, _EVERY_SECONDS)
+
+    def _body(self) -> bytes:
+        metrics = [{"name": name, "value": value} for name, value in self._metrics.items()]
+        status: dict[str, Any] = {"metrics": metrics}
+        if self._checkpoint is not None:
+            status["checkpoint"] = self._checkpoint
+        return self._dumps({"trainerStatus": status}).encode()
+
+    def _send(self, body: bytes) -> bool:
+        """Whether it need not be sent again."""
+        try:
+            if self._connection is None:
+                self._connection = self._open()
+            with open(os.environ[TOKEN]) as file:
+                head = {"Authorization": "Bearer " + file.read().strip()}
+            head["Content-Type"] = "application/json"
+            target = self._url.path + ("?" + self._url.query if self._url.query else "")
+            self._connection.request("POST", target, body, head)
+            answer = self._connection.getresponse()
+            answer.read()
+            return bool(answer.status not in (429, 503))
+        except Exception:
+            # Whatever it is, the training goes on, and the next report comes soon.
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+            return False
+
+    def _open(self) -> Any:
+        if self._context is None:
+            self._context = self._make_context(cafile=os.environ.get(CA_CERT))
+        return self._client.HTTPSConnection(
+            self._url.hostname or "",
+            self._url.port,
+            timeout=_TIMEOUT_SECONDS,
+            context=self._context,
+        )
+
+
+_known: _Sender | None = None
+
+
+def _sender() -> _Sender:
+    global _known
+    if _known is None or _known.process != os.getpid():  # forked since
+        _known = _Sender()
+    return _known

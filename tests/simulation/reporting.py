@@ -1,0 +1,85 @@
+"""Pods that report, to whichever controller is there, whatever has become of their job; and what
+must hold of that: a job that has ended stays as it is, progress that was told is never lost, and
+nothing is written for its sake more often than was asked for.
+
+That reports cost no pod is what the monitor looks for anyway. One seed in three plays with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Callable
+
+from tests.simulation.cluster import JOB_PLURALS
+from tests.simulation.server import Change, ModelServer, Obj, Observer, owner_uid
+from trainyard.operator.controller import Controller
+
+ADDRESS = "channel.test:7443"
+_TERMINAL = ("Succeeded", "Failed")
+_MEAN_SECONDS = 4.0
+PROGRESS_SECONDS = 20.0
+
+
+def reports(seed: int) -> bool:
+    """Whether pods report in that run."""
+    return seed % 3 == 1
+
+
+class Reporters(Observer):
+    """All pods of a run. `fail` is told what must not be."""
+
+    def __init__(
+        self,
+        server: ModelServer,
+        seed: int,
+        fail: Callable[[str], None],
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._server, self._fail, self._loop = server, fail, loop
+        self._own_writes: Counter[str] = Counter()
+        self._rng = random.Random(seed ^ 0x7E11)
+        self.controllers: list[Controller] = []
+        """All that ever were: those that are dead hear nothing that matters."""
+        self._steps = 0
+
+    async def run(self, until: float) -> None:
+        """Report now and then."""
+        rng = self._rng
+        while self._loop.time() < until:
+            await asyncio.sleep(rng.expovariate(1 / _MEAN_SECONDS))
+            pods = self._server.all("pods")
+            if pods and self.controllers:
+                self._report(rng.choice(pods), rng.choice(self.controllers[-2:]))
+
+    def _report(self, pod: Obj, controller: Controller) -> None:
+        self._steps += 1
+        told = {"current_step": self._steps, "total_steps": 5000, "loss": self._rng.random()}
+        kept = [name for name in told if self._rng.random() < 0.8]
+        status: Obj = {"metrics": [{"name": name, "value": str(told[name])} for name in kept]}
+        if self._rng.random() < 0.2:
+            status["checkpoint"] = {"path": f"/out/{self._steps}"}
+        uid, name = owner_uid(pod), pod["metadata"]["name"]
+        controller.reports.hear(uid, name, {"trainerStatus": status})
+
+    def changed(self, plural: str, change: Change) -> None:
+        """Judge every change of a job's progress."""
+        if plural not in JOB_PLURALS or change.type != "MODIFIED" or change.old is None:
+            return
+        name = change.object["metadata"]["name"]
+        old, new = (each.get("status") or {} for each in (change.old, change.object))
+        before, after = old.get("progress"), new.get("progress")
+        if before == after:
+            return
+        if before and not after:
+            self._fail(f"{name}: progress that was told is gone")
+        elif old.get("phase") in _TERMINAL and new.get("phase") in _TERMINAL:
+            self._fail(f"{name}: progress of a job that has ended changes")
+        elif before and (before.get("checkpoint") and not after.get("checkpoint")):
+            self._fail(f"{name}: a checkpoint that was told is gone")
+        elif {**old, "progress": after} == new:
+            self._own_writes[name] += 1
+            most = 5 + 1.5 * self._loop.time() / PROGRESS_SECONDS
+            if self._own_writes[name] > most:
+                self._fail(f"{name}: progress is written {most:.0f} times for its own sake")

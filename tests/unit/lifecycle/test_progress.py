@@ -1,0 +1,135 @@
+"""What jobs tell of their progress, as the status has it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from tests.unit.lifecycle.world import SETTINGS, World, pytorch
+from trainyard.lifecycle import plan
+from trainyard.lifecycle.actions import Plan
+from trainyard.lifecycle.heard import Checkpoint, Heard, Progress
+
+EVERY = SETTINGS.progress_seconds
+
+
+def running() -> World:
+    """A job that runs and has told nothing."""
+    world = World(pytorch(workers=2)).running()
+    assert world.status["phase"] == "Running"
+    assert "progress" not in world.status
+    return world
+
+
+def told(world: World, progress: Progress, now: datetime | None = None) -> Plan:
+    """The plan of a pass that has heard this."""
+    observed = replace(world.observed(), heard=Heard(progress))
+    moment = now or world.now
+    return plan(world.workload, world.status, observed, moment, SETTINGS)
+
+
+def heard(world: World, progress: Progress) -> dict[str, Any]:
+    """The progress that a pass writes, which is stored."""
+    made = told(world, progress)
+    assert made.status is not None
+    assert not made.actions, "it changes nothing of what happens"
+    assert not made.events
+    world.status = made.status
+    found: dict[str, Any] = made.status["progress"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (
+            {"step": 1200, "total": 10000, "rate": 3.125},
+            "step 1,200/10,000, 3.12 it/s, 47 min left",
+        ),
+        ({"step": 1200, "rate": 0.25}, "step 1,200, 4 s/it"),
+        ({"step": 7, "total": 10, "remaining": 59}, "step 7/10, 59 s left"),
+        ({"step": 7, "total": 10, "remaining": 26_000}, "step 7/10, 7 h left"),
+        ({"step": 7, "total": 10, "remaining": 400_000}, "step 7/10, 5 days left"),
+        ({"percentage": 45, "remaining": 0}, "45 %, 0 s left"),
+        ({"percentage": 0, "total": 200}, "step 0/200"),
+        ({"percentage": 100, "total": 200, "rate": 3.0}, "step 200/200"),
+        ({"epoch": 1.5}, "epoch 1.5"),
+        ({"metrics": (("loss", "1"),)}, ""),
+    ],
+)
+def test_it_is_told_in_a_line(given: dict[str, Any], message: str) -> None:
+    world = running()
+    assert heard(world, Progress(world.now, "p", **given))["message"] == message
+
+
+def test_what_a_report_leaves_out_stays() -> None:
+    world = running()
+    made = Checkpoint("/out/1", world.now, 100)
+    metrics = (("loss", "0.5"),)
+    heard(world, Progress(world.now, "p", 100, 1000, metrics=metrics, checkpoint=made))
+    world.now += timedelta(seconds=EVERY + 1)
+    found = heard(world, Progress(world.now, "p", 200))
+    assert (found["step"], found["totalSteps"], found["percentage"]) == (200, 1000, 20)
+    assert found["metrics"] == [{"name": "loss", "value": "0.5"}]
+    assert found["checkpoint"]["path"] == "/out/1"
+
+
+def test_it_is_not_written_too_often_for_its_own_sake() -> None:
+    world = running()
+    heard(world, Progress(world.now, "p", 1))
+    first = world.now
+    later = first + timedelta(seconds=EVERY / 2)
+    made = told(world, Progress(later, "p", 2), later)
+    assert made.status is None
+    assert made.wake_at == first + timedelta(seconds=EVERY)
+    made = told(world, Progress(later, "p", 2), first + timedelta(seconds=EVERY))
+    assert made.status is not None
+    assert made.status["progress"]["step"] == 2
+
+
+def test_another_write_takes_it_along() -> None:
+    world = running()
+    heard(world, Progress(world.now, "p", 1))
+    world.now += timedelta(seconds=EVERY / 2)
+    world.exit("worker-1", 1)
+    made = told(world, Progress(world.now, "p", 2))
+    assert made.status is not None
+    assert made.status["progress"]["step"] == 2
+
+
+def test_what_was_heard_before_is_not_told_again() -> None:
+    world = running()
+    heard(world, Progress(world.now, "p", 5))
+    late = world.now + timedelta(hours=1)
+    assert told(world, Progress(world.now - timedelta(seconds=1), "p", 4), late).status is None
+
+
+def test_a_clock_that_was_set_back_does_not_silence_it() -> None:
+    world = running()
+    heard(world, Progress(world.now, "p", 5))
+    world.now -= timedelta(hours=1)
+    assert heard(world, Progress(world.now, "p", 6))["step"] == 6
+
+
+def test_the_last_word_comes_with_the_end_and_none_after_it() -> None:
+    world = running()
+    heard(world, Progress(world.now, "p", 5, 10, rate=1.0))
+    world.now += timedelta(seconds=1)
+    world.exit("worker-0", 0)
+    made = told(world, Progress(world.now, "p", 10, 10, rate=1.0))
+    assert made.status is not None
+    assert made.status["phase"] == "Succeeded"
+    assert made.status["progress"]["message"] == "step 10/10"
+    world.status = made.status
+    world.now += timedelta(days=1)
+    assert told(world, Progress(world.now, "p", 11, 11)).status is None
+
+
+@pytest.mark.parametrize("odd", ["x", 5, [], {}, {"lastReportTime": "soon"}, {"lastReportTime": 3}])
+def test_what_others_wrote_there_is_no_hindrance(odd: Any) -> None:
+    world = running()
+    world.status = {**world.status, "progress": odd}
+    assert heard(world, Progress(world.now, "p", 5))["step"] == 5
