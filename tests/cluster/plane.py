@@ -9,6 +9,7 @@ import socket
 import ssl
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import yaml
@@ -32,6 +33,19 @@ _CONTROLLERS = (
 )
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 _libc = ctypes.CDLL(None)
+
+
+def starved(pids: list[int]) -> float:
+    """Seconds for which threads of these processes could have run, and others did.
+
+    https://docs.kernel.org/scheduler/sched-stats.html#proc-pid-schedstat
+    """
+    waited = 0
+    for pid in pids:
+        for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                waited += int(path.read_text().split()[1])
+    return waited / 1e9
 
 
 def free_port() -> int:
@@ -75,6 +89,11 @@ class RunningControlPlane:
     def authority(self) -> Path:
         """Certificate of the authority that vouches for the API server."""
         return self._made.authority
+
+    @property
+    def certificate(self) -> tuple[Path, Path]:
+        """Certificate and key of the API server, for what stands in front of it."""
+        return self._made.certificate, self._made.key
 
     @property
     def pids(self) -> list[int]:

@@ -20,9 +20,9 @@ from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 _EVERY_SECONDS = 0.1
 
 
-async def install(yard: Yard, scheduler: str) -> None:
-    """Have the server serve what a scheduler publishes."""
-    for definition in published(scheduler):
+async def install(yard: Yard, definitions: list[Object]) -> None:
+    """Have the server serve what is defined."""
+    for definition in definitions:
         with suppress(AlreadyExists):
             await yard.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
         name = definition["metadata"]["name"]
@@ -84,7 +84,7 @@ class Queues:
 @asynccontextmanager
 async def running_kueue(yard: Yard, kueue: Kueue) -> AsyncIterator[Queues]:
     """Kueue at work, whose webhook has had nothing to refuse by the end."""
-    await install(yard, "kueue")
+    await install(yard, published("kueue"))
     queues = Queues(yard, kueue)
     task = asyncio.create_task(queues.run())
     try:

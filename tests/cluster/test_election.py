@@ -11,12 +11,11 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from tests.cluster.kubelet import running_kubelet
-from tests.cluster.plane import ADMIN, RunningControlPlane
+from tests.cluster.plane import ADMIN, RunningControlPlane, starved
 from tests.cluster.yard import PYTORCH, Operator, Yard, pytorch_job, until
 from tests.tools import soak
 from trainyard.kube.resources import LEASES
@@ -114,19 +113,6 @@ async def takeover(yard: Yard, leader: Operator, standby: Operator) -> Takeover:
     acquired_at = parse(lease["spec"]["acquireTime"])
     assert acquired_at is not None
     return Takeover((acquired_at - died_at).total_seconds(), starved(pids) - waited)
-
-
-def starved(pids: list[int]) -> float:
-    """Seconds for which threads of these processes could have run, and others did.
-
-    https://docs.kernel.org/scheduler/sched-stats.html#proc-pid-schedstat
-    """
-    waited = 0
-    for pid in pids:
-        for path in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-            with suppress(FileNotFoundError, ProcessLookupError):
-                waited += int(path.read_text().split()[1])
-    return waited / 1e9
 
 
 class Line:

@@ -113,7 +113,11 @@ class Yard:
 
     @asynccontextmanager
     async def operator(
-        self, *options: str, kubeconfig: Path | None = None, everywhere: bool = False
+        self,
+        *options: str,
+        kubeconfig: Path | None = None,
+        everywhere: bool = False,
+        environment: dict[str, str] | None = None,
     ) -> AsyncIterator[Operator]:
         """An operator that looks after this namespace or all of them, from when it serves; or after
         those that the options name."""
@@ -127,7 +131,7 @@ class Yard:
             *("--host", "127.0.0.1", "--port", "0"),
             *options,  # the last one counts
         )
-        async with self.serving(*command) as running:
+        async with self.serving(*command, environment=environment) as running:
             yield running
 
     @asynccontextmanager
