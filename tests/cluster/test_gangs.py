@@ -139,7 +139,8 @@ async def test_what_is_served_is_found_and_gets_its_objects(
                     await kubelet.end(kubelet.pod("digits", replica), 0)
                 await yard.reaches("digits", "Succeeded")
                 await yard.client.delete(PYTORCH, "digits", yard.namespace)
-                if yard.plane.collects:
+                # A group beside the older server's own is not told to its garbage collector.
+                if yard.plane.collects and backend is not GangBackend.KUBERNETES:
                     await until(lambda: _groups(yard, groups), lambda there: not there)
         finally:
             await yard.client.delete(CLASSES, "urgent")
