@@ -100,11 +100,11 @@ class Land:
         clock = WallClock(self.loop)
         clock.offset = clock_offset
         paced = PacedTransport(self._transport(name), Limits())
-        client = Client(paced, quiet=paced.quiet)
+        jitter = random.Random(f"{name} jitter").random
+        client = Client(paced, jitter=jitter, quiet=paced.quiet)
         controller = Controller(client, OperatorSettings(), Host(clock, random.Random(name)))
-        lease = LeaderElection(
-            Client(self._transport(f"{name} lease")), LeaseSettings(), clock, identity=name
-        )
+        other = Client(self._transport(f"{name} lease"), jitter=jitter)
+        lease = LeaderElection(other, LeaseSettings(), clock, identity=name)
 
         async def work() -> None:
             assert not self.working, f"{name} beside {self.working}"
