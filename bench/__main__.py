@@ -24,7 +24,6 @@ MODULES = (
     "launchers",
     "jobs",
     "pods",
-    "ends",
     "apiserver",
     "plan",
     "validate",

@@ -113,15 +113,11 @@ exec deepspeed --hostfile {folder}/hostfile-{slots} --master_addr {master} train
 
 def measure() -> list[Row]:
     """Medians of alternating launches; one row with the reason where a program is missing."""
-    if lacking := missing_programs():
+    lacking = [name for name in ("deepspeed", "pdsh", "sshd", "ssh") if _which(name) is None]
+    if lacking:
         return [(f"DeepSpeedJob: skipped, no {', '.join(lacking)} here", None, "", None)]
     with _machines() as launches:
         return [row for slots in (1, 2) for row in _rows(launches, slots)]
-
-
-def missing_programs() -> list[str]:
-    """Those that a launch of DeepSpeed needs, and this machine lacks."""
-    return [name for name in ("deepspeed", "pdsh", "sshd", "ssh") if _which(name) is None]
 
 
 def _rows(launches: _Launches, slots: int) -> Iterator[Row]:

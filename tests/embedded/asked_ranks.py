@@ -13,7 +13,7 @@ from tests.embedded.deepspeed_job import spec as deepspeed_spec
 from tests.embedded.launching import NAMESPACE, PATIENCE_SECONDS, Jobs, Object, resource_of
 
 POLL_SECONDS = 0.05
-GRACE_SECONDS = 170
+GRACE_SECONDS = 90
 """Of the pods: whoever waits for its end is found out by the time that the test takes."""
 RANK = """\
 import os, signal, socket, sys, time

@@ -123,12 +123,7 @@ REFUSED: dict[str, tuple[str | bytes, str]] = {
     ),
 }
 
-_ONCE = {
-    "exec": {"command": ["false"]},
-    "periodSeconds": 1,
-    "failureThreshold": 1,
-    "timeoutSeconds": 100,
-}
+_ONCE = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
 _GONE = {"apiVersion": "v1", "kind": "ConfigMap", "name": "gone", "uid": "1234"}
 _LIMITED = {"activeDeadlineSeconds": 2}
 

@@ -195,7 +195,7 @@ def yard(folder: Path) -> Iterator[Yard]:
         made.run("up", "--volume", f"{CLAIM}={made.data}")
         yield made
         made.run("down")
-        until(lambda: not made.processes(), "every process of the cluster has ended")
+        until(lambda: not made.processes(), "every process of the cluster has ended", 10)
     finally:
         made.run("down", code=None)
         made.kill_everything()

@@ -30,6 +30,7 @@ KILLS = soak(25, 200)
 LONGEST_LIFE_SECONDS = 0.8
 ROUNDS_AT_ONCE = 2
 PATIENCE_SECONDS = 180.0
+SETTLE_SECONDS = 15.0
 
 
 class Churn:
@@ -126,7 +127,7 @@ async def until_ended(churn: Churn) -> None:
 
 async def settled(churn: Churn, name: str, wanted: Object) -> Object:
     """The job's outcome, once it is as wanted, or after a while."""
-    last = time.monotonic() + PATIENCE_SECONDS
+    last = time.monotonic() + SETTLE_SECONDS
     while True:
         found = await churn.outcome(name)
         if found == wanted or time.monotonic() > last:

@@ -33,13 +33,15 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 def test_a_deadline_ends_the_processes_under_every_clean_up_policy(cluster: Yard) -> None:
     """Also a process that left its session, and one that is deaf."""
     names = {policy: f"late-{policy.lower()}" for policy in POLICIES}
-    script = shell("trap '' TERM; setsid sleep 3600 & while :; do sleep 0.1; done")
+    script = shell(
+        "trap '' TERM; touch /data/$JOB; setsid sleep 3600 & while :; do sleep 0.1; done"
+    )
     for policy, name in names.items():
         spec = {"activeDeadlineSeconds": DEADLINE_SECONDS, "cleanUpPolicy": policy}
         pods = template(script, grace=1, env={"JOB": name})
         cluster.submit(pytorch(name, pods, replicas=2, runPolicy=spec))
     for name in names.values():
-        until(lambda name=name: "startTime" in cluster.status(name), f"{name} runs")  # type: ignore[misc]
+        until(cluster.file(name).exists, f"{name} runs", START_SECONDS)
     ended: dict[str, float] = {}
 
     def all_have_ended() -> bool:

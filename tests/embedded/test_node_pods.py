@@ -127,14 +127,13 @@ async def test_a_running_pod_finds_a_peer_that_is_started_later(node: Cluster) -
     await node.phase("early", "Succeeded")
 
 
-async def test_a_name_that_is_unknown_fails_without_waiting_for_an_answer(node: Cluster) -> None:
+async def test_a_name_that_is_unknown_fails_at_once(node: Cluster) -> None:
     script = (
         "import socket,time\nt=time.monotonic()\n"
         "try: socket.getaddrinfo('nowhere.example.org',1)\n"
-        "except OSError: print(time.monotonic()-t < 100)"
+        "except OSError: print(time.monotonic()-t < 1)"
     )
-    patient = {"name": "RES_OPTIONS", "value": "timeout:30 attempts:5"}  # the most that it takes
-    await node.run("job-0", [sys.executable, "-c", script], container={"env": [patient]})
+    await node.run("job-0", [sys.executable, "-c", script])
     assert await node.log("job-0") == "True\n"
 
 
@@ -422,9 +421,8 @@ async def test_a_port_of_the_pod_is_reached_through_the_node(node: Cluster) -> N
 
 async def test_probes_make_ready_and_restart(node: Cluster, tmp_path: Path) -> None:
     work = tmp_path / "work"
-    every = {"periodSeconds": 1, "timeoutSeconds": 100}
-    probe = {"exec": {"command": ["test", "-e", "ready"]}, **every}
-    live = {"exec": {"command": ["test", "!", "-e", "dead"]}, **every}
+    probe = {"exec": {"command": ["test", "-e", "ready"]}, "periodSeconds": 1}
+    live = {"exec": {"command": ["test", "!", "-e", "dead"]}, "periodSeconds": 1}
     await node.create(
         "job-0",
         ["sleep", "100"],
@@ -488,7 +486,7 @@ async def test_the_bridge_keeps_its_address_when_pods_come(node: Cluster) -> Non
     """Else pods that know the old one send into the void for half a minute."""
     ask = (
         "import socket\n"
-        "s=socket.socket(); s.settimeout(100)\n"
+        "s=socket.socket(); s.settimeout(5)\n"
         "gateway=socket.inet_ntoa(bytes.fromhex(open('/proc/net/route').read().split()[13])[::-1])\n"
         "print(s.connect_ex((gateway,9)) and open('/proc/net/arp').read().split()[12])\n"
     )

@@ -102,12 +102,7 @@ def test_a_failure_ends_with_1_and_shows_replica_exit_code_and_cause(
 
 
 def test_the_cause_of_a_failure_and_a_remedy_are_told_with_it(trainyard: CommandLine) -> None:
-    probe = {
-        "exec": {"command": ["false"]},
-        "periodSeconds": 1,
-        "failureThreshold": 1,
-        "timeoutSeconds": 100,
-    }
+    probe = {"exec": {"command": ["false"]}, "periodSeconds": 1, "failureThreshold": 1}
     unwell = job("unwell", ["sleep", "3600"], container={"livenessProbe": probe})
     said = trainyard.run("run", "-f", trainyard.manifest("unwell.yaml", unwell), code=1)
     assert "worker-0 failed (exit code 143)\n    its liveness probe failed, so it was ended" in said

@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tests.simulation.launching import PROBE_SECONDS, UNREADY, Launch, waits
+from tests.simulation.repeats import FALLOUT
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, Refused, owner_uid
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.times import render
@@ -53,6 +54,8 @@ class Cluster(Observer):
     """Whether the pod runs until the one that launches it has ended, and that has not."""
     crashes: Callable[[], list[int]]
     """The exit codes with which the page of a new viewer ends, until it runs."""
+    words: Callable[[Obj, int], str]
+    """What a pod says that ends with that code by itself."""
     names_oom: bool
     """Whether what ends with 137 was killed for want of memory."""
     lost: set[str] = field(default_factory=set)
@@ -261,7 +264,7 @@ class Cluster(Observer):
         if code == 0 and self.is_launched(pod):
             self._later(0.1, 2.0, self._end, uid, code)
             return
-        self._terminate(key, pod, code)
+        self._terminate(key, pod, code, words=FALLOUT if because_of_peer else None)
         if code and self.peers_die(pod):
             self._take_peers_along(pod)
 
@@ -289,7 +292,9 @@ class Cluster(Observer):
                 if self.rng.random() < 0.8:  # the others hang
                     self._later(0.01, 3.0, self._end_with_peer, uid)
 
-    def _terminate(self, key: Key, pod: Obj, code: int, reason: str = "") -> None:
+    def _terminate(
+        self, key: Key, pod: Obj, code: int, reason: str = "", words: str | None = None
+    ) -> None:
         phase = "Failed" if code else "Succeeded"
         more = {"reason": reason} if reason else {}
         begins = pod["status"]["phase"] == "Pending" and "initContainerStatuses" in pod["status"]
@@ -298,6 +303,9 @@ class Cluster(Observer):
             self._set_status(key, pod, phase, waiting, self._terminated(code), **more)
         else:
             ended = self._terminated(code)
+            said = self.words(pod, code) if words is None else words
+            if said and code:
+                ended["terminated"]["message"] = said
             self._set_status(key, pod, phase, ended, self._terminated(0), **more)
 
     def _terminated(self, code: int) -> Obj:

@@ -13,7 +13,15 @@ from typing import Any
 
 from tests.queueing.kueue import PLURAL as WORKLOADS
 from tests.queueing.kueue import finished, reserved, true
-from tests.simulation import agreement, elastic, policies, statuses, viewer_judges
+from tests.simulation import (
+    agreement,
+    elastic,
+    goodputs,
+    policies,
+    repeats,
+    statuses,
+    viewer_judges,
+)
 from tests.simulation.cluster import BOARDS, JOB_PLURALS, sidecars
 from tests.simulation.network import Call, Sent
 from tests.simulation.queueing import KNOWN_SECONDS
@@ -186,7 +194,12 @@ class Monitor(Observer):
         fails = statuses.failed_by_rule(new) and not statuses.failed_by_rule(old)
         if fails and not lost and not has_fatal_end(job, obj):
             self.fail(f"{job.key.name}: failed by a rule that nothing has matched")
-        for problem in (*statuses.contradictions(old, new, obj), *elastic.miscounts(old, new, obj)):
+        for problem in (
+            *statuses.contradictions(old, new, obj),
+            *elastic.miscounts(old, new, obj),
+            *repeats.ended_in_vain(job, old, new, obj),
+            *goodputs.misaccounted(old, new, obj, steady=self.clock_is_steady),
+        ):
             self.fail(f"{job.key.name}: {problem}")
 
     def _check_budget(self, job: JobTruth, new: Obj, obj: Obj) -> None:
@@ -220,6 +233,7 @@ class Monitor(Observer):
 
     def _ended_by_itself(self, job: JobTruth, truth: PodTruth, pod: Obj) -> None:
         truth.own_end = _exit_code(pod)
+        truth.words = _words(pod)
         if not truth.own_end:
             job.completions[job.attempt] += not truth.apart
             return
@@ -519,6 +533,11 @@ def _exit_code(pod: Obj) -> int:
     inits = [e for e in status.get("initContainerStatuses") or () if e["name"] not in beside]
     ended = main or [each for each in inits if "terminated" in each["state"]]
     return max(int(each["state"]["terminated"]["exitCode"]) for each in ended)
+
+
+def _words(pod: Obj) -> str:
+    ended = (each["state"].get("terminated") or {} for each in pod["status"]["containerStatuses"])
+    return next((each["message"] for each in ended if "message" in each), "")
 
 
 def _conditions(status: Obj) -> dict[str, str]:

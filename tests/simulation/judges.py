@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from tests.simulation import policies
+from tests.simulation import policies, repeats
 from tests.simulation.telling import ENDS, Judge, Text, Told
 from trainyard.schema.times import parse
 
@@ -63,8 +63,13 @@ def says(place: str, reason: str, message: str, *, once: bool = False) -> Callab
 
 def judged(told: Told, text: Text) -> Iterator[str]:
     """What is untrue about one text."""
+    message = text.message
+    if (again := repeats.SAME.fullmatch(message)) is not None:
+        message = again["before"]
+        if text.is_new:
+            yield from repeats.untrue(told, again)
     for row in ROWS:
-        found = row.words.fullmatch(f"{text.reason}\0{text.message}")
+        found = row.words.fullmatch(f"{text.reason}\0{message}")
         if found and row.place.fullmatch(text.place):
             if text.is_new or not row.once:
                 yield from row.judge(told, found)
@@ -364,12 +369,13 @@ def _named(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _if(told.phase == "Succeeded", "it succeeded")
 
 
+ENDED_SO = "Failed|BackoffLimitExceeded|RestartsInVain"
 BLAMED = rf"{NAMED} has failed: (?P<pod>[a-z0-9-]+) failed"
 
 
-@says(WHILE_FAILED, "Failed|BackoffLimitExceeded", rf"{BLAMED} with exit code (?P<code>\d+)")
+@says(WHILE_FAILED, ENDED_SO, rf"{BLAMED} with exit code (?P<code>\d+)")
 @says("event Failed", "Warning", rf"{BLAMED} with exit code (?P<code>\d+)")
-@says(WHILE_FAILED, "Failed|BackoffLimitExceeded", rf"{BLAMED}(?: \((?P<why>[^()]+)\))?")
+@says(WHILE_FAILED, ENDED_SO, rf"{BLAMED}(?: \((?P<why>[^()]+)\))?")
 @says("event Failed", "Warning", rf"{BLAMED}(?: \((?P<why>[^()]+)\))?")
 def _failed(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _named(told, found)

@@ -160,6 +160,7 @@ class Run:
             self._launch,
             self._is_launched,
             self._crashes,
+            scenario.words.of,
             names_oom=scenario.launches is not None,
         )
         self.monitor = Monitor(self.server, loop)

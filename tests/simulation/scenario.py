@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.queueing.kueue import Kueue
-from tests.simulation import elastic, launching, queueing
+from tests.simulation import elastic, launching, queueing, repeats
 from tests.simulation.network import CRASHES, Fault, WatchFault
-from tests.simulation.seeds import FIRST_GENERATION, SECOND_GENERATION
+from tests.simulation.seeds import FIRST_GENERATION, SECOND_GENERATION, THIRD_GENERATION
 from trainyard.kinds.shared.settings import GangBackend, Settings
 
 Obj = dict[str, Any]
@@ -77,6 +77,7 @@ class Scenario:
     """None: nothing is told of launches; as in seeds of the first generation."""
     boards: Boards | None
     """The same of viewers."""
+    words: repeats.Words
     has_standby: bool
     """Whoever takes over from a controller that has crashed has watched all the while."""
     queue: Kueue | None
@@ -136,6 +137,7 @@ class Scenario:
             lines.append(f"a launch will not be quick with a chance of {self.launches.rate}")
         if self.boards and self.boards.rate:
             lines.append(f"a viewer's page will crash with a chance of {self.boards.rate}")
+        lines.append(f"a program fails as before with a chance of {self.words.stubborn}")
         if self.has_standby:
             lines.append("a standby that has watched takes over")
         return lines
@@ -173,6 +175,8 @@ def draw(seed: int) -> Scenario:
     if queue is not None:
         settings = replace(settings, gang_backend=GangBackend.KUEUE)
         steps += [Step(*each) for each in queueing.steps(seed)]
+    once = FIRST_GENERATION | SECOND_GENERATION | THIRD_GENERATION
+    words = repeats.draw(seed, jobs, judged=seed not in once)
     count = rng.randint(2, 7)
     call_faults: dict[int, Fault] = {
         rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)
@@ -193,6 +197,7 @@ def draw(seed: int) -> Scenario:
         newcomers=newcomers,
         launches=launches,
         boards=boards,
+        words=words,
         has_standby=has_standbys and random.Random(f"{seed} standby").random() < 0.5,
         queue=queue,
         rng=rng,

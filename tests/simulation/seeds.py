@@ -20,6 +20,8 @@ FIRST_GENERATION = frozenset(
 were played and disruptions met rules often."""
 SECOND_GENERATION = frozenset({77, 8000635, 358016702, 758550509, 812937761})
 """Likewise, from before standbys took over."""
+THIRD_GENERATION = frozenset({1626, 1728, 874106316})
+"""Likewise, from before restarts had a judge."""
 FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
 
 

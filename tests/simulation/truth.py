@@ -21,6 +21,8 @@ class PodTruth:
     attempt: int
     own_end: int | None = None
     """Exit code, when its containers ended by themselves."""
+    words: str = ""
+    """What it said then."""
     disturbed: bool = False
     """Somebody or something else took it away."""
     action: str = ""

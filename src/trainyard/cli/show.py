@@ -10,6 +10,7 @@ import click
 
 from trainyard.api.aio import AsyncClient
 from trainyard.api.asking import event_order
+from trainyard.cli import goodput
 from trainyard.cli.format import (
     document,
     indent,
@@ -105,6 +106,7 @@ def _facts(job: Job, now: datetime, logs: str, owner: str) -> Iterator[tuple[str
     yield "Duration", span(status.get("startTime"), status.get("completionTime"), now)
     deadline = job.run_policy.get("activeDeadlineSeconds")
     yield "Deadline", f"{deadline} s from the start" if deadline else ""
+    yield "Goodput", goodput.text(status, now)
     yield "TensorBoard", _tensorboard(job)
     yield "Logs", logs
 

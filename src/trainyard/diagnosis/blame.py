@@ -13,10 +13,10 @@ from enum import IntEnum
 
 from trainyard.client.pods import ContainerView, PodView
 from trainyard.client.tails import Tail
-from trainyard.diagnosis.following import follows, retells
-from trainyard.diagnosis.reports import Blamed, blamed_in
 from trainyard.diagnosis.situation import Object, Situation
-from trainyard.diagnosis.tracebacks import Raised, linked, raised_in
+from trainyard.evidence.following import follows, retells
+from trainyard.evidence.reports import Blamed, blamed_in
+from trainyard.evidence.tracebacks import Raised, linked, raised_in
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse
 

@@ -159,4 +159,6 @@ def _outcome(situation: Situation) -> str:
     start, end = parse(status.get("startTime")), parse(status.get("completionTime"))
     took = f" after {(end - start).total_seconds():.1f} s" if start and end else ""
     again = f", {count} restart{'' if count == 1 else 's'}" if count else ""
-    return f"Failed{took}{again}"
+    alike = int(situation.job.last_failure.get("repeated") or 0)
+    in_vain = f", the last {alike} failures alike: another will not help" if alike > 1 else ""
+    return f"Failed{took}{again}{in_vain}"

@@ -7,10 +7,10 @@ import re
 from trainyard.client.events import event_time
 from trainyard.diagnosis import blame, exits
 from trainyard.diagnosis.blame import Suspect
-from trainyard.diagnosis.reports import own_lines, processes_in, times_said
 from trainyard.diagnosis.situation import Object, Situation
-from trainyard.diagnosis.tracebacks import Raised
 from trainyard.diagnosis.words import Reading
+from trainyard.evidence.reports import own_lines, processes_in, times_said
+from trainyard.evidence.tracebacks import Raised
 from trainyard.kinds.shared.reasons import without_report
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.dataclass import dataclass
@@ -57,6 +57,8 @@ class Death:
     """How many other processes ended by the same exception."""
     processes: int = 1
     """How many each replica had."""
+    repeated: int = 0
+    """How many attempts in a row have ended so, with nothing gained in between (decision 229)."""
 
 
 def of(situation: Situation, failure: Object) -> Death:
@@ -90,6 +92,7 @@ def of(situation: Situation, failure: Object) -> Death:
         log=suspect.tail.path,
         blamed=blamed,
         processes=processes_in(suspect.tail.lines),
+        repeated=int(failure.get("repeated") or 0),
         alike=_alike(suspect, everyone, raised),
     )
 

@@ -6,11 +6,14 @@ from collections.abc import Iterator
 
 from trainyard.diagnosis import deaths
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
+from trainyard.evidence.lasting import is_certain
 from trainyard.kinds.shared.reasons import ConditionReason, Phase, cannot_start
 from trainyard.kinds.shared.workload import RESTARTABLE_CODES
 from trainyard.schema.times import span
 
 _QUOTED_LINES = 6
+_ALIKE = 2
+"""So many failures in a row by one lasting cause are not mended by another start."""
 _RULES_FIELD = "spec.runPolicy.podFailurePolicy"
 
 
@@ -133,6 +136,8 @@ def _why_not_again(situation: Situation, condition: Object, death: deaths.Death)
     """Why it was not restarted (any more) (decisions 23, 114)."""
     if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:
         return ()  # its message names the rule
+    if condition.get("reason") == ConditionReason.RESTARTS_IN_VAIN:
+        return ("runPolicy.restartJudge has it end here, with restarts left",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"its restarts are used up: {situation.job.restarts} so far",)
     if cannot_start(death.words):  # decision 102
@@ -154,6 +159,11 @@ def _why_not_again(situation: Situation, condition: Object, death: deaths.Death)
 
 def _how_again(situation: Situation, condition: Object, death: deaths.Death) -> tuple[str, ...]:
     """What would have restarted it, where a restart may have helped."""
+    if death.repeated >= _ALIKE:
+        times = f"it has failed {death.repeated} times in a row so, and got no further in between"
+        return (f"a restart will not help: {times}",)
+    if death.raised is not None and is_certain(death.raised):
+        return ("a restart will not help before that is corrected",)
     if condition.get("reason") == ConditionReason.BACKOFF_LIMIT_EXCEEDED:
         return (f"more restarts are allowed by {_limit_field(situation)}, if a restart can help",)
     if condition.get("reason") == ConditionReason.POD_FAILURE_POLICY:

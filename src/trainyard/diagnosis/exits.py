@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 import signal
 
-from trainyard.diagnosis.following import follows, retells
-from trainyard.diagnosis.reports import own_lines
-from trainyard.diagnosis.tracebacks import Raised
 from trainyard.diagnosis.words import Reading, meaning_of
+from trainyard.evidence.following import follows, retells
+from trainyard.evidence.reports import own_lines
+from trainyard.evidence.tracebacks import Raised
 from trainyard.kinds.shared.reasons import cannot_start
 from trainyard.kinds.shared.workload import ASKS_FOR_RESTART
 

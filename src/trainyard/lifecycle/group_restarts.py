@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import SuccessPolicy
-from trainyard.lifecycle import backoff
+from trainyard.lifecycle import backoff, judge
 from trainyard.lifecycle.ledger import ending
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import Incident, Pass, Response
@@ -40,11 +40,13 @@ def answer(
 ) -> Response:
     """Wait until the cause is certain, then restart, or give up those that must not be."""
     cause = cause_of(own, job.settings)
+    if job.workload.restart_judge and not tells_cause(cause):
+        cause = judge.culprit(own, cause, job.settings.incident_settle_seconds)
     if wait := settling(job, replicas, cause):
         return Response(job.ledger, wake_at=wait)
-    if may_restart(job.workload, job.ledger, cause):
+    if may_restart(job, job.ledger, cause):
         return restart(job, replicas, own, cause)
-    failed = [r for r in own if not may_restart(job.workload, job.ledger, r)]
+    failed = [r for r in own if not may_restart(job, job.ledger, r)]
     failed.sort(key=lambda r: r is not cause)
     # Decision 30: an elastic job may go on without them; the next pass then restarts the others.
     return Response(job.ledger.lose(r.name for r in failed), failed_for_good=tuple(failed))
@@ -85,7 +87,7 @@ def settling(job: Pass, replicas: Sequence[Replica], cause: Replica) -> datetime
     What was seen first need not have happened first, on several nodes.
     """
     at = cause.exit.at if cause.exit else None
-    if at is None or is_certain(job.workload, job.ledger, cause):
+    if at is None or is_certain(job, cause):
         return None
     if all(r.ended for r in replicas):
         return None

@@ -33,6 +33,31 @@ EVICTED = "Evicted"
 
 
 @dataclass(frozen=True, slots=True)
+class Repeat:
+    """How often in a row there was one lasting cause, with nothing gained in between.
+
+    `text` is what people are told of it, and is not kept.
+    """
+
+    key: str
+    times: int
+    text: str = ""
+
+    @classmethod
+    def decode(cls, obj: Mapping[str, Any] | None) -> Repeat | None:
+        """From a job's account."""
+        return cls(obj["cause"], obj["times"]) if obj else None
+
+    def encode(self) -> dict[str, Any]:
+        """For a job's account."""
+        return {"cause": self.key, "times": self.times}
+
+    def tell(self) -> dict[str, Any]:
+        """For an element of `status.attempts`."""
+        return {"cause": self.text, "repeated": self.times}
+
+
+@dataclass(frozen=True, slots=True)
 class Record:
     """One replica's account, where it differs from the job's.
 
@@ -41,7 +66,8 @@ class Record:
     is `lost` failed for good, and its elastic job goes on without it. One that has `grown` came
     because its elastic job grew, and has had one pod at most. One that was `excused` failed
     because the members of its job changed, which cost nothing. One that failed for good by a rule
-    keeps the `ruling`: what the rule saw of its pod goes with the pod.
+    keeps the `ruling`: what the rule saw of its pod goes with the pod. `repeat` is of one that
+    restarts alone, which failed for good where it was `in_vain`.
     """
 
     attempt: int
@@ -52,6 +78,8 @@ class Record:
     grown: bool = False
     excused: bool = False
     ruling: Ruling | None = None
+    repeat: Repeat | None = None
+    in_vain: bool = False
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any]) -> Record:
@@ -64,6 +92,8 @@ class Record:
             grown=obj.get("grown", False),
             excused=obj.get("excused", False),
             ruling=Ruling.decode(obj["ruling"]) if "ruling" in obj else None,
+            repeat=Repeat.decode(obj.get("repeat")),
+            in_vain=obj.get("inVain", False),
         )
 
     def encode(self) -> dict[str, Any]:
@@ -76,7 +106,14 @@ class Record:
             obj["notBefore"] = render(self.not_before)
         if self.ruling:
             obj["ruling"] = self.ruling.encode()
-        marks = {"lost": self.lost, "grown": self.grown, "excused": self.excused}
+        if self.repeat:
+            obj["repeat"] = self.repeat.encode()
+        marks = {
+            "lost": self.lost,
+            "grown": self.grown,
+            "excused": self.excused,
+            "inVain": self.in_vain,
+        }
         return obj | {name: True for name, holds in marks.items() if holds}
 
 
@@ -88,7 +125,8 @@ class Ledger:
     `backoff` counts restarts against the shared budget. `ready_at` tells when all replicas of this
     attempt ran, `resized_at` when an elastic job changed its `size` last. `attempts` is the
     history, as in status, the current one last. `ended` is the phase that the job has ended with.
-    A job that is `held` has no pods either, but by the will of a queue (decision 171).
+    A job that is `held` has no pods either, but by the will of a queue (decision 171). `repeat` is
+    of replicas that restart together.
     """
 
     attempt: int = 1
@@ -104,6 +142,7 @@ class Ledger:
     held: bool = False
     ended: str = ""
     warned: str = ""
+    repeat: Repeat | None = None
     records: Mapping[str, Record] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
     attempts: tuple[Mapping[str, Any], ...] = ()
@@ -126,6 +165,7 @@ class Ledger:
             held=internal.get("held", False),
             ended=outcome(status),
             warned=internal.get("warned", ""),
+            repeat=Repeat.decode(internal.get("repeat")),
             records={
                 name: Record.decode(obj) for name, obj in internal.get("replicas", {}).items()
             },
@@ -160,6 +200,8 @@ class Ledger:
             **{key: render(moment) for key, moment in moments.items() if moment},
             **{key: value for key, value in values.items() if value},
         }
+        if self.repeat:
+            obj["repeat"] = self.repeat.encode()
         if self.records:
             obj["replicas"] = {name: record.encode() for name, record in self.records.items()}
         return obj

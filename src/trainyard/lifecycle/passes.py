@@ -12,7 +12,7 @@ from typing import Any
 
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
-from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.ledger import Ledger, Repeat
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica, View, entries_of, look
@@ -82,6 +82,10 @@ class Incident:
         return "MembersChanged" if self.members_changed else self.exit.reason or "Error"
 
 
+SAME = 2
+"""So many failures in a row by one lasting cause are not mended by another start."""
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """The account after what ended was dealt with, and when to look again."""
@@ -92,3 +96,10 @@ class Response:
     wake_at: datetime | None = None
     restarted: frozenset[str] = field(default_factory=frozenset)
     """Pod names of the replicas that start anew."""
+    repeats: Mapping[str, Repeat] = field(default_factory=dict)
+    """Of what has failed just now, by pod name: how often in a row so."""
+
+    def same(self, replica: Replica) -> Repeat | None:
+        """Where a replica has failed as before, so that a restart will not help."""
+        repeat = self.repeats.get(replica.name)
+        return repeat if repeat is not None and repeat.times >= SAME else None

@@ -37,7 +37,7 @@ def end(job: Pass) -> tuple[Ledger, frozenset[str]]:
     workload, now, replicas = job.workload, job.now, job.view.replicas
     before = job.ledger
     resumed = before.resumed or before.paused
-    ledger = replace(before, paused=False, held=False, resumed=resumed, failures=0)
+    ledger = replace(before, paused=False, held=False, resumed=resumed, failures=0, repeat=None)
     if not ledger.attempts:
         return ledger.begin(now), frozenset(r.name for r in replicas)
     if workload.scope is Scope.JOB:

@@ -23,6 +23,7 @@ from trainyard.lifecycle import (
     deletion,
     dependents,
     elastic,
+    goodput,
     launches,
     pause,
     progress,
@@ -373,8 +374,7 @@ class _Steps:
     def result(self) -> Plan:
         """The plan; without a status when that is as it was."""
         workload, ledger, new = self.job.workload, self.job.ledger, self.report.status
-        new["conditions"] = self.report.conditions.encode()
-        new["internal"] = ledger.encode()
+        new |= {"conditions": self.report.conditions.encode(), "internal": ledger.encode()}
         new["attempts"] = [dict(attempt) for attempt in ledger.attempts]
         new["observedGeneration"] = workload.generation
         new["replicas"] = self.job.view.existing
@@ -386,6 +386,6 @@ class _Steps:
         new |= viewer_links.of_dependents(workload, self.job.observed)
         if not outcome(self.job.before):  # what is said after the end changes nothing
             self._wake(progress.put(new, self.job))
-        changed = new if new != self.job.before else None
+        changed = goodput.accounted(self.job, new) if new != self.job.before else None
         events = tuple(self.report.events)
         return Plan(changed, tuple(self.actions), events, self.wake_at, self.restarted)

@@ -168,10 +168,12 @@ class Report:
                 self._event(EventReason.RESTART, text)
                 continue
             text = texts.restart(incident.cause, incident.restarted, seconds, budget)
+            same = response.same(incident.cause)
+            again = f"\n{texts.same_again(same)}" if same else ""
             blamed = not incident.exit.free and incident.exit.code != 0
-            self._event(EventReason.RESTART, text, warning=blamed)
+            self._event(EventReason.RESTART, text + again, warning=blamed)
             if blamed:
-                failure = texts.replica_failure(incident.cause)
+                failure = texts.replica_failure(incident.cause) + again
                 conditions.replica_failure(self.conditions, failure)
 
     def failed_for_good(self, replicas: Sequence[Replica]) -> None:
@@ -292,6 +294,7 @@ class Report:
         conditions.failure(self.conditions, verdict.reason, verdict.message)
         if verdict.cause is not None and verdict.cause.state is State.FAILED:
             text = texts.replica_failure(verdict.cause)
+            text += f"\n{texts.same_again(verdict.same)}" if verdict.same else ""
             conditions.replica_failure(self.conditions, text)
             self._event(EventReason.REPLICA_FAILURE, text, warning=True)
             self._preflight(verdict.cause)

@@ -15,8 +15,10 @@ from trainyard.kinds.shared.workload import (
     RestartPolicy,
     Workload,
 )
+from trainyard.lifecycle import judge
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.outcomes import Exit, State
+from trainyard.lifecycle.passes import Pass
 from trainyard.lifecycle.replicas import Replica
 from trainyard.schema.dataclass import dataclass
 
@@ -50,14 +52,16 @@ def policy_of(replica_type: ReplicaType) -> Policy:
     return POLICIES[replica_type.policy]
 
 
-def may_restart(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
+def may_restart(job: Pass, ledger: Ledger, replica: Replica) -> bool:
     """Whether policy and budget allow this replica's end to be followed by a restart."""
     assert replica.exit is not None
     if fails_job(replica):
         return False
     if replica.exit.free:  # decision 24: what was taken away comes back whatever the policy
         return True
-    return _allows(replica) and _has_budget(workload, ledger, replica)
+    if not _allows(replica) or not _has_budget(job.workload, ledger, replica):
+        return False
+    return not judge.is_in_vain(job, replica)
 
 
 def restarts_after_success(workload: Workload, ledger: Ledger, replica: Replica) -> bool:
@@ -84,7 +88,7 @@ def tells_cause(replica: Replica) -> bool:
     return by_itself or is_named or end.code in RESTARTABLE_CODES
 
 
-def is_certain(workload: Workload, ledger: Ledger, cause: Replica) -> bool:
+def is_certain(job: Pass, cause: Replica) -> bool:
     """Whether the cause of an incident may be acted upon before others can have been seen that
     came before it."""
     ruling = cause.exit.ruling if cause.exit else None
@@ -92,9 +96,12 @@ def is_certain(workload: Workload, ledger: Ledger, cause: Replica) -> bool:
         return True
     if ruling is not None and ruling.action is FailureAction.FAIL_JOB:
         return not ruling.by_code
-    if workload.pod_failure_rules and not tells_cause(cause):
+    if job.workload.pod_failure_rules and not tells_cause(cause):
         return False
-    return may_restart(workload, ledger, cause) or not policy_of(cause.type).depends_on_exit
+    may = may_restart(job, job.ledger, cause)
+    if job.workload.restart_judge and not tells_cause(cause):
+        return may and judge.lasting(cause.exit)[1] != ""
+    return may or not policy_of(cause.type).depends_on_exit
 
 
 def is_budget_spent(replica: Replica) -> bool:

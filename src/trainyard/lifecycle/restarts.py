@@ -19,6 +19,7 @@ from trainyard.lifecycle import (
     elastic_restarts,
     failure_policy,
     group_restarts,
+    judge,
     single_restarts,
 )
 from trainyard.lifecycle.ledger import COMPLETED, ending
@@ -31,7 +32,7 @@ from trainyard.schema.times import earliest
 
 def respond(job: Pass) -> Response:
     """Decide on everything that ended since the last pass."""
-    response = _respond(job)
+    response = judge.noted(job, _respond(job))
     ledger, ruled = response.ledger, {}
     for replica in response.failed_for_good:
         ruling = replica.exit.ruling if replica.exit else None

@@ -22,7 +22,7 @@ def respond(job: Pass, ended: Sequence[Replica]) -> Response:
     ledger = replace(job.ledger, records=records)  # ours alone: a copy for each would add up
     incidents, failed = [], []
     for replica in sorted(ended, key=end_order):
-        if may_restart(job.workload, ledger, replica):
+        if may_restart(job, ledger, replica):
             start, ledger = _restart(job, ledger, records, replica)
             incidents.append(Incident(replica, replica.exit or Exit(), 1, start))
         elif replica.state is not State.SUCCEEDED:

@@ -10,6 +10,7 @@ from datetime import datetime
 
 from trainyard.kinds.shared.reasons import without_report
 from trainyard.kinds.shared.workload import Workload
+from trainyard.lifecycle.ledger import Repeat
 from trainyard.lifecycle.observed import Conflict, Pod, Refusal
 from trainyard.lifecycle.outcomes import Exit
 from trainyard.lifecycle.replicas import Replica
@@ -83,6 +84,19 @@ def job_failure(workload: Workload, replica: Replica) -> str:
     elif end.code is not None:
         what = f"failed with exit code {end.code}"
     return f"{workload.kind} {workload.name} has failed: {replica.name} {what}"
+
+
+def same_again(repeat: Repeat) -> str:
+    """It fails in a row by one lasting cause."""
+    return (
+        f"Failure {repeat.times} in a row by {repeat.text}, with nothing gained in between: "
+        "a restart will not help."
+    )
+
+
+def failed_in_vain(workload: Workload, replica: Replica, repeat: Repeat) -> str:
+    """The judge of restarts ends the job."""
+    return f"{job_failure(workload, replica)}. {same_again(repeat)}"
 
 
 def failed_by_rule(workload: Workload, replica: Replica) -> str:

@@ -10,9 +10,9 @@ from trainyard.kinds.shared.reasons import ConditionReason
 from trainyard.kinds.shared.workload import Scope
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle import elastic, rules, single_restarts, texts
-from trainyard.lifecycle.ledger import Ledger, ending
+from trainyard.lifecycle.ledger import Ledger, Repeat, ending
 from trainyard.lifecycle.outcomes import MAX_DURATION, State
-from trainyard.lifecycle.passes import Pass, Response
+from trainyard.lifecycle.passes import SAME, Pass, Response
 from trainyard.lifecycle.replicas import Replica
 from trainyard.lifecycle.restart_policies import (
     fails_job,
@@ -33,6 +33,13 @@ class Verdict:
     reason: str
     message: str
     cause: Replica | None = None
+    repeat: Repeat | None = None
+    """How often in a row that one has failed so."""
+
+    @property
+    def same(self) -> Repeat | None:
+        """Where it had failed so before."""
+        return self.repeat if self.repeat is not None and self.repeat.times >= SAME else None
 
 
 SUCCESS = Verdict(True, ConditionReason.SUCCEEDED, texts.FINISHED)
@@ -103,10 +110,14 @@ def failure(job: Pass, response: Response) -> Verdict | None:
     if not workload.fail_fast and not rules.hopeless(workload, keys):
         return None
     cause = _to_blame(failed)
+    repeat, same = response.repeats.get(cause.name), response.same(cause)
+    if workload.restart_judge and same is not None:
+        message = texts.failed_in_vain(workload, cause, same)
+        return Verdict(False, ConditionReason.RESTARTS_IN_VAIN, message, cause, repeat)
     reason = ConditionReason.FAILED
     if is_budget_spent(cause):
         reason = ConditionReason.BACKOFF_LIMIT_EXCEEDED
-    return Verdict(False, reason, texts.job_failure(workload, cause), cause)
+    return Verdict(False, reason, texts.job_failure(workload, cause), cause, repeat)
 
 
 def by_rule(job: Pass, response: Response) -> Verdict | None:
@@ -124,8 +135,10 @@ def last_words(job: Pass, verdict: Verdict) -> dict[str, Any]:
     if cause is None or cause.exit is None:
         return ending(now, verdict.reason)
     if job.workload.scope is Scope.REPLICA or cause.type.restarts_alone:
-        return single_restarts.last_attempt(job.ledger, cause, now)
-    return ending(now, cause.exit.reason or "Error", cause.name, cause.exit)
+        ended = single_restarts.last_attempt(job.ledger, cause, now)
+    else:
+        ended = ending(now, cause.exit.reason or "Error", cause.name, cause.exit)
+    return ended | verdict.repeat.tell() if verdict.repeat is not None else ended
 
 
 def _to_blame(failed: Sequence[Replica]) -> Replica:

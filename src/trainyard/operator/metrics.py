@@ -21,6 +21,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from trainyard.kinds.shared.goodput import seconds_by_part
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Phase
 from trainyard.kube.resources import PODS, Resource
 from trainyard.kube.transport import Request
@@ -86,9 +87,8 @@ class Metrics(Meter):
         self._count_jobs(registry)
         self._count_work(registry)
         self._count_requests(registry)
-        about = Gauge(
-            "trainyard_build_info", "Which trainyard it is.", ["version"], registry=registry
-        )
+        name, text = "trainyard_build_info", "Which trainyard it is."
+        about = Gauge(name, text, ["version"], registry=registry)
         about.labels(VERSION).set(1.0)
         registry.register(_State(controller, problems, now, tells_jobs))
         prometheus_client.ProcessCollector(registry=registry)
@@ -112,6 +112,12 @@ class Metrics(Meter):
             "trainyard_job_restarts",
             "Restarts that were decided on, by why the replica ended that caused it.",
             ["job_kind", "reason"],
+            registry=registry,
+        )
+        self._spent = Counter(
+            "trainyard_job_time_seconds",
+            "Wall time of jobs that have ended, by what it was spent on.",
+            ["job_kind", "part"],
             registry=registry,
         )
         self._first_pod = Histogram(
@@ -249,6 +255,8 @@ class Metrics(Meter):
             self._start.labels(kind).observe(new.started_seconds)
         if new.end is not None:
             self._ended(kind, new.end)
+            for part, seconds in seconds_by_part(after.status):
+                self._spent.labels(kind, part).inc(seconds)
 
     def _ended(self, kind: str, end: End) -> None:
         log.info("%s%s", end.outcome.lower(), f": {end.message}" if end.message else "")

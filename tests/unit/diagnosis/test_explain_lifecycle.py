@@ -87,7 +87,26 @@ def test_a_spent_budget_is_told() -> None:
     text = explained(world)
     assert "is Failed: worker-3 failed (exit code 9)" in text
     assert "restarts are used up: 1" in text
-    assert "runPolicy.backoffLimit" in text
+    assert "a restart will not help: it has failed 2 times in a row so" in text
+    assert "more restarts are allowed" not in text
+
+
+def test_more_restarts_are_advised_only_where_they_may_help() -> None:
+    world = World(pytorch(run_policy={"backoffLimit": 1})).running()
+    world.exit("1", 9).settle().advance(10).settle().run().settle()
+    world.exit("3", 139).settle()
+    assert "more restarts are allowed by runPolicy.backoffLimit" in explained(world)
+
+
+def test_a_missing_module_is_not_mended_by_restarts() -> None:
+    words = 'Traceback (most recent call last):\n  File "/work/train.py", line 1, in <module>\n'
+    words += "    import nets\nModuleNotFoundError: No module named 'nets'"
+    world = World(pytorch(run_policy={"backoffLimit": 1})).running()
+    world.exit("1", 9).settle().advance(10).settle().run().settle()
+    world.exit("3", 1, message=words).settle()
+    text = explained(world)
+    assert "a restart will not help before that is corrected" in text
+    assert "more restarts are allowed" not in text
 
 
 def test_memory_that_did_not_suffice_is_told() -> None:

@@ -11,9 +11,9 @@ from tests.tools import soak
 from tests.unit.diagnosis.captured import names, tail
 from trainyard.client.tails import Tail
 from trainyard.diagnosis.blame import ended_by
-from trainyard.diagnosis.following import follows
-from trainyard.diagnosis.reports import Blamed, blamed_in, own_lines
-from trainyard.diagnosis.tracebacks import Raised, raised_in
+from trainyard.evidence.following import follows
+from trainyard.evidence.reports import Blamed, blamed_in, own_lines
+from trainyard.evidence.tracebacks import Raised, raised_in
 
 PEER = "RuntimeError: [/__w/pytorch/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553]"
 NO_MODULE = "ModuleNotFoundError: No module named 'nosuchpackage'"

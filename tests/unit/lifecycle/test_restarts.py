@@ -259,7 +259,8 @@ def test_attempts_tell_how_each_ended_and_only_the_last_ten_are_kept() -> None:
     assert world.status is not None
     attempts = world.status["attempts"]
     assert [a["number"] for a in attempts] == list(range(4, 14))
-    assert attempts[0].keys() == {"number", "startTime", "endTime", "replica", "exitCode", "reason"}
+    known = {"number", "startTime", "endTime", "replica", "exitCode", "reason"}
+    assert attempts[0].keys() == known | {"cause", "repeated"}
     assert (attempts[0]["exitCode"], attempts[0]["reason"]) == (137, "OOMKilled")
     assert "endTime" not in attempts[-1]
 

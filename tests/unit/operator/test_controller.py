@@ -58,7 +58,7 @@ async def running(work: Awaitable[None]) -> AsyncIterator[None]:
 
 async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
     """What `check` returns once that is true."""
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(10):
         while True:
             with contextlib.suppress(KubeError, KeyError):
                 if result := await check():

@@ -30,7 +30,7 @@ async def keeping() -> AsyncIterator[Registry]:
 
 async def _until(registry: Registry, resource: str, holds: Callable[[], bool]) -> None:
     changes = registry.subscribe(resource)
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(10):
         while not holds():
             await changes.batch()
 

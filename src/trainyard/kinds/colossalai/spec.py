@@ -12,6 +12,7 @@ from trainyard.kinds.shared.run import (
     AUTH_PATH,
     LAUNCH_TIMEOUT,
     MANAGED_BY,
+    RESTART_JUDGE,
     RUN_MODE,
     SCHEDULER,
     SSHD_PATH,
@@ -94,6 +95,7 @@ class ColossalRunPolicy(Model):
         examples=[True],
     )
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
+    restart_judge: bool = RESTART_JUDGE
     launch_timeout_seconds: int = LAUNCH_TIMEOUT
 
 

@@ -12,6 +12,7 @@ from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     CLEAN_UP_POLICY,
     MANAGED_BY,
+    RESTART_JUDGE,
     RUN_MODE,
     SCHEDULER,
     CleanUpPolicy,
@@ -118,6 +119,7 @@ class GenericRunPolicy(Model):
     """What follows from failures (ours; the other policies of a GenericJob are in its spec)."""
 
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
+    restart_judge: bool = RESTART_JUDGE
 
 
 class GenericJobSpec(Model):

@@ -15,7 +15,6 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.shared import channel, kueue, labels, lines, names, pod_rules, pods, services
-from trainyard.kinds.shared.failure_policy import PodFailurePolicy
 from trainyard.kinds.shared.gang import Gang, Membership, gang_of
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.job import Job, spec_hash
@@ -25,18 +24,16 @@ from trainyard.kinds.shared.run import (
     ReplicaDebugSet,
     ResumeSpec,
     RunMode,
-    RunPolicy,
     SchedulePolicy,
+    workload_fields,
 )
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import (
-    CleanUpPolicy,
     Dependent,
     Elastic,
     Manifest,
     ReplicaKey,
     ReplicaType,
-    Scope,
     Workload,
     WorkloadRequest,
 )
@@ -45,7 +42,6 @@ from trainyard.schema.names import fnv1a64
 
 _FIRST_PORT, _PORTS = 20000, 12000
 """Below the ports that Linux gives to outgoing connections (32768 to 60999)."""
-
 Entry = TypeVar("Entry", bound=ModeEntry)
 
 
@@ -184,22 +180,10 @@ class Description(ABC, Generic[Spec]):
             together=self._together,
             warnings=self.gang.warnings if self.gang else (),
             spec_hash=spec_hash(self.job),
+            created=self.job.metadata.creation_timestamp,
             revision=self.revision,
         )
-        policy = getattr(self.spec, "run_policy", None)
-        failures: PodFailurePolicy | None = getattr(policy, "pod_failure_policy", None)
-        if failures is not None:
-            rules = tuple(rule.compiled() for rule in failures.rules)
-            found = replace(found, pod_failure_rules=rules)
-        if not isinstance(policy, RunPolicy):
-            return found
-        return replace(
-            found,
-            scope=Scope.REPLICA if policy.restart_scope == "Replica" else Scope.JOB,
-            clean_up=CleanUpPolicy(policy.clean_up_policy),
-            active_deadline_seconds=policy.active_deadline_seconds,
-            ttl_seconds_after_finished=policy.ttl_seconds_after_finished,
-        )
+        return replace(found, **workload_fields(getattr(self.spec, "run_policy", None)))
 
     @property
     def _together(self) -> int:

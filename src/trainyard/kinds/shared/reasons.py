@@ -44,6 +44,8 @@ class ConditionReason(StrEnum):
     DEADLINE_EXCEEDED = "DeadlineExceeded"
     BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded"
     POD_FAILURE_POLICY = "PodFailurePolicy"
+    # Decision 229.
+    RESTARTS_IN_VAIN = "RestartsInVain"
     NAME_CONFLICT = "NameConflict"
     CREATION_REFUSED = "CreationRefused"
     UNSCHEDULABLE = "Unschedulable"

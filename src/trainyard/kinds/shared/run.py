@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, WithJsonSchema
 
 from trainyard.kinds.kind import BACKOFF_LIMIT
+from trainyard.kinds.shared import workload
 from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
-from trainyard.kinds.shared.workload import RestartPolicy
+from trainyard.kinds.shared.workload import RestartPolicy, Scope
 from trainyard.schema.model import INT64_MAX, Count, Items, Model
 
 SSHD_PATH = "/usr/sbin/sshd"
@@ -113,6 +114,17 @@ CLEAN_UP_POLICY: CleanUpPolicy = Field(
 )
 
 
+RESTART_JUDGE: bool = Field(
+    default=False,
+    description="Ours. Whether a replica fails for good, instead of spending what is left of its "
+    "restarts, when it has failed twice in a row by one lasting cause with nothing gained in "
+    "between: the same exception at the same line, the same exit, or too little memory. What may "
+    "pass, such as a lost connection, never counts. Defaults to false: it is told only.",
+    examples=[True],
+)
+"""`restart_judge` of every `run_policy` (decision 229)."""
+
+
 class RunPolicy(Model):
     """Limits of a run, and what happens after it."""
 
@@ -141,6 +153,7 @@ class RunPolicy(Model):
         examples=["Job"],
     )
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
+    restart_judge: bool = RESTART_JUDGE
 
 
 RUN_POLICY = Field(
@@ -161,6 +174,24 @@ LAUNCH_TIMEOUT: int = Field(
     examples=[600],
 )
 """`launch_timeout_seconds` of the policies of kinds that launch over ssh (decision 101)."""
+
+
+def workload_fields(policy: object) -> dict[str, Any]:
+    """Fields of a `Workload` by any kind's `run_policy`."""
+    failures: PodFailurePolicy | None = getattr(policy, "pod_failure_policy", None)
+    rules = failures.rules if failures is not None else ()
+    fields: dict[str, Any] = {
+        "pod_failure_rules": tuple(rule.compiled() for rule in rules),
+        "restart_judge": getattr(policy, "restart_judge", False),
+    }
+    if isinstance(policy, RunPolicy):
+        fields |= {
+            "scope": Scope.REPLICA if policy.restart_scope == "Replica" else Scope.JOB,
+            "clean_up": workload.CleanUpPolicy(policy.clean_up_policy),
+            "active_deadline_seconds": policy.active_deadline_seconds,
+            "ttl_seconds_after_finished": policy.ttl_seconds_after_finished,
+        }
+    return fields
 
 
 class SshRunPolicy(RunPolicy):

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
+from trainyard.kinds.shared.goodput import Goodput
 from trainyard.schema.model import Items, OpenModel, Time
 
 
@@ -108,6 +109,16 @@ class Attempt(OpenModel):
     exit_code: int | None = Field(default=None, description="That pod's exit code.")
     reason: str | None = Field(default=None, description="Why it ended, e.g. OOMKilled or Evicted.")
     message: str | None = Field(default=None, description="One sentence on why it ended.")
+    cause: str | None = Field(
+        default=None,
+        description="What its program ended by, where that may last: `ValueError: rate is negative "
+        "(train.py:12 in main)`.",
+    )
+    repeated: int | None = Field(
+        default=None,
+        description="How many attempts in a row have ended by that cause, with nothing gained in "
+        "between. From 2 on a restart will not help.",
+    )
 
 
 class Metric(OpenModel):
@@ -181,6 +192,9 @@ class JobStatus(OpenModel):
         default=None, description="`metadata.generation` that this status is about."
     )
     attempts: Items[Attempt] = Field(default=(), description="The last ten attempts, oldest first.")
+    goodput: Goodput | None = Field(
+        default=None, description="What its wall time was spent on, from its creation on."
+    )
     replicas: int | None = Field(
         default=None, description="Replicas that exist, for `kubectl scale`."
     )

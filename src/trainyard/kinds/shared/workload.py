@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import field
+from datetime import datetime
 from enum import Enum, StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
@@ -250,6 +251,8 @@ class Workload:
     """Whether the policy Always holds for an exit 0 too (never for the replica that decides)."""
     fail_fast: bool = True
     """Any replica that failed for good fails the job (decision 23)."""
+    restart_judge: bool = False
+    """What fails again by one lasting cause fails for good (decision 229)."""
     clean_up: CleanUpPolicy = CleanUpPolicy.NONE
     active_deadline_seconds: int | None = None
     ttl_seconds_after_finished: int | None = None
@@ -261,6 +264,7 @@ class Workload:
     debug: bool = False
     elastic: Elastic | None = None
     needs_gang: bool = False
+    created: datetime | None = None
     request: WorkloadRequest | None = None
     """Of a job that is handed to Kueue: it has pods only while that is admitted."""
     at_size: Callable[[int], Workload] | None = None

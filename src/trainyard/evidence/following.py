@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from trainyard.diagnosis.tracebacks import Raised
+from trainyard.evidence.tracebacks import Raised
 
 _TYPE = re.compile(
     r"(?:^|\.)(?:DistNetworkError|Rendezvous(?:Connection|Closed|State|GracefulExit)Error"
@@ -32,13 +32,18 @@ _OF_CHILD = re.compile(
 
 def follows(raised: Raised) -> bool:
     """Whether it says no more than that a peer, or whoever ended the process, was there first."""
-    if any(_SERVERS.search(frame.file) for frame in raised.frames):
+    if asks_server(raised):
         return False
     if _TYPE.search(raised.type) or _WORDS.search(raised.message):
         return True
     return (
         raised.root is not None and raised.type.endswith("DistStoreError") and follows(raised.root)
     )
+
+
+def asks_server(raised: Raised) -> bool:
+    """Whether it was raised below a client of somebody's server."""
+    return any(_SERVERS.search(frame.file) for frame in raised.frames)
 
 
 def retells(raised: Raised) -> bool:

@@ -12,8 +12,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 
-from trainyard.diagnosis.frames import Frame, frame_of, source_of
-from trainyard.diagnosis.messages import Message
+from trainyard.evidence.frames import Frame, frame_of, source_of
+from trainyard.evidence.messages import Message
 from trainyard.schema.dataclass import dataclass
 
 _HEAD = "Traceback (most recent call last"

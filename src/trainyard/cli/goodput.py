@@ -1,0 +1,57 @@
+"""What a job's wall time was spent on, as a bar."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from trainyard.kinds.shared.goodput import Part, seconds_by_part
+from trainyard.schema.times import duration, parse
+
+_WIDTH = 40
+_MARKS = {
+    Part.QUEUED: ".",
+    Part.STARTING: "s",
+    Part.TRAINING: "=",
+    Part.LOST: "x",
+    Part.HUNG: "h",
+    Part.RESTARTING: "r",
+    Part.PAUSED: "p",
+}
+"""How a bar shows them."""
+
+
+def text(status: Mapping[str, Any], now: datetime) -> str:
+    """`85 % of 10m training, 1m restarting` above a bar; "" where nothing is accounted for."""
+    seconds = spent(status, now)
+    total = sum(seconds.values())
+    if total <= 0:
+        return ""
+    parts = [f"{duration(value)} {part}" for part, value in seconds.items() if value >= 1]
+    share = 100 * seconds.get(Part.TRAINING, 0.0) / total
+    line = f"{share:.0f} % of {duration(total)}: {', '.join(parts)}"
+    has_restarted = seconds.get(Part.RESTARTING, 0.0) > 0
+    if has_restarted and Part.LOST not in seconds:
+        line += "; what was lost is unknown"
+    return f"{line}\n[{_bar(seconds, total)}]"
+
+
+def spent(status: Mapping[str, Any], now: datetime) -> dict[Part, float]:
+    """Seconds by part until now: what is accounted for, and what it has been doing since."""
+    told = status.get("goodput") or {}
+    seconds = {Part(part): value for part, value in seconds_by_part(status)}
+    since = parse(told.get("asOf"))
+    if since is not None and told.get("state") in [part.value for part in Part]:
+        state = Part(told["state"])
+        seconds[state] = seconds.get(state, 0.0) + max((now - since).total_seconds(), 0.0)
+    return {part: seconds[part] for part in Part if part in seconds}
+
+
+def _bar(seconds: Mapping[Part, float], total: float) -> str:
+    """A mark for each fortieth of the time, in the order of the parts."""
+    bar, passed = "", 0.0
+    for part, value in seconds.items():
+        passed += value
+        bar = bar.ljust(round(_WIDTH * passed / total), _MARKS[part])
+    return bar

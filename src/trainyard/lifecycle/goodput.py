@@ -1,0 +1,95 @@
+"""Where a job's wall time goes: `status.goodput`.
+
+Time is accounted for only in writes of the status that happen anyway. What a job does changes with
+such a write, so until the next one it does what the last one said. Sums are kept for good, those of
+single attempts as long as the attempts are told (decision 231).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from trainyard.kinds.shared.goodput import Part
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
+from trainyard.lifecycle.ledger import EVICTED, HISTORY, PAUSED, Ledger, outcome
+from trainyard.lifecycle.passes import Pass
+from trainyard.schema.times import parse, render
+
+Obj = dict[str, Any]
+_QUEUED = (
+    ConditionReason.UNSCHEDULABLE,
+    ConditionReason.WAITS_FOR_ADMISSION,
+    ConditionReason.EVICTED,
+    ConditionReason.FLAVOR_UNKNOWN,
+    ConditionReason.NO_GANG_SCHEDULER,
+)
+_DIGITS = 3
+
+
+def accounted(job: Pass, new: Obj) -> Obj:
+    """A status that is about to be written, with all time until now; that of a job that had ended
+    before is as it was."""
+    if outcome(job.before):
+        return new
+    return {**new, "goodput": _account(new, job.ledger, job.now, job.workload.created)}
+
+
+def _account(
+    status: Mapping[str, Any], ledger: Ledger, now: datetime, created: datetime | None
+) -> Obj:
+    """`status` holds what the job does from now on, and the goodput that was written last."""
+    known = status.get("goodput") or {}
+    since = parse(known.get("asOf"))
+    if since is None:
+        since, known = min(created or now, now), {"state": Part.STARTING.value}
+    seconds = max((now - since).total_seconds(), 0.0)
+    part = str(known.get("state", ""))
+    sums = _add(known, part, seconds) if part else _parts(known)
+    attempts = [dict(each) for each in known.get("attempts") or ()]
+    if part and attempts:
+        attempts[-1] = {"number": attempts[-1]["number"], **_add(attempts[-1], part, seconds)}
+    number = ledger.attempts[-1]["number"] if ledger.attempts else None
+    if number is not None and not attempts:
+        attempts = [{"number": number, **sums}]  # with what came before it
+    elif number is not None and number != attempts[-1]["number"]:
+        attempts.append({"number": number})
+    state = _state(status, ledger)
+    return {
+        **sums,
+        **({"state": state.value} if state else {}),
+        "asOf": render(now),
+        "attempts": attempts[-HISTORY:],
+    }
+
+
+def _state(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
+    """What the job spends its time on from now on; None once it has ended."""
+    if ledger.ended:
+        return None
+    if ledger.paused:
+        return Part.PAUSED
+    running = _condition(status, ConditionType.RUNNING)
+    if ledger.held or (running.get("status") != "True" and running.get("reason") in _QUEUED):
+        return Part.QUEUED
+    if running.get("status") == "True":
+        return Part.TRAINING
+    before = ledger.attempts[-2] if len(ledger.attempts) > 1 else {}
+    is_again = before and before.get("reason") not in (PAUSED, EVICTED)
+    return Part.RESTARTING if is_again else Part.STARTING
+
+
+def _condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
+    return next((c for c in status.get("conditions") or () if c["type"] == kind), {})
+
+
+def _parts(known: Mapping[str, Any]) -> Obj:
+    return {part.value: known[part.value] for part in Part if part.value in known}
+
+
+def _add(known: Mapping[str, Any], part: str, seconds: float) -> Obj:
+    sums = _parts(known)
+    if seconds:
+        sums[part] = round(sums.get(part, 0.0) + seconds, _DIGITS)
+    return sums
