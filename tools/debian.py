@@ -5,23 +5,71 @@ Needs no root. Packages come from where this machine gets its own.
 
 from __future__ import annotations
 
+import fcntl
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
+
+LACKING = 69
+"""Exit code where this machine lacks what a build takes (EX_UNAVAILABLE); it is 1 where a build
+fails that had everything."""
+_GIBIBYTE = 1 << 30
+
+
+def lacking(what: str) -> NoReturn:
+    """End, and say what this machine lacks."""
+    print(f"cannot build a control plane: {what}", file=sys.stderr)
+    sys.exit(LACKING)
 
 
 def require(*programs: str) -> None:
     """End with a message where a program that is needed is not on the PATH."""
     needed = ("apt-get", "dpkg-deb", *programs)
     if absent := [name for name in needed if shutil.which(name) is None]:
-        sys.exit(f"cannot build a control plane without {', '.join(absent)}")
+        lacking(f"{', '.join(absent)} not found")
+
+
+@contextmanager
+def workshop(place: Path, gibibytes: int) -> Iterator[Path]:
+    """A folder in `place` to build in, for one process at a time, with that much room.
+
+    It is kept where the build ends early, for the next one to go on with what is there.
+    """
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        folder = place / "build"
+        is_new = not folder.exists()
+        free = shutil.disk_usage(place).free
+        if is_new and free < gibibytes * _GIBIBYTE:
+            lacking(f"it takes {gibibytes} GiB in {place}, where {free / _GIBIBYTE:.1f} are free")
+        folder.mkdir(exist_ok=True)
+        (folder / "tmp").mkdir(exist_ok=True)
+        try:
+            yield folder
+        except BaseException:
+            print(f"what is built so far is in {folder}: the next build goes on", file=sys.stderr)
+            raise
+        shutil.rmtree(folder)
+
+
+def keep(program: Path, place: Path) -> None:
+    """Copy a program into a folder, where it is seen only when it is whole."""
+    part = place / f".{program.name}"
+    shutil.copy2(program, part)
+    part.rename(place / program.name)
 
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
     """Run a command that must succeed."""
-    subprocess.run(command, cwd=cwd, env=env, check=True)
+    if code := subprocess.run(command, cwd=cwd, env=env, check=False).returncode:
+        sys.exit(f"this failed with {code}: {shlex.join(map(str, command))[:500]}")
 
 
 def unpack(packages: Path, system: Path) -> None:
@@ -36,7 +84,7 @@ class Apt:
     def __init__(self, folder: Path, suite: str | None = None) -> None:
         sources = folder / "sources"
         for path in (sources, folder / "lists" / "partial", folder / "archives" / "partial"):
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
         (sources / "debian.sources").write_text(_entries(suite))
         self._options = [
@@ -53,15 +101,21 @@ class Apt:
         self.get("update", cwd=folder)
 
     def get(self, *arguments: str, cwd: Path) -> None:
-        """``apt-get``; what it downloads comes into `cwd`."""
-        run("apt-get", "-qq", *self._options, *arguments, cwd=cwd)
+        """``apt-get``; what it downloads comes into `cwd`, where what is there already stays."""
+        command = ("apt-get", "-qq", *self._options, *arguments)
+        if subprocess.run(command, cwd=cwd, check=False).returncode:
+            lacking(f"apt-get {arguments[0]} failed for {', '.join(arguments[1:4]) or 'its lists'}")
 
     def needed_for(self, *packages: str) -> list[str]:
         """The names of all packages that `packages` depend on, and their own."""
         command = ("apt-get", "-y", *self._options, "install", "--print-uris", *packages)
-        listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        listed = subprocess.run(command, capture_output=True, text=True, check=False)
+        if listed.returncode:
+            lacking(f"packages: {listed.stderr.strip() or listed.stdout[-500:]}")
         return [
-            line.split()[1].partition("_")[0] for line in listed.splitlines() if line[:1] == "'"
+            line.split()[1].partition("_")[0]
+            for line in listed.stdout.splitlines()
+            if line[:1] == "'"
         ]
 
 
@@ -88,7 +142,7 @@ def _entries(suite: str | None) -> str:
                 f"Types: deb deb-src\nURIs: {address}\nSuites: {name}\nComponents: {parts}"
             )
     if not entries:
-        sys.exit("cannot build a control plane: this machine has no package sources of Debian")
+        lacking("this machine has no package sources of Debian")
     if suite is not None:
         entries = [re.sub(r"(?m)^Suites:.*$", f"Suites: {suite}", entry) for entry in entries]
     return "\n\n".join(entries) + "\n"

@@ -1,0 +1,82 @@
+"""Builds from Debian's packages: what they say when they cannot, and what they go on with."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tools import debian
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.mark.parametrize("tool", ["control_plane", "current_apiserver"])
+def test_a_build_says_what_the_machine_lacks(tool: str, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    done = subprocess.run(
+        [sys.executable, "-m", f"tools.{tool}", "build"],
+        cwd=ROOT,
+        env={"PATH": str(tmp_path / "bin"), "XDG_CACHE_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == debian.LACKING
+    assert done.stderr.startswith("cannot build a control plane: apt-get, dpkg-deb")
+    assert "Traceback" not in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["bin"]
+
+
+def test_a_step_that_fails_ends_the_build_and_is_named() -> None:
+    with pytest.raises(SystemExit, match="failed with 1: false"):
+        debian.run("false")
+
+
+def test_a_build_that_ended_early_goes_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails() -> None:
+        with debian.workshop(tmp_path, gibibytes=0) as folder:
+            (folder / "half").touch()
+            debian.run("false")
+
+    with pytest.raises(SystemExit):
+        fails()
+    assert str(tmp_path / "build") in capsys.readouterr().err
+    with debian.workshop(tmp_path, gibibytes=1 << 30) as again:  # it has its room already
+        assert (again / "half").exists()
+    assert not again.exists()
+
+
+def test_what_does_not_fit_is_not_begun(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with (
+        pytest.raises(SystemExit) as ended,
+        debian.workshop(tmp_path, gibibytes=1 << 30),
+    ):
+        pass
+    assert ended.value.code == debian.LACKING
+    assert f"GiB in {tmp_path}" in capsys.readouterr().err
+
+
+def test_one_builds_at_a_time(tmp_path: Path) -> None:
+    with debian.workshop(tmp_path, gibibytes=0):
+        lock = os.open(tmp_path / "lock", os.O_RDWR)
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(lock)
+
+
+def test_a_program_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
+    (made := tmp_path / "made").mkdir()
+    (made / "server").write_text("whole")
+    (made / "server").chmod(0o755)
+    debian.keep(made / "server", tmp_path)
+    assert (tmp_path / "server").read_text() == "whole"
+    assert os.access(tmp_path / "server", os.X_OK)
+    assert {path.name for path in tmp_path.iterdir()} == {"made", "server"}
