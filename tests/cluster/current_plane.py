@@ -20,6 +20,7 @@ class CurrentControlPlane(RunningControlPlane):
     """Of version 1.36 to whom asks it, in front of the older one of `programs`."""
 
     admission = ()  # the older server looks for owners among the kinds that it serves itself
+    stored_below = "/current"
 
     def __init__(self, programs: ControlPlane, folder: Path) -> None:
         super().__init__(replace(programs, etcd=current_apiserver.ETCD), folder)

@@ -63,6 +63,9 @@ class RunningControlPlane:
         "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
     )
 
+    stored_below = "/registry"
+    """Where in etcd the objects of our kinds are."""
+
     def __init__(self, programs: ControlPlane, folder: Path) -> None:
         self.programs = programs
         self.version = programs.version

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from tests.cluster.kubelet import Kubelet, running_kubelet
 from tests.cluster.queues import Queues, running_kueue
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
-from tests.queueing.kueue import Kueue, condition, finished
+from tests.queueing.kueue import Kueue, finished, true
 from tests.unit.kinds import manifests
 from trainyard.kinds.shared.kueue import WORKLOADS
 from trainyard.kinds.table import KINDS
@@ -210,8 +210,7 @@ async def test_evictions_deactivation_and_slices(yard: Yard) -> None:
         await until(yard.pods, lambda found: not found)
         kubelet.fate = lambda pod: "run"
         await all_run(yard, ["first"], besides=pods)
-        (workload,) = await queues.workloads()
-        assert condition(workload, "PodsReady")["status"] == "True"
+        (workload,) = await until(queues.workloads, lambda found: true(found[0], "PodsReady"))
 
         # Somebody deletes the Workload: the job asks anew.
         await yard.client.delete(WORKLOADS, name, yard.namespace)

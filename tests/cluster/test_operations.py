@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+import yaml
 
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.plane import RunningControlPlane
@@ -102,8 +103,8 @@ async def test_every_command_of_a_page_runs(page: str, yard: Yard) -> None:
             await shell(yard, command.replace("--kubernetes-version 1.20", _option(version)))
     finally:
         if page == "upgrade.md":  # it takes the definitions away
-            made = crds.crds_for(server=yard.plane.version)
-            text = json.dumps({"apiVersion": "v1", "kind": "List", "items": made})
+            # No List: what serves the definitions may not tell kubectl of core kinds.
+            text = yaml.safe_dump_all(crds.crds_for(server=yard.plane.version))
             for verb in (
                 ("apply", "--server-side", "--force-conflicts"),
                 ("wait", "--for=condition=Established"),
@@ -118,7 +119,8 @@ def _option(version: str) -> str:
 async def _done(yard: Yard, verb: tuple[str, ...], text: str) -> bool:
     try:
         await yard.kubectl(*verb, "-f", "-", stdin=text)
-    except AssertionError:  # the old one is still on its way out
+    except AssertionError as error:  # the old one is still on its way out
+        print(error)  # pytest shows it with the failure
         return False
     return True
 
@@ -127,7 +129,7 @@ async def stored_versions(plane: RunningControlPlane, plural: str, name: str) ->
     """The apiVersion of an object as etcd holds it."""
     import base64
 
-    prefix = f"/registry/batch.tensorstack.dev/{plural}/"
+    prefix = f"{plane.stored_below}/batch.tensorstack.dev/{plural}/"
     key = base64.b64encode(prefix.encode()).decode()
     end = base64.b64encode((prefix[:-1] + "0").encode()).decode()
     url = f"http://127.0.0.1:{plane.etcd_port}/v3/kv/range"

@@ -57,7 +57,7 @@ async def test_a_jobs_tensorboard_runs_outlives_its_end_and_goes_with_it(yard: Y
             lambda: yard.pods(name),
             lambda pods: [p["spec"]["containers"][0]["image"] for p in pods] == ["viewer:2"],
         )
-        assert "Running" in await yard.kubectl("get", "tb")
+        await until(lambda: yard.kubectl("get", "tb"), lambda printed: "Running" in printed)
 
         if not yard.plane.collects:
             pytest.skip("not judged: no garbage collector")

@@ -21,11 +21,22 @@ def validate(obj: dict[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
     for key, child in schema["properties"].items():
         if key not in _ROOT and key in obj:
-            problems += walker.check(obj[key], child, (key,))
+            problems += [*walker.check(obj[key], child, (key,)), *_twice(obj[key], child, (key,))]
     problems += [
         error((key,), "is required") for key in schema.get("required", ()) if obj.get(key) is None
     ]
     return problems
+
+
+def _twice(value: Any, schema: Mapping[str, Any], path: Path) -> Iterator[Problem]:
+    """Items that have the same map keys as one before them."""
+    if isinstance(value, list) and (keys := schema.get("x-kubernetes-list-map-keys")):
+        named = [_identity(item, keys) for item in value]
+        for index, name in enumerate(named):
+            if name in named[:index]:
+                yield error((*path, index), f"is a second {name}")
+    for here, child, _, child_schema in _children(value, None, schema):
+        yield from _twice(child, child_schema, (*path, here))
 
 
 def evaluate(obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[Problem]:

@@ -177,6 +177,10 @@ NONSENSE = {
         m.changed(m.colossalai(), "spec.replicaSpecs.0.type", "master"),
         "spec.replicaSpecs[0].type",
     ),
+    "two masters": (
+        m.pytorch(replicaSpecs=[{"type": "master", "template": m.template()}] * 2),
+        "spec.replicaSpecs[1]",
+    ),
     "no process": (
         m.pytorch(torchrunConfig={"enabled": True, "procPerNode": "0"}),
         "spec.torchrunConfig.procPerNode",
