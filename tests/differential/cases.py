@@ -140,16 +140,18 @@ COLLECTIONS = {
 }
 
 
-def cases() -> Iterator[Case]:
-    """All of them, each under a name of its own."""
+def cases(subject: str = "core") -> Iterator[Case]:
+    """All about Kubernetes' own kinds (`core`) or about ours (`jobs`), each under its own name."""
+    from tests.differential import jobs
+
     seen: Counter[str] = Counter()
-    for case in _all_cases():
+    for case in jobs.CASES if subject == "jobs" else _of_core():
         name = case.name[:_LONGEST_NAME]
         seen[name] += 1
         yield Case(f"{name} #{seen[name]}" if seen[name] > 1 else name, case.steps)
 
 
-def _all_cases() -> Iterator[Case]:
+def _of_core() -> Iterator[Case]:
     from tests.differential import objects, requests
 
     for kind, tables in objects.TABLES.items():

@@ -1,28 +1,45 @@
 """Write down what a real API server answers: `python -m tests.differential.record`.
 
-The control plane is the one that `tests/cluster` would take.
+The control plane is the one that `tests/cluster` would take; with ``TRAINYARD_CURRENT_APISERVER=1``
+it is a current one, which is asked about our own kinds.
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import os
 import ssl
 import sys
 import tempfile
 import time
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from tools.control_plane import HOW, find
 
+from tests.cluster.current_plane import CurrentControlPlane
 from tests.cluster.plane import ADMIN, RunningControlPlane
 from tests.differential.asking import Answer, Ask, over, play
 from tests.differential.cases import JSON, MERGE, cases
+from trainyard.kinds import crds
 
 RECORDED = Path(__file__).parent / "recorded"
 _WITHOUT_TOKEN = b'{"automountServiceAccountToken": false}'
 _SECONDS = 30.0
+_DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+
+def recording(subject: str, version: tuple[int, int]) -> Path:
+    """Where the answers of a version are."""
+    return RECORDED / f"{subject}-{version[0]}.{version[1]}.json"
+
+
+def subjects(plane: RunningControlPlane) -> list[str]:
+    """What it serves as its version does: one that rules in CEL bind serves our kinds."""
+    has_cel = plane.version >= crds.CEL_SINCE
+    return [*(["core"] if plane.is_one else []), *(["jobs"] if has_cel else [])]
 
 
 def of_plane(plane: RunningControlPlane) -> AbstractContextManager[Ask]:
@@ -48,13 +65,29 @@ def namespace(ask: Ask, name: str) -> str:
     return name
 
 
-def answers(ask: Ask, prefix: str = "case") -> dict[str, list[Answer]]:
+def define(ask: Ask) -> None:
+    """Have our kinds served."""
+    for definition in crds.crds_for(server=None):
+        ask("POST", _DEFINITIONS, json.dumps(definition).encode(), JSON)
+    end = time.monotonic() + _SECONDS
+    while not all(map(_is_served, json.loads(ask("GET", _DEFINITIONS, None, "")[1])["items"])):
+        if time.monotonic() > end:
+            raise TimeoutError(f"our kinds are not served after {_SECONDS:g} s")
+        time.sleep(0.1)
+
+
+def _is_served(definition: dict[str, Any]) -> bool:
+    conditions = definition.get("status", {}).get("conditions", ())
+    return ("Established", "True") in [(each["type"], each["status"]) for each in conditions]
+
+
+def answers(ask: Ask, subject: str, prefix: str = "case") -> dict[str, list[Answer]]:
     """What a real server answers to every case.
 
     Its admission may not know the account of a namespace yet, and then wants to be asked again.
     """
     found = {}
-    for number, case in enumerate(cases()):
+    for number, case in enumerate(cases(subject)):
         for attempt in range(50):
             told = play(case, namespace(ask, f"{prefix}-{number}-{attempt}"), ask)
             if all(answer.get("reason") != "ServerTimeout" for answer in told):
@@ -64,24 +97,31 @@ def answers(ask: Ask, prefix: str = "case") -> dict[str, list[Answer]]:
     return found
 
 
+def _write(path: Path, found: dict[str, list[Answer]]) -> None:
+    lines = (f"{json.dumps(name)}: {json.dumps(told)}" for name, told in found.items())
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{path}: {len(found)} cases")
+
+
 def main() -> int:
     """Record one version."""
     programs = find()
     if programs is None:
         sys.exit(f"no control plane found: {HOW}")
+    sort = RunningControlPlane
+    if os.environ.get("TRAINYARD_CURRENT_APISERVER"):
+        sort = CurrentControlPlane
     with tempfile.TemporaryDirectory() as folder:
-        plane = RunningControlPlane(programs, Path(folder))
+        plane = sort(programs, Path(folder))
         try:
             plane.start()
-            with of_plane(plane) as ask:
-                found = answers(ask)
+            for subject in subjects(plane):
+                with of_plane(plane) as ask:
+                    if subject == "jobs":
+                        define(ask)
+                    _write(recording(subject, plane.version), answers(ask, subject))
         finally:
             plane.stop()
-    RECORDED.mkdir(exist_ok=True)
-    path = RECORDED / f"{'.'.join(map(str, plane.version))}.json"
-    lines = (f"{json.dumps(name)}: {json.dumps(told)}" for name, told in found.items())
-    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
-    print(f"{path}: {len(found)} cases")
     return 0
 
 

@@ -19,7 +19,6 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.problems import Problem
 
 _WITH_STATUS = ("apiVersion", "kind", "metadata", "status")
-_MODES = ("Strict", "Warn", "Ignore")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +33,6 @@ class FieldValidation:
     def of(cls, request: Request, duplicates: list[str]) -> FieldValidation:
         """As the request asks; Warn is the default, as in Kubernetes."""
         mode = request.query.get("fieldValidation") or "Warn"
-        if mode not in _MODES:
-            raise bad_request(
-                f"invalid fieldValidation {shortened(mode)!r}: one of {', '.join(_MODES)}"
-            )
         return cls(mode, tuple(duplicates), request.method == "PATCH")
 
     def settle(self, unknown: Sequence[str]) -> list[str]:

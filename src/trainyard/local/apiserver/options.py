@@ -9,6 +9,7 @@ from trainyard.local.failures import Cause, invalid
 _GROUP = "meta.k8s.io"
 MOST_MANAGER = 128
 _DRY_RUN = "All"
+FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
 
 
 def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
@@ -20,6 +21,9 @@ def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
     if not manager.isprintable():
         text = f"Invalid value: {shortened(manager)!r}: should only contain printable characters"
         causes.append(Cause("fieldManager", text))
+    if (mode := request.query.get("fieldValidation", "")) not in ("", *FIELD_VALIDATION):
+        text = f"Unsupported value: {shortened(mode)!r}: supported values: "
+        causes.append(Cause("fieldValidation", text + ", ".join(FIELD_VALIDATION)))
     if "force" in request.query and request.method == "PATCH" and not applies:
         causes.append(Cause("force", "Forbidden: may not be specified for non-apply patch"))
     refuse(kind, causes)

@@ -162,6 +162,7 @@ def _served(place: int, kind: Kind) -> Served:
         generation=True,
         subresources={"scale": _SCALE} if kind.elastic else {},
         custom=True,
+        needs_version=True,
     )
 
 
