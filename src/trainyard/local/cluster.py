@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainyard.kube import pythons
 from trainyard.kube.embedded import Paths, RunningCluster, node_name
@@ -41,12 +41,14 @@ from trainyard.local.scheduler import capacity, requests
 from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.local.server import ApiServer, ServeError
-from trainyard.local.storage.store import Store
 from trainyard.local.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
 from trainyard.local.tokens import Tokens
 from trainyard.schema.dataclass import dataclass
 from trainyard.shim.logfile import KUBERNETES, LogLimits
 from trainyard.version import VERSION
+
+if TYPE_CHECKING:
+    from trainyard.local.storage.store import Store
 
 _MASTER_ADDRESS = "127.0.0.1"
 
@@ -125,7 +127,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
     """
     limits.raise_open_files()
     paths = settings.paths
-    registry = Registry(Store(paths.database) if settings.is_durable else None)
+    registry = Registry(_store(paths) if settings.is_durable else None)
     server: ApiServer | None = None
     agent: NodeAgent | None = None
     try:
@@ -165,6 +167,12 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         if server is not None:
             await server.close()
         await registry.close()
+
+
+def _store(paths: Paths) -> Store:
+    from trainyard.local.storage.store import Store  # a cluster that keeps nothing needs none
+
+    return Store(paths.database)
 
 
 def _services(

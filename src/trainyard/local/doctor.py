@@ -15,7 +15,8 @@ from trainyard.local.damaged import Damaged, read
 from trainyard.local.findings import SERVICE
 from trainyard.local.found import Found, Patient
 from trainyard.local.resources.table import RESOURCES
-from trainyard.local.storage.store import StorageError, stored_rows
+from trainyard.local.storage.store import stored_rows
+from trainyard.local.storage.writes import StorageError
 
 
 def _state_folder(patient: Patient) -> Iterator[Found]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 import orjson
 
@@ -30,7 +31,9 @@ from trainyard.local.resources.resource import Served
 from trainyard.local.resources.table import RESOURCES, Resources
 from trainyard.local.storage.committer import Change, Committer, Key
 from trainyard.local.storage.journal import Entry, Event, Journal, Object, Subscription, encoded
-from trainyard.local.storage.store import Store
+
+if TYPE_CHECKING:
+    from trainyard.local.storage.store import Store
 
 _NAMESPACES = NAMESPACES.full_name
 _GROWTH_BYTES = 16 << 10

@@ -49,7 +49,7 @@ COMMANDS = {
     "run": _of(
         f"{_MODELS} httptools orjson uvloop",
         "api cli client kinds kube lifecycle local manifest operator schema shim",
-        "asyncio concurrent.futures ctypes decimal inspect socket sqlite3 ssl",
+        "asyncio concurrent.futures ctypes decimal inspect socket ssl",
     ),
 }
 _SLOW = _of(

@@ -14,7 +14,8 @@ import pytest
 
 from tests.small_disk import on_small_disk
 from trainyard.local.registry import Registry
-from trainyard.local.storage.store import StorageError, Store
+from trainyard.local.storage.store import Store
+from trainyard.local.storage.writes import StorageError
 
 WRITER = """
 import asyncio, sys
@@ -133,7 +134,8 @@ CROWDED = """
 import asyncio, os, sys
 from pathlib import Path
 from trainyard.local.registry import Registry
-from trainyard.local.storage.store import DiskFull, Store
+from trainyard.local.storage.store import Store
+from trainyard.local.storage.writes import DiskFull
 
 ballast = open(sys.argv[1] + "/ballast", "wb", buffering=0)
 

@@ -26,7 +26,7 @@ from trainyard.local.failures import (
 from trainyard.local.findings import Findings
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import PodRuntime
-from trainyard.local.storage.store import DiskFull
+from trainyard.local.storage.writes import DiskFull
 from trainyard.schema.errors import TrainyardError
 
 _log = logging.getLogger(__name__)

@@ -8,7 +8,6 @@ import fcntl
 import os
 import socket
 import struct
-import termios
 import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
@@ -141,6 +140,8 @@ class Session:
 
     async def resize(self, columns: int, rows: int) -> None:
         if self._wanted.tty and self._stdin >= 0:
+            import termios
+
             size = struct.pack("=HHHH", rows, columns, 0, 0)
             fcntl.ioctl(self._stdin, termios.TIOCSWINSZ, size)
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from trainyard.local.storage.journal import Entry
-from trainyard.local.storage.store import StorageError, Store, Write
+from trainyard.local.storage.writes import StorageError, Write
+
+if TYPE_CHECKING:
+    from trainyard.local.storage.store import Store
 
 _SLOW_COMMIT_SECONDS = 0.003
 

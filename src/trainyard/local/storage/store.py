@@ -13,10 +13,9 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
 
 from trainyard.local.storage.reserve import RESERVED_BYTES, Reserve
-from trainyard.schema.errors import TrainyardError
+from trainyard.local.storage.writes import DiskFull, StorageError, Write
 
 _FORMAT = 1
 """Stored as SQLite's user_version; a newer number means a newer trainyard wrote the file."""
@@ -35,23 +34,6 @@ INSERT OR IGNORE INTO counter VALUES (0, 0);
 
 
 _log = logging.getLogger(__name__)
-
-
-class StorageError(TrainyardError):
-    """The state folder cannot be read or written; nothing of the failed commit was kept."""
-
-
-class DiskFull(StorageError):
-    """There is no room: deletions still succeed, and changes that add next to nothing."""
-
-
-class Write(NamedTuple):
-    """One row to write; `body` None deletes it."""
-
-    resource: str
-    namespace: str
-    name: str
-    body: bytes | None
 
 
 class Store:
