@@ -13,6 +13,7 @@ from typing import Any
 
 from trainyard.kinds.shared.goodput import Part
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
+from trainyard.lifecycle.gains import Reached
 from trainyard.lifecycle.ledger import EVICTED, HISTORY, PAUSED, Ledger, outcome
 from trainyard.lifecycle.passes import Pass
 from trainyard.schema.times import parse, render
@@ -33,7 +34,57 @@ def accounted(job: Pass, new: Obj) -> Obj:
     before is as it was."""
     if outcome(job.before):
         return new
-    return {**new, "goodput": _account(new, job.ledger, job.now, job.workload.created)}
+    told = _account(new, job.ledger, job.now, job.workload.created)
+    if (heard := _heard(new, job.ledger)) is None:
+        return {**new, "goodput": told}
+    work = _judge(told, job.ledger.work, *heard, job.now)
+    return {**new, "goodput": told, "internal": {**new["internal"], "work": work}}
+
+
+def _heard(status: Mapping[str, Any], ledger: Ledger) -> tuple[int, int, datetime] | None:
+    """The attempt under way, and the last step that it has told, with when it was heard."""
+    progress = status.get("progress") or {}
+    step, at = Reached.of(progress).step, parse(progress.get("lastReportTime"))
+    start = parse(ledger.attempts[-1]["startTime"]) if ledger.attempts else None
+    if step is None or at is None or start is None or at < start:
+        return None
+    return ledger.attempts[-1]["number"], step, at
+
+
+def _judge(
+    goodput: Obj,
+    work: Mapping[str, Any] | None,
+    number: int,
+    step: int,
+    at: datetime,
+    now: datetime,
+) -> Obj:
+    """Tell training from what it turns out to have been, by steps; what is known of these then.
+
+    With the first step of an attempt it is known since when it trains, and which of the steps of
+    the one before are done again. One that told none of a job that does has not trained.
+    """
+    if work is not None and work["attempt"] == number:
+        return {**work, "to": max(work["to"], step)}
+    goodput.setdefault(Part.LOST.value, 0.0)
+    for each in goodput["attempts"]:
+        if work is not None and each["number"] == work["attempt"]:
+            done = work["to"] - work["from"]
+            share = min(max(work["to"] - step, 0) / done, 1.0) if done > 0 else 0.0
+            _move(goodput, each, Part.LOST, share * each.get(Part.TRAINING.value, 0.0))
+        elif each["number"] == number or (work is not None and each["number"] > work["attempt"]):
+            since = (now - at).total_seconds() if each["number"] == number else 0.0
+            idle = each.get(Part.TRAINING.value, 0.0) - max(since, 0.0)
+            _move(goodput, each, Part.RESTARTING if work else Part.STARTING, idle)
+    return {"attempt": number, "from": step, "to": step}
+
+
+def _move(goodput: Obj, attempt: Obj, part: Part, seconds: float) -> None:
+    """Time that was taken for training."""
+    for each in (goodput, attempt) if seconds > 0 else ():
+        left = each.get(Part.TRAINING.value, 0.0) - seconds
+        each[Part.TRAINING.value] = round(max(left, 0.0), _DIGITS)
+        each[part.value] = round(each.get(part.value, 0.0) + seconds, _DIGITS)
 
 
 def _account(

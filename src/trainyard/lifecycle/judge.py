@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from trainyard.kinds.shared.workload import FailureAction, Scope
-from trainyard.lifecycle import backoff
+from trainyard.lifecycle import backoff, progress
+from trainyard.lifecycle.gains import Reached
 from trainyard.lifecycle.ledger import Repeat
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import SAME, Pass, Response
@@ -31,6 +32,21 @@ def lasting(end: Exit | None) -> tuple[str, str]:
 
     cause = lasting_cause(end.code, end.reason, end.message)
     return (cause.text, cause.key) if cause else ("", "")
+
+
+def now_at(job: Pass) -> Reached:
+    """How far the job is, as its status will tell after this pass."""
+    return Reached.of(progress.told(job))
+
+
+def refilled(job: Pass) -> Pass:
+    """With the whole budget, where `runPolicy.backoffReset` is OnProgress and it has got further
+    since a restart cost something."""
+    ledger = job.ledger
+    if not job.workload.refills or not now_at(job).is_beyond(ledger.reached):
+        return job
+    records = {name: replace(record, restarts=0) for name, record in ledger.records.items()}
+    return job.having(replace(ledger, backoff=0, records=records))
 
 
 def culprit(own: Sequence[Replica], cause: Replica, seconds: float) -> Replica:
@@ -67,6 +83,8 @@ def noted(job: Pass, response: Response) -> Response:
                 ledger = ledger.put({replica.name: changed})
         else:
             ledger = replace(ledger, repeat=_kept(repeat))
+    if any(not i.exit.free for i in response.incidents):
+        ledger = replace(ledger, reached=now_at(job))
     if told or ledger is not response.ledger:
         return replace(response, ledger=ledger, repeats=told)
     return response
@@ -102,7 +120,8 @@ def _next(job: Pass, replica: Replica) -> Repeat:
     """With this failure: how often in a row it has been so."""
     alone = _is_alone(job, replica)
     before = job.ledger.record(replica.name).repeat if alone else job.ledger.repeat
-    if _has_gained(job, replica, alone=alone):
+    reached = now_at(job)
+    if before is not None and _has_gained(job, replica, before, reached, alone=alone):
         before = None
     end = replica.exit
     if end is not None and end.free:  # says nothing of the program
@@ -111,12 +130,16 @@ def _next(job: Pass, replica: Replica) -> Repeat:
     if not key:
         return Repeat("", 0)
     times = before.times + 1 if before is not None and before.key == key else 1
-    return Repeat(key, times, text)
+    return Repeat(key, times, text, reached)
 
 
-def _has_gained(job: Pass, replica: Replica, *, alone: bool) -> bool:
+def _has_gained(
+    job: Pass, replica: Replica, before: Repeat, reached: Reached, *, alone: bool
+) -> bool:
     """Whether what has just ended had got further than what ended before; a long run may have,
     where nothing tells."""
+    if (further := reached.is_beyond(before.reached)) is not None:
+        return further
     pod = replica.pod
     since = (pod.started if pod is not None else None) if alone else job.ledger.ready_at
     return backoff.was_healthy(since, job.now, job.settings)

@@ -14,10 +14,12 @@ from datetime import datetime
 from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
+from trainyard.lifecycle.gains import Reached
 from trainyard.lifecycle.outcomes import Exit, Ruling
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.times import parse, render
 
+NOWHERE = Reached()
 # Decision 24.
 HISTORY = 10
 """Attempts kept in `status.attempts`."""
@@ -42,15 +44,21 @@ class Repeat:
     key: str
     times: int
     text: str = ""
+    reached: Reached = NOWHERE
 
     @classmethod
     def decode(cls, obj: Mapping[str, Any] | None) -> Repeat | None:
         """From a job's account."""
-        return cls(obj["cause"], obj["times"]) if obj else None
+        if not obj:
+            return None
+        return cls(obj["cause"], obj["times"], reached=Reached.decode(obj.get("reached")))
 
     def encode(self) -> dict[str, Any]:
         """For a job's account."""
-        return {"cause": self.key, "times": self.times}
+        obj: dict[str, Any] = {"cause": self.key, "times": self.times}
+        if reached := self.reached.encode():
+            obj["reached"] = reached
+        return obj
 
     def tell(self) -> dict[str, Any]:
         """For an element of `status.attempts`."""
@@ -143,6 +151,10 @@ class Ledger:
     ended: str = ""
     warned: str = ""
     repeat: Repeat | None = None
+    reached: Reached = NOWHERE
+    """How far it had got when a restart cost something last."""
+    work: Mapping[str, Any] | None = None
+    """Steps of the last attempt that told any, kept by `goodput`."""
     records: Mapping[str, Record] = field(default_factory=dict)
     restarts: Mapping[str, int] = field(default_factory=dict)
     attempts: tuple[Mapping[str, Any], ...] = ()
@@ -166,6 +178,8 @@ class Ledger:
             ended=outcome(status),
             warned=internal.get("warned", ""),
             repeat=Repeat.decode(internal.get("repeat")),
+            reached=Reached.decode(internal.get("reached")),
+            work=internal.get("work"),
             records={
                 name: Record.decode(obj) for name, obj in internal.get("replicas", {}).items()
             },
@@ -193,6 +207,7 @@ class Ledger:
             "ended": self.ended,
             "warned": self.warned,
             "size": self.size,
+            "work": self.work,
         }
         obj: dict[str, Any] = {
             "attempt": self.attempt,
@@ -202,6 +217,8 @@ class Ledger:
         }
         if self.repeat:
             obj["repeat"] = self.repeat.encode()
+        if reached := self.reached.encode():
+            obj["reached"] = reached
         if self.records:
             obj["replicas"] = {name: record.encode() for name, record in self.records.items()}
         return obj

@@ -41,6 +41,11 @@ def _tell(before: Told, heard: Progress | None, now: datetime, *, ended: bool) -
     return told
 
 
+def told(job: Pass) -> Told | None:
+    """`status.progress` as it will be written with whatever else this pass writes."""
+    return _tell(_stored(job.before), job.observed.heard.progress, job.now, ended=False)
+
+
 def put(status: Told, job: Pass) -> datetime | None:
     """Put it into the status of this pass, unless it is too early to write that for its sake alone;
     then, when it is not any more."""

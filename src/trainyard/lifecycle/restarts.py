@@ -32,6 +32,7 @@ from trainyard.schema.times import earliest
 
 def respond(job: Pass) -> Response:
     """Decide on everything that ended since the last pass."""
+    job = judge.refilled(job)
     response = judge.noted(job, _respond(job))
     ledger, ruled = response.ledger, {}
     for replica in response.failed_for_good:

@@ -6,6 +6,7 @@ from typing import Any
 
 from tests.unit.lifecycle.world import World, pytorch
 from trainyard.kinds.shared.goodput import Part
+from trainyard.lifecycle.heard import Checkpoint, Heard, Progress
 from trainyard.schema.times import parse, render
 
 PARTS = [part.value for part in Part]
@@ -86,3 +87,33 @@ def test_what_was_never_accounted_for_begins_when_it_is_seen() -> None:
     del world.status["goodput"]
     world.advance(50).exit("0", 0).settle()
     assert sum(spent(world).values()) == 0
+
+
+def tell(world: World, step: int, checkpoint: int | None = None) -> World:
+    """The job says that it has done so many steps."""
+    made = Checkpoint("/ckpt", world.now, checkpoint) if checkpoint is not None else None
+    world.heard = Heard(progress=Progress(world.now, step=step, checkpoint=made))
+    return world.settle()
+
+
+def test_what_is_done_again_was_lost() -> None:
+    world = World(pytorch(workers=1)).settle().advance(5).run().settle()
+    tell(world.advance(10), 0)
+    tell(world.advance(100), 100, 80)
+    world.exit("0", 137).settle().advance(20).settle().run().settle()
+    tell(world.advance(10), 80)
+    tell(world.advance(50), 130)
+    world.exit("0", 0).settle()
+    assert spent(world) == {"starting": 15, "training": 130, "lost": 20, "restarting": 30}
+    assert attempts(world)[0] == {"number": 1, "starting": 15, "training": 80, "lost": 20}
+
+
+def test_an_attempt_without_a_step_has_not_trained() -> None:
+    world = World(pytorch(workers=1)).settle().run().settle()
+    tell(world, 0)
+    tell(world.advance(100), 100)
+    for _ in range(2):
+        world.exit("0", 137).settle().advance(20).settle().run().settle().advance(30)
+    tell(world, 100)
+    world.advance(10).exit("0", 0).settle()
+    assert spent(world) == {"training": 110, "lost": 0, "restarting": 100}

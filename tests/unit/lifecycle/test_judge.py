@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.lifecycle.world import World, deepspeed, elastic, generic, pytorch
+from trainyard.lifecycle.heard import Checkpoint, Heard, Progress
 
 MODULE = """\
 Traceback (most recent call last):
@@ -141,4 +142,69 @@ def test_too_little_memory_at_the_same_place_is_the_same() -> None:
     world = World(pytorch(run_policy=JUDGED)).running()
     for _ in range(2):
         fail(world, "0", f"12:00:0{_} loading /data/all.bin", 137, reason="OOMKilled")
+    assert world.phase == "Failed"
+
+
+def tell(world: World, step: int, checkpoint: int | None = None) -> None:
+    """The job says that it has done so many steps."""
+    made = Checkpoint("/ckpt", world.now, checkpoint) if checkpoint is not None else None
+    world.heard = Heard(progress=Progress(world.now, step=step, checkpoint=made))
+    world.settle()
+
+
+def test_what_got_further_in_between_is_not_in_vain() -> None:
+    world = World(pytorch(run_policy=JUDGED)).running()
+    for number in range(1, 5):
+        tell(world.advance(1), 10 * number)
+        fail(world, "0", NAN)
+    assert (world.phase, world.backoff) == ("Running", 4)
+    fail(world, "0", NAN)
+    assert world.phase == "Failed"
+
+
+def test_steps_that_are_done_again_are_no_gain_where_checkpoints_are_told() -> None:
+    world = World(pytorch(run_policy=JUDGED)).running()
+    for step in (10, 12):
+        tell(world.advance(1), step, checkpoint=5)
+        fail(world, "0", NAN)
+    assert world.phase == "Failed"
+
+
+def test_a_long_run_that_got_no_further_is_in_vain() -> None:
+    world = World(pytorch(run_policy=JUDGED)).running()
+    for _ in range(2):
+        tell(world.advance(world.settings.backoff_reset_seconds), 10)
+        fail(world, "0", NAN)
+    assert world.phase == "Failed"
+
+
+def test_getting_further_refills_the_budget_where_that_is_asked_for() -> None:
+    policy = {"backoffLimit": 2, "backoffReset": "OnProgress"}
+    world = World(pytorch(run_policy=policy)).running()
+    for number in range(1, 6):
+        tell(world.advance(1), 10 * number)
+        assert world.backoff == 0
+        fail(world, "0", "", 137)
+    assert (world.phase, world.backoff) == ("Running", 1)
+    fail(world, "0", "", 137)
+    assert (world.phase, world.backoff) == ("Running", 2)
+    fail(world, "0", "", 137)
+    assert world.phase == "Failed"
+
+
+def test_replicas_that_restart_alone_get_their_budgets_back() -> None:
+    world = World(generic(limit=1, runPolicy={"backoffReset": "OnProgress"})).running()
+    for number in range(1, 4):
+        tell(world.advance(1), 10 * number)
+        fail(world, "1", "", 137)
+    assert world.phase == "Running"
+    fail(world, "1", "", 137)
+    assert world.phase == "Failed"
+
+
+def test_without_the_switch_getting_further_changes_no_count() -> None:
+    world = World(pytorch(run_policy={"backoffLimit": 2})).running()
+    for number in range(1, 4):
+        tell(world.advance(1), 10 * number)
+        fail(world, "0", "", 137)
     assert world.phase == "Failed"

@@ -21,6 +21,7 @@ from trainyard.kinds.table import KINDS, describe
 from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import Observed, Owned, Plan, Pod, plan
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch
+from trainyard.lifecycle.heard import NOTHING
 from trainyard.lifecycle.observed import Conflict, Refusal
 from trainyard.schema.times import render
 
@@ -139,6 +140,7 @@ class World:
         self.refusals: tuple[Refusal, ...] = ()
         self.conflicts: tuple[Conflict, ...] = ()
         self.lost_nodes: frozenset[str] = frozenset()
+        self.heard = NOTHING
         self.deleted = False
         self.warnings: tuple[str, ...] = ()
         self.last = Plan(None)
@@ -164,6 +166,7 @@ class World:
             refusals=self.refusals,
             conflicts=self.conflicts,
             lost_nodes=self.lost_nodes,
+            heard=self.heard,
         )
 
     def look(self) -> Plan:

@@ -10,12 +10,14 @@ from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailure
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     AUTH_PATH,
+    BACKOFF_RESET,
     LAUNCH_TIMEOUT,
     MANAGED_BY,
     RESTART_JUDGE,
     RUN_MODE,
     SCHEDULER,
     SSHD_PATH,
+    BackoffReset,
     ReplicaRestartPolicy,
     RunMode,
     UnrankedSchedulePolicy,
@@ -96,6 +98,7 @@ class ColossalRunPolicy(Model):
     )
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
     restart_judge: bool = RESTART_JUDGE
+    backoff_reset: BackoffReset = BACKOFF_RESET
     launch_timeout_seconds: int = LAUNCH_TIMEOUT
 
 

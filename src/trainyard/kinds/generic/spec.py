@@ -10,11 +10,13 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
+    BACKOFF_RESET,
     CLEAN_UP_POLICY,
     MANAGED_BY,
     RESTART_JUDGE,
     RUN_MODE,
     SCHEDULER,
+    BackoffReset,
     CleanUpPolicy,
     ReplicaRestartPolicy,
     RunMode,
@@ -120,6 +122,7 @@ class GenericRunPolicy(Model):
 
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
     restart_judge: bool = RESTART_JUDGE
+    backoff_reset: BackoffReset = BACKOFF_RESET
 
 
 class GenericJobSpec(Model):

@@ -44,7 +44,9 @@ class Spent(OpenModel):
         default=None, description="Seconds until all replicas ran, at first and after a pause."
     )
     training: Seconds | None = Field(
-        default=None, description="Seconds in which all replicas ran, less those that were lost."
+        default=None,
+        description="Seconds in which all replicas ran, less those that were lost; where steps are "
+        "told, from the first one on.",
     )
     lost: Seconds | None = Field(
         default=None,

@@ -123,6 +123,15 @@ RESTART_JUDGE: bool = Field(
     examples=[True],
 )
 """`restart_judge` of every `run_policy` (decision 229)."""
+BackoffReset = Literal["Never", "OnProgress"]
+BACKOFF_RESET: BackoffReset = Field(
+    default="Never",
+    description="Ours. OnProgress: restarts are counted anew when the job has got further since "
+    "the last one that was counted, by a newer checkpoint, or by a higher step where no "
+    "checkpoint is told (see `status.progress`). Defaults to Never.",
+    examples=["OnProgress"],
+)
+"""`backoff_reset` of every `run_policy` (decision 232)."""
 
 
 class RunPolicy(Model):
@@ -154,6 +163,7 @@ class RunPolicy(Model):
     )
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
     restart_judge: bool = RESTART_JUDGE
+    backoff_reset: BackoffReset = BACKOFF_RESET
 
 
 RUN_POLICY = Field(
@@ -183,6 +193,7 @@ def workload_fields(policy: object) -> dict[str, Any]:
     fields: dict[str, Any] = {
         "pod_failure_rules": tuple(rule.compiled() for rule in rules),
         "restart_judge": getattr(policy, "restart_judge", False),
+        "refills": getattr(policy, "backoff_reset", "Never") == "OnProgress",
     }
     if isinstance(policy, RunPolicy):
         fields |= {

@@ -251,6 +251,8 @@ class Workload:
     """Whether the policy Always holds for an exit 0 too (never for the replica that decides)."""
     fail_fast: bool = True
     """Any replica that failed for good fails the job (decision 23)."""
+    refills: bool = False
+    """Restarts are counted anew once the job has got further (decision 232)."""
     restart_judge: bool = False
     """What fails again by one lasting cause fails for good (decision 229)."""
     clean_up: CleanUpPolicy = CleanUpPolicy.NONE
