@@ -13,6 +13,7 @@ from typing import Any
 
 from trainyard.kinds.shared.goodput import Part
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
+from trainyard.kinds.shared.workload import Scope
 from trainyard.lifecycle.gains import Reached
 from trainyard.lifecycle.ledger import EVICTED, HISTORY, PAUSED, Ledger, outcome
 from trainyard.lifecycle.passes import Pass
@@ -37,46 +38,57 @@ def accounted(job: Pass, new: Obj) -> Obj:
     told = _account(new, job.ledger, job.now, job.workload.created)
     if (heard := _heard(new, job.ledger)) is None:
         return {**new, "goodput": told}
-    work = _judge(told, job.ledger.work, *heard, job.now)
+    work = _judge(told, job, heard)
     return {**new, "goodput": told, "internal": {**new["internal"], "work": work}}
 
 
-def _heard(status: Mapping[str, Any], ledger: Ledger) -> tuple[int, int, datetime] | None:
-    """The attempt under way, and the last step that it has told, with when it was heard."""
+def _heard(status: Mapping[str, Any], ledger: Ledger) -> Obj | None:
+    """What the attempt under way has told: its number and step, when, and the last checkpoint."""
     progress = status.get("progress") or {}
     step, at = Reached.of(progress).step, parse(progress.get("lastReportTime"))
     start = parse(ledger.attempts[-1]["startTime"]) if ledger.attempts else None
     if step is None or at is None or start is None or at < start:
         return None
-    return ledger.attempts[-1]["number"], step, at
+    told: Obj = {"attempt": ledger.attempts[-1]["number"], "from": step, "at": render(at)}
+    if rate := progress.get("stepsPerSecond"):
+        told["rate"] = rate
+    if made := progress.get("checkpoint"):
+        told["saved"] = made["time"]
+    return told
 
 
-def _judge(
-    goodput: Obj,
-    work: Mapping[str, Any] | None,
-    number: int,
-    step: int,
-    at: datetime,
-    now: datetime,
-) -> Obj:
+def _judge(goodput: Obj, job: Pass, heard: Obj) -> Obj:
     """Tell training from what it turns out to have been, by steps; what is known of these then.
 
-    With the first step of an attempt it is known since when it trains, and which of the steps of
-    the one before are done again. One that told none of a job that does has not trained.
+    With the first step of an attempt it is known since when it trains, and what of the one before
+    is done again. One that told none of a job that does has not trained.
     """
+    work, number = job.ledger.work, heard["attempt"]
     if work is not None and work["attempt"] == number:
-        return {**work, "to": max(work["to"], step)}
+        return {**heard, "from": work["from"], "at": work["at"]}
     goodput.setdefault(Part.LOST.value, 0.0)
+    since = max((job.now - (parse(heard["at"]) or job.now)).total_seconds(), 0.0)
     for each in goodput["attempts"]:
+        trained = each.get(Part.TRAINING.value, 0.0)
         if work is not None and each["number"] == work["attempt"]:
-            done = work["to"] - work["from"]
-            share = min(max(work["to"] - step, 0) / done, 1.0) if done > 0 else 0.0
-            _move(goodput, each, Part.LOST, share * each.get(Part.TRAINING.value, 0.0))
+            _move(goodput, each, Part.LOST, min(_lost(job, work, heard, trained), trained))
         elif each["number"] == number or (work is not None and each["number"] > work["attempt"]):
-            since = (now - at).total_seconds() if each["number"] == number else 0.0
-            idle = each.get(Part.TRAINING.value, 0.0) - max(since, 0.0)
+            idle = trained - (since if each["number"] == number else 0.0)
             _move(goodput, each, Part.RESTARTING if work else Part.STARTING, idle)
-    return {"attempt": number, "from": step, "to": step}
+    return heard
+
+
+def _lost(job: Pass, work: Mapping[str, Any], heard: Obj, trained: float) -> float:
+    """Seconds of an attempt since its last checkpoint; where it told none, those of the steps that
+    are done again."""
+    ended = (a.get("endTime") for a in job.ledger.attempts if a["number"] == work["attempt"])
+    end, saved = parse(next(ended, None)), parse(work.get("saved"))
+    if job.workload.scope is Scope.JOB and end is not None and saved is not None:
+        return max((end - saved).total_seconds(), 0.0)
+    gained, rate = heard["from"] - work["from"], work.get("rate")
+    if gained <= 0:
+        return trained
+    return max(trained - gained / rate, 0.0) if rate else 0.0
 
 
 def _move(goodput: Obj, attempt: Obj, part: Part, seconds: float) -> None:

@@ -89,23 +89,35 @@ def test_what_was_never_accounted_for_begins_when_it_is_seen() -> None:
     assert sum(spent(world).values()) == 0
 
 
-def tell(world: World, step: int, checkpoint: int | None = None) -> World:
+def tell(world: World, step: int, checkpoint: int | None = None, rate: float = 1.0) -> World:
     """The job says that it has done so many steps."""
     made = Checkpoint("/ckpt", world.now, checkpoint) if checkpoint is not None else None
-    world.heard = Heard(progress=Progress(world.now, step=step, checkpoint=made))
+    world.heard = Heard(progress=Progress(world.now, step=step, checkpoint=made, rate=rate))
     return world.settle()
 
 
 def test_what_is_done_again_was_lost() -> None:
     world = World(pytorch(workers=1)).settle().advance(5).run().settle()
     tell(world.advance(10), 0)
-    tell(world.advance(100), 100, 80)
+    tell(world.advance(80), 80, 80)
+    tell(world.advance(20), 100)
     world.exit("0", 137).settle().advance(20).settle().run().settle()
     tell(world.advance(10), 80)
     tell(world.advance(50), 130)
     world.exit("0", 0).settle()
     assert spent(world) == {"starting": 15, "training": 130, "lost": 20, "restarting": 30}
     assert attempts(world)[0] == {"number": 1, "starting": 15, "training": 80, "lost": 20}
+
+
+def test_without_checkpoints_it_is_told_by_the_steps_that_are_done_again() -> None:
+    world = World(pytorch(workers=1)).settle().run().settle()
+    tell(world, 0)
+    tell(world.advance(100), 100)
+    world.exit("0", 137).settle().advance(20).settle().run().settle()
+    tell(world, 70)
+    world.exit("0", 137).settle().advance(20).settle().run().settle()
+    tell(world.advance(5), 70)
+    assert spent(world) == {"training": 70, "lost": 30, "restarting": 45}
 
 
 def test_an_attempt_without_a_step_has_not_trained() -> None:
