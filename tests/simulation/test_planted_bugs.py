@@ -25,6 +25,7 @@ from trainyard.lifecycle import (
     failure_policy,
     group_restarts,
     outcomes,
+    progress,
     queue_writes,
     restart_policies,
 )
@@ -197,6 +198,11 @@ def take_a_silent_watch_at_its_word(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Doubts, "about", lambda self, job: bool(job.status) and about(self, job))
 
 
+def forget_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new leader begins a job's progress anew."""
+    monkeypatch.setattr(progress, "_stored", lambda status: {})
+
+
 BUGS: Mapping[str, tuple[Plant, str]] = {
     "drop the expectation": (drop_the_expectation, "is asked for again"),
     "delete before counting": (delete_first(lambda plan: True), "before the status says why"),
@@ -223,6 +229,7 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
     "keep a paused job in its queue": (write_nothing("withdraw"), "Workload .* is left"),
     "keep the quota of a job that has ended": (write_nothing("finishes"), "Workload .* is left"),
     "take a silent watch at its word": (take_a_silent_watch_at_its_word, "has been created"),
+    "forget what was told": (forget_what_was_told, "that was told is gone"),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",
