@@ -13,6 +13,7 @@ from enum import Enum
 from itertools import groupby
 from typing import Any
 
+from trainyard.kinds.shared.workload import Generated
 from trainyard.kube.client import Client
 from trainyard.kube.errors import (
     AlreadyExists,
@@ -24,7 +25,7 @@ from trainyard.kube.errors import (
     TooManyRequests,
     Unauthorized,
 )
-from trainyard.kube.resources import PODS, Resource
+from trainyard.kube.resources import PODS, SERVICES, Resource
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
@@ -343,10 +344,10 @@ def _makes_up(plan: Plan) -> bool:
 
 
 def _step(action: Action) -> tuple[object, object]:
-    """Actions in a row that have this in common go together: those of one resource, and all that
-    is created before pods."""
-    is_before = isinstance(action, Create) and action.resource != PODS
-    return (None if is_before else action.resource, type(action))
+    """Actions in a row that have this in common go together: those of one resource. What pods need
+    to report goes with the Services, so that pods wait no longer for it."""
+    is_channel = isinstance(action, Create) and action.generated is Generated.CHANNEL
+    return (SERVICES if is_channel else action.resource, type(action))
 
 
 def _name(action: Action) -> str:
