@@ -34,7 +34,18 @@ def configure(stream: TextIO, level: str = "info", form: Format = "text") -> Non
     """Log there from now on, from this level up: debug, info, warning or error."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(Json() if form == "json" else Text())
+    handler.addFilter(_is_told)
     logging.basicConfig(handlers=[handler], level=level.upper(), force=True)
+
+
+def _is_told(record: logging.LogRecord) -> bool:
+    """Not what aiohttp says of bytes that are no HTTP: who sends them has the answer 400, and could
+    fill the log with tracebacks."""
+    if not record.exc_info:
+        return True
+    from aiohttp.http_exceptions import HttpProcessingError
+
+    return not isinstance(record.exc_info[1], HttpProcessingError)
 
 
 class Text(logging.Formatter):

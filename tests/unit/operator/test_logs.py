@@ -12,6 +12,7 @@ from io import StringIO
 import pytest
 
 from trainyard.operator import logs
+from trainyard.operator.endpoints import Endpoints
 from trainyard.operator.records import JobKey
 
 KEY = JobKey("DeepSpeedJob", "team", "digits")
@@ -77,3 +78,21 @@ def test_json_is_one_object_a_line() -> None:
 
 def test_what_is_below_the_level_is_not_told() -> None:
     assert len(write("json", "warning")) == 2
+
+
+def test_who_speaks_no_http_fills_no_log_with_tracebacks() -> None:
+    stream = StringIO()
+    logs.configure(stream)
+
+    async def main() -> bytes:
+        endpoints = Endpoints("127.0.0.1", 0, lambda: (True, "leading"), None)
+        async with endpoints.serving():
+            reader, writer = await asyncio.open_connection("127.0.0.1", endpoints.port)
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer \x01\r\n\r\n")
+            answer = await reader.readline()
+            writer.close()
+            return answer
+
+    assert b" 400 " in asyncio.run(main())
+    assert "serving" in stream.getvalue()
+    assert "Traceback" not in stream.getvalue()
