@@ -55,11 +55,18 @@ class Reporters(Observer):
 
     def _report(self, pod: Obj, controller: Controller) -> None:
         self._steps += 1
-        told = {"current_step": self._steps, "total_steps": 5000, "loss": self._rng.random()}
-        kept = [name for name in told if self._rng.random() < 0.8]
+        rng = self._rng
+        told = {"current_step": self._steps, "total_steps": 5000, "loss": rng.random()}
+        told["current_epoch"] = self._steps / 100
+        kept = [name for name in told if rng.random() < 0.6]
         status: Obj = {"metrics": [{"name": name, "value": str(told[name])} for name in kept]}
-        if self._rng.random() < 0.2:
-            status["checkpoint"] = {"path": f"/out/{self._steps}"}
+        if rng.random() < 0.2:
+            at = {"step": self._steps} if rng.random() < 0.5 else {}
+            status["checkpoint"] = {"path": f"/out/{self._steps}", **at}
+        if rng.random() < 0.4:
+            status["progressPercentage"] = rng.choice((0, 50, 100))
+        if rng.random() < 0.3:
+            status["estimatedRemainingSeconds"] = rng.choice((5, 500, 50_000, 500_000))
         uid, name = owner_uid(pod), pod["metadata"]["name"]
         controller.reports.hear(uid, name, {"trainerStatus": status})
 
