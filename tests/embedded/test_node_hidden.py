@@ -148,7 +148,8 @@ async def test_what_is_written_outside_of_volumes_has_a_limit(folder: Path) -> N
         script = f"({fill} || head -c 9M /dev/zero > /opt/big) 2>&1; ls -A {folder}"
         text = await node.shell("job-0", script, container=container)
         assert text.count("No space left on device") == 2
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        page = os.sysconf("SC_PAGE_SIZE")
+        whole = page * os.sysconf("SC_PHYS_PAGES")
         assert not node.events("LayerFull")
         pod = await node.run("full", ["sh", "-c", fill], container=container)
         (warning,) = node.events("LayerFull")
@@ -157,7 +158,7 @@ async def test_what_is_written_outside_of_volumes_has_a_limit(folder: Path) -> N
         assert warning.startswith("container main has no room left outside of volumes, where it ")
         text = await node.shell("job-1", "stat -f -c '%b %S' /; stat -f -c '%b %S' /dev")
         layer, devices = (int(a) * int(b) for a, b in map(str.split, text.splitlines()))
-        assert layer <= whole // 4
+        assert layer < whole // 4 + page  # the kernel's file systems have whole pages
         assert devices <= 1 << 20
 
 
