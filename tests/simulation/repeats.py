@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tests.simulation import policies
 from tests.simulation.server import Obj
 from tests.simulation.telling import Told
-from tests.simulation.truth import JobTruth
+from tests.simulation.truth import JobTruth, PodTruth
 
 _TRACE = 'Traceback (most recent call last):\n  File "/work/train.py", line {}, in main\n    {}\n{}'
 LASTING = (
@@ -85,6 +85,11 @@ def untrue(told: Told, found: re.Match[str]) -> Iterator[str]:
         yield f"the attempts before were {row}"
 
 
+def _cause(pod: PodTruth) -> tuple[str, int | None]:
+    """What equal ends have in common: an exception and its line, whatever the exit code is."""
+    return pod.words, None if pod.words.startswith("Traceback") else pod.own_end
+
+
 def ended_in_vain(job: JobTruth, old: Obj, new: Obj, stored: Obj) -> Iterator[str]:
     """What is wrong about a job's end by its judge; `stored` is the job."""
     held: Mapping[str, Obj] = {c["type"]: c for c in new.get("conditions") or ()}
@@ -98,6 +103,6 @@ def ended_in_vain(job: JobTruth, old: Obj, new: Obj, stored: Obj) -> Iterator[st
     if not last or last[0].words in (*PASSING, FALLOUT) or last[0].own_end in SIGNALS[::2]:
         yield f"ended by its judge for {last}"
         return
-    same = {p.attempt for p in ends if (p.own_end, p.words) == (last[0].own_end, last[0].words)}
+    same = {(p.name, p.attempt) for p in ends if _cause(p) == _cause(last[0])}
     if len(same) < 2:
         yield f"ended by its judge for what came once: {last}"
