@@ -14,8 +14,10 @@ from tests.cluster.yard import Object, Yard, until
 from tests.queueing.definitions import published
 from tests.queueing.kueue import FLAVOR, Invalid, Kueue
 from trainyard.kinds.shared.kueue import FLAVORS, WORKLOADS
+from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kube.errors import AlreadyExists, Conflict, NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
+from trainyard.operator.detection import served
 
 _EVERY_SECONDS = 0.1
 
@@ -27,6 +29,19 @@ async def install(yard: Yard, definitions: list[Object]) -> None:
             await yard.client.create(CUSTOM_RESOURCE_DEFINITIONS, definition)
         name = definition["metadata"]["name"]
         await until(lambda name=name: _definition(yard, name), _is_established)
+
+
+async def remove(yard: Yard, definitions: list[Object]) -> None:
+    """Have it serve that no more."""
+    for definition in definitions:
+        with suppress(NotFound):
+            name = definition["metadata"]["name"]
+            await yard.client.delete(CUSTOM_RESOURCE_DEFINITIONS, name)
+
+
+async def found(yard: Yard) -> list[GangBackend]:
+    """What an operator would find served."""
+    return [backend async for backend, _ in served(yard.client)]
 
 
 async def _definition(yard: Yard, name: str) -> Object:
@@ -92,6 +107,9 @@ async def running_kueue(yard: Yard, kueue: Kueue) -> AsyncIterator[Queues]:
     finally:
         task.cancel()
         await asyncio.wait([task])
+        # Else the operators of other tests would find it.
+        await remove(yard, published("kueue"))
+        await until(lambda: found(yard), lambda now: not now)
     if not task.cancelled():
         task.result()
     assert queues.problems == []

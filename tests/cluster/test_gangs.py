@@ -6,20 +6,18 @@ Definitions are those that the schedulers publish; no scheduler runs.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from tests.cluster.kubelet import running_kubelet
-from tests.cluster.queues import install
+from tests.cluster.queues import found, install, remove
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
 from tests.queueing.definitions import published
 from trainyard.kinds.shared.gang import NATIVE_POD_GROUPS, POD_GROUPS_OF
 from trainyard.kinds.shared.settings import GangBackend
-from trainyard.kube.errors import NotFound
-from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS, Resource
-from trainyard.operator.detection import served
+from trainyard.kube.resources import Resource
 
 CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False)
 QUEUED = {"t9kScheduler": {"queue": "team", "priority": 60}}
@@ -56,10 +54,6 @@ def definitions(backend: GangBackend) -> list[Object]:
     return [native()] if backend is GangBackend.KUBERNETES else published(backend)
 
 
-async def found(yard: Yard) -> list[GangBackend]:
-    return [backend async for backend, _ in served(yard.client)]
-
-
 @asynccontextmanager
 async def serving(yard: Yard, *backends: GangBackend) -> AsyncIterator[None]:
     """The server serves what these schedulers bring, and nothing of others."""
@@ -76,10 +70,7 @@ async def serving(yard: Yard, *backends: GangBackend) -> AsyncIterator[None]:
 
 async def _remove(yard: Yard, backends: list[GangBackend]) -> None:
     for backend in backends:
-        for definition in definitions(backend):
-            with suppress(NotFound):
-                name = definition["metadata"]["name"]
-                await yard.client.delete(CUSTOM_RESOURCE_DEFINITIONS, name)
+        await remove(yard, definitions(backend))
     await until(lambda: found(yard), lambda now: not now)
 
 
