@@ -25,7 +25,6 @@ CONDITIONS = (
     "ReplicaFailure",
     "Paused",
     "Launched",
-    "Hung",
 )
 REPLICA_PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
 ENDS = ("Succeeded", "Failed")

@@ -133,8 +133,7 @@ class Told:
     def gave_up(self, seen: Pod) -> bool:
         """Whether it runs, and was to have launched the others by now, or hangs."""
         policy = self.spec.get("runPolicy") or {}
-        acts = (policy.get("hang") or {}).get("action", "Explain") != "Explain"
-        if acts and any(r.pod == seen.name for r in self.observed.heard.ranks):
+        if policy.get("hang") and any(r.pod == seen.name for r in self.observed.heard.ranks):
             return True
         limit = timedelta(
             seconds=(self.spec.get("runPolicy") or {}).get("launchTimeoutSeconds", 600)
