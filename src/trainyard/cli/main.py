@@ -46,7 +46,6 @@ _COMMANDS = {
     "scale": ("scale", "Change the size of an elastic job."),
     "debug": ("debug", "Create a job in debug mode and open a shell in a replica."),
     "exec": ("exec_", "Run a command in a replica."),
-    "stacks": ("stacks", "Show where every rank of a job stands."),
     "explain": ("explain", "Say why a job is pending, restarting or failed, and what to do."),
     "queue": ("queue", "The machine as a job queue."),
     "crds": ("crds", "Print the CustomResourceDefinitions."),

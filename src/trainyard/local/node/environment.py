@@ -15,7 +15,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING
 from typing import Any
 
-from trainyard.kinds.shared import labels, observing
+from trainyard.kinds.shared import labels
 from trainyard.kube import pythons
 from trainyard.kube.errors import NotFound
 from trainyard.kube.people import Person
@@ -169,9 +169,6 @@ def container_environment(context: PodContext, container: Mapping[str, Any]) -> 
         settings = replace(settings, environment=own_start)
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
     base = image_environment(container.get("image", ""), settings, python)
-    path = base.get("PYTHONPATH")
-    if path and own.get("PYTHONPATH") == observing.PATH:  # decision 223
-        own["PYTHONPATH"] = f"{observing.PATH}:{path}"
     return {**base, "HOSTNAME": host_name(context.pod), **own}
 
 
