@@ -29,7 +29,6 @@ MODULES = (
     "validate",
     "operator",
     "many",
-    "cold",
 )
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _MEASURE = "import json, sys, bench.{0} as m; json.dump(m.measure(), sys.stdout)"

@@ -17,7 +17,6 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle import (
     aggregate,
-    beginning,
     cleanup,
     creation,
     deadline,
@@ -380,13 +379,13 @@ class _Steps:
         new["observedGeneration"] = workload.generation
         new["replicas"] = self.job.view.existing
         new["selector"] = labels.selector(workload.uid)
-        count = ledger.backoff if workload.counts_backoff else sum(ledger.restarts.values())
-        new["backoffCount" if workload.counts_backoff else "restartCount"] = count
+        if workload.counts_backoff:
+            new["backoffCount"] = ledger.backoff
+        else:
+            new["restartCount"] = sum(ledger.restarts.values())
         new |= viewer_links.of_dependents(workload, self.job.observed)
         if not outcome(self.job.before):  # what is said after the end changes nothing
             self._wake(progress.put(new, self.job))
         changed = goodput.accounted(self.job, new) if new != self.job.before else None
-        if begins := beginning.begins(self.job, self.actions):
-            changed = beginning.first(new)
         events = tuple(self.report.events)
-        return Plan(changed, tuple(self.actions), events, self.wake_at, self.restarted, begins)
+        return Plan(changed, tuple(self.actions), events, self.wake_at, self.restarted)
