@@ -50,7 +50,7 @@ def replaced(
 ) -> dict[str, str]:
     """By container, the commands of a pod that trains where its pod in debug mode has others.
 
-    With the variables that are not the template's own, which the kind has set.
+    With the variables that the kind has set and the pod in debug mode has not.
     """
     found = {}
     for own, other, given in zip(trained, debugged, template, strict=False):
@@ -59,10 +59,11 @@ def replaced(
             continue
         known = [str(each["name"]) for each in own.get("env") or ()]
         theirs = {each["name"] for each in given.get("env") or ()}
+        there = [each for each in other.get("env") or () if "value" in each]
         environment = {
             each["name"]: each["value"]
             for each in own.get("env") or ()
-            if each["name"] not in theirs and "value" in each
+            if each["name"] not in theirs and "value" in each and each not in there
         }
         found[str(own["name"])] = line_of(words, environment, known)
     return found
