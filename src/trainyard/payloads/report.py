@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 URL = "KUBEFLOW_TRAINER_SERVER_URL"
 CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"
-_EVERY_SECONDS, _TIMEOUT_SECONDS, _LAST_SECONDS = 2.0, 5.0, 3.0
+_EVERY_SECONDS, _TIMEOUT_SECONDS = 2.0, 5.0
+_LAST_SECONDS, _AGAIN_SECONDS = 3.0, 0.1
+"""How long, and how often, the last word is tried before the process goes."""
 
 
 def report(
@@ -63,6 +65,7 @@ class _Sender:
         import json
         import ssl
         import threading
+        import time
         import urllib.parse
 
         self.process = os.getpid()
@@ -75,6 +78,7 @@ class _Sender:
         self._metrics: dict[str, str] = {}
         self._checkpoint: dict[str, Any] | None = None
         self._is_new = self._ends = False
+        self._now, self._until = time.monotonic, 0.0
         self._thread: Thread = threading.Thread(
             target=self._run, name="trainyard-report", daemon=True
         )
@@ -93,7 +97,7 @@ class _Sender:
         """A thread that runs while the interpreter goes away may crash it."""
         if os.getpid() == self.process:
             with self._changed:
-                self._ends = True
+                self._ends, self._until = True, self._now() + _LAST_SECONDS
                 self._changed.notify()
             self._thread.join(_LAST_SECONDS)
 
@@ -108,10 +112,13 @@ class _Sender:
             is_heard = self._send(body)
             with self._changed:
                 if not is_heard:
-                    self._is_new = not self._ends
+                    self._is_new = not self._ends or self._now() < self._until
                 elif checkpoint is self._checkpoint:
                     self._checkpoint = None
-                self._changed.wait_for(lambda: self._ends, _EVERY_SECONDS)
+                if not self._ends:
+                    self._changed.wait_for(lambda: self._ends, _EVERY_SECONDS)
+                elif not is_heard:
+                    self._changed.wait(_AGAIN_SECONDS)
 
     def _body(self) -> bytes:
         metrics = [{"name": name, "value": value} for name, value in self._metrics.items()]
@@ -122,6 +129,11 @@ class _Sender:
 
     def _send(self, body: bytes) -> bool:
         """Whether it need not be sent again."""
+        was_open = self._connection is not None
+        # A connection that was kept may have died with the controller before.
+        return self._try(body) or (was_open and self._connection is None and self._try(body))
+
+    def _try(self, body: bytes) -> bool:
         try:
             if self._connection is None:
                 self._connection = self._open()

@@ -86,13 +86,13 @@ class Yard:
 
 
 @asynccontextmanager
-async def served(authority: Authority | None = None) -> AsyncIterator[Yard]:
+async def served(authority: Authority | None = None, port: int = 0) -> AsyncIterator[Yard]:
     made = authority or issue(HOSTS, None, datetime.now(UTC))
 
     async def renew() -> Authority:
         return made
 
-    ear, end = Ear(), socket.create_server(("127.0.0.1", 0))
+    ear, end = Ear(), socket.create_server(("127.0.0.1", port))
     task = asyncio.create_task(Channel(made, renew).serve(end, ear))
     context = ssl.create_default_context(cadata=made.files[CA])
     try:

@@ -58,6 +58,36 @@ trainyard.report(phase="done")
         assert {"path": "/c", "step": 98} in [each.get("checkpoint") for each in status]
 
 
+LAST = """
+import os, sys, time
+import trainyard.payloads.report
+sys.modules["trainyard.payloads.report"]._LAST_SECONDS = 100.0  # however slow the machine is
+trainyard.report(step=1, checkpoint="/c")
+while not os.path.exists("go"):
+    time.sleep(0.01)
+trainyard.report(step=2)
+"""
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+async def test_the_last_word_reaches_the_next_controller(tmp_path: Path, is_late: bool) -> None:
+    script = f"import os\nos.chdir({str(tmp_path)!r})\n{LAST}"
+    async with served() as yard:
+        training = asyncio.create_task(train(script, yard, tmp_path))
+        async with asyncio.timeout(WAIT_SECONDS):
+            while not yard.ear.heard:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+    # The connection that the script has kept is dead now.
+    if is_late:
+        (tmp_path / "go").touch()
+        await asyncio.sleep(0.5)
+    async with served(yard.authority, yard.address[1]) as following:
+        (tmp_path / "go").touch()
+        assert await training == (0, "")
+        said = following.ear.heard[-1][2]["trainerStatus"]["metrics"]
+    assert {"name": "current_step", "value": "2"} in said
+
+
 async def test_other_ranks_say_nothing(tmp_path: Path) -> None:
     async with served() as yard:
         assert await train("trainyard.report(step=1)", yard, tmp_path, RANK="1") == (0, "")
