@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import HealthCheck, settings
 # A shell starts what runs in its background with SIGINT ignored, and children inherit that; the
 # commands under test are to be interrupted wherever the tests run.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# With it every part of a `print` is a write of its own, which another rank's falls into.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 # No verdict depends on how fast the machine is.
 settings.register_profile(
