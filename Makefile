@@ -72,7 +72,8 @@ demo: $(STAMP)
 
 test: $(LAUNCHERS) $(DEPLOYING)
 	$(BIN)/pytest $(AGAIN) -n auto tests/unit tests/simulation tests/fuzz
-	$(BIN)/pytest $(AGAIN) tests $(foreach each,unit simulation fuzz cluster,--ignore tests/$(each))
+	$(BIN)/pytest $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests \
+		$(foreach each,unit simulation fuzz cluster,--ignore tests/$(each))
 
 simulate: $(STAMP)
 	mkdir -p .cache
