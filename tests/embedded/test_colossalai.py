@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,7 @@ from tests.embedded.launching import (
 )
 from tests.tools import soak
 from trainyard.kube.errors import ApiError
+from trainyard.payloads.processes import children_of, descendants
 
 KIND = "ColossalAIJob"
 
@@ -125,6 +129,34 @@ async def test_a_failing_script_is_relaunched_up_to_the_limit(jobs: Jobs) -> Non
     assert len(status["attempts"]) == 2
     assert "failed with exit code 5" in await jobs.log(await launcher_of(jobs))
     await jobs.until(KIND, "cj", lambda _: not sshd_processes(jobs))
+
+
+@pytest.mark.parametrize("host", [0, 1])
+async def test_a_launch_that_loses_a_process_of_its_own_fails(jobs: Jobs, host: int) -> None:
+    """Its parent would wait for its word, and the others for their next command, for ever."""
+    jobs.script(
+        "wait.py", "import os, time\nopen('begun-' + os.environ['RANK'], 'w')\ntime.sleep(9e9)"
+    )
+    await jobs.submit(KIND, "cj", spec(["wait.py"], workers=2))
+    await jobs.until(
+        KIND, "cj", lambda _: all((jobs.folder / f"begun-{i}").exists() for i in (0, 1))
+    )
+    os.kill(launching(jobs)[host], signal.SIGKILL)
+    await jobs.fail(KIND, "cj")
+    assert "a process of the launch was killed by signal 9" in await jobs.log(
+        await launcher_of(jobs)
+    )
+
+
+def launching(jobs: Jobs) -> list[int]:
+    """The processes of `colossalai run` that it has forked, one a host, in their order."""
+    tree = children_of()
+    programs = {}
+    for pid in descendants(jobs.shim_pid, tree):
+        with suppress(OSError):
+            programs[pid] = Path("/proc", str(pid), "cmdline").read_bytes()
+    ours = {pid for pid, line in programs.items() if b"/colossalai_run.py" in line}
+    return sorted(each for pid in ours for each in tree.get(pid, ()) if each in ours)
 
 
 async def test_workers_are_cleaned_up_and_the_launcher_keeps_its_log(jobs: Jobs) -> None:

@@ -13,8 +13,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import runpy
+import signal
 import sys
+import time
 from importlib import import_module
+
+_LAST_SECONDS = 2.0
+"""For what a failed launch leaves of its processes, one a host."""
 
 
 def leave(code: object) -> None:
@@ -22,11 +27,32 @@ def leave(code: object) -> None:
     if code is not None and not isinstance(code, int):  # see sys.exit
         print(code, file=sys.stderr)
         code = 1
+    until = time.monotonic() + _LAST_SECONDS
     for child in multiprocessing.active_children():
-        child.join()
+        # After an error of its own they wait for another command, and are never told to end.
+        child.join(max(0.0, until - time.monotonic()) if code else None)
+        child.terminate()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code or 0)
+
+
+def watch() -> None:
+    """``colossalai run`` has a process a host, and never misses one that is killed."""
+    own = os.getpid()
+
+    def note(*_: object) -> None:
+        if os.getpid() != own:
+            return
+        try:
+            ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if ended is not None and ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+            print(f"trainyard: a process of the launch was killed by signal {ended.si_status}")
+            leave(128 + ended.si_status)
+
+    signal.signal(signal.SIGCHLD, note)
 
 
 def main() -> None:
@@ -44,6 +70,7 @@ def main() -> None:
     os.environ.clear()
     os.environ["TRAINYARD_LAUNCHER"] = pod
     sys.argv = [script, *arguments]
+    watch()
     try:
         runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
