@@ -14,7 +14,7 @@ import pytest
 from tests.cluster.kubelet import running_kubelet
 from tests.cluster.queues import found, install, remove
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
-from tests.queueing.definitions import published
+from tests.queueing.definitions import native_schema, published
 from trainyard.kinds.shared.gang import NATIVE_POD_GROUPS, POD_GROUPS_OF
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kube.resources import Resource
@@ -23,45 +23,40 @@ CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass"
 QUEUED = {"t9kScheduler": {"queue": "team", "priority": 60}}
 
 
-def native() -> Object:
-    """PodGroups of `scheduling.k8s.io`, which the server of definitions has not: as of 1.36.
-
-    https://github.com/kubernetes/kubernetes/tree/master/staging/src/k8s.io/api/scheduling
-    """
-    count = {"type": "object", "required": ["minCount"]}
-    count["properties"] = {"minCount": {"type": "integer", "minimum": 1}}
-    policy = {"type": "object", "properties": {"gang": count, "basic": {"type": "object"}}}
-    fields = {"schedulingPolicy": policy, "priorityClassName": {"type": "string"}}
-    spec = {"type": "object", "required": ["schedulingPolicy"], "properties": fields}
-    schema = {"type": "object", "required": ["spec"], "properties": {"spec": spec}}
-    version = {"name": NATIVE_POD_GROUPS.version, "served": True, "storage": True}
+def native(version: str) -> Object:
+    """PodGroups of `scheduling.k8s.io`, which the server of definitions has not, with the schema
+    that a release with them publishes."""
+    (group,) = (each for each in NATIVE_POD_GROUPS if each.version == version)
     # Groups of this domain are Kubernetes' own.
     note = {"api-approved.kubernetes.io": "unapproved, a stand-in for tests"}
+    served = {"name": version, "served": True, "storage": True}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
-        "metadata": {"name": NATIVE_POD_GROUPS.full_name, "annotations": note},
+        "metadata": {"name": group.full_name, "annotations": note},
         "spec": {
-            "group": NATIVE_POD_GROUPS.group,
+            "group": group.group,
             "scope": "Namespaced",
-            "names": {"plural": NATIVE_POD_GROUPS.plural, "kind": NATIVE_POD_GROUPS.kind},
-            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
+            "names": {"plural": group.plural, "kind": group.kind},
+            "versions": [{**served, "schema": {"openAPIV3Schema": native_schema(version)}}],
         },
     }
 
 
-def definitions(backend: GangBackend) -> list[Object]:
-    return [native()] if backend is GangBackend.KUBERNETES else published(backend)
+def definitions(backend: GangBackend, version: str = "") -> list[Object]:
+    if backend is GangBackend.KUBERNETES:
+        return [native(version or NATIVE_POD_GROUPS[0].version)]
+    return published(backend)
 
 
 @asynccontextmanager
-async def serving(yard: Yard, *backends: GangBackend) -> AsyncIterator[None]:
+async def serving(yard: Yard, *backends: GangBackend, version: str = "") -> AsyncIterator[None]:
     """The server serves what these schedulers bring, and nothing of others."""
     all_of_them = [GangBackend.KUEUE, *(b for b in POD_GROUPS_OF if b is not GangBackend.T9K)]
     await _remove(yard, all_of_them)
     try:
         for backend in backends:
-            await install(yard, definitions(backend))
+            await install(yard, definitions(backend, version))
         await until(lambda: found(yard), lambda now: set(now) == {*backends})
         yield
     finally:
@@ -94,18 +89,25 @@ WANTED: dict[GangBackend, tuple[dict[str, Any], dict[str, Any]]] = {
 """Of each scheduler: the PodGroup's spec, and how its pods name it."""
 
 
-@pytest.mark.parametrize("backend", WANTED)
+GROUPS = [
+    *((each, POD_GROUPS_OF[each]) for each in WANTED if each is not GangBackend.KUBERNETES),
+    *((GangBackend.KUBERNETES, each) for each in NATIVE_POD_GROUPS),
+]
+
+
+@pytest.mark.parametrize(
+    ("backend", "groups"), GROUPS, ids=[f"{each}-{groups.version}" for each, groups in GROUPS]
+)
 async def test_what_is_served_is_found_and_gets_its_objects(
-    backend: GangBackend, yard: Yard
+    backend: GangBackend, groups: Resource, yard: Yard
 ) -> None:
     """As stored: the server's schema has dropped nothing of them. They go on pause, are there
     again, and go with the job."""
     if backend is GangBackend.KUBERNETES and yard.plane.version < (1, 36):
         pytest.skip("not judged: an older server serves nothing beside its own kinds there")
     spec, named = WANTED[backend]
-    groups = POD_GROUPS_OF[backend]
     urgent = {"metadata": {"name": "urgent"}, "value": 1000}
-    async with serving(yard, backend):
+    async with serving(yard, backend, version=groups.version):
         await yard.client.create(CLASSES, urgent)
         try:
             async with (
@@ -116,7 +118,8 @@ async def test_what_is_served_is_found_and_gets_its_objects(
                     PYTORCH, pytorch_job("digits", scheduler=QUEUED), yard.namespace
                 )
                 await yard.reaches("digits", "Running")
-                assert f"jobs are handed to {backend}: {groups.full_name} is served" in operator.log
+                found = f"{groups.plural} of {groups.api_version} are served"
+                assert f"jobs are handed to {backend}: {found}" in operator.log
                 group = await yard.client.get(groups, "digits", yard.namespace)
                 assert _without_defaults(group["spec"]) == spec
                 for pod in await yard.pods("digits"):
@@ -165,7 +168,7 @@ async def test_who_grants_quota_comes_first_and_nobody_is_told(yard: Yard) -> No
         yard.operator() as operator,
     ):
         await operator.leads()
-        assert "jobs are handed to kueue: workloads.kueue.x-k8s.io is served" in operator.log
+        assert "jobs are handed to kueue: workloads of kueue.x-k8s.io/" in operator.log
     async with serving(yard), yard.operator():
         await yard.client.create(PYTORCH, pytorch_job("alone", scheduler=QUEUED), yard.namespace)
 

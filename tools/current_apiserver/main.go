@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"time"
 
 	"k8s.io/apiextensions-apiserver/pkg/apiserver"
 	"k8s.io/apiextensions-apiserver/pkg/cmd/server/options"
@@ -24,6 +25,9 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 )
+
+// patience is how long the older server may take to say who is who and who may do what.
+const patience = 2 * time.Minute
 
 func must(err error) {
 	if err != nil {
@@ -57,6 +61,11 @@ func main() {
 	recommended.Authorization.RemoteKubeConfigFile = *coreConfig
 	recommended.Authorization.AllowCacheTTL = 0 // a right that is taken away is gone at once
 	recommended.Authorization.DenyCacheTTL = 0
+	// Of 10 seconds each, which the older server does not always keep to on a machine with much
+	// else to do: whoever asked would get 401 or 500. A token stays whose it is.
+	recommended.Authentication.CacheTTL = 10 * time.Minute
+	recommended.Authentication.TokenRequestTimeout = patience
+	recommended.Authorization.ClientTimeout = patience
 	recommended.CoreAPI.CoreAPIKubeconfigPath = *ownConfig
 	// What the older server does not serve, or asks services of the cluster for.
 	recommended.Features.EnablePriorityAndFairness = false

@@ -13,9 +13,9 @@ from functools import lru_cache, partial
 from typing import Any
 
 from trainyard.kinds.shared import kueue, labels
-from trainyard.kinds.shared.gang import POD_GROUPS_OF
+from trainyard.kinds.shared.gang import pod_groups_of
 from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES, Resource
 from trainyard.lifecycle.heard import NOTHING, Heard
@@ -262,15 +262,15 @@ def _kueue_workload(obj: Mapping[str, Any]) -> Owned:
 
 
 def observed_resources(
-    backend: GangBackend,
+    settings: Settings,
 ) -> Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]]:
-    """What to watch of jobs that are handed to this gang scheduler, and how to decode it."""
-    groups = POD_GROUPS_OF.get(backend)
+    """What to watch of jobs that are handed to its gang scheduler, and how to decode it."""
+    groups = pod_groups_of(settings)
     viewers = (kind.resource for kind in KINDS.values() if kind.is_viewer)
     owned = (SERVICES, SECRETS, CONFIG_MAPS, *((groups,) if groups else ()), *viewers)
     found: dict[Resource, Callable[[Mapping[str, Any]], Pod | Owned]] = {PODS: Pod.decode}
     found |= {each: partial(Owned.decode, each) for each in owned}
-    if backend is GangBackend.KUEUE:
+    if settings.gang_backend is GangBackend.KUEUE:
         found[kueue.WORKLOADS] = _kueue_workload
     return found
 

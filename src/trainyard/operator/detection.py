@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import orjson
 
 from trainyard.kinds.shared.gang import NATIVE_POD_GROUPS, PLUGINS_POD_GROUPS, VOLCANO_POD_GROUPS
 from trainyard.kinds.shared.kueue import WORKLOADS
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import Resource
@@ -18,29 +19,44 @@ from trainyard.kube.transport import Request
 log = logging.getLogger(__name__)
 
 _SIGNS = (
-    (GangBackend.KUEUE, WORKLOADS),
-    (GangBackend.VOLCANO, VOLCANO_POD_GROUPS),
-    (GangBackend.SCHEDULER_PLUGINS, PLUGINS_POD_GROUPS),
+    (GangBackend.KUEUE, (WORKLOADS,)),
+    (GangBackend.VOLCANO, (VOLCANO_POD_GROUPS,)),
+    (GangBackend.SCHEDULER_PLUGINS, (PLUGINS_POD_GROUPS,)),
     (GangBackend.KUBERNETES, NATIVE_POD_GROUPS),
 )
 """The first that is served counts: who grants quota must not be passed by."""
 
 
-async def detect(client: Client) -> GangBackend:
-    """The scheduler to hand jobs to. Raises `KubeError` when the server cannot be asked."""
+async def detected(client: Client, settings: Settings) -> Settings:
+    """The settings with the scheduler to hand jobs to, and the version of its PodGroups.
+
+    Raises `KubeError` when the server cannot be asked.
+    """
+    wanted = settings.gang_backend
+    if wanted not in (GangBackend.AUTO, GangBackend.KUBERNETES):
+        return settings
     async for backend, resource in served(client):
-        log.info("jobs are handed to %s: %s is served", backend, resource.full_name)
-        return backend
+        if wanted in (GangBackend.AUTO, backend):
+            name = f"{resource.plural} of {resource.api_version}"
+            log.info("jobs are handed to %s: %s are served", backend, name)
+            is_native = backend is GangBackend.KUBERNETES
+            version = resource.version if is_native else ""
+            return replace(settings, gang_backend=backend, pod_groups_version=version)
+    if wanted is GangBackend.KUBERNETES:
+        log.warning("podgroups of %s are not served here", NATIVE_POD_GROUPS[0].group)
+        return settings
     log.info("no gang scheduler that is known is served here")
-    return GangBackend.NONE
+    return replace(settings, gang_backend=GangBackend.NONE)
 
 
 async def served(client: Client) -> AsyncIterator[tuple[GangBackend, Resource]]:
     """The schedulers that there are, in the order in which they are preferred, each with the
-    resource that tells."""
-    for backend, resource in _SIGNS:
-        if await _serves(client, resource):
-            yield backend, resource
+    resource that tells, in the newest version that is known here."""
+    for backend, resources in _SIGNS:
+        for resource in resources:
+            if await _serves(client, resource):
+                yield backend, resource
+                break
 
 
 async def _serves(client: Client, resource: Resource) -> bool:

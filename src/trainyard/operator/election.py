@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 _LOOKS = 4
 """Of a standby, for each attempt of the holder to renew."""
 _LEAST_PAUSE_SECONDS = 0.01
+_TIMES_LAST = 4
+"""What an answer may take of what the last one took: it takes two requests to take a Lease."""
 
 
 class LeaderElection:
@@ -69,11 +71,20 @@ class LeaderElection:
 
     async def _acquire(self) -> None:
         self._lease = None
+        loop, settings = asyncio.get_running_loop(), self._settings
+        # A request that is lost without a word must not outlast the Lease of a holder that died,
+        # and one of a slow server must be waited for.
+        patience = settings.renew_deadline
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._settings.renew_deadline):
+            began_at = loop.time()
+            try:
+                async with asyncio.timeout(patience):
                     if await self._try():
                         break
+                wanted = patience if self.problem else _TIMES_LAST * (loop.time() - began_at)
+            except TimeoutError:
+                wanted = 2 * patience
+            patience = min(max(wanted, settings.retry_period / 2), settings.renew_deadline)
             await asyncio.sleep(self._pause())
         self.is_leader = True
         log.info("%s leads", self.identity)
@@ -82,10 +93,12 @@ class LeaderElection:
         """How long to leave the Lease of another alone: it is seen soon after each renewal, since
         its time counts from there, and asked for at once when that is over."""
         pause = self._settings.retry_period
-        if not self.problem and self._is_held_by_another():
-            left = self._seen_at + self._seen_seconds - asyncio.get_running_loop().time()
-            pause = min(pause / _LOOKS, max(left, _LEAST_PAUSE_SECONDS))
-        return pause
+        if not self._is_held_by_another():
+            return pause
+        left = self._seen_at + self._seen_seconds - asyncio.get_running_loop().time()
+        if self.problem:  # a server in trouble is asked less often, but not later than need be
+            return min(pause, max(left, pause / _LOOKS))
+        return min(pause / _LOOKS, max(left, _LEAST_PAUSE_SECONDS))
 
     async def _lead(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         task = asyncio.create_task(work())

@@ -35,7 +35,7 @@ def watched_resources(
     settings: OperatorSettings,
 ) -> Mapping[Resource, Callable[[Mapping[str, Any]], Pod | Owned]]:
     """What the jobs of these kinds consist of, and how to decode it."""
-    observed = observed_resources(settings.lifecycle.gang_backend)
+    observed = observed_resources(settings.lifecycle)
     if any(kind.launches_over_ssh for kind in served_kinds(settings)):
         return observed
     needless = {CONFIG_MAPS, *(() if settings.lifecycle.channel_address else (SECRETS,))}

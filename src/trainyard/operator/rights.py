@@ -7,6 +7,7 @@ one that could not work is no standby. Of servers that cannot tell nothing is sa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -32,21 +33,31 @@ class Rights:
     def __init__(self, client: Client, wanted: Mapping[str, Sequence[Rule]]) -> None:
         """`wanted`: by the namespace in which the rights must hold, by whatever binding."""
         self._client, self._wanted = client, wanted
+        self._changed = asyncio.Event()
         self.missing: tuple[str, ...] = ()
+
+    def want(self, wanted: Mapping[str, Sequence[Rule]]) -> None:
+        """These from now on: what is needed may be known only once the cluster was looked at."""
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._changed.set()
 
     async def run(self) -> None:
         """Ask for ever."""
         while True:
+            self._changed.clear()
             try:
                 answers = [await self._ask(*each) for each in self._wanted.items()]
-                missing = tuple(text for answer in answers for text in answer)
+                missing = tuple(dict.fromkeys(text for answer in answers for text in answer))
             except KubeError as error:  # not served, or just now no answer: nothing is known
                 log.debug("%s", error)
                 missing = ()
             for text in sorted(set(missing) - set(self.missing)):
                 log.warning("%s", text)
             self.missing = missing
-            await asyncio.sleep(AGAIN_SECONDS if missing else EVERY_SECONDS)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(AGAIN_SECONDS if missing else EVERY_SECONDS):
+                    await self._changed.wait()
 
     async def _ask(self, namespace: str, wanted: Sequence[Rule]) -> Iterable[str]:
         body = {

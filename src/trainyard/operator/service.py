@@ -5,21 +5,22 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ApiError, Forbidden, KubeError
 from trainyard.operator.channel import Channel
 from trainyard.operator.controller import Controller
-from trainyard.operator.detection import detect
+from trainyard.operator.detection import detected
 from trainyard.operator.diary import Diary, RecordFile
 from trainyard.operator.election import LeaderElection
 from trainyard.operator.endpoints import Endpoints
-from trainyard.operator.grants import REVIEW_RULES, home_rules, rules
+from trainyard.operator.grants import REVIEW_RULES, Rule, home_rules, rules
 from trainyard.operator.hearing import Hearing
 from trainyard.operator.host import Clock, Host, wall_clock
 from trainyard.operator.keeper import Keeper, Pointer, service_of
@@ -27,7 +28,7 @@ from trainyard.operator.metrics import Metrics
 from trainyard.operator.planners import warm_up
 from trainyard.operator.rights import Rights
 from trainyard.operator.secure_metrics import SecureMetrics
-from trainyard.operator.settings import LeaseSettings, ServiceSettings
+from trainyard.operator.settings import LeaseSettings, OperatorSettings, ServiceSettings
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class Service:
         )
         self._client = client.measured(self._metrics.requested)
         self._lease_client = (lease_client or client).measured(self._metrics.requested)
-        self._rights = self._rights_needed()
+        self._rights = Rights(self._client, self._rights_needed(self._settings.operator))
         self._diary: Diary | None = None
         self._channel: Channel | None = None
         plain = None if self._settings.metrics_secure else self._metrics
@@ -152,23 +153,23 @@ class Service:
                     return None
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    def _rights_needed(self) -> Rights:
-        operator, lease = self._settings.operator, self._settings.lease
+    def _rights_needed(self, operator: OperatorSettings) -> Mapping[str, Sequence[Rule]]:
+        """By namespace."""
+        lease = self._settings.lease
         home = lease.namespace if lease else self._client.namespace
         wanted = {place: rules(operator) for place in operator.namespaces or (home,)}
         if lease is not None:
             wanted[home] = [*wanted.get(home, ()), *home_rules(operator)]
         if self._settings.metrics_secure:
             wanted[home] = [*wanted.get(home, ()), *REVIEW_RULES]
-        return Rights(self._client, wanted)
+        return wanted
 
     async def _prepare(self) -> Controller:
         operator = self._settings.operator
         if operator.open_templates:
             operator = replace(operator, open_templates=await self._refuses_unknown_fields())
-        if operator.lifecycle.gang_backend is GangBackend.AUTO:
-            lifecycle = replace(operator.lifecycle, gang_backend=await self._gang_backend())
-            operator = replace(operator, lifecycle=lifecycle)
+        operator = replace(operator, lifecycle=await self._with_scheduler(operator.lifecycle))
+        self._rights.want(self._rights_needed(operator))
         warm_up()
         self._channel = await self._open_channel()
         if self._channel is None:
@@ -192,10 +193,10 @@ class Service:
         if self._controller is not None:
             await self._controller.synced.wait()
 
-    async def _gang_backend(self) -> GangBackend:
+    async def _with_scheduler(self, lifecycle: Settings) -> Settings:
         while True:
             try:
-                return await detect(self._client)
+                return await detected(self._client, lifecycle)
             except KubeError as error:
                 log.warning("%s", error)
                 await asyncio.sleep(_RETRY_SECONDS)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import kubernetes_validate
 import pytest
-from tests.queueing.definitions import schema_of
+from tests.queueing.definitions import RELEASES, schema_of
 from tests.unit.kinds import manifests
 
 from trainyard.kinds.shared.settings import GangBackend, Settings
@@ -57,14 +58,35 @@ def test_groups_are_as_their_schedulers_publish_them(made: Any, scheduler: str) 
     assert found.warnings == ()
 
 
-def test_kubernetes_own_groups_are_named_by_their_pods() -> None:
-    found = workload(manifests.pytorch, Settings(gang_backend=GangBackend.KUBERNETES))
+@pytest.mark.parametrize("made", JOBS.values(), ids=list(JOBS))
+@pytest.mark.parametrize(("version", "release"), RELEASES.items())
+def test_kubernetes_own_groups_and_their_pods_are_as_published(
+    version: str, release: str, made: Any
+) -> None:
+    """By the OpenAPI of these releases, which knows every field and allows no others."""
+    settings = Settings(
+        gang_backend=GangBackend.KUBERNETES,
+        pod_groups_version=version,
+        priority_classes=("50=high",),
+    )
+    found = workload(made, settings)
     (group,) = [each for each in objects(found) if each["kind"] == "PodGroup"]
-    assert group["apiVersion"] == "scheduling.k8s.io/v1alpha2"
-    assert group["spec"] == {"schedulingPolicy": {"gang": {"minCount": found.replicas}}}
+    assert group["apiVersion"] == f"scheduling.k8s.io/{version}"
+    policy = {"gang": {"minCount": found.replicas}}
+    assert group["spec"] == {"schedulingPolicy": policy, "priorityClassName": "high"}
+    kubernetes_validate.validate(group, release, strict=True)
     for pod in _pods(found):
         assert pod["spec"]["schedulingGroup"] == {"podGroupName": group["metadata"]["name"]}
         assert "schedulerName" not in pod["spec"]
+        kubernetes_validate.validate(pod, release, strict=True)
+
+
+def test_a_field_that_no_release_knows_would_be_found() -> None:
+    group = {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup"}
+    policy = {"gang": {"minCount": 2}}
+    for spec in ({"schedulingPolicy": policy, "minMember": 2}, {"priorityClassName": "high"}):
+        with pytest.raises(kubernetes_validate.ValidationError):
+            kubernetes_validate.validate({**group, "spec": spec}, "1.37", strict=True)
 
 
 def test_a_priority_that_reaches_nobody_is_told() -> None:

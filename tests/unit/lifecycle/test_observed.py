@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.gang import VOLCANO_POD_GROUPS
+from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import CONFIG_MAPS, PODS, SECRETS, SERVICES
 from trainyard.lifecycle.observed import Container, Owned, Pod, observed_resources
@@ -246,10 +247,13 @@ def test_the_port_of_a_node_and_the_status_of_a_viewer_are_kept() -> None:
 
 
 def test_what_is_watched_of_a_job() -> None:
-    plain = observed_resources(GangBackend.NONE)
+    plain = observed_resources(Settings(gang_backend=GangBackend.NONE))
     assert set(plain) == {PODS, SERVICES, SECRETS, CONFIG_MAPS, TENSOR_BOARDS}
-    with_groups = {each.plural for each in observed_resources(GangBackend.VOLCANO)}
-    assert with_groups - {each.plural for each in plain} == {"podgroups"}
+    volcano = observed_resources(Settings(gang_backend=GangBackend.VOLCANO))
+    assert {*volcano} - {*plain} == {VOLCANO_POD_GROUPS}
+    older = Settings(gang_backend=GangBackend.KUBERNETES, pod_groups_version="v1alpha2")
+    (groups,) = {*observed_resources(older)} - {*plain}
+    assert groups.api_version == "scheduling.k8s.io/v1alpha2"
     owned = plain[SECRETS]({"metadata": {"name": "s", "uid": "u"}})
     assert owned == Owned(SECRETS, "", "s", "u", "", "")
     assert isinstance(plain[PODS]({"metadata": {"name": "p", "uid": "u"}}), Pod)

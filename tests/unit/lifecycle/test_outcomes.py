@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.world import World, elastic, generic, pytorch
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.tensorboard import TENSOR_BOARDS
 from trainyard.kube.resources import PODS, SECRETS
 from trainyard.lifecycle import Owned, Pod
@@ -239,12 +239,12 @@ def test_owned_objects_keep_no_contents() -> None:
         "data": {"key": "c2VjcmV0"},
         "spec": {"x": 1},
     }
-    found = observed_resources(GangBackend.T9K)[SECRETS](secret)
+    found = observed_resources(Settings())[SECRETS](secret)
     assert isinstance(found, Owned)
     assert (found.resource, found.name, found.spec, found.status) == (SECRETS, "s", {}, {})
     board = {"metadata": {"name": "b", "uid": "u"}, "status": {"phase": "Running"}}
     assert Owned.decode(TENSOR_BOARDS, board).status == {"phase": "Running"}
-    assert isinstance(observed_resources(GangBackend.T9K)[PODS](secret), Pod)
+    assert isinstance(observed_resources(Settings())[PODS](secret), Pod)
 
 
 def test_a_failure_for_good_is_remembered_with_its_code_when_the_pod_is_gone() -> None:

@@ -28,6 +28,8 @@ class Slow:
     async def request(self, request: Request, timeout_seconds: float) -> Response:
         self._arena.asked.append(request.method)
         answer = await self._wire.request(request, timeout_seconds)
+        if request.method == "PUT":
+            self._arena.wrote.set()
         await asyncio.sleep(self._arena.answer_seconds)
         return answer
 
@@ -48,6 +50,7 @@ class Arena:
         self.down: set[str] = set()
         self.answer_seconds = 0.0
         self.asked: list[str] = []
+        self.wrote = asyncio.Event()
         self.working: list[str] = []
         self.history: list[tuple[float, str]] = []
         self.tasks: dict[str, asyncio.Task[None]] = {}
@@ -156,6 +159,33 @@ def test_a_takeover_takes_the_leases_time_and_a_look(answer: float) -> None:
         lease, look = 15.0, 0.5
         assert min(took) >= lease - 2.0 - 2 * answer, "no sooner than others may take it"
         assert max(took) <= lease + look + 4 * answer, "and not later"
+
+    in_arena(body)
+
+
+def test_looks_that_are_lost_at_the_leases_end_cost_a_second() -> None:
+    """Some fail at once, some hang; the leader died right after it had renewed."""
+
+    async def body(arena: Arena) -> None:
+        arena.enter("a")
+        await asyncio.sleep(10)
+        arena.enter("b")
+        for delay in range(8):
+            await asyncio.sleep(20 + delay / 13)
+            (leader,) = arena.working
+            (standby,) = {"a", "b"} - {leader}
+            arena.wrote.clear()
+            await arena.wrote.wait()
+            arena.down.add(leader)
+            died_at = arena.loop.time()
+            await asyncio.sleep(14.7)
+            arena.down.add(standby)  # for as long as it takes it to look once
+            await asyncio.sleep(0.5)
+            arena.down.remove(standby)
+            await asyncio.sleep(3)
+            assert arena.working == [standby]
+            assert arena.history[-1][0] - died_at <= 15.0 + 0.5 + 1.0
+            arena.down.remove(leader)
 
     in_arena(body)
 

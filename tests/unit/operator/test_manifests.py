@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from trainyard.cli.crds import command as crds_command
 from trainyard.cli.manifests import command
-from trainyard.kinds.shared.settings import GangBackend
+from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.lifecycle.observed import observed_resources
 from trainyard.operator.effective import Effective
@@ -58,7 +58,7 @@ def test_every_object_passes_the_official_schema(obj: dict[str, Any]) -> None:
 
 def test_the_controller_may_create_all_that_it_owns() -> None:
     rules = named("ClusterRole")["rules"]
-    for resource in observed_resources(GangBackend.T9K):
+    for resource in observed_resources(Settings()):
         verbs = {
             verb
             for rule in rules

@@ -1,8 +1,8 @@
 """All pods or none: what each gang scheduler wants on pods and beside them (decision 37).
 
 T9k: a PodGroup named by labels. Volcano (scheduling.volcano.sh/v1beta1), scheduler-plugins
-(scheduling.x-k8s.io/v1alpha1) and Kubernetes itself (scheduling.k8s.io/v1alpha2, an alpha of 1.36):
-a PodGroup of theirs. Kueue: nothing on pods, whose job has a Workload (`kueue.py`).
+(scheduling.x-k8s.io/v1alpha1) and Kubernetes itself (scheduling.k8s.io, 1.36 and newer): a PodGroup
+of theirs. Kueue: nothing on pods, whose job has a Workload (`kueue.py`).
 """
 
 from __future__ import annotations
@@ -22,14 +22,27 @@ from trainyard.schema.dataclass import dataclass
 
 VOLCANO_POD_GROUPS = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 PLUGINS_POD_GROUPS = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
-NATIVE_POD_GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
+NATIVE_POD_GROUPS = tuple(
+    Resource("scheduling.k8s.io", version, "podgroups", "PodGroup")
+    for version in ("v1beta1", "v1alpha3", "v1alpha2")
+)
+"""The newest first, which is a beta of 1.37; what is written here is the same in all of them. 1.35
+had no PodGroups yet (decision 236)."""
 POD_GROUPS_OF: Mapping[GangBackend, Resource] = {
     GangBackend.T9K: POD_GROUPS,
     GangBackend.VOLCANO: VOLCANO_POD_GROUPS,
     GangBackend.SCHEDULER_PLUGINS: PLUGINS_POD_GROUPS,
-    GangBackend.KUBERNETES: NATIVE_POD_GROUPS,
+    GangBackend.KUBERNETES: NATIVE_POD_GROUPS[0],
 }
 """The PodGroups of schedulers that have such objects."""
+
+
+def pod_groups_of(settings: Settings) -> Resource | None:
+    """Those that jobs with these settings get, in the version that the cluster serves."""
+    groups = POD_GROUPS_OF.get(settings.gang_backend)
+    if groups in NATIVE_POD_GROUPS and settings.pod_groups_version:
+        return groups._replace(version=settings.pod_groups_version)
+    return groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +66,8 @@ class Gang:
     priority_class: str = ""
     is_ranked: bool = False
     """Whether the job says anything of its priority."""
+    pod_groups: Resource | None = None
+    """Of the backend, if it has such objects."""
 
     def membership(self, role: str, group: str) -> Membership:
         """Of a pod of the replica type `role` in the PodGroup named `group`."""
@@ -90,7 +105,7 @@ class Gang:
 
     def dependents(self) -> tuple[Dependent, ...]:
         """The PodGroup, where the scheduler has such an object."""
-        resource = POD_GROUPS_OF.get(self.backend)
+        resource = self.pod_groups
         if resource is None:
             return ()
         return (
@@ -109,7 +124,7 @@ class Gang:
             spec |= {"queue": self.queue, "priority": self.priority}
         elif resource == VOLCANO_POD_GROUPS:
             spec |= self._ranked({"queue": self.queue})
-        elif resource == NATIVE_POD_GROUPS:
+        elif resource in NATIVE_POD_GROUPS:
             spec = self._ranked({"schedulingPolicy": {"gang": {"minCount": self.min_member}}})
         return {
             "apiVersion": resource.api_version,
@@ -161,4 +176,7 @@ def gang_of(
     queue = asked.queue or named or labels.DEFAULT_QUEUE
     priority_class = marks.get(kueue.PRIORITY_CLASS) or settings.class_of(asked.priority)
     is_set = "priority" in asked.model_fields_set
-    return Gang(identity, backend, queue, asked.priority, min_member, priority_class, is_set)
+    groups = pod_groups_of(settings)
+    return Gang(
+        identity, backend, queue, asked.priority, min_member, priority_class, is_set, groups
+    )

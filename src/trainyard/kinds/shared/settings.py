@@ -48,6 +48,8 @@ class Settings:
     """Of the sshd in pods of kinds that launch over ssh; above 1023, so that images without root
     may listen on it."""
     gang_backend: GangBackend = GangBackend.T9K
+    pod_groups_version: str = ""
+    """Of Kubernetes' own PodGroups, as the cluster serves it; "": the newest that is known."""
     priority_classes: tuple[str, ...] = ()
     """`50=urgent`: the class of jobs with a priority of at least 50, for schedulers that know
     classes only (decision 175)."""
