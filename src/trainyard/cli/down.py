@@ -22,6 +22,13 @@ _END_SECONDS = 15.0
 def command() -> None:
     """End the embedded cluster and everything that runs in it."""
     paths = Paths(state_folder())
+    if not end(paths):
+        raise TrainyardError(f"no cluster is up in {paths.folder}; start one with: trainyard up")
+    click.echo("the cluster is down")
+
+
+def end(paths: Paths) -> bool:
+    """End the cluster of a folder with all that runs in it; whether there was one."""
     found = find_cluster(paths.folder)
     check_folder(paths.folder, owner=True)
     if found is not None:
@@ -29,9 +36,7 @@ def command() -> None:
     # A cluster that was killed leaves its replicas to the shim.
     had_shim = _end_shim(paths)
     paths.record.unlink(missing_ok=True)
-    if found is None and not had_shim:
-        raise TrainyardError(f"no cluster is up in {paths.folder}; start one with: trainyard up")
-    click.echo("the cluster is down")
+    return found is not None or had_shim
 
 
 def _end(pid: int) -> None:

@@ -14,31 +14,23 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from urllib.parse import urlsplit
 
 import uvloop
 
 from trainyard.api.shape import ClusterShape
+from trainyard.cli.controlling import control, control_apart
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
-from trainyard.kinds.shared.settings import Settings
-from trainyard.kube.client import Client
-from trainyard.kube.embedded import Paths, state_folder
-from trainyard.kube.ownership import check_secret
+from trainyard.kube.embedded import Paths
 from trainyard.kube.people import AllowList
 from trainyard.local.cluster import Cluster, ClusterSettings, running
 from trainyard.local.node.shim_process import ShimHandle
 from trainyard.local.scheduler.requests import amount
-from trainyard.local.tls import TlsFiles, write_private
-from trainyard.operator import solo
-from trainyard.operator.authority import Authority, issue
-from trainyard.operator.channel import Channel
-from trainyard.operator.host import wall_clock
-from trainyard.operator.settings import OperatorSettings
+from trainyard.local.tls import TlsFiles
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import fnv1a64
 from trainyard.shim.logfile import KUBERNETES, LogLimits
@@ -47,8 +39,6 @@ _READY_SECONDS = 30.0
 _CHANNEL_PORT = 7443
 _FIRST_PORT, _PORTS = 16000, 4000
 """Below those that jobs get without namespaces (decision 41)."""
-_CHANNEL_HOSTS = ("10.244.0.1", "127.0.0.1")
-"""The gateways of pods, with namespaces and without."""
 _LOG_BYTES = 100 << 20
 """Of a file of a container's log: a cluster of one's own ends before it can fill a disk."""
 _log = logging.getLogger(__name__)
@@ -78,22 +68,17 @@ def private_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
 
 
 @asynccontextmanager
-async def embedded(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[Cluster]:
-    """A cluster whose controller has started, for as long as the block lasts."""
-    async with (
-        running(settings, shim) as cluster,
-        Client.unix(cluster.socket) as client,
-        asyncio.TaskGroup() as group,
-    ):
+async def embedded(
+    settings: ClusterSettings, shim: ShimHandle, *, is_apart: bool = False
+) -> AsyncIterator[Cluster]:
+    """A cluster whose controller has started, for as long as the block lasts; `is_apart`: it is a
+    process of its own."""
+    async with running(settings, shim) as cluster, asyncio.TaskGroup() as group:
         is_plain = cluster.agent.isolation == "plain"
-        lifecycle = Settings.local(plain_processes=is_plain)
         end = await _listen(cluster, is_plain=is_plain)
-        channel = None if end is None else (_channel(), end)
-        if end is not None:
-            lifecycle = replace(lifecycle, channel_address="{}:{}".format(*end.getsockname()))
-        operator_settings = OperatorSettings(lifecycle=lifecycle)
         ready = asyncio.Event()
-        run = partial(solo.run, client, operator_settings, ready=ready, channel=channel)
+        way = control_apart if is_apart else control
+        run = partial(way, str(cluster.socket), end, is_plain=is_plain, ready=ready)
         task = group.create_task(cluster.findings.keep("controller", run))
         try:
             async with asyncio.timeout(_READY_SECONDS):
@@ -120,29 +105,6 @@ async def _listen(cluster: Cluster, *, is_plain: bool) -> socket.socket | None:
     return None
 
 
-def _channel() -> Channel:
-    path = Paths(state_folder()).channel
-
-    async def renew() -> Authority:
-        return _authority(path)
-
-    return Channel(_authority(path), renew)
-
-
-def _authority(path: Path) -> Authority:
-    """As kept of earlier clusters, whose pods may live on; made anew where it has to be."""
-    found = None
-    with suppress(OSError, ValueError):
-        check_secret(path)
-        found = Authority.read(json.loads(path.read_bytes()))
-    if found is not None and found.is_good(_CHANNEL_HOSTS, wall_clock()):
-        return found
-    made = issue(_CHANNEL_HOSTS, found, wall_clock())
-    with suppress(OSError):  # else it is good for this cluster's life
-        write_private(path, json.dumps(dict(made.files)).encode())
-    return made
-
-
 def serve(
     paths: Paths,
     options: ClusterShape,
@@ -152,6 +114,7 @@ def serve(
     allowed: AllowList,
     tls: Callable[[], TlsFiles | None],
     on_ready: Callable[[Cluster], None],
+    is_apart: bool = False,
 ) -> None:
     """Run the cluster until SIGTERM or SIGINT; `on_ready` is called with it once it answers.
 
@@ -168,15 +131,19 @@ def serve(
         tls=tls(),
     )
     try:
-        uvloop.run(_serve(settings, shim, on_ready))
+        uvloop.run(_serve(settings, shim, on_ready, is_apart=is_apart))
     finally:
         shim.kill()
 
 
 async def _serve(
-    settings: ClusterSettings, shim: ShimHandle, on_ready: Callable[[Cluster], None]
+    settings: ClusterSettings,
+    shim: ShimHandle,
+    on_ready: Callable[[Cluster], None],
+    *,
+    is_apart: bool,
 ) -> None:
-    async with embedded(settings, shim) as cluster:
+    async with embedded(settings, shim, is_apart=is_apart) as cluster:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)

@@ -46,6 +46,7 @@ _COMMANDS = {
     "scale": ("scale", "Change the size of an elastic job."),
     "debug": ("debug", "Create a job in debug mode and open a shell in a replica."),
     "exec": ("exec_", "Run a command in a replica."),
+    "chaos": ("chaos", "Run a job under faults, and tell what they cost."),
     "explain": ("explain", "Say why a job is pending, restarting or failed, and what to do."),
     "queue": ("queue", "The machine as a job queue."),
     "crds": ("crds", "Print the CustomResourceDefinitions."),

@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -101,9 +101,16 @@ def _allow_list(users: tuple[str, ...], groups: tuple[str, ...]) -> AllowList:
 
 
 def ensure_up(
-    options: ClusterShape, *, port: int = 0, allowed: AllowList = NOBODY_ELSE
+    options: ClusterShape,
+    *,
+    port: int = 0,
+    allowed: AllowList = NOBODY_ELSE,
+    is_apart: bool = False,
 ) -> RunningCluster:
-    """The cluster that is up, started if need be; TrainyardError with the reason if it cannot."""
+    """The cluster that is up, started if need be; TrainyardError with the reason if it cannot.
+
+    `is_apart`: its controller gets a process of its own.
+    """
     if (found := find_cluster()) is not None:
         return found
     limits.check()
@@ -118,7 +125,8 @@ def ensure_up(
     if not os.fork():
         os.close(reader)
         os.close(tls_writer)
-        _become_background(paths, options, port, allowed, ready=writer, tls=tls_reader)
+        shape = _Background(paths, options, port, allowed, is_apart, writer, tls_reader)
+        _become_background(shape)
     os.close(writer)
     os.close(tls_reader)
     _send_certificates(paths, tls_writer)
@@ -158,10 +166,22 @@ def _receive_certificates(pipe: int) -> TlsFiles | None:
     return TlsFiles(**json.loads(text)) if text else None
 
 
-def _become_background(
-    paths: Paths, options: ClusterShape, port: int, allowed: AllowList, *, ready: int, tls: int
-) -> None:
+class _Background(NamedTuple):
+    """What a background process is to serve; `ready` and `tls` are pipes, to tell that it does and
+    for the certificates."""
+
+    paths: Paths
+    options: ClusterShape
+    port: int
+    allowed: AllowList
+    is_apart: bool
+    ready: int
+    tls: int
+
+
+def _become_background(wanted: _Background) -> None:
     """The rest of the background process's life; never returns."""
+    paths, options, ready = wanted.paths, wanted.options, wanted.ready
     code = 1
     try:
         os.setsid()
@@ -180,11 +200,12 @@ def _become_background(
         serve(
             paths,
             options,
-            port,
+            wanted.port,
             shim,
-            allowed=allowed,
-            tls=lambda: _receive_certificates(tls),
+            allowed=wanted.allowed,
+            tls=lambda: _receive_certificates(wanted.tls),
             on_ready=lambda cluster: _answer(ready, b"\n".join([_READY, *_damage(cluster)])),
+            is_apart=wanted.is_apart,
         )
         code = 0
     except BaseException as error:

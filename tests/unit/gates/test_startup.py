@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pytest
 from tests.unit.gates.sources import PACKAGE, sources
 
-from trainyard.cli import embedded
+from trainyard.cli import controlling
 
 MANIFEST = """\
 apiVersion: batch.tensorstack.dev/v1beta1
@@ -73,7 +73,7 @@ def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Pa
     (tmp_path / "job.yaml").write_text(MANIFEST)
     (tmp_path / "script.py").write_text("print('done')\n")
     (tmp_path / "state").mkdir(mode=0o700)
-    embedded._authority(tmp_path / "state" / "channel.json")  # once for each user (decision 218)
+    controlling._authority(tmp_path / "state" / "channel.json")  # once for each user (decision 218)
     arguments = command.split()
     if arguments in (["validate"], ["run"]):
         arguments += ["-f", "job.yaml"]

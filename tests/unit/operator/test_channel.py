@@ -341,11 +341,11 @@ async def test_odd_numbers_are_no_numbers() -> None:
 def test_the_file_of_the_embedded_cluster_is_for_its_user_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from trainyard.cli import embedded
+    from trainyard.cli import controlling
 
     path = tmp_path / "channel.json"
-    made = embedded._authority(path)
+    made = controlling._authority(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert embedded._authority(path) == made
+    assert controlling._authority(path) == made
     path.write_text("{")
-    assert embedded._authority(path) != made
+    assert controlling._authority(path) != made

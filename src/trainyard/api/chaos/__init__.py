@@ -1,0 +1,1 @@
+"""A job under a schedule of faults, beside the same job without: `trainyard chaos`."""

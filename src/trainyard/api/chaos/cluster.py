@@ -1,0 +1,142 @@
+"""A cluster that is there to be broken: in a folder of its own, which nothing else knows of."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Self
+
+from trainyard.api.shape import ClusterShape
+from trainyard.client.target import CommandError
+from trainyard.local.faults.victims import child_with, lives, shim_of, signalled
+from trainyard.payloads.processes import Process
+
+_KEEPER = ("-m", "trainyard.cli.keeper")
+_CONTROLLER = b"trainyard.cli.controlling"
+_END_SECONDS = 90.0
+
+
+class BrokenCluster:
+    """An embedded cluster that stays up after `kill -9`; it is gone with the block, or with us."""
+
+    def __init__(self, shape: ClusterShape, shared: frozenset[str]) -> None:
+        """Claims stand for copies of their folders, but those that are `shared`."""
+        self.folder = Path(tempfile.mkdtemp(prefix="trainyard-chaos-"))
+        self.shape = shape
+        self._shared = shared
+        self._keeper: subprocess.Popen[str] | None = None
+        self._told: dict[str, Any] = {}
+        self._shim: Process | None = None
+
+    def __enter__(self) -> Self:
+        """Start it; blocks until it answers. Raises CommandError with the reason if it cannot."""
+        try:
+            copies = {claim: self._stand_in(claim) for claim in self.shape.volumes}
+            self.shape = replace(self.shape, volumes=copies)
+            self._keeper = subprocess.Popen(
+                [sys.executable, *_KEEPER],
+                env={**os.environ, "TRAINYARD_STATE_DIR": str(self.folder)},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                start_new_session=True,  # Ctrl-C here is not meant for it
+            )
+            self.bring_up()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._keeper is None:
+            shutil.rmtree(self.folder, ignore_errors=True)
+            return
+        with suppress(subprocess.TimeoutExpired):
+            self._keeper.communicate(timeout=_END_SECONDS)
+
+    def _stand_in(self, claim: str) -> str:
+        source = self.shape.volumes[claim]
+        if claim in self._shared:
+            return source
+        copy = self.folder / "claims" / claim
+        try:
+            shutil.copytree(source, copy, symlinks=True)
+        except (OSError, shutil.Error) as error:
+            raise CommandError(
+                f"cannot copy {source}, the folder of the claim {claim}: {error}; if all runs may "
+                f"use the folder itself, say so by --shared {claim}"
+            ) from error
+        return str(copy)
+
+    def bring_up(self) -> None:
+        """Start it, or start it again; blocks until it answers. Raises CommandError."""
+        assert self._keeper is not None
+        assert self._keeper.stdin is not None
+        assert self._keeper.stdout is not None
+        with suppress(BrokenPipeError):
+            print(json.dumps(asdict(self.shape)), file=self._keeper.stdin, flush=True)
+        line = self._keeper.stdout.readline()
+        told = json.loads(line) if line else {"error": "its keeper has ended"}
+        if "error" in told:
+            raise CommandError(f"cannot start a cluster: {told['error']}")
+        self._told = told
+        self._shim = shim_of(self.pid) or self._shim
+
+    @property
+    def pid(self) -> int:
+        """Of the process that serves it."""
+        return int(self._told["pid"])
+
+    @property
+    def socket(self) -> str:
+        """Where its API server listens."""
+        return str(self._told["socket"])
+
+    @property
+    def isolation(self) -> str:
+        """What separates its pods: `root`, `rootless` or `plain`."""
+        return str(self._told["isolation"])
+
+    @property
+    def shim(self) -> Process:
+        """The process below which all pods are; CommandError where it is gone."""
+        if self._shim is None or not lives(self._shim):
+            raise CommandError("the shim of the cluster is gone, and with it all pods")
+        return self._shim
+
+    def kill(self) -> None:
+        """SIGKILL its process, and wait for its end; shim and pods live on."""
+        descriptor = os.pidfd_open(self.pid)
+        try:
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+            select.select([descriptor], [], [], _END_SECONDS)
+        finally:
+            os.close(descriptor)
+
+    def kill_controller(self) -> int | None:
+        """SIGKILL the controller's process; its number, None where there is none just now."""
+        found = self.controller
+        if found is None or not signalled([found], signal.SIGKILL):
+            return None
+        return found.pid
+
+    @property
+    def controller(self) -> Process | None:
+        """The controller's process; None where there is none just now."""
+        return child_with(self.pid, _CONTROLLER)
+
+    def folder_of(self, namespace: str, claim: str) -> Path:
+        """Where what is written into a claim lies."""
+        if found := self.shape.volumes.get(claim):
+            return Path(found)
+        return self.folder / "volumes" / namespace / claim

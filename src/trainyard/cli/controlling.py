@@ -1,0 +1,133 @@
+"""The controller of an embedded cluster: in the cluster's process or, so that it can be killed
+alone, in one of its own, `python -m trainyard.cli.controlling SOCKET LISTENER PLAIN`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kube.client import Client
+from trainyard.kube.embedded import Paths, state_folder
+from trainyard.kube.ownership import check_secret
+from trainyard.local.tls import write_private
+from trainyard.operator import solo
+from trainyard.operator.authority import Authority, issue
+from trainyard.operator.channel import Channel
+from trainyard.operator.host import wall_clock
+from trainyard.operator.settings import OperatorSettings
+from trainyard.schema.errors import TrainyardError
+
+_CHANNEL_HOSTS = ("10.244.0.1", "127.0.0.1")
+"""The gateways of pods, with namespaces and without."""
+_SETTLED_SECONDS = 5.0
+_log = logging.getLogger(__name__)
+
+
+async def control(
+    path: str, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
+) -> None:
+    """Look after all jobs of the cluster at a socket until cancelled; pods reach it at `listener`,
+    and `ready` is set once the cluster has been read."""
+    lifecycle, channel = Settings.local(plain_processes=is_plain), None
+    if listener is not None:
+        channel = (_channel(), listener)
+        address = "{}:{}".format(*listener.getsockname())
+        lifecycle = replace(lifecycle, channel_address=address)
+    settings = OperatorSettings(lifecycle=lifecycle)
+    async with Client.unix(path) as client:
+        await solo.run(client, settings, ready=ready, channel=channel)
+
+
+# Decision 244.
+async def control_apart(
+    path: str, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
+) -> None:
+    """The same in a process of its own, which is succeeded by another when it ends.
+
+    Raises TrainyardError where one has hardly lived.
+    """
+    while True:
+        started = time.monotonic()
+        code = await _one_life(path, listener, is_plain=is_plain, ready=ready)
+        text = f"the controller's process has ended with {code}"
+        if time.monotonic() - started < _SETTLED_SECONDS:
+            raise TrainyardError(text)
+        _log.warning("%s; another one starts", text)
+
+
+async def _one_life(
+    path: str, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
+) -> int:
+    """The exit code."""
+    given = () if listener is None else (listener.fileno(),)
+    words = [path, str(given[0] if given else -1), "plain" if is_plain else ""]
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", __name__, *words),
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        pass_fds=given,
+    )
+    try:
+        assert process.stdout is not None
+        if await process.stdout.readline():
+            ready.set()
+        return await process.wait()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+def _channel() -> Channel:
+    path = Paths(state_folder()).channel
+
+    async def renew() -> Authority:
+        return _authority(path)
+
+    return Channel(_authority(path), renew)
+
+
+def _authority(path: Path) -> Authority:
+    """As kept of earlier clusters, whose pods may live on; made anew where it has to be."""
+    found = None
+    with suppress(OSError, ValueError):
+        check_secret(path)
+        found = Authority.read(json.loads(path.read_bytes()))
+    if found is not None and found.is_good(_CHANNEL_HOSTS, wall_clock()):
+        return found
+    made = issue(_CHANNEL_HOSTS, found, wall_clock())
+    with suppress(OSError):  # else it is good for this cluster's life
+        write_private(path, json.dumps(dict(made.files)).encode())
+    return made
+
+
+async def _main(path: str, listener: str, plain: str) -> None:
+    async def tell() -> None:
+        await ready.wait()
+        print("ready", flush=True)
+
+    ready = asyncio.Event()
+    end = None if listener == "-1" else socket.socket(fileno=int(listener))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(tell())
+        group.create_task(control(path, end, is_plain=bool(plain), ready=ready))
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    from trainyard.cli.log import log_to
+    from trainyard.shim.syscalls import die_with_parent
+
+    die_with_parent()
+    log_to(sys.stderr)
+    uvloop.run(_main(*sys.argv[1:]))

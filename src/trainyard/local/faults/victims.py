@@ -1,0 +1,121 @@
+"""The processes of pods, as the machine sees them: whom a fault is to hit.
+
+Looked for below the shim of one cluster only, so that no other is ever touched.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from trainyard.payloads.processes import (
+    Process,
+    all_processes,
+    children_of,
+    descendants,
+    name_of,
+    read,
+)
+from trainyard.schema.dataclass import dataclass
+
+_SHIM = "trainyard-shim"
+_INIT = "pod-init"
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """The processes of one container in which something trains, or the like."""
+
+    pod: str
+    processes: tuple[Process, ...]
+    """All of them but the container's first process, which only looks after the others."""
+    main: Process
+    """A rank, where there is one, else what the container runs."""
+    rank: str
+    """Its number, as its environment says; empty where that says nothing."""
+
+
+def shim_of(cluster: int) -> Process | None:
+    """The shim that the process of a cluster has started."""
+    processes = all_processes()
+    for pid in children_of(processes).get(cluster, ()):
+        if name_of(pid) == _SHIM:
+            return processes.get(pid)
+    return None
+
+
+def child_with(parent: int, word: bytes) -> Process | None:
+    """A child of a process that has this word in its command line."""
+    processes = all_processes()
+    for pid in children_of(processes).get(parent, ()):
+        with suppress(OSError):
+            if word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):
+                return processes.get(pid)
+    return None
+
+
+def replicas_of(shim: Process, pods: Iterable[str]) -> list[Replica]:
+    """What runs in these pods, one container each: that with ranks, else the first; by pod."""
+    processes = all_processes()
+    if processes.get(shim.pid, shim)[:2] != shim[:2]:
+        return []
+    tree, wanted = children_of(processes), set(pods)
+    found: dict[str, Replica] = {}
+    for first in sorted(tree.get(shim.pid, ())):
+        below = [processes[pid] for pid in sorted(descendants(first, tree)) if pid in processes]
+        living = [each for each in below if not each.is_dead]
+        if name_of(first) != _INIT or not living:
+            continue
+        environment = environment_of(living[0].pid)
+        pod = environment.get("HOSTNAME", "")
+        if pod not in wanted:
+            continue
+        replica = _replica(pod, first, living)
+        if pod not in found or (replica.rank and not found[pod].rank):
+            found[pod] = replica
+    return [found[pod] for pod in sorted(found)]
+
+
+def _replica(pod: str, first: int, living: list[Process]) -> Replica:
+    ranks = dict(_ranks(living))
+    top = [each for each in living if each.pid in ranks and each.parent not in ranks]
+    mains = top or [each for each in living if each.parent == first] or living
+    return Replica(pod, tuple(living), mains[0], ranks.get(mains[0].pid, ""))
+
+
+def _ranks(living: list[Process]) -> Iterator[tuple[int, str]]:
+    for each in living:
+        if rank := environment_of(each.pid).get("RANK"):
+            yield each.pid, rank
+
+
+def environment_of(pid: int) -> Mapping[str, str]:
+    """The variables that a process was started with; none if it is gone, or not ours to see."""
+    text = ""
+    with suppress(OSError):
+        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    return dict(line.split("=", 1) for line in text.split("\0") if "=" in line)
+
+
+def lives(process: Process) -> bool:
+    """Whether it still does; another one of its number does not count."""
+    now = read(process.pid)
+    return now is not None and now.started == process.started and not now.is_dead
+
+
+def signalled(processes: Iterable[Process], number: signal.Signals) -> int:
+    """Send a signal to those that still live; to how many."""
+    count = 0
+    for process in processes:
+        with suppress(ProcessLookupError, PermissionError):
+            descriptor = os.pidfd_open(process.pid)
+            try:
+                if lives(process):
+                    signal.pidfd_send_signal(descriptor, number)
+                    count += 1
+            finally:
+                os.close(descriptor)
+    return count

@@ -1,0 +1,181 @@
+"""`trainyard chaos`: each fault is real, its report tells of it, and nothing is left."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, Object, until
+from trainyard.api.chaos.report import Result
+
+TICK = 0.05
+DONE = hashlib.sha256(b"done").hexdigest()
+SCRIPT = f"""\
+import os, time
+rank = os.environ["RANK"]
+mine = f"/marks/longest-{{rank}}-{{time.time_ns()}}"  # each of its lives
+longest, before = 0.0, time.monotonic()
+while not os.path.exists("/marks/finish"):
+    time.sleep({TICK})
+    now = time.monotonic()
+    longest, before = max(longest, now - before), now
+    with open(mine, "w") as file:
+        file.write(str(longest))
+with open("/data/result", "w") as file:
+    file.write("done")
+"""
+
+
+def job() -> Object:
+    """Two replicas that run until there is a file `finish` in the claim `marks`."""
+    claims = ("data", "marks")
+    container = {
+        "name": "main",
+        "image": "python",
+        "command": ["python3", "-c", SCRIPT],
+        "volumeMounts": [{"name": claim, "mountPath": f"/{claim}"} for claim in claims],
+    }
+    volumes = [{"name": claim, "persistentVolumeClaim": {"claimName": claim}} for claim in claims]
+    pod = {"containers": [container], "volumes": volumes, "terminationGracePeriodSeconds": 2}
+    worker = {"type": "worker", "replicas": 2, "restartPolicy": "OnFailure"}
+    return {
+        "apiVersion": "batch.tensorstack.dev/v1beta1",
+        "kind": "PyTorchTrainingJob",
+        "metadata": {"name": "job"},
+        "spec": {
+            "runPolicy": {"backoffLimit": 20},
+            "replicaSpecs": [{**worker, "template": {"spec": pod}}],
+        },
+    }
+
+
+class Chaos(CommandLine):
+    """The command in a folder; `marks` and `data` are folders of the job's claims."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        for name in ("tmp", "marks", "data"):
+            (folder / name).mkdir()
+        self.environment["TMPDIR"] = str(folder / "tmp")
+        self.words = ("chaos", "-f", self.manifest("job.yaml", job()), "--shared", "marks")
+        self.words += tuple(f"--volume={name}={folder / name}" for name in ("marks", "data"))
+
+    def begin(self, *more: str) -> subprocess.Popen[str]:
+        """Start it, with a run without faults of which we say how it was."""
+        told = Result("Succeeded", 1.0, files={"data:result": DONE})
+        path = self.folder / "before.json"
+        path.write_text(json.dumps({"baseline": asdict(told)}))
+        return self.start(*self.words, f"--baseline={path}", "--output=json", *more)
+
+    def whole(self, *more: str) -> str:
+        """Run it to its end, both runs."""
+        return self.run(*self.words, *more)
+
+    @property
+    def finish(self) -> Path:
+        """Of the job."""
+        return self.folder / "marks" / "finish"
+
+    def left(self) -> list[object]:
+        """Processes and folders."""
+        return [*self.processes(), *(self.folder / "tmp").glob("trainyard-chaos-*")]
+
+
+@contextmanager
+def chaos(folder: Path) -> Iterator[Chaos]:
+    made = Chaos(folder)
+    try:
+        yield made
+        until(lambda: not made.left(), "nothing is left")
+    finally:
+        made.kill_everything()
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[Chaos]:
+    with chaos(tmp_path) as made:
+        yield made
+
+
+def read_until(process: subprocess.Popen[str], *words: str) -> str:
+    """What a command prints, up to the line in which the last of the words has come."""
+    assert process.stdout is not None
+    missing, read = set(words), ""
+    for line in process.stdout:
+        read += line
+        missing = {word for word in missing if word not in line}
+        if not missing:
+            return read
+    raise AssertionError(f"{missing} did not come: {read}")
+
+
+def test_each_fault_is_done_and_told(here: Chaos) -> None:
+    faults = ("kill", "stop", "slow", "hang", "controller", "server")
+    lengths = ("--every=1s", "--lasting=1s", "--patience=1s", f"--most={len(faults)}")
+    process = here.begin("--faults", ",".join(faults), "--seed=3", *lengths, "--result=data:result")
+    try:
+        read_until(process, *(f": {fault} " for fault in faults))
+        here.finish.touch()
+        output = process.communicate(timeout=PATIENCE_SECONDS)[0]
+    finally:
+        process.kill()
+    report = json.loads(output[output.index("{\n") :])
+    assert process.returncode == 0, output
+    assert report["same"], report
+    by_fault = {each["fault"]: each for each in report["struck"]}
+    assert sorted(by_fault) == sorted(faults)
+    seen = [text for each in report["struck"] for text in each["seen"]]
+    assert any("exited with error code 137" in text for text in seen), report
+    assert report["under_faults"]["restarts"] == 1, "no other fault ended anything"
+    assert any("ended from here" in each for each in by_fault["hang"]["seen"]), report
+    for fault in ("stop", "slow", "hang"):
+        assert by_fault[fault]["seconds"] >= 1, fault
+        assert by_fault[fault]["target"].startswith("worker-"), fault
+    longest = [float(path.read_text() or 0) for path in (here.folder / "marks").glob("longest-*")]
+    assert max(longest) >= 0.9, "a replica stood still"
+    assert not list((here.folder / "data").iterdir()), "the folder of a claim stays as it was"
+
+
+def test_a_job_runs_without_and_with_faults(here: Chaos) -> None:
+    here.finish.touch()
+    output = here.whole("--faults=kill", "--every=1h", "--result=data:result")
+    assert "the result is the same, 1 file included" in output
+    assert "no fault came" in output, "it ends at once"
+    assert output.count("Succeeded") >= 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_one_that_is_interrupted(here: Chaos, number: signal.Signals) -> None:
+    process = here.begin("--faults=stop", "--every=1s", "--lasting=1h")
+    try:
+        until(lambda: list((here.folder / "marks").glob("longest-*")), "the job runs")
+        os.kill(process.pid, number)
+        output = process.communicate(timeout=PATIENCE_SECONDS)[0]
+    finally:
+        process.kill()
+    assert process.returncode == (130 if number == signal.SIGINT else -number), output
+    assert "Traceback" not in output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--faults=earthquake",), "'earthquake' is none of kill"),
+        (("--every=soon",), "is not a duration"),
+        (("--every=0s",), "longer than nothing"),
+        (("--baseline=nowhere",), "cannot read nowhere"),
+        (("--shared=other",), "no --volume other=DIR"),
+    ],
+)
+def test_a_mistake_is_told_in_one_sentence(here: Chaos, words: tuple[str, ...], told: str) -> None:
+    output = here.run(*here.words, *words, code=None)
+    assert told in output
