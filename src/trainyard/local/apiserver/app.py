@@ -13,7 +13,7 @@ from trainyard.local.apiserver.kubeconfigs import PATH, Kubeconfigs
 from trainyard.local.apiserver.messages import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
 from trainyard.local.apiserver.shapes import negotiated
-from trainyard.local.apiserver.target import Target, parse
+from trainyard.local.apiserver.target import PROXY, Target, parse
 from trainyard.local.apiserver.verbs import Verbs
 from trainyard.local.failures import (
     acts_on_none,
@@ -165,6 +165,10 @@ class Api:
 
     async def _subresource(self, request: Request, target: Target) -> Answer:
         offered = target.served.subresources.get(target.subresource)
+        if offered is not None and target.subresource == PROXY:  # by whatever method
+            from trainyard.local.apiserver import proxying
+
+            return await proxying.respond(request, target, self._registry, self._runtime)
         verbs = _VERBS.get(request.method, "")
         answer = self._subresources.get(target.subresource)
         if offered is None or answer is None or verbs not in offered.verbs:

@@ -253,6 +253,7 @@ class Connection(asyncio.Protocol):
             self._headers,
             bytes(self._body),
             self._identity,
+            query,
         )
         keep_alive = self._parser.should_keep_alive()
         self._reset()
@@ -342,14 +343,13 @@ class Connection(asyncio.Protocol):
         self._transport.write(head + response.body if with_body else head)
 
     async def _send_stream(self, stream: Stream, keep_alive: bool) -> None:
-        headers = [("Transfer-Encoding", "chunked")]
-        self._transport.write(heads.of_answer(200, stream.content_type, headers, keep_alive))
+        self._transport.write(heads.of_stream(stream, keep_alive))
         async with aclosing(stream.chunks) as chunks:
             async for chunk in chunks:
                 if chunk:
-                    self._transport.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+                    self._transport.write(heads.framed(stream, chunk))
                     await self.drain()
-        self._transport.write(b"0\r\n\r\n")
+        self._transport.write(b"" if stream.sized else b"0\r\n\r\n")
 
     async def _hand_over(self, upgrade: Upgrade) -> None:
         self._wire = Wire(self._transport, self.drain)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,8 @@ class Request:
     body: bytes
     identity: Identity
     """Who asks."""
+    query_string: str = ""
+    """As it was sent, for whom the request is passed on to."""
 
     def flag(self, name: str) -> bool:
         """A boolean of the query, as Kubernetes reads it."""
@@ -48,6 +50,10 @@ class Stream:
 
     chunks: AsyncGenerator[bytes]
     content_type: str = "application/json"
+    status: int = 200
+    headers: Sequence[tuple[str, str]] = ()
+    sized: bool = False
+    """Its headers tell how long it is, or it has no body."""
 
 
 @dataclass(slots=True)

@@ -31,6 +31,8 @@ class Target:
         return self.served.view_of or self.served.name
 
 
+PROXY = "proxy"
+"""The subresource below which every path is somebody else's."""
 _OF_NAMESPACES = ("status", "finalize")
 """Below a namespace, these are no resources: kube-apiserver's namespaceSubresources."""
 
@@ -46,7 +48,7 @@ def parse(parts: list[str], at: At) -> Target:
     if len(rest) >= 3 and rest[0] == NAMESPACES.plural and rest[2] not in _OF_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
     served = at(group, version, rest[0])
-    if served is None or len(rest) > 3:
+    if served is None or (len(rest) > 3 and rest[2] != PROXY):
         raise no_such_path()
     name = rest[1] if len(rest) > 1 else ""
     if namespace is not None and not served.resource.namespaced:

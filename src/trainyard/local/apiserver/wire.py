@@ -24,6 +24,13 @@ class Wire:
         self._flow()
         return data
 
+    async def read_some(self, limit: int) -> bytes:
+        """What is there, up to `limit` bytes; empty when the client sends no more."""
+        data = await self._reader.read(limit)
+        self._waiting -= len(data)
+        self._flow()
+        return data
+
     async def write(self, data: bytes) -> None:
         self._transport.write(data)
         await self._drain()

@@ -10,7 +10,7 @@ from trainyard.local.failures import Cause, bad_request, forbidden
 from trainyard.local.resources import pod_defaults
 from trainyard.local.resources.columns import AGE, NAME, Column, at
 from trainyard.local.resources.pod_messages import POD_MESSAGES
-from trainyard.local.resources.resource import Object, Present, Served, Subresource
+from trainyard.local.resources.resource import PROXY_VERBS, Object, Present, Served, Subresource
 from trainyard.schema.problems import Problem
 from trainyard.schema.rules.pods import grace_seconds, pod, pod_status
 
@@ -226,6 +226,7 @@ SERVED = _Pods(
         "log": Subresource("Pod", ("get",)),
         "exec": Subresource("PodExecOptions", ("create", "get")),
         "portforward": Subresource("PodPortForwardOptions", ("create", "get")),
+        "proxy": Subresource("PodProxyOptions", PROXY_VERBS),
         "binding": Subresource("Binding", ("create",)),
         "eviction": Subresource("Eviction", ("create",)),
     },

@@ -35,6 +35,7 @@ map from strings."""
 
 READ_VERBS = ("get", "list", "watch")
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 WRITE_STATUS = ("get", "patch", "update")
 META = "1 metadata ObjectMeta, "
 """The first field of every message that is an object."""

@@ -11,7 +11,14 @@ from contextlib import suppress
 from trainyard.kube.resources import SERVICES
 from trainyard.local.failures import Cause, forbidden
 from trainyard.local.resources.columns import AGE, NAME, Column, at
-from trainyard.local.resources.resource import META, Object, Present, Served
+from trainyard.local.resources.resource import (
+    META,
+    PROXY_VERBS,
+    Object,
+    Present,
+    Served,
+    Subresource,
+)
 from trainyard.schema.names import is_dns_label
 from trainyard.schema.problems import Problem, error
 
@@ -208,5 +215,6 @@ SERVED = _Services(
         ),
     },
     definition="Service",
+    subresources={"proxy": Subresource("ServiceProxyOptions", PROXY_VERBS)},
     returns_deleted=True,
 )
