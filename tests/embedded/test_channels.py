@@ -53,6 +53,20 @@ async def test_exec_tells_output_and_exit_code_on_their_channels(
     assert orjson.loads(found[3])["details"]["causes"][0]["message"] == "4"
 
 
+@pytest.mark.parametrize(("asked", "first"), [("stdout", 1), ("stderr", 2), ("stdin", 3)])
+async def test_exec_greets_on_one_channel_alone(
+    session: aiohttp.ClientSession, asked: str, first: int
+) -> None:
+    """A client that reads a Status from every message of channel 3 fails at an empty one."""
+    query = f"command=true&{asked}=true"
+    async with session.ws_connect(f"{POD}/exec?{query}", protocols=V4) as socket:
+        async with asyncio.timeout(120):
+            messages = [(each.data[0], each.data[1:]) async for each in socket]
+    assert [number for number, data in messages if not data] == [first]
+    assert messages[-1][0] == 3
+    assert orjson.loads(messages[-1][1])["status"] == "Success"
+
+
 async def test_exec_answers_pings_and_takes_input(session: aiohttp.ClientSession) -> None:
     query = "command=head&command=-n1&stdin=true&stdout=true"
     async with session.ws_connect(f"{POD}/exec?{query}", protocols=V4) as socket:

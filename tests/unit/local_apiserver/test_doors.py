@@ -315,3 +315,31 @@ async def test_what_cannot_be_written_as_json_is_no_defect(cluster: Cluster) -> 
     body = {**m.generic(), "metadata": {"name": "x", "annotations": {"a": deep}}}
     assert (await cluster("POST", JOBS, body))[0] == 400
     assert (await cluster("POST", PODS, pod(brandNew=deep)))[0] == 400
+
+
+async def test_what_is_applied_into_a_map_that_was_applied_empty_stays(cluster: Cluster) -> None:
+    place = "/api/v1/namespaces/default/configmaps/settings"
+    shape = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    for data in ({"a": "1", "b": "2"}, {}, {"a": "3"}):
+        body = {**shape, "data": data}
+        status, made = await cluster("PATCH", place, body, APPLY, fieldManager="me")
+        assert status in (200, 201)
+        assert made.get("data", {}) == data
+
+
+@pytest.mark.parametrize(("manager", "status"), [("kubectl", 200), ("robot", 409)])
+async def test_only_kubectl_takes_over_what_it_applied_itself(
+    cluster: Cluster, manager: str, status: int
+) -> None:
+    place = "/api/v1/namespaces/default/configmaps"
+    note = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
+    shape = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}}
+    written = {**shape, "metadata": {"name": "settings", "annotations": note}}
+    assert (await cluster("POST", place, written))[0] == 201
+    applied = {**shape, "metadata": {"name": "settings"}, "data": {"a": "2"}}
+    found, answer = await cluster(
+        "PATCH", f"{place}/settings", applied, APPLY, fieldManager=manager
+    )
+    assert found == status
+    if status == 409:
+        assert 'conflict with "kubectl-client-side-apply"' in answer["message"]

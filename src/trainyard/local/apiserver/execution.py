@@ -62,7 +62,7 @@ async def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade
             channels: Channels
             if protocol:
                 channels = _WebSocketChannels(WebSocket(wire))
-                await channels.open()
+                await channels.open(expected)
             else:
                 channels = _SpdyChannels(SpdyConnection(wire))
                 await channels.open(expected)
@@ -120,10 +120,11 @@ class _WebSocketChannels:
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
 
-    async def open(self) -> None:
-        """Let the client know that the streams are there: an empty message on each output."""
-        for channel in (_STDOUT, _STDERR, _ERROR):
-            await self.send(channel, b"")
+    async def open(self, expected: set[str]) -> None:
+        """Let the client know that the streams are there, as Kubernetes does: by an empty message
+        on the first of them that it reads from."""
+        first = next(each for each in (_STDOUT, _STDERR, _ERROR) if _NAMES[each] in expected)
+        await self.send(first, b"")
 
     async def send(self, channel: int, data: bytes) -> None:
         await self._socket.send(bytes([channel]) + data)

@@ -20,6 +20,7 @@ from trainyard.schema.dataclass import dataclass
 
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _BEFORE = "before-first-apply"
+_KUBECTL, _CLIENT_SIDE = "kubectl", "kubectl-client-side-apply"
 
 
 class Manager(NamedTuple):
@@ -58,8 +59,10 @@ class Apply:
         if self.subresource:
             configuration = self.wanted
         merged: Object = fieldpaths.merge(live, configuration, "", self.served.custom)
-        owned_by_others = set().union(*owners.values())
-        fieldpaths.remove(merged, sorted(mine - wanted - owned_by_others, key=len))
+        owned = wanted.union(*owners.values())
+        # A map that was applied empty, and holds something now, stays.
+        owned |= {path[:length] for path in owned for length in range(1, len(path))}
+        fieldpaths.remove(merged, sorted(mine - owned, key=len))
         owners[self._me] = wanted
         return _record(merged, owners, self.served.resource.api_version)
 
@@ -72,14 +75,13 @@ class Apply:
 
     def _owners(self, live: Object) -> Owners:
         owners = recorded(live)
-        annotations = live["metadata"].get("annotations") or {}
-        if owners or _LAST_APPLIED in annotations:
-            # Fields of a client-side apply pass over to the server-side one without conflict.
+        is_applied = _LAST_APPLIED in (live["metadata"].get("annotations") or {})
+        if owners or (is_applied and self.manager == _KUBECTL):
+            # kubectl hands the fields of its client-side apply over to its server-side one.
             return owners
         fields = {key: value for key, value in live.items() if key != "status"}
-        return {
-            Manager(_BEFORE, "Update"): fieldpaths.field_paths(fields, custom=self.served.custom)
-        }
+        before = Manager(_CLIENT_SIDE if is_applied else _BEFORE, "Update")
+        return {before: fieldpaths.field_paths(fields, custom=self.served.custom)}
 
     def _settle_conflicts(self, live: Object, owners: Owners, wanted: set[Path]) -> None:
         conflicts: list[Cause] = []
