@@ -188,8 +188,7 @@ def status_of(error: ApiError) -> dict[str, Any]:
         "status": "Failure",
         "message": str(error),
         "reason": error.reason or "Unknown",
-        "code": error.code,
     }
     if error.details or error.code == 404:  # kubectl looks into a 404's without a check
         status["details"] = {key: value for key, value in error.details.items() if value}
-    return status
+    return {**status, "code": error.code}

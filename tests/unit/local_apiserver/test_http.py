@@ -442,3 +442,14 @@ async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Api) -> None:
             assert defined == set(re.findall(r"{(\w+)}", where)), where
             for verb in operations.keys() & {"post", "put"}:
                 assert operations[verb]["requestBody"]["required"]
+
+
+async def test_a_refusal_is_written_as_kubernetes_writes_it(api: Api) -> None:
+    """Some clients' own suites compare the text."""
+    path = "/api/v1/namespaces/default/pods/none"
+    answer = await api.transport.request(Request("GET", path, b""), 60)
+    assert answer.body == (
+        b'{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure",'
+        b'"message":"pods \\"none\\" not found","reason":"NotFound",'
+        b'"details":{"name":"none","kind":"pods"},"code":404}\n'
+    )

@@ -50,7 +50,8 @@ def json_response(
             break  # as kube-apiserver: whoever makes so many mistakes has been told of some
         clean = clean.replace("\\", "\\\\").replace('"', '\\"')
         headers.append(("Warning", f'299 - "{" ".join(clean.split())}"'))
-    return Response(status, orjson.dumps(value), content_type, headers)
+    body = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    return Response(status, body, content_type, headers)
 
 
 def error_response(error: ApiError) -> Response:
@@ -85,7 +86,7 @@ def list_response(
         return json_response(200, shape.listed(served, objects, metadata))
     identity = {"kind": f"{served.kind}List", "apiVersion": served.resource.api_version}
     head = orjson.dumps({**identity, "metadata": metadata})
-    body = head[:-1] + b',"items":[' + b",".join([entry.raw for entry in entries]) + b"]}"
+    body = head[:-1] + b',"items":[' + b",".join([entry.raw for entry in entries]) + b"]}\n"
     return Response(200, body, shape.content_type)
 
 
