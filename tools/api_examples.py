@@ -135,6 +135,12 @@ print(client.owners())  # {}
 done = client.exec("sleep", ["sh", "-c", "echo $RANK"])
 print(done.exit_code, done.stdout)  # 0 b'0\\n'
 """,
+    "Client.stacks": """
+try:
+    client.stacks("sleep")
+except trainyard.CommandError as error:
+    print("torch.distributed" in str(error))  # True
+""",
     "Client.running_replica": """
 print(client.running_replica("sleep"))  # worker-0
 """,

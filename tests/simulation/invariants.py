@@ -304,8 +304,9 @@ class Monitor(Observer):
         call = sent.call
         if call.key.plural in RELIED_ON and call.method == "POST":
             key = Key(call.key.plural, "default", call.body["metadata"]["name"])
-            # Pods do without what they report by.
-            if key not in self.server.objects and not key.name.endswith("-channel"):
+            # Pods do without what they report by, and without the evidence of a hang.
+            spared = key.name.endswith("-channel") or "-hang-" in key.name
+            if key not in self.server.objects and not spared:
                 self.asked_for[key] = owner_uid(call.body)
         if call.key.plural == "pods" and call.method == "POST":
             self._pod_creation_sent(sent)

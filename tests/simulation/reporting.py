@@ -8,17 +8,21 @@ That reports cost no pod is what the monitor looks for anyway. One seed in three
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter
 from collections.abc import Callable
 
 from tests.simulation.cluster import JOB_PLURALS
 from tests.simulation.server import Change, ModelServer, Obj, Observer, owner_uid
+from trainyard.kinds.shared import labels
 from trainyard.operator.controller import Controller
+from trainyard.operator.trainer_status import BadReport
 
 ADDRESS = "channel.test:7443"
 _TERMINAL = ("Succeeded", "Failed")
 _MEAN_SECONDS = 2.0
+_KINDS = ("Collecting", "Waiting", "Waiting", "Meeting", "Busy", "Looping", "Idle", "Left", "New")
 PROGRESS_SECONDS = 30.0
 
 
@@ -40,6 +44,8 @@ class Reporters(Observer):
         self._server, self._fail, self._loop = server, fail, loop
         self._own_writes: Counter[str] = Counter()
         self._rng = random.Random(seed ^ 0x7E11)
+        self._ranks = random.Random(seed ^ 0x0B5E)
+        self._stuck: dict[str, str] = {}
         self.controllers: list[Controller] = []
         """All that ever were: those that are dead hear nothing that matters."""
         self._steps = 0
@@ -52,6 +58,8 @@ class Reporters(Observer):
             pods = self._server.all("pods")
             if pods and self.controllers:
                 self._report(rng.choice(pods), rng.choice(self.controllers[-2:]))
+                for pod in pods:
+                    self._observe(pod, self.controllers[-1])
 
     def _report(self, pod: Obj, controller: Controller) -> None:
         self._steps += 1
@@ -69,6 +77,39 @@ class Reporters(Observer):
             status["estimatedRemainingSeconds"] = rng.choice((5, 500, 50_000, 500_000))
         uid, name = owner_uid(pod), pod["metadata"]["name"]
         controller.reports.hear(uid, name, {"trainerStatus": status})
+
+    def _observe(self, pod: Obj, controller: Controller) -> None:
+        """What the observer in a pod says of its rank; most of a job do the same for a while."""
+        rng, meta = self._ranks, pod["metadata"]
+        uid = owner_uid(pod)
+        if rng.random() < 0.05 or uid not in self._stuck:
+            self._stuck[uid] = rng.choice(_KINDS)
+        if rng.random() < 0.3:
+            return
+        kind = rng.choice(_KINDS) if rng.random() < 0.1 else self._stuck[uid]
+        rank, number = int(meta["labels"].get(labels.REPLICA_INDEX, 0)), rng.choice((6, 6, 7))
+        line = [["/work/train.py", rng.choice((5, 12)), "main"]][: rng.choice((0, 1, 1))]
+        entry = {"number": number, "operation": rng.choice(("barrier", "all_reduce"))}
+        entry |= {"group": rng.choice("0aa"), "sizes": rng.choice(([], [[4]])), "done": False}
+        told: Obj = {
+            "attempt": int((meta.get("annotations") or {}).get(labels.ATTEMPT, 1)),
+            "rank": rank,
+            "size": rank + rng.choice((1, 1, 1, 3)),
+            "pid": 2,
+            "kind": kind,
+            "seconds": rng.choice((5, 400, 4000)),
+            "every": rng.choice((2, 30)),
+            "line": (line or [[]])[0],
+            "frames": line,
+            "waitsFor": rng.choice(("hrtimer_nanosleep", "futex_do_wait", "/dev/fifo", "ep_poll")),
+            "counts": [["0", number, number - 1]],
+            "ring": [{**entry, "number": 5, "done": True}, entry][: rng.choice((0, 2, 2))],
+        }
+        if rng.random() < 0.1:  # users' programs can send what they like
+            told[rng.choice(list(told))] = rng.choice((None, [1], [[1, 2, 3]], {}, "?", -1, True))
+        with contextlib.suppress(BadReport):
+            sent: object = told if rng.random() < 0.99 else [told]
+            controller.reports.hear(uid, meta["name"], {"observation": sent})
 
     def changed(self, plural: str, change: Change) -> None:
         """Judge every change of a job's progress."""

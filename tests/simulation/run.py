@@ -185,6 +185,12 @@ class Run:
             self.settings = replace(
                 self.settings, channel_address=ADDRESS, progress_seconds=PROGRESS_SECONDS
             )
+            for job in scenario.jobs:
+                hang = {
+                    "afterSeconds": 20,
+                    "action": "Fail" if scenario.seed % 4 == 0 else "Explain",
+                }
+                job["spec"].setdefault("runPolicy", {})["hang"] = hang
             self.reporters = Reporters(self.server, scenario.seed, self.monitor.fail, loop)
             self.server.observers.append(self.reporters)
 

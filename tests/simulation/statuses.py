@@ -25,6 +25,7 @@ CONDITIONS = (
     "ReplicaFailure",
     "Paused",
     "Launched",
+    "Hung",
 )
 REPLICA_PHASES = ("creating", "pending", "running", "succeeded", "failed", "unknown", "deleted")
 ENDS = ("Succeeded", "Failed")

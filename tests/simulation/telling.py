@@ -131,7 +131,11 @@ class Told:
         return any(_ended_with(each, code, init) for each in seen.containers)
 
     def gave_up(self, seen: Pod) -> bool:
-        """Whether it runs, and was to have launched the others by now."""
+        """Whether it runs, and was to have launched the others by now, or hangs."""
+        policy = self.spec.get("runPolicy") or {}
+        acts = (policy.get("hang") or {}).get("action", "Explain") != "Explain"
+        if acts and any(r.pod == seen.name for r in self.observed.heard.ranks):
+            return True
         limit = timedelta(
             seconds=(self.spec.get("runPolicy") or {}).get("launchTimeoutSeconds", 600)
         )

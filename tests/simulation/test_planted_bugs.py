@@ -24,6 +24,9 @@ from trainyard.lifecycle import (
     elastic_restarts,
     failure_policy,
     group_restarts,
+    hang_texts,
+    hanging,
+    hangs,
     outcomes,
     progress,
     queue_writes,
@@ -203,6 +206,41 @@ def forget_what_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_stored", lambda status: {})
 
 
+def act_on_a_suspicion(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is found of ranks is a hang."""
+    monkeypatch.setattr(hangs.Finding, "is_hang", property(lambda finding: True))
+
+
+def declare_a_hang_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ranks that wait are not given the time that the job gives them."""
+    timed = hanging._timed
+
+    def hasty(ranks: Any, verdict: Any, policy: Any, now: datetime) -> hanging.Look:
+        return timed(ranks, verdict, replace(policy, after_seconds=0), now)
+
+    monkeypatch.setattr(hanging, "_timed", hasty)
+
+
+def call_work_a_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A rank that works, and for which others wait, is to blame."""
+    monkeypatch.setattr(hangs, "BUSY", "-")
+
+
+def hear_those_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports of pods that are gone are taken for those of their successors."""
+    monkeypatch.setattr(hanging, "_is_of", lambda replica, rank: replica is not None)
+
+
+def blame_another_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rank after the one that hangs is named."""
+    monkeypatch.setattr(hang_texts, "name", lambda rank: f"{rank.pod} (rank {rank.rank + 1})")
+
+
+def keep_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the ranks of a job that hangs were doing is not written."""
+    monkeypatch.setattr(hanging, "evidence", lambda *_: ())
+
+
 BUGS: Mapping[str, tuple[Plant, str]] = {
     "drop the expectation": (drop_the_expectation, "is asked for again"),
     "delete before counting": (delete_first(lambda plan: True), "before the status says why"),
@@ -230,6 +268,12 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
     "keep the quota of a job that has ended": (write_nothing("finishes"), "Workload .* is left"),
     "take a silent watch at its word": (take_a_silent_watch_at_its_word, "has been created"),
     "forget what was told": (forget_what_was_told, "that was told is gone"),
+    "act on a suspicion": (act_on_a_suspicion, "no judge knows this text"),
+    "declare a hang at once": (declare_a_hang_at_once, "have done so for less than"),
+    "call work a hang": (call_work_a_hang, "are at work"),
+    "hear those before": (hear_those_before, "have reported|no rank has reported"),
+    "blame another rank": (blame_another_rank, "have reported|for less than|are at work"),
+    "keep no evidence of a hang": (keep_no_evidence, "no evidence of it is kept"),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",

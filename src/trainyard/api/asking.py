@@ -245,6 +245,24 @@ class Asking(Connection):
                     written[stream == _STDERR] += data
         return Executed(remote.exit_code or 0, bytes(written[False]), bytes(written[True]))
 
+    async def stacks(self, job: JobName, *, all_threads: bool = False) -> str:
+        """Where every rank of a job stands, equal stacks once and the odd ones first: the main
+        thread of each, or all. Of a job that runs no more, what was kept when it hung.
+
+        Raises CommandError where there are none.
+        """
+        from trainyard.client.stacks import collect, kept
+
+        target, found = await self.target(), await self.found(job)
+        if text := await collect(target, found, all_threads=all_threads):
+            return text
+        if text := await kept(target.client, found):
+            return text
+        raise CommandError(
+            f"no process of {found} can be asked for its stacks: only Python programs that have "
+            "imported torch.distributed are, unless runPolicy.observe is false"
+        )
+
     @asynccontextmanager
     async def enter(
         self,

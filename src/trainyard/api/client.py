@@ -200,6 +200,14 @@ class Client(Blocking):
             self._client.exec(job, command, replica=replica, container=container, stdin=stdin)
         )
 
+    def stacks(self, job: JobName, *, all_threads: bool = False) -> str:
+        """Where every rank of a job stands, equal stacks once and the odd ones first: the main
+        thread of each, or all. Of a job that runs no more, what was kept when it hung.
+
+        Raises CommandError where there are none.
+        """
+        return self._call(self._client.stacks(job, all_threads=all_threads))
+
     def usage(self, job: JobName | None = None, *, all_namespaces: bool = False) -> Usages:
         """What the replicas use that run, by job and replica: those of a job, or of all jobs of
         the namespace.

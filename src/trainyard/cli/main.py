@@ -47,6 +47,7 @@ _COMMANDS = {
     "debug": ("debug", "Create a job in debug mode and open a shell in a replica."),
     "exec": ("exec_", "Run a command in a replica."),
     "chaos": ("chaos", "Run a job under faults, and tell what they cost."),
+    "stacks": ("stacks", "Show where every rank of a job stands."),
     "explain": ("explain", "Say why a job is pending, restarting or failed, and what to do."),
     "queue": ("queue", "The machine as a job queue."),
     "crds": ("crds", "Print the CustomResourceDefinitions."),

@@ -56,7 +56,8 @@ def card_of(situation: Situation) -> Card | None:
         return None
     failure = situation.job.last_failure
     reason = situation.job.condition("Failed").get("reason")
-    if not failure or reason in _NO_REPLICA:
+    is_hang = (failure or {}).get("reason") == ConditionReason.HUNG
+    if not failure or is_hang or reason in _NO_REPLICA:
         return _of_the_job(situation)
     return _of_a_replica(situation, deaths.of(situation, failure))
 

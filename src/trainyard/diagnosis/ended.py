@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from trainyard.diagnosis import deaths
+from trainyard.diagnosis import deaths, hanging
 from trainyard.diagnosis.situation import Cause, Object, Situation, lines_of, listed
 from trainyard.evidence.lasting import is_certain
 from trainyard.kinds.shared.reasons import ConditionReason, Phase, cannot_start
@@ -96,6 +96,8 @@ def _overdue(situation: Situation, condition: Object) -> Cause:
 
 def _by_a_replica(situation: Situation, condition: Object) -> Cause:
     failure = situation.job.last_failure
+    if hung := hanging.ended(situation, failure):
+        return hung
     if not failure:
         return Cause(
             "a replica failed for good",

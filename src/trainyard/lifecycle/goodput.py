@@ -36,10 +36,23 @@ def accounted(job: Pass, new: Obj) -> Obj:
     if outcome(job.before):
         return new
     told = _account(new, job.ledger, job.now, job.workload.created)
+    if job.workload.hang is not None and _is_hung(new) and not _is_hung(job.before):
+        _was_hung(told, job.workload.hang.after_seconds)
     if (heard := _heard(new, job.ledger)) is None:
         return {**new, "goodput": told}
     work = _judge(told, job, heard)
     return {**new, "goodput": told, "internal": {**new["internal"], "work": work}}
+
+
+def _is_hung(status: Mapping[str, Any]) -> bool:
+    return _condition(status, ConditionType.HUNG).get("status") == "True"
+
+
+def _was_hung(goodput: Obj, seconds: float) -> None:
+    """A hang is told only after it has lasted for a while, which was taken for training."""
+    trained = [each for each in goodput["attempts"] if each.get(Part.TRAINING.value)]
+    for attempt in trained[-1:]:
+        _move(goodput, attempt, Part.HUNG, min(seconds, attempt[Part.TRAINING.value]))
 
 
 def _heard(status: Mapping[str, Any], ledger: Ledger) -> Obj | None:
@@ -137,7 +150,7 @@ def _state(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
     if ledger.held or (running.get("status") != "True" and running.get("reason") in _QUEUED):
         return Part.QUEUED
     if running.get("status") == "True":
-        return Part.TRAINING
+        return Part.HUNG if _is_hung(status) else Part.TRAINING
     before = ledger.attempts[-2] if len(ledger.attempts) > 1 else {}
     is_again = before and before.get("reason") not in (PAUSED, EVICTED)
     return Part.RESTARTING if is_again else Part.STARTING

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from trainyard.lifecycle.ranks import Rank
 from trainyard.schema.dataclass import dataclass
 
 
@@ -68,6 +69,8 @@ class Heard:
     """Everything that the pods of one job have said."""
 
     progress: Progress | None = None
+    ranks: tuple[Rank, ...] = ()
+    """The last report of each rank."""
 
 
 NOTHING = Heard()

@@ -24,6 +24,7 @@ from trainyard.lifecycle import (
     dependents,
     elastic,
     goodput,
+    hanging,
     launches,
     pause,
     progress,
@@ -97,6 +98,7 @@ class _Steps:
     actions: list[Action] = field(default_factory=list)
     wake_at: datetime | None = None
     restarted: tuple[str, ...] = ()
+    found: tuple[Create, ...] = ()  # evidence: kept whatever else follows
 
     def __post_init__(self) -> None:
         self.report = Report(self.job.workload, self.job.before, self.job.now)
@@ -156,7 +158,7 @@ class _Steps:
         self._welcome()
         anew = self._resume() | self._resize()
         self.job = launches.give_up(self.job.look_again(anew))
-        if self._has_decided() or self._end_if(self._overdue()):
+        if self._has_decided() or self._end_if(self._overdue()) or self._hangs():
             return
         response = restarts.respond(self.job)
         self._wake(response.wake_at)
@@ -233,6 +235,14 @@ class _Steps:
             return deadline.overdue(self.job.workload)
         self._wake(due)
         return None
+
+    def _hangs(self) -> bool:
+        """Whether the job ends since its ranks get nowhere."""
+        seen = hanging.look(self.job)
+        self.report.events += hanging.tell(seen, self.report.conditions)
+        self._wake(seen.due)
+        self.found, self.job = hanging.evidence(self.job, seen), hanging.give_up(self.job, seen)
+        return self._end_if(hanging.failure(self.job, seen))
 
     def _due(self) -> datetime | None:
         return deadline.due(self.job.workload, parse(self.report.status.get("startTime")))
@@ -317,9 +327,7 @@ class _Steps:
 
     def _end_if(self, verdict: Verdict | None) -> bool:
         """End the job; the terminal status is written before anything is cleaned up (decision 27).
-
-        What this pass would have done else is forgotten.
-        """
+        What this pass would have done else is forgotten."""
         if verdict is None:
             return False
         self.actions.clear()
@@ -388,4 +396,4 @@ class _Steps:
             self._wake(progress.put(new, self.job))
         changed = goodput.accounted(self.job, new) if new != self.job.before else None
         events = tuple(self.report.events)
-        return Plan(changed, tuple(self.actions), events, self.wake_at, self.restarted)
+        return Plan(changed, (*self.found, *self.actions), events, self.wake_at, self.restarted)

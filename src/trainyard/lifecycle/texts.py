@@ -183,6 +183,11 @@ def overdue(workload: Workload) -> str:
     )
 
 
+def hung(workload: Workload, why: str) -> str:
+    """A hang that ends the job."""
+    return f"{workload.kind} {workload.name} has failed: it hangs; {why}"
+
+
 def launch_waits(words: str) -> str:
     """All replicas run, and the training has not begun."""
     return f"The launch has not started: {words or 'its pod does not say why'}."

@@ -12,11 +12,13 @@ from dataclasses import field, replace
 from typing import Any
 
 from trainyard.lifecycle.heard import NOTHING, Heard, Progress
+from trainyard.lifecycle.ranks import STUCK, Rank
 from trainyard.operator.host import Clock
 from trainyard.operator.trainer_status import BadReport, progress
 from trainyard.schema.dataclass import dataclass
 
-TRAINER_STATUS = "trainerStatus"
+TRAINER_STATUS, OBSERVATION = "trainerStatus", "observation"
+_MOST_RANKS = 20_000
 _OF_POD, _OF_JOB = 10.0, 200.0
 """Reports a second; after a pause, twice as many at once."""
 _ALL = ""
@@ -29,6 +31,7 @@ class _Of:
     """What is known of one job."""
 
     heard: Heard = NOTHING
+    ranks: dict[int, Rank] = field(default_factory=dict)
     steps: deque[tuple[float, int]] = field(default_factory=deque)
     """When which step was told, by the loop's clock."""
     pace: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -62,6 +65,9 @@ class Reports:
 
     def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
         """Take in what a pod sends; what to answer. Raises BadReport."""
+        if OBSERVATION in body:
+            self._observe(uid, body[OBSERVATION], pod)
+            return {}
         if TRAINER_STATUS not in body:
             raise BadReport(f"{TRAINER_STATUS}: missing")
         told = progress(body[TRAINER_STATUS], pod, self._now())
@@ -70,6 +76,21 @@ class Reports:
         job.heard = replace(job.heard, progress=told.after(job.heard.progress))
         self._tell(uid, job)
         return body
+
+    def _observe(self, uid: str, told: Any, pod: str) -> None:
+        """What a rank does, which changes nothing while it gets on."""
+        try:
+            rank = Rank.decode(told, pod, self._now())
+        except ValueError as error:
+            raise BadReport(str(error)) from error
+        job = self._jobs.setdefault(uid, _Of())
+        before = job.ranks.get(rank.rank)
+        if before is None and len(job.ranks) >= _MOST_RANKS:
+            raise BadReport(f"observation.rank: there are {_MOST_RANKS} already")
+        job.ranks[rank.rank] = rank
+        job.heard = replace(job.heard, ranks=tuple(job.ranks.values()))
+        if rank.kind in STUCK or before is None or before.kind != rank.kind:
+            self._tell(uid, job)
 
     def forget(self, uid: str) -> None:
         """The job is gone."""

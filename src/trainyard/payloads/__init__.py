@@ -1,4 +1,5 @@
-"""The programs that launch over ssh, as text: they run inside the pods, mounted from a ConfigMap.
+"""The programs that run inside the pods, as text: those that launch over ssh, mounted from a
+ConfigMap, and the observer.
 
 Nothing here is imported by trainyard itself but this list. The programs need Python 3.8 and its
 standard library; what each does is in its own first lines.
@@ -6,6 +7,7 @@ standard library; what each does is in its own first lines.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 NAMES = (
@@ -15,9 +17,18 @@ NAMES = (
 )
 TORCHRUN = "torchrun.py"
 """Beside them; it needs torch, and what it is depends on who runs it."""
+OBSERVER = {
+    "hook.py": "sitecustomize.py",
+    "answering.py": "trainyard_observer/answering.py",
+    "observer.py": "trainyard_observer/observer.py",
+    "sampling.py": "trainyard_observer/sampling.py",
+    "signs.py": "trainyard_observer/signs.py",
+    "telling.py": "trainyard_observer/telling.py",
+}
+"""The observer's programs, and where a pod's Python finds them."""
 
 
-def texts() -> dict[str, str]:
+def texts(names: Iterable[str] = NAMES) -> dict[str, str]:
     """File names and contents."""
     folder = Path(__file__).parent
-    return {name: (folder / name).read_text(encoding="utf-8") for name in NAMES}
+    return {name: (folder / name).read_text(encoding="utf-8") for name in names}

@@ -7,7 +7,7 @@ alone, and it has to be valid for Python 3.8 as well.
 
 from __future__ import annotations
 
-from typing import Literal, TypedDict, Union
+from typing import Any, Literal, TypedDict, Union
 
 
 class _Command(TypedDict):
@@ -132,3 +132,23 @@ Word = Literal["hello", "start", "end", "leaving", "forgot", "bye"]
 """From a minder to the launch, one a line: ``hello <unix time>`` first (``… joins`` of a newcomer),
 then the reports, which are names of files: ``start-<rank>``, ``end-<rank>-<code>-<unix ns, 0 if
 unknown>``, ``leaving`` (the pod is being deleted); and the answers to ``reset`` and ``end``."""
+
+
+class Observation(TypedDict):
+    """What the observer in a rank tells of it. ``kind`` is of `signs`, or ``Left``; ``seconds``
+    says for how long; after ``every`` seconds there is another. ``line`` and ``frames`` (innermost
+    first) are files, lines and functions; ``counts``, of each group, the last collective begun and
+    the last completed; ``ring``, of one that is stuck, its last collectives."""
+
+    attempt: int
+    rank: int
+    size: int
+    pid: int
+    kind: str
+    seconds: float
+    every: float
+    line: list[Any]
+    frames: list[list[Any]]
+    waitsFor: str
+    counts: list[list[Any]]
+    ring: list[dict[str, Any]]

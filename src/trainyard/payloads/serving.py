@@ -74,6 +74,8 @@ SFTP_SERVERS = (
 
 PATIENCE = b"TORCH_ELASTIC_SHUTDOWN_TIMEOUT"
 CLIENTS = ("ssh", "scp", "sftp")
+OBSERVED, OBSERVER = b"TRAINYARD_OBSERVE", b"/t9k/observer"
+"""The variable of the observer, and its folder."""
 
 SESSION = """\
 run={run}
@@ -106,7 +108,8 @@ def container_environment() -> list[bytes]:
 
 
 def session_environment(pairs: list[bytes], custom: list[str], disabled: bool) -> list[bytes]:
-    """What ssh sessions get: everything or, if disabled, what the image itself commonly sets."""
+    """What ssh sessions get: everything or, if disabled, what the image itself commonly sets, and
+    by which the ranks are observed."""
     if not disabled:
         return pairs
     own = {name.encode() for name in custom}
@@ -114,7 +117,7 @@ def session_environment(pairs: list[bytes], custom: list[str], disabled: bool) -
         pair
         for pair in pairs
         for name in [pair.split(b"=", 1)[0]]
-        if IMAGE_VARIABLES.match(name) and name not in own
+        if name == OBSERVED or (IMAGE_VARIABLES.match(name) and name not in own)
     ]
 
 
@@ -194,9 +197,12 @@ def python_of_torchrun() -> str:
 
 
 def for_training(pairs: list[bytes], run: Path, grace_seconds: float) -> list[bytes]:
-    """The environment in which ``ssh``, its kin and ``torchrun`` are ours, and torchrun is as
-    patient with its ranks as the pod (decision 99)."""
+    """The environment in which ``ssh``, its kin and ``torchrun`` are ours, torchrun is as patient
+    with its ranks as the pod (decision 99), and the observer goes before all (decision 223)."""
     given = dict(pair.split(b"=", 1) for pair in pairs)
+    python_path = given.get(b"PYTHONPATH", b"")
+    if OBSERVED in given and OBSERVER not in python_path.split(b":"):
+        given[b"PYTHONPATH"] = OBSERVER + b":" + python_path if python_path else OBSERVER
     path = os.fsencode(run / "bin") + b":" + given.get(b"PATH", os.fsencode(os.defpath))
     patience = {PATIENCE: str(int(grace_seconds)).encode()}
     return [name + b"=" + value for name, value in {**patience, **given, b"PATH": path}.items()]

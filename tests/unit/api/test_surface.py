@@ -46,6 +46,7 @@ _ACTIONS = {
     "scale": "Client.scale",
     "debug": "Client.running_replica",
     "exec": "Client.exec",
+    "stacks": "Client.stacks",
     "explain": "Client.explain",
     "queue list": "Client.queues",
     "queue show": "Client.queue",

@@ -48,7 +48,7 @@ COMMANDS = {
     "validate": _of(_MODELS, "api cli kinds kube manifest schema", "decimal inspect"),
     "run": _of(
         f"{_MODELS} httptools orjson uvloop",
-        "api cli client kinds kube lifecycle local manifest operator schema shim",
+        "api cli client kinds kube lifecycle local manifest operator payloads schema shim",
         "asyncio concurrent.futures ctypes decimal inspect socket ssl",
     ),
 }

@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
+from trainyard.kinds.shared.hang import HANG, OBSERVE, Hang
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     AUTH_PATH,
@@ -99,6 +100,8 @@ class ColossalRunPolicy(Model):
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
     restart_judge: bool = RESTART_JUDGE
     backoff_reset: BackoffReset = BACKOFF_RESET
+    observe: bool | None = OBSERVE
+    hang: Hang = HANG
     launch_timeout_seconds: int = LAUNCH_TIMEOUT
 
 

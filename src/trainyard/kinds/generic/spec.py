@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
+from trainyard.kinds.shared.hang import HANG, OBSERVE, Hang
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     BACKOFF_RESET,
@@ -123,6 +124,8 @@ class GenericRunPolicy(Model):
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
     restart_judge: bool = RESTART_JUDGE
     backoff_reset: BackoffReset = BACKOFF_RESET
+    observe: bool | None = OBSERVE
+    hang: Hang = HANG
 
 
 class GenericJobSpec(Model):

@@ -15,12 +15,13 @@ from functools import cached_property
 from typing import Any
 
 from trainyard.kinds.generic.spec import DIGITS, VARIABLE, FinishRule, GenericJob, GenericJobSpec
-from trainyard.kinds.shared import names, pods, services
+from trainyard.kinds.shared import names, observing, pods, services
 from trainyard.kinds.shared.description import Description, Start
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import (
     CleanUpPolicy,
     Dependent,
+    HangPolicy,
     Manifest,
     ReplicaKey,
     ReplicaType,
@@ -56,6 +57,15 @@ class _Description(Description[GenericJobSpec]):
     @property
     def decides(self) -> None:
         """Rules do."""
+
+    @cached_property
+    def hang(self) -> HangPolicy | None:
+        """Where its pods say that they answer requests, nobody judges whether they wait."""
+        found = super().hang
+        templates = (spec.template for spec in self.spec.replica_specs)
+        if found is None or self.ports or any(map(observing.serves, templates)):
+            return None
+        return replace(found, may_serve=True)
 
     def template(self, replica_type: str) -> Mapping[str, Any]:
         return next(s.template for s in self.spec.replica_specs if s.type == replica_type)

@@ -135,6 +135,11 @@ class _Description(Description[PyTorchTrainingJobSpec]):
     def marks(self, key: ReplicaKey) -> Mapping[str, str]:
         return {labels.JOB_ROLE: labels.MASTER_ROLE} if key == self.rank0 else {}
 
+    @property
+    def chains_observer(self) -> bool:
+        """Torchrun's agents do, in their ranks' environment."""
+        return super().chains_observer or self.spec.torchrun_config.enabled
+
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         if not self.spec.torchrun_config.enabled:
             pods.put_env_first(pod, self._plain_env(key))

@@ -7,6 +7,8 @@ the job runs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from trainyard.kinds.shared import names, pods
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.settings import Settings
@@ -20,17 +22,26 @@ _READABLE = 0o444
 """Also by images that run as another user; the token is the job's own."""
 
 
-def dependents(identity: Identity, settings: Settings) -> tuple[Dependent, ...]:
-    """The job's Secret with its token, where there is a channel."""
+def dependents(
+    identity: Identity, settings: Settings, files: Mapping[str, str]
+) -> tuple[Dependent, ...]:
+    """The job's Secret with its token, where there is a channel; `files` are in it too."""
     if not settings.channel_address:
         return ()
 
     def manifest(name: str) -> Manifest:
         metadata = identity.metadata(name)
-        return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+        found = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
+        return {**found, "stringData": dict(files)} if files else found
 
     name = names.channel_secret_name(identity.base)
     return (Dependent(SECRETS, name, manifest, generated=Generated.CHANNEL, is_optional=True),)
+
+
+def address(pod: Manifest, identity: Identity, settings: Settings) -> str:
+    """Where a pod reports."""
+    place = identity.resource.path(identity.namespace, identity.name, "status")
+    return f"https://{settings.channel_address}{place}?pod={pod['metadata']['name']}"
 
 
 def equipped(pod: Manifest, container: str, identity: Identity, settings: Settings) -> Manifest:
@@ -38,9 +49,8 @@ def equipped(pod: Manifest, container: str, identity: Identity, settings: Settin
     mounted there stays."""
     if not settings.channel_address:
         return pod
-    place = identity.resource.path(identity.namespace, identity.name, "status")
     variables = {
-        URL_VARIABLE: f"https://{settings.channel_address}{place}?pod={pod['metadata']['name']}",
+        URL_VARIABLE: address(pod, identity, settings),
         "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{PATH}/ca.crt",
         "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{PATH}/token",
     }

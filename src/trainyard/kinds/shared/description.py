@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from trainyard.kinds.kind import Kind
-from trainyard.kinds.shared import channel, kueue, labels, lines, names, pod_rules, pods, services
+from trainyard.kinds.shared import kueue, labels, lines, names, observing, pod_rules, pods, services
 from trainyard.kinds.shared.gang import Gang, Membership, gang_of
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.job import Job, spec_hash
@@ -31,6 +31,7 @@ from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import (
     Dependent,
     Elastic,
+    HangPolicy,
     Manifest,
     ReplicaKey,
     ReplicaType,
@@ -163,12 +164,13 @@ class Description(ABC, Generic[Spec]):
             build_pod=self.build_pod,
             dependents=(
                 *((services.headless(identity),) if self.has_names else ()),
-                *channel.dependents(identity, self.settings),
+                *observing.dependents(identity, self.settings, self.hang),
                 *self.beside(),
                 *(self.gang.dependents() if self.gang else ()),
             ),
             decides=self.decides,
             counts_backoff=self.kind.has_shared_budget,
+            hang=self.hang,
             paused=mode.pause.enabled,
             debug=mode.debug.enabled,
             elastic=self.elastic,
@@ -195,6 +197,17 @@ class Description(ABC, Generic[Spec]):
     def kind(self) -> Kind:
         """The kind of the job."""
         return KINDS[self.job.kind]
+
+    @cached_property
+    def hang(self) -> HangPolicy | None:
+        """See `Workload.hang`."""
+        chains, training = self.chains_observer, [self.training(each.name) for each in self.types]
+        return observing.policy_of(self.spec, self.identity, training, chains=chains)
+
+    @property
+    def chains_observer(self) -> bool:
+        """Whether what starts the training puts the observer before its PYTHONPATH."""
+        return self.settings.chains_observer
 
     @cached_property
     def identity(self) -> Identity:
@@ -323,7 +336,8 @@ class Description(ABC, Generic[Spec]):
     def _bare_pod(self, key: ReplicaKey, attempt: int, member: Membership) -> Manifest:
         metadata, spec = self._metadata(key, attempt, member), self._pod_spec(key, member)
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
-        return channel.equipped(pod, self.container(key.type), self.identity, self.settings)
+        mine = self.identity, self.settings
+        return observing.equipped(pod, self.container(key.type), *mine, attempt, self.hang)
 
     def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
         """By container, the lines for a shell that a pod in debug mode does not run: of one that

@@ -153,7 +153,7 @@ def check_backoff(policy: RunPolicy, policies: Iterable[RestartPolicy]) -> Itera
     """A budget of restarts that no policy may spend."""
     path: Path = ("spec", "runPolicy", "backoffLimit")
     is_given = "backoff_limit" in policy.model_fields_set and policy.backoff_limit
-    if policy.pod_failure_policy is not None:
+    if policy.pod_failure_policy is not None or policy.hang.action == "Restart":
         return
     if is_given and all(each is RestartPolicy.NEVER for each in policies):
         yield ignored(path, "every restartPolicy is Never, and restarts nothing")

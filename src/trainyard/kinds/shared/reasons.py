@@ -29,6 +29,8 @@ class ConditionType(StrEnum):
     PAUSED = "Paused"
     # Decision 100.
     LAUNCHED = "Launched"
+    # Decision 225.
+    HUNG = "Hung"
 
 
 class ConditionReason(StrEnum):
@@ -61,6 +63,12 @@ class ConditionReason(StrEnum):
     WAITS_FOR_ADMISSION = "WaitsForAdmission"
     EVICTED = "Evicted"
     FLAVOR_UNKNOWN = "FlavorUnknown"
+    # Decision 225.
+    HUNG = "Hung"
+    COLLECTIVES_DIFFER = "CollectivesDiffer"
+    HANG_SUSPECTED = "HangSuspected"
+    WAITS_FOR_BUSY = "WaitsForBusyRank"
+    SLEEPS = "AllSleep"
 
 
 class EventReason(StrEnum):
@@ -89,6 +97,8 @@ class EventReason(StrEnum):
     EVICTED = "Evicted"
     ADMITTED = "Admitted"
     FLAVOR_UNKNOWN = "FlavorUnknown"
+    HUNG = "Hung"
+    WAITING_RANKS = "WaitingRanks"
 
 
 _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)

@@ -9,6 +9,7 @@ from pydantic import Field, Strict, WithJsonSchema
 from trainyard.kinds.kind import BACKOFF_LIMIT
 from trainyard.kinds.shared import workload
 from trainyard.kinds.shared.failure_policy import POD_FAILURE_POLICY, PodFailurePolicy
+from trainyard.kinds.shared.hang import HANG, OBSERVE, Hang
 from trainyard.kinds.shared.workload import RestartPolicy, Scope
 from trainyard.schema.model import INT64_MAX, Count, Items, Model
 
@@ -164,6 +165,8 @@ class RunPolicy(Model):
     pod_failure_policy: PodFailurePolicy | None = POD_FAILURE_POLICY
     restart_judge: bool = RESTART_JUDGE
     backoff_reset: BackoffReset = BACKOFF_RESET
+    observe: bool | None = OBSERVE
+    hang: Hang = HANG
 
 
 RUN_POLICY = Field(

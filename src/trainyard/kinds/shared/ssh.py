@@ -150,6 +150,11 @@ class OverSsh(Description[Spec]):
     def words(self, launch: LaunchLine) -> list[str]:
         """The launcher's command line, as somebody would type it (decision 109)."""
 
+    @property
+    def chains_observer(self) -> bool:
+        """The environment of its sessions is ours to make."""
+        return True
+
     def replaced(self, key: ReplicaKey, training: Manifest, debug: Manifest) -> dict[str, str]:
         """Of the pod that launches: the others only serve, in debug mode too."""
         node = self.node(key, Start(None, None))

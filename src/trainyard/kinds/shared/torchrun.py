@@ -6,11 +6,16 @@ failed, 128 + n for signal n, so that the restart policy ExitCode means somethin
 
 from __future__ import annotations
 
+from trainyard.kinds.shared import observing
+
 _PROGRAM = """\
 import os, sys
 if sys.path[:1] == [os.path.dirname(sys.argv[0])]: del sys.path[0]
 import gc, importlib, signal, threading, types
 signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+path = os.environ.get("PYTHONPATH", "")
+if os.environ.get("{variable}") and "{observer}" not in path.split(":"):
+    os.environ["PYTHONPATH"] = "{observer}:" + path if path else "{observer}"
 gc.disable()
 class Unasked(types.ModuleType):
     def __getattr__(self, name):
@@ -76,10 +81,11 @@ An agent whose ranks have ended waits for the others for up to 300 s, in C++, wh
 Python's runs, and then may take seconds to tell of it (it imports `torch._dynamo` for that): it has
 nothing to save, so a signal ends it (decision 125), also one that came before: torch raises an
 exception for it, which is lost where it meets the writing of a log line. The working directory, or
-our own, is taken off the path of the agent (not of the ranks), as for `torchrun`.
+our own, is taken off the path of the agent (not of the ranks), as for `torchrun`. Its ranks are
+observed where the pod says so (decision 223).
 """
 
 
 def program(more: str = "") -> str:
     """Python, for `-c` or a file of its own; `more` is what else it does before it starts."""
-    return _PROGRAM.format(more=more)
+    return _PROGRAM.format(more=more, variable=observing.VARIABLE, observer=observing.PATH)

@@ -65,6 +65,16 @@ class FailureAction(StrEnum):
     """It starts again whatever the restart policy says, while there is budget."""
 
 
+class HangAction(StrEnum):
+    """What follows when the ranks of a job get nowhere (decision 225)."""
+
+    EXPLAIN = "Explain"
+    RESTART = "Restart"
+    """The replica that is to blame has failed."""
+    FAIL = "Fail"
+    """The job has."""
+
+
 class CleanUpPolicy(StrEnum):
     """Which pods are deleted once the job has ended."""
 
@@ -122,6 +132,21 @@ class ReplicaType:
     restarts_alone: bool = False
     """Its replicas restart one by one in a job whose other types restart together (decision
     117)."""
+
+
+@dataclass(frozen=True, slots=True)
+class HangPolicy:
+    """How long ranks may get nowhere, and what follows. `may_serve`: the job may answer requests,
+    for which its ranks wait. `is_asked`: the user wants ranks observed even if that hides a
+    PYTHONPATH of the image; `chains`: what starts the training puts the observer before it.
+    `record` builds the object of a name that keeps what was found."""
+
+    after_seconds: int
+    action: HangAction
+    record: Callable[[str, Mapping[str, str]], Manifest] = field(compare=False)
+    may_serve: bool = False
+    is_asked: bool = False
+    chains: bool = False
 
 
 Rule = Mapping[str, tuple[int, ...]]
@@ -262,6 +287,8 @@ class Workload:
     launch_timeout_seconds: int | None = None
     """How long the replica that decides may take to launch the others, once all run; None: it
     launches nothing, or nothing is known of it."""
+    hang: HangPolicy | None = None
+    """None: its ranks are not observed, or not judged."""
     paused: bool = False
     debug: bool = False
     elastic: Elastic | None = None

@@ -15,7 +15,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING
 from typing import Any
 
-from trainyard.kinds.shared import labels
+from trainyard.kinds.shared import labels, observing
 from trainyard.kube import pythons
 from trainyard.kube.errors import NotFound
 from trainyard.kube.people import Person
@@ -169,7 +169,10 @@ def container_environment(context: PodContext, container: Mapping[str, Any]) -> 
         settings = replace(settings, environment=own_start)
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
     base = image_environment(container.get("image", ""), settings, python)
-    return {**base, "HOSTNAME": host_name(context.pod), **own}
+    found = {**base, "HOSTNAME": host_name(context.pod), **own}
+    if observing.VARIABLE in own:  # decision 223
+        found[observing.PYTHONPATH] = observing.before(found.get(observing.PYTHONPATH, ""))
+    return found
 
 
 def host_name(pod: Mapping[str, Any]) -> str:

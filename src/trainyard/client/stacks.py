@@ -1,0 +1,138 @@
+"""The stacks of a job's ranks: as they are now, or as they were when it hung."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from trainyard.client.job import Job
+from trainyard.client.jobs import pods_of
+from trainyard.client.pods import PodView
+from trainyard.client.replicas import Execution
+from trainyard.client.streams import run_in_container
+from trainyard.client.target import Target
+from trainyard.kinds.shared import labels
+from trainyard.kube.client import Client, Selection
+from trainyard.kube.resources import CONFIG_MAPS
+from trainyard.schema.dataclass import dataclass
+
+Thread = tuple[str, tuple[tuple[str, int, str], ...]]
+_STDOUT = 1
+_WAITS = ("waiting", "meeting")
+"""Words for what ranks do that wait for others, and so are less odd than these."""
+_AT_ONCE = 16
+"""Pods that are asked at a time."""
+_STATES = {
+    "T": "is stopped (SIGSTOP), and cannot say where",
+    "t": "is held by a debugger, and cannot say where",
+    "R": "does not answer, and runs: it holds its interpreter's lock in a long call",
+    "D": "does not answer, and waits for a disk or a device",
+    "": "has ended meanwhile",
+}
+
+
+def program() -> str:
+    """What asks the processes of a pod, as an argument of `python3 -IS -c`."""
+    return (files("trainyard.payloads") / "stacks.py").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One process: its replica, its rank (-1: it has none), what it does, and its threads'
+    frames (file, line, function), the innermost first; without threads `doing` says why."""
+
+    replica: str
+    pid: int
+    rank: int
+    doing: str
+    threads: tuple[Thread, ...] = ()
+
+    @classmethod
+    def decode(cls, replica: str, line: str) -> Stack:
+        """From a line of the program's; raises ValueError for any other."""
+        told = json.loads(line)
+        if "threads" not in told:
+            state = told.get("state", "")
+            return cls(replica, told["pid"], -1, _STATES.get(state, f"does not answer ({state})"))
+        threads = tuple(_thread(each) for each in told["threads"])
+        return cls(replica, told["pid"], told["rank"], told["doing"].lower(), threads)
+
+    @property
+    def name(self) -> str:
+        """`worker-1 (rank 1)`."""
+        return (
+            f"{self.replica} ({f'rank {self.rank}' if self.rank >= 0 else f'process {self.pid}'})"
+        )
+
+
+def _thread(told: Mapping[str, Any]) -> Thread:
+    return str(told["name"]), tuple((str(f), int(n), str(w)) for f, n, w in told["frames"])
+
+
+def grouped(stacks: Sequence[Stack], *, all_threads: bool) -> str:
+    """As text: equal ones once, and the odd ones first."""
+    groups: dict[tuple[str, tuple[Thread, ...]], list[str]] = {}
+    for stack in stacks:
+        threads = stack.threads if all_threads else stack.threads[:1]
+        groups.setdefault((stack.doing, threads), []).append(stack.name)
+    parts = []
+    for (doing, threads), names in sorted(
+        groups.items(), key=lambda group: (len(group[1]), group[0][0] in _WAITS)
+    ):
+        lines = [f"{', '.join(names)}: {doing}"]
+        for name, frames in threads:
+            lines += [f"  thread {name}:"] if all_threads else []
+            lines += [f"    {function} ({file}:{line})" for file, line, function in frames]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts)
+
+
+async def collect(target: Target, job: Job, *, all_threads: bool) -> str:
+    """The stacks of all ranks that can be asked now; empty if there are none."""
+    pods = [pod for pod in await pods_of(target.client, job) if not pod.deleting_since]
+    running = [
+        pod
+        for pod in pods
+        if (view := pod.container(job.training_container(pod))) is not None and view.is_running
+    ]
+    limit = asyncio.Semaphore(_AT_ONCE)
+    found = await asyncio.gather(*(_of_pod(target, job, pod, limit) for pod in running))
+    stacks = sorted((each for some in found for each in some), key=lambda each: each.rank)
+    ranks = [each for each in stacks if each.rank >= 0 or not each.threads]
+    return grouped(ranks or stacks, all_threads=all_threads)
+
+
+async def _of_pod(
+    target: Target, job: Job, pod: PodView, limit: asyncio.Semaphore
+) -> Sequence[Stack]:
+    words = ["/usr/bin/env", "python3", "-IS", "-c", program(), pod.name]
+    written = bytearray()
+    wanted = Execution(pod, job.training_container(pod), words, stdin=False)
+    async with (
+        limit,
+        run_in_container(target, wanted) as remote,
+        contextlib.aclosing(remote.output()) as chunks,
+    ):
+        async for stream, data in chunks:
+            written += data if stream == _STDOUT else b""
+    found = []
+    for line in written.decode(errors="replace").splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            found.append(Stack.decode(job.replica_of(pod.name), line))
+    return found
+
+
+async def kept(client: Client, job: Job) -> str:
+    """What was found when the job hung last; empty if it never did."""
+    selector = f"{labels.JOB_UID}={job.uid}"
+    listed, _ = await client.list(CONFIG_MAPS, job.namespace, Selection(labels=selector))
+    found = [each for each in listed if "stacks" in (each.get("data") or {})]
+    if not found:
+        return ""
+    last = max(found, key=lambda each: str(each["metadata"].get("creationTimestamp")))
+    data = last["data"]
+    return f"when it hung: {data.get('finding', '')}\n\n{data['stacks']}"

@@ -1,0 +1,115 @@
+"""How the ranks of a job are observed, and what follows when they hang (decision 222).
+
+The observer's programs come by the Secret by which a pod finds the channel: without one, nobody
+could hear of them. A Python finds them by PYTHONPATH, before everything that the user has there.
+An image's own cannot be seen from outside, so whoever can see it puts ours before it (decision
+223): the node agent of an embedded cluster, and the programs that start a launcher.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainyard.kinds.shared import channel, names, pod_rules, pods
+from trainyard.kinds.shared.hang import Hang
+from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import Dependent, HangAction, HangPolicy, Manifest
+from trainyard.payloads import OBSERVER, texts
+
+VOLUME = "trainyard-observer"
+PATH = "/t9k/observer"
+VARIABLE = "TRAINYARD_OBSERVE"
+PYTHONPATH = "PYTHONPATH"
+_READABLE = 0o444
+
+
+def policy_of(
+    spec: Any, identity: Identity, training: Iterable[Mapping[str, Any]], *, chains: bool
+) -> HangPolicy | None:
+    """What the lifecycle is to know; None where nobody observes. `training` are the containers
+    that train; `chains`: see `HangPolicy`."""
+    run_policy: Any = getattr(spec, "run_policy", None)
+    if getattr(run_policy, "observe", False) is False:
+        return None
+    is_asked = bool(run_policy.observe) or "hang" in run_policy.model_fields_set
+    if not (is_asked or chains or any(_given(each) is not None for each in training)):
+        return None
+    hang: Hang = run_policy.hang
+
+    def record(name: str, data: Mapping[str, str]) -> Manifest:
+        metadata = identity.metadata(name)
+        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
+
+    action = HangAction(hang.action)
+    return HangPolicy(hang.after_seconds, action, record, is_asked=is_asked, chains=chains)
+
+
+def dependents(
+    identity: Identity, settings: Settings, policy: HangPolicy | None
+) -> tuple[Dependent, ...]:
+    """The Secret of the channel, with the programs in it where ranks are observed."""
+    return channel.dependents(identity, settings, texts(OBSERVER) if policy is not None else {})
+
+
+def serves(template: Any) -> bool:
+    """Whether the pods of a template say that they answer somebody's requests."""
+    told = ("ports", "readinessProbe", "livenessProbe")
+    return any(each.get(field) for each in pod_rules.containers(template) for field in told)
+
+
+def before(path: str) -> str:
+    """A PYTHONPATH with the observer before it, once."""
+    return path if PATH in path.split(":") else f"{PATH}:{path}" if path else PATH
+
+
+def equipped(
+    pod: Manifest,
+    container: str,
+    identity: Identity,
+    settings: Settings,
+    attempt: int,
+    policy: HangPolicy | None,
+) -> Manifest:
+    """The pod with the channel, and the observer, in one container; without the observer where its
+    PYTHONPATH comes from elsewhere."""
+    pod = channel.equipped(pod, container, identity, settings)
+    if not settings.channel_address or policy is None:
+        return pod
+    training = pod_rules.container_of(pod, container)
+    env = list(training.get("env") or ()) if policy.chains else _with_path(training, policy)
+    mount = {"name": VOLUME, "mountPath": PATH, "readOnly": True}
+    if env is None or not pods.add_mount(pod, container, mount):
+        return pod
+    value = f"attempt={attempt},after={policy.after_seconds},files={channel.PATH},url="
+    told = {"name": VARIABLE, "value": value + channel.address(pod, identity, settings)}
+    pods.change_container(pod, container, env=[told, *env])
+    items = [{"key": name, "path": path} for name, path in OBSERVER.items()]
+    source = {
+        "secretName": names.channel_secret_name(identity.base),
+        "defaultMode": _READABLE,
+        "optional": True,
+        "items": items,
+    }
+    volumes = pod["spec"].get("volumes") or ()
+    pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]
+    return pod
+
+
+def _given(container: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    variables = container.get("env") or ()
+    return next((each for each in variables if each.get("name") == PYTHONPATH), None)
+
+
+def _with_path(container: Mapping[str, Any], policy: HangPolicy) -> list[Any] | None:
+    """The variables of a container that nobody of ours starts; None where its PYTHONPATH is not
+    to be known, and nobody has asked to be observed at its price."""
+    given, variables = _given(container), list(container.get("env") or ())
+    if given is None:
+        return [{"name": PYTHONPATH, "value": PATH}, *variables] if policy.is_asked else None
+    if "valueFrom" in given:
+        return None
+    ours = {"name": PYTHONPATH, "value": before(given.get("value") or "")}
+    # What it refers to stays before it.
+    return [ours if each is given else each for each in variables]

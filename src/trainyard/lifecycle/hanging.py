@@ -1,0 +1,171 @@
+"""A job that hangs: what its ranks' reports come to in this pass, and what follows (decision 225).
+
+A finding counts once it has held for `hang.afterSeconds`. Everything is computed anew from the last
+reports, each of which says since when; so nothing is lost when the controller changes hands but the
+reports, which come again within half a minute.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+
+from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, EventReason
+from trainyard.kinds.shared.workload import FailureAction, HangAction, HangPolicy
+from trainyard.kube.resources import CONFIG_MAPS
+from trainyard.lifecycle import hang_texts, hangs, texts
+from trainyard.lifecycle.actions import Create, Event
+from trainyard.lifecycle.conditions import Conditions
+from trainyard.lifecycle.hangs import Finding
+from trainyard.lifecycle.outcomes import Exit, Ruling, State
+from trainyard.lifecycle.passes import Pass
+from trainyard.lifecycle.ranks import Rank
+from trainyard.lifecycle.replicas import Replica
+from trainyard.lifecycle.verdicts import Verdict
+from trainyard.schema.dataclass import dataclass
+
+HUNG = "Hung"
+"""Why a replica failed, or an attempt was ended, whose ranks got nowhere."""
+RULE = "runPolicy.hang"
+_REASONS = {
+    Finding.HUNG: ConditionReason.HUNG,
+    Finding.MISMATCH: ConditionReason.COLLECTIVES_DIFFER,
+    Finding.SUSPECT: ConditionReason.HANG_SUSPECTED,
+    Finding.BUSY: ConditionReason.WAITS_FOR_BUSY,
+    Finding.SLEEPS: ConditionReason.SLEEPS,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What the ranks do: those that report for the pods of this attempt, a finding, and whether it
+    has held for long enough to be told, and else when it will have."""
+
+    ranks: tuple[Rank, ...] = ()
+    verdict: hangs.Verdict | None = None
+    is_due: bool = False
+    due: datetime | None = None
+
+    @property
+    def is_hung(self) -> bool:
+        """Whether it may be acted on."""
+        return self.is_due and self.verdict is not None and self.verdict.finding.is_hang
+
+    @property
+    def text(self) -> str:
+        """The finding in words."""
+        return hang_texts.tell(self.verdict) if self.verdict is not None else ""
+
+
+NOTHING = Look()
+
+
+def look(job: Pass) -> Look:
+    """What the reports come to."""
+    policy = job.workload.hang
+    if policy is None or job.workload.debug:
+        return NOTHING
+    by_pod = {replica.name: replica for replica in job.view.replicas}
+    ranks = tuple(
+        replace(rank, pod=short_name(by_pod[rank.pod]))
+        for rank in job.observed.heard.ranks
+        if _is_of(by_pod.get(rank.pod), rank)
+    )
+    if not ranks or any(_is_coming(replica) for replica in job.view.not_running):
+        return Look(ranks)
+    gone = frozenset(short_name(each) for each in job.view.not_running if each.ended)
+    verdict = hangs.judge(ranks, job.now, gone=gone, serves=policy.may_serve)
+    return _timed(ranks, verdict, policy, job.now)
+
+
+def _timed(
+    ranks: tuple[Rank, ...], verdict: hangs.Verdict | None, policy: HangPolicy, now: datetime
+) -> Look:
+    if verdict is None:
+        return Look(ranks)
+    due = verdict.since + timedelta(seconds=policy.after_seconds)
+    return Look(ranks, verdict, now >= due, due if now < due else None)
+
+
+def short_name(replica: Replica) -> str:
+    """`worker-1`."""
+    return f"{replica.key.type}-{replica.key.ordinal}"
+
+
+def _is_of(replica: Replica | None, rank: Rank) -> bool:
+    """Whether a report is of the replica's present pod."""
+    return replica is not None and replica.pod is not None and replica.pod.attempt == rank.attempt
+
+
+def _is_coming(replica: Replica) -> bool:
+    """Whether a replica has yet to start, so that others may well wait for it."""
+    return not replica.ended
+
+
+def give_up(job: Pass, seen: Look) -> Pass:
+    """The same with the replica that is to blame as failed, where a hang ends the attempt."""
+    policy = job.workload.hang
+    if policy is None or policy.action is not HangAction.RESTART or not seen.is_hung:
+        return job
+    # It starts again whatever the restart policy says of failures, which this is none of. Without a
+    # time, as of a launch that took too long: any other failure goes before it.
+    ruling = Ruling(FailureAction.RESTART, RULE, tells=True, by_code=False)
+    end = Exit(reason=HUNG, message=seen.text, ruling=ruling)
+    failed = _blamed(job, seen)._replace(state=State.FAILED, exit=end)
+    replicas = [failed if r.key == failed.key else r for r in job.view.replicas]
+    not_running = [r for r in replicas if r.state is not State.RUNNING]
+    return replace(job, view=job.view._replace(replicas=replicas, not_running=not_running))
+
+
+def tell(seen: Look, conditions: Conditions) -> tuple[Event, ...]:
+    """Put it into the condition; what events go with that."""
+    before = conditions.get(ConditionType.HUNG)
+    verdict = seen.verdict
+    if verdict is None or not seen.is_due:
+        if before and before.get("reason") != ConditionReason.NONE:
+            conditions.set(ConditionType.HUNG, False, ConditionReason.NONE, hang_texts.GOES_ON)
+        return ()
+    reason, finding = _REASONS[verdict.finding], verdict.finding
+    conditions.set(ConditionType.HUNG, finding.is_hang, reason, seen.text)
+    if before.get("reason") == reason:
+        return ()
+    kind = EventReason.HUNG if finding.is_hang else EventReason.WAITING_RANKS
+    worry = finding.is_hang or finding is Finding.SUSPECT
+    text = hang_texts.sentence(seen.text)
+    return (Event("Warning" if worry else "Normal", kind.value, text),)
+
+
+def evidence(job: Pass, seen: Look) -> tuple[Create, ...]:
+    """Where the stacks and collectives of all ranks are kept: once for each attempt."""
+    policy = job.workload.hang
+    name = evidence_name(job.workload.base, job.ledger.attempt)
+    known = any(o.resource == CONFIG_MAPS and o.name == name for o in job.observed.owned)
+    if policy is None or known or not seen.is_hung:
+        return ()
+    data = {"finding": seen.text, "stacks": hang_texts.stacks(seen.ranks)}
+    return (Create(CONFIG_MAPS, name, partial(policy.record, name, data)),)
+
+
+def evidence_name(base: str, attempt: int) -> str:
+    """The ConfigMap with what was found of an attempt that hung."""
+    return f"{base}-hang-{attempt}"
+
+
+def failure(job: Pass, seen: Look) -> Verdict | None:
+    """The end of the job, where a hang is that."""
+    policy = job.workload.hang
+    if policy is None or policy.action is not HangAction.FAIL or not seen.is_hung:
+        return None
+    workload, replica = job.workload, _blamed(job, seen)
+    message = texts.hung(workload, seen.text)
+    cause = replica._replace(exit=Exit(reason=HUNG, message=seen.text))
+    return Verdict(False, ConditionReason.HUNG, message, cause)
+
+
+def _blamed(job: Pass, seen: Look) -> Replica:
+    """The replica of the culprit, or of one that waits where that is nobody's fault, or gone."""
+    found = seen.verdict
+    assert found is not None
+    blamed = found.culprit if found.culprit is not None and not found.is_gone else found.waiting[0]
+    return next(r for r in job.view.replicas if short_name(r) == blamed.pod)

@@ -1,0 +1,182 @@
+"""The observer inside a rank: a thread that looks at it each second, and tells the controller.
+
+It prints nothing, changes no exit code, holds no lock across a fork, and ends before the
+interpreter does. A process is a rank once torch has a default process group in it, or once it
+waits, with a RANK, for the others to make one; no other process reports. Mounted into the user's
+image: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING or __package__:
+    from . import answering, sampling, signs, telling
+else:
+    sys.path.insert(0, str(Path(__file__).parent))
+    import answering
+    import sampling
+    import signs
+    import telling
+
+if TYPE_CHECKING:  # not mounted
+    from trainyard.payloads.messages import Observation
+
+VARIABLE = "TRAINYARD_OBSERVE"
+"""``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, the
+patience with hangs, and the channel. The script's own variables may lead elsewhere."""
+MOST_SECONDS_BETWEEN, FEWEST_SECONDS_BETWEEN = 30.0, 2.0
+LEAST_WINDOW_SECONDS = 4.0
+FORK_SECONDS, EXIT_SECONDS = 0.2, 1.0
+"""How long a fork, and the end of the process, wait for the thread."""
+LEFT = "Left"
+"""Told once, by a rank that has destroyed its process group or ends."""
+
+
+class Settings:
+    """What the pod's variable says."""
+
+    def __init__(self, text: str) -> None:
+        given = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+        self.attempt = int(given.get("attempt") or 1)
+        self.url, self.files = given.get("url", ""), given.get("files", "")
+        after = float(given.get("after") or 300)
+        self.every = min(MOST_SECONDS_BETWEEN, max(FEWEST_SECONDS_BETWEEN, after / 5))
+        """Seconds between two reports of a rank of which there is nothing new."""
+        self.window = min(signs.WINDOW_SECONDS, max(LEAST_WINDOW_SECONDS, after))
+        self.period = self.window / signs.WINDOW_SECONDS
+        """Seconds between two looks."""
+
+
+class Observer:
+    """Looks, and tells what is new at once and everything now and then."""
+
+    def __init__(self, settings: Settings, teller: telling.Teller) -> None:
+        self.settings, self.teller = settings, teller
+        self.looking = sampling.Looking()
+        self.answering = answering.Answering()
+        self.doing = signs.Doing(settings.window)
+        self.counts: signs.Counts = ()
+        self.frames: tuple[signs.Frame, ...] = ()
+        self.told = ""
+        """The kind in the last report; "" before the first."""
+        self.told_at = 0.0
+        self.rank = self.size = -1
+
+    def tick(self, at: float) -> None:
+        """What the thread does each time."""
+        self.look(at)
+        self.answering.look(self.rank, self.doing.kind)
+
+    def look(self, at: float) -> None:
+        """Look, and report; torch's module is there by now, the process group may never be."""
+        group = sampling.default_group()
+        if group is not None:
+            self.rank, self.size = group.rank(), group.size()
+        elif self.told and self.told != signs.MEETING:
+            self.tell(at, LEFT)
+            return
+        elif "RANK" not in os.environ:
+            return
+        known = sampling.counts() if group is not None else ()
+        if known != self.counts:
+            self.counts = known
+            self.doing.collects(at)
+        else:
+            sample = self.looking.sample(at, known)
+            self.frames = sample.frames
+            self.doing.take(sample)
+        if group is not None or self.told or self.doing.kind == signs.MEETING:
+            self.tell(at, self.doing.kind)
+
+    def tell(self, at: float, kind: str) -> None:
+        """Send a report if it is time for one."""
+        if kind in (signs.NEW, self.told) and at - self.told_at < self.settings.every:
+            return
+        if kind == LEFT == self.told:
+            return
+        if self.teller.send(self.report(at, kind)):
+            self.told, self.told_at = kind, at
+
+    def report(self, at: float, kind: str) -> Observation:
+        """What is told of this rank."""
+        if kind == signs.COLLECTING:
+            self.frames = self.looking.frames()[0]
+        is_stuck = kind in signs.STUCK
+        line = next((each for each in self.frames if self.looking.is_users(each[0])), None)
+        return {
+            "attempt": self.settings.attempt,
+            "rank": self.rank if self.rank >= 0 else int(os.environ.get("RANK") or 0),
+            "size": self.size if self.size >= 0 else int(os.environ.get("WORLD_SIZE") or 0),
+            "pid": os.getpid(),
+            "kind": kind,
+            "seconds": round(max(at - self.doing.since, 0.0), 1) if self.doing.since else 0.0,
+            "every": self.settings.every,
+            "line": list(line) if line else [],
+            "frames": [list(each) for each in self.frames],
+            "waitsFor": self.looking.waits_for() if is_stuck else "",
+            "counts": [list(each) for each in self.counts],
+            "ring": sampling.ring() if is_stuck and self.counts else [],
+        }
+
+
+class Keeper:
+    """The observer's thread: there in this process, away while it forks and once it ends."""
+
+    def __init__(self, observer: Observer) -> None:
+        self.observer = observer
+        self.pid = os.getpid()
+        self.stop = threading.Event()
+        self.thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Start the thread."""
+        self.stop = threading.Event()
+        self.thread = threading.Thread(
+            target=self.run, args=(self.stop,), name="trainyard-observer", daemon=True
+        )
+        self.thread.start()
+
+    def end(self, seconds: float) -> None:
+        """Let the thread end, and wait for that."""
+        self.stop.set()
+        if self.thread is not None:
+            self.thread.join(seconds)
+
+    def run(self, stop: threading.Event) -> None:
+        """The thread: whatever goes wrong in it, nobody is to notice."""
+        try:
+            # The program's signals are for its main thread, whose system call they interrupt.
+            signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+            while not stop.wait(self.observer.settings.period):
+                self.observer.tick(time.monotonic())
+        except Exception:
+            return
+
+    def leave(self) -> None:
+        """The interpreter ends: a daemon thread that it meets then would crash it."""
+        if os.getpid() != self.pid:
+            return
+        self.end(EXIT_SECONDS)
+        observer = self.observer
+        if observer.told and self.thread is not None and not self.thread.is_alive():
+            observer.tell(time.monotonic(), LEFT)
+
+
+def watch(variables: Any = os.environ) -> None:
+    """Begin to observe this process; called once, by its main thread, which has torch.
+
+    Raises KeyError where the pod is not to be observed.
+    """
+    settings = Settings(variables[VARIABLE])
+    keeper = Keeper(Observer(settings, telling.Teller(settings.url, settings.files)))
+    keeper.begin()
+    atexit.register(keeper.leave)
+    os.register_at_fork(before=lambda: keeper.end(FORK_SECONDS), after_in_parent=keeper.begin)

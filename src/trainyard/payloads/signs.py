@@ -1,0 +1,152 @@
+"""What a rank is doing, judged from samples of the last seconds. Pure: no I/O, no clock.
+
+Mounted into the user's image: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+COLLECTING, WAITING, MEETING = "Collecting", "Waiting", "Meeting"
+BUSY, LOOPING, IDLE, NEW = "Busy", "Looping", "Idle", "New"
+"""Kinds of doing. Collectives begin or end; one is waited for; the ranks' meeting, or an answer of
+their store, is; it works, though not at collectives; it runs in a loop that changes nothing; it
+does nothing; too little has been seen of it."""
+STUCK = (WAITING, MEETING, LOOPING, IDLE)
+"""Kinds in which it does not get on."""
+
+WINDOW_SECONDS = 8.0
+FEWEST_SAMPLES = 4
+BUSY_CPU = 0.25
+"""CPU seconds a second from which a process works."""
+QUIET_CPU = 0.15
+"""Below it, frames of a collective or store mean that it waits there."""
+LITTLE_CPU = 0.1
+READ_BYTES, WRITTEN_BYTES = 65536, 4096
+"""A second, and in the whole window: more of it means that it works."""
+MANY_VALUES = 2
+"""More different sets of local variables than these mean that it works."""
+_COLLECTIVE_FRAMES, _STORE_FRAMES = 6, 8
+"""How many of the innermost frames are looked at."""
+_MEETINGS = (
+    "init_process_group",
+    "_store_based_barrier",
+    "rendezvous",
+    "monitored_barrier",
+    "_create_c10d_store",
+)
+
+if TYPE_CHECKING:
+    Frame = tuple[str, int, str]
+    """File, line and function."""
+    Counts = tuple[tuple[str, int, int], ...]
+    """Of each process group: its name, and the last collective begun and completed."""
+
+
+class Sample(NamedTuple):
+    """A process at one moment; times in seconds, amounts since its start."""
+
+    at: float
+    cpu: float
+    """Of the process and all below it, without the observer's own."""
+    wrote: int
+    read: int
+    runs: bool
+    """Whether its main thread or any process below it is running or runnable: starved of CPU, one
+    that works looks idle but for this."""
+    children: int
+    position: int
+    """Stands for the frames of the main thread and the instruction at which it is."""
+    values: int
+    """Stands for the local variables of the user's frames."""
+    opcode: str
+    wait: str
+    """What the main thread waits for in the kernel; "" where that cannot be told."""
+    counts: Counts
+    frames: tuple[Frame, ...]
+    """Of the main thread, innermost first."""
+
+
+def pending(counts: Counts) -> tuple[tuple[str, int], ...]:
+    """The groups in which a collective was begun and has not ended, each with its number."""
+    return tuple((group, begun) for group, begun, completed in counts if begun > completed)
+
+
+def is_in_collective(frames: tuple[Frame, ...]) -> bool:
+    """Whether the innermost frames are torch's distributed ones."""
+    return any("torch/distributed" in frame[0] for frame in frames[:_COLLECTIVE_FRAMES])
+
+
+def is_meeting(frames: tuple[Frame, ...]) -> bool:
+    """Whether the innermost frames are of a rendezvous or a store."""
+    return any(
+        frame[2] in _MEETINGS or "store" in frame[2].lower() for frame in frames[:_STORE_FRAMES]
+    )
+
+
+def classify(window: list[Sample]) -> str:
+    """What the process did in the window, which ends now; the order of samples is that of time."""
+    first, last = window[0], window[-1]
+    if any(sample.counts != last.counts for sample in window):
+        return COLLECTING
+    seconds = last.at - first.at or 1.0
+    cpu = (last.cpu - first.cpu) / seconds
+    moved = len({sample.position for sample in window}) > 1
+    values = len({sample.values for sample in window})
+    if _waits(last, cpu, still=values == 1 and not moved):
+        return WAITING
+    if is_meeting(last.frames) and cpu < QUIET_CPU and not moved:
+        return MEETING
+    if is_in_collective(last.frames) and cpu < QUIET_CPU and (last.counts or not moved):
+        return WAITING
+    # A call of the C++ side, as of a handle's wait(), has no frame of torch.
+    is_call = last.opcode.startswith(("CALL", "PRECALL"))
+    in_futex = not last.wait or last.wait.startswith("futex")
+    if pending(last.counts) and cpu < LITTLE_CPU and values == 1 and is_call and in_futex:
+        return WAITING
+    wrote = last.wrote - first.wrote > WRITTEN_BYTES
+    has_io = wrote or last.read - first.read > READ_BYTES * seconds
+    if cpu > BUSY_CPU or sum(sample.runs for sample in window) > len(window) / 2:
+        repeats = moved or last.opcode.startswith(("JUMP_", "POP_JUMP", "RESUME"))
+        if values == 1 and repeats and not has_io and not last.children:
+            return LOOPING
+        return BUSY
+    return BUSY if has_io or values > MANY_VALUES else IDLE
+
+
+def _waits(last: Sample, cpu: float, *, still: bool) -> bool:
+    """Whether it waits in a collective; where torch does not count them, by standing still."""
+    if not is_in_collective(last.frames) or is_meeting(last.frames):
+        return False
+    return bool(pending(last.counts)) or (not last.counts and still and cpu < QUIET_CPU)
+
+
+class Doing:
+    """What one process is doing, and since when."""
+
+    def __init__(self, window_seconds: float = WINDOW_SECONDS) -> None:
+        self.window_seconds = window_seconds
+        self.kind = NEW
+        self.since = 0.0
+        """When it began, by the clock of the samples."""
+        self._window: deque[Sample] = deque()
+
+    def collects(self, at: float) -> None:
+        """Collectives have begun or ended since the last sample."""
+        self._window.clear()
+        self.kind, self.since = COLLECTING, at
+
+    def take(self, sample: Sample) -> None:
+        """One more sample, during which no collective began or ended."""
+        window = self._window
+        window.append(sample)
+        # One sample from before the window stays: it is what amounts are compared with.
+        while len(window) > 1 and window[1].at <= sample.at - self.window_seconds:
+            window.popleft()
+        is_full = window[0].at <= sample.at - self.window_seconds
+        if not is_full or len(window) < FEWEST_SAMPLES:
+            return
+        kind = classify(list(window))
+        if kind != self.kind:
+            self.kind, self.since = kind, window[0].at

@@ -1,0 +1,84 @@
+"""Sends reports to the controller over one connection that is kept, as small JSON documents.
+
+A controller that is away costs little: it is asked again later and later, and nothing is kept for
+it. Mounted into the user's image: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import json
+import ssl
+import time
+from http.client import HTTPException, HTTPSConnection
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+# What a connection would import, in a thread, where a fork must not meet it.
+import encodings.idna  # noqa: F401  # isort: skip
+
+if TYPE_CHECKING:  # not mounted
+    from trainyard.payloads.messages import Observation
+
+TIMEOUT_SECONDS = 3.0
+FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 2.0, 60.0
+
+
+class Teller:
+    """The way to the controller: a connection that is kept while it works."""
+
+    def __init__(self, url: str, files: str) -> None:
+        """`files`: the folder with the controller's certificate and the job's token."""
+        self._url = urlsplit(url)
+        self._certificate, self._token = Path(files, "ca.crt"), Path(files, "token")
+        self._connection: HTTPSConnection | None = None
+        self._rest, self._again_at = FIRST_REST_SECONDS, 0.0
+
+    def send(self, observation: Observation) -> bool:
+        """Whether the controller has taken it; False too while it is left alone."""
+        if time.monotonic() < self._again_at:
+            return False
+        body = json.dumps({"observation": observation}).encode()
+        was_open = self._connection is not None
+        status = self._try(body)
+        if status == 0 and was_open:  # the controller may have closed what was idle
+            status = self._try(body)
+        if status == 200:
+            self._rest = FIRST_REST_SECONDS
+            return True
+        self.close()
+        self._again_at = time.monotonic() + self._rest
+        self._rest = min(self._rest * 2, LONGEST_REST_SECONDS)
+        return False
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _try(self, body: bytes) -> int:
+        """The status of the answer; 0 without one."""
+        try:
+            return self._post(body)
+        except (OSError, HTTPException, ValueError):
+            self.close()
+            return 0
+
+    def _post(self, body: bytes) -> int:
+        if self._connection is None:
+            self._connection = HTTPSConnection(
+                self._url.hostname or "",
+                self._url.port,
+                timeout=TIMEOUT_SECONDS,
+                # Read anew: it may have come, or been made anew, since the pod began.
+                context=ssl.create_default_context(cafile=str(self._certificate)),
+            )
+        headers = {
+            "Authorization": "Bearer " + self._token.read_text(encoding="utf-8").strip(),
+            "Content-Type": "application/json",
+        }
+        self._connection.request("POST", f"{self._url.path}?{self._url.query}", body, headers)
+        answer = self._connection.getresponse()
+        answer.read()
+        return answer.status

@@ -1,0 +1,95 @@
+"""Judges of texts about ranks that get nowhere, held against what they had reported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+
+from tests.simulation.judges import (
+    BUDGET,
+    DELAY,
+    FAILURE,
+    NAMED,
+    WHAT,
+    WHILE_FAILED,
+    _if,
+    _named,
+    _restarted,
+    _spent,
+    says,
+)
+from tests.simulation.telling import Told
+from trainyard.kube.resources import CONFIG_MAPS
+from trainyard.lifecycle.actions import Create
+from trainyard.lifecycle.ranks import Rank
+
+HANGS = "Hung|CollectivesDiffer"
+OTHERS = "HangSuspected|WaitsForBusyRank|AllSleep"
+WORK = ("Busy", "Collecting", "New")
+
+
+def _held(told: Told, text: str) -> Iterator[str]:
+    """The ranks that a text names have all done the same for long enough."""
+    policy = (told.spec.get("runPolicy") or {}).get("hang") or {}
+    after = timedelta(seconds=policy.get("afterSeconds", 300))
+    ranks = {r.rank: r for r in told.observed.heard.ranks if _is_of(told, r)}
+    named = {int(number) for number in re.findall(r"\(rank (\d+)\)", text)}
+    named |= {int(n) for some in re.findall(r"\branks? ([\d, ]+)", text) for n in some.split(",")}
+    unseen = re.findall(r"ranks? ([\d, ]+) never reported", text)
+    named -= {int(n) for some in unseen for n in some.split(",")}
+    yield from _if(not named <= set(ranks), f"only {sorted(ranks)} have reported")
+    young = [n for n in named & set(ranks) if told.now - ranks[n].since < after]
+    silent = "says nothing" in text or "has ended" in text
+    yield from _if(bool(young) and not silent, f"{young} have done so for less than {after}")
+    yield from _if(not ranks, "no rank has reported")
+
+
+def _is_of(told: Told, rank: Rank) -> bool:
+    """Whether a report is of a pod that is there, not of the one before it."""
+    pod = told.pods.get(rank.pod)
+    return pod is not None and pod.attempt == rank.attempt
+
+
+@says("Hung=True", HANGS, r"(?P<text>.+)", once=True)
+def _hung(told: Told, found: re.Match[str]) -> Iterator[str]:
+    text = found["text"]
+    yield from _held(told, text)
+    named = {int(number) for number in re.findall(r"\(rank (\d+)\)", text)}
+    works = [r.rank for r in told.observed.heard.ranks if r.rank in named and r.kind in WORK]
+    yield from _if(bool(works) and "has ended" not in text, f"{works} are at work")
+    kept = {each.name for each in told.observed.owned if each.resource == CONFIG_MAPS}
+    kept |= {each.name for each in told.plan.actions if isinstance(each, Create)}
+    yield from _if(not any("-hang-" in name for name in kept), "no evidence of it is kept")
+
+
+@says("Hung=False", OTHERS, r"(?P<text>.+)", once=True)
+@says("event Hung", "Warning", r"(?P<text>.+)\.")
+@says("event WaitingRanks", "Normal|Warning", r"(?P<text>.+)\.")
+def _hangs(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _held(told, found["text"])
+
+
+@says("Hung=False", "-", r"The ranks get on, as far as they are observed\.", once=True)
+def _goes_on(told: Told, _: re.Match[str]) -> Iterator[str]:
+    was = {c["type"]: c["reason"] for c in told.before.get("conditions") or ()}
+    yield from _if(was.get("Hung", "-") == "-", "nothing was said of them")
+
+
+@says(WHILE_FAILED, "Hung", rf"{NAMED} has failed: it hangs; (?P<text>.+)", once=True)
+@says("event Failed", "Warning", rf"{NAMED} has failed: it hangs; (?P<text>.+)")
+def _ended(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _named(told, found)
+    yield from _held(told, found["text"])
+
+
+@says(
+    "event Restart",
+    "Warning",
+    rf"{FAILURE}\nRestarting {WHAT}{DELAY} {BUDGET}: runPolicy\.hang restarts after this failure\.",
+)
+def _restarts(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _if(found["why"] != "Hung", "it has not hung")
+    yield from _held(told, found["lines"] or "")
+    yield from _restarted(told, found)
+    yield from _spent(told, found)

@@ -1,0 +1,162 @@
+"""What follows when the ranks of a job get nowhere: condition, event, evidence, restart, end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from tests.unit.lifecycle.test_hangs import rank
+from tests.unit.lifecycle.world import World, generic, pytorch
+from trainyard.kube.resources import CONFIG_MAPS
+from trainyard.lifecycle import Observed
+from trainyard.lifecycle.actions import Create
+from trainyard.lifecycle.heard import Heard
+
+CULPRIT = "worker-1 (rank 1) has not entered all_reduce #6; it sleeps in wait_for_peer, train.py:5"
+TOLD = f"{CULPRIT}; rank 0 waits in train.py:12"
+
+
+class Reporting(World):
+    """Its ranks do what `doing` says, since it was said."""
+
+    doing: tuple[str, ...] = ()
+    attempt = 1
+
+    def say(self, *doing: str, attempt: int = 1) -> Reporting:
+        self.doing, self.attempt, self.said = doing, attempt, self.now
+        return self
+
+    def observed(self) -> Observed:
+        ranks = tuple(
+            replace(
+                rank(number, kind, attempt=self.attempt),
+                pod=self.name(str(number)),
+                since=self.said,
+                heard=self.now,
+            )
+            for number, kind in enumerate(self.doing)
+        )
+        return replace(super().observed(), heard=Heard(ranks=ranks))
+
+
+def hanging(job: dict[str, Any]) -> Reporting:
+    """Two replicas, of which one does not come; not yet for long enough to be told."""
+    world = Reporting(job)
+    world.running()
+    world.say("Waiting", "Idle").advance(299).settle()
+    assert world.condition("Hung") is None
+    return world
+
+
+def job(action: str = "Explain", policy: str = "OnFailure", **more: Any) -> dict[str, Any]:
+    return pytorch(workers=2, policy=policy, run_policy={"hang": {"action": action}, **more})
+
+
+def test_a_hang_is_a_condition_an_event_and_kept_once() -> None:
+    world = hanging(job())
+    assert world.last.wake_at is not None
+    assert world.last.wake_at - world.now == timedelta(seconds=1)
+    world.advance(1).settle()
+    assert world.condition("Hung") == ("True", "Hung", TOLD)
+    assert world.told("Hung") == [f"{TOLD}."]
+    world.advance(60).settle()
+    assert world.told("Hung") == [f"{TOLD}."]
+    [kept] = [obj for (resource, _), obj in world.owned.items() if resource == CONFIG_MAPS]
+    assert kept["metadata"]["name"].endswith("-hang-1")
+    assert kept["data"]["finding"] == TOLD
+    assert "wait_for_peer (/w/train.py:5)" in kept["data"]["stacks"]
+    assert world.phase == "Running"
+
+
+def test_a_hang_that_is_over_is_told_as_over() -> None:
+    world = hanging(job())
+    world.advance(1).settle().say("Collecting", "Collecting").settle()
+    text = "The ranks get on, as far as they are observed."
+    assert world.condition("Hung") == ("False", "-", text)
+
+
+def test_waiting_for_a_busy_rank_is_told_and_never_acted_on() -> None:
+    world = hanging(job("Fail"))
+    world.say("Waiting", "Busy").advance(3000).settle()
+    told = world.condition("Hung")
+    assert told is not None
+    assert told[:2] == ("False", "WaitsForBusyRank")
+    assert world.phase == "Running"
+
+
+def test_a_restart_is_an_incident_whatever_the_restart_policy_says() -> None:
+    world = hanging(job("Restart", policy="Never"))
+    world.advance(1).settle()
+    assert world.status is not None
+    [first, second] = world.status["attempts"]
+    assert (first["reason"], first["replica"]) == ("Hung", world.name("1"))
+    assert first["message"] == "runPolicy.hang restarts after this failure"
+    assert second["number"] == 2
+    assert world.status["backoffCount"] == 1
+    # What the pods of the first attempt still say is nothing about the second.
+    world.advance(600).settle()
+    assert world.status["backoffCount"] == 1
+    assert any(resource == CONFIG_MAPS for resource, _ in world.owned)
+
+
+def test_a_restart_that_is_beyond_the_budget_ends_the_job() -> None:
+    world = hanging(job("Restart", backoffLimit=0))
+    world.advance(1).settle()
+    assert world.phase == "Failed"
+    assert any(resource == CONFIG_MAPS for resource, _ in world.owned)
+
+
+def test_a_hang_ends_the_job_where_that_is_wanted() -> None:
+    world = hanging(job("Fail"))
+    world.advance(1).settle()
+    assert world.phase == "Failed"
+    condition = world.condition("Failed")
+    assert condition is not None
+    assert condition[1:] == ("Hung", f"PyTorchTrainingJob train has failed: it hangs; {TOLD}")
+    assert any(isinstance(action, Create) for action in world.last.actions) or world.owned
+
+
+def test_who_is_not_observed_is_not_judged() -> None:
+    world = Reporting(job(observe=False))
+    world.running()
+    world.say("Waiting", "Idle").advance(3000).settle()
+    assert world.condition("Hung") is None
+
+
+def test_a_job_whose_replicas_are_not_all_there_is_not_judged() -> None:
+    world = Reporting(job("Fail"))
+    world.settle()
+    world.say("Waiting", "Idle").advance(3000).settle()
+    assert world.condition("Hung") is None
+
+
+def test_a_generic_job_that_says_that_it_serves_is_not_judged() -> None:
+    serving = generic(service={"ports": [{"name": "http", "port": 80}]})
+    serving["spec"]["runPolicy"] = {"hang": {"action": "Fail"}}
+    world = Reporting(serving)
+    world.running()
+    world.say("Waiting", "Idle").advance(3000).settle()
+    assert world.condition("Hung") is None
+
+
+def test_the_time_in_which_a_job_hung_is_told_as_that() -> None:
+    world = hanging(job())
+    world.advance(1).settle().advance(60)
+    world.say("Collecting", "Collecting").settle().advance(40).run().exit("0", 0).exit("1", 0)
+    world.settle()
+    assert world.status is not None
+    told = world.status["goodput"]
+    assert (told["hung"], told["training"]) == (360, 40)
+    [attempt] = told["attempts"]
+    assert (attempt["hung"], attempt["training"]) == (360, 40)
+
+
+def test_so_is_that_of_a_job_which_starts_again_or_ends_for_it() -> None:
+    for action, state in (("Restart", "restarting"), ("Fail", None)):
+        world = hanging(job(action))
+        world.advance(1).settle()
+        assert world.status is not None
+        told = world.status["goodput"]
+        assert (told["hung"], told["training"], told.get("state")) == (300, 0, state)
+        assert told["attempts"][0]["hung"] == 300

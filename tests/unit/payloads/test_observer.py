@@ -1,0 +1,144 @@
+"""The observer in real interpreters: chained, silent, gone at exit and away while they fork.
+
+A module of the name stands for torch, which says what torch's group would; what is reported is in
+`tests/embedded/test_hangs.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainyard import payloads
+
+SECONDS = 120
+MANY = os.environ.get("TRAINYARD_SOAK") == "1"
+C10D = """\
+class _Group:
+    def rank(self): return 0
+    def size(self): return 1
+class _World:
+    default_pg = _Group()
+_world = _World()
+"""
+FORKS = """\
+import os, sys, time
+import torch.distributed.distributed_c10d
+for _ in range(int(sys.argv[1])):
+    pid = os.fork()
+    if not pid:
+        import colorsys
+        os._exit(7)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7 if hasattr(
+        os, "waitstatus_to_exitcode") else True
+sys.exit(5)
+"""
+EXITS = """\
+import torch.distributed.distributed_c10d, sys, time
+time.sleep(float(sys.argv[1]))
+sys.exit(5)
+"""
+
+
+def pythons() -> list[str]:
+    """Every Python of this machine, of those that payloads run on."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    places = [sys.executable, *map(str, sorted(root.glob("versions/3.*/bin/python")))]
+    works = "import sys; sys.exit(sys.version_info < (3, 8))"
+    return [p for p in places if not subprocess.run([p, "-c", works], check=False).returncode]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    """The folder as a pod has it."""
+    folder = tmp_path / "observer"
+    (folder / "trainyard_observer").mkdir(parents=True)
+    texts = payloads.texts(payloads.OBSERVER)
+    for name, place in payloads.OBSERVER.items():
+        (folder / place).write_text(texts[name])
+    library = tmp_path / "library" / "torch" / "distributed"
+    library.mkdir(parents=True)
+    (library.parent / "__init__.py").touch()
+    (library / "__init__.py").touch()
+    (library / "distributed_c10d.py").write_text(C10D)
+    (library.parent.parent / "sitecustomize.py").write_text("import sys; sys.mine = True\n")
+    return folder
+
+
+def run(python: str, site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run it as a pod would, with nobody to report to."""
+    value = f"attempt=1,after=1,files={site},url=https://127.0.0.1:9/x?pod=y"
+    path = f"{site}:{site.parent / 'library'}"
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": path, "TRAINYARD_OBSERVE": value}
+    return subprocess.run(
+        [python, "-W", "default", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS * (20 if MANY else 1),
+        check=False,
+    )
+
+
+@pytest.fixture(params=pythons() if MANY else [sys.executable], ids=lambda path: path)
+def python(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def test_the_users_own_sitecustomize_is_imported_too(python: str, site: Path) -> None:
+    code = "import sys, sitecustomize as s; print(sys.mine, 'library' in s.__file__)"
+    done = run(python, site, "-c", code)
+    assert (done.stdout, done.stderr) == ("True True\n", "")
+
+
+def test_a_python_without_torch_loads_nothing_of_the_observer(python: str, site: Path) -> None:
+    code = "import sys, json; print([n for n in sys.modules if 'trainyard' in n or n == 'ssl'])"
+    done = run(python, site, "-c", code)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_torch_is_observed_by_a_thread(python: str, site: Path) -> None:
+    code = (
+        "import torch.distributed, threading, sys;"
+        "print([t.name for t in threading.enumerate() if t.daemon])"
+    )
+    done = run(python, site, "-c", code)
+    assert (done.stdout, done.stderr) == ("['trainyard-observer']\n", "")
+
+
+def test_forks_and_exits_are_as_they_were(python: str, site: Path) -> None:
+    forks = run(python, site, "-c", FORKS, "1000" if MANY else "50")
+    assert (forks.returncode, forks.stdout, forks.stderr) == (5, "", "")
+    for number in range(1000 if MANY else 5):
+        done = run(python, site, "-c", EXITS, str(number % 5 * 0.04))
+        assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
+
+
+def test_one_that_cannot_begin_says_nothing(python: str, site: Path) -> None:
+    (site / "trainyard_observer" / "observer.py").write_text("raise RuntimeError('broken')")
+    done = run(python, site, "-c", "import torch.distributed; print('well')")
+    assert (done.stdout, done.stderr) == ("well\n", "")
+
+
+def test_variables_that_were_looked_at_do_not_outlive_their_use(python: str, site: Path) -> None:
+    code = """
+import sys, weakref, gc, threading
+sys.path.insert(0, sys.argv[1])
+from trainyard_observer import sampling
+class Tensor: pass
+def main():
+    tensor = Tensor()
+    seen = weakref.ref(tensor)
+    frame = sys._getframe()
+    worker = threading.Thread(target=lambda: sampling._fingerprint(frame))
+    worker.start(); worker.join()
+    del tensor, frame
+    return seen() is None, locals().get("seen") is seen
+print(main())
+"""
+    done = run(python, site, "-c", code, str(site))
+    assert (done.stdout, done.stderr) == ("(True, True)\n", "")
