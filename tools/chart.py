@@ -18,6 +18,7 @@ from tools.generated import main
 
 from trainyard import __version__
 from trainyard.kinds import crds, policies
+from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kinds.table import OUR_KINDS, Kind
 from trainyard.operator import manifests as source
 from trainyard.operator.all_settings import SETTINGS
@@ -243,7 +244,8 @@ def _grant(grant: Grant) -> str:
         kinds.append(f"({_HAS_CHANNEL})")
     conditions = [
         f"or (not {settings}.kinds) {' '.join(kinds)}" if kinds else "",
-        f'or (not {settings}.gangScheduler) (eq {settings}.gangScheduler "{grant.gang}")'
+        f'has (default "{GangBackend.AUTO}" {settings}.gangScheduler) '
+        f'(list "{GangBackend.AUTO}" "{grant.gang}")'
         if grant.gang
         else "",
         f'ne (toString {settings}.tensorboards) "false"' if grant.viewers else "",

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from trainyard.kinds import crds, policies
+from trainyard.kinds.shared.settings import GangBackend
 from trainyard.operator.grants import Rule, grants, home_rules, people, rules
 from trainyard.operator.setting import PREFIX
 from trainyard.operator.settings import OperatorSettings, ServiceSettings
@@ -97,11 +98,11 @@ def people_roles() -> list[Object]:
 def rights(install: Install) -> list[Object]:
     """The operator's own: in the whole cluster, or in the namespaces that it looks after; and those
     to its Lease in its own namespace."""
-    # Until one is named, any gang scheduler may be.
-    if "gangScheduler" in install.settings:
-        needed = rules(install.operator)
-    else:
+    # Until one is named, any gang scheduler may be found.
+    if install.settings.get("gangScheduler", GangBackend.AUTO) == GangBackend.AUTO:
         needed = [each.rule for each in grants() if each.is_needed(install.operator)]
+    else:
+        needed = rules(install.operator)
     places = install.operator.namespaces
     asks = [reviews(install)] if install.settings.get("metricsSecure") else []
     found = [

@@ -221,4 +221,16 @@ def test_schedulers_that_can_be_named_have_their_rights() -> None:
     """Of those that have objects of their own."""
     text = (CHART / "templates/rights.yaml").read_text()
     for backend in (GangBackend.T9K, GangBackend.VOLCANO, GangBackend.SCHEDULER_PLUGINS):
-        assert f'eq .Values.settings.gangScheduler "{backend}"' in text
+        assert f'(list "auto" "{backend}")' in text
+
+
+def test_what_auto_may_find_is_granted_whether_it_is_named_or_not() -> None:
+    told = [{}, *({"gangScheduler": each} for each in ("auto", "none"))]
+    charts = render([{**IMAGE, "settings": each} for each in told])
+    by_default, auto, none = (named(each, "ClusterRole", "trainyard-operator") for each in charts)
+    assert auto == by_default
+    groups = {group for rule in auto["rules"] for group in rule["apiGroups"]}
+    assert groups - {group for rule in none["rules"] for group in rule["apiGroups"]} == {
+        *("scheduler.tensorstack.dev", "scheduling.volcano.sh", "scheduling.x-k8s.io"),
+        *("scheduling.k8s.io", "kueue.x-k8s.io"),
+    }

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from trainyard.cli.crds import command as crds_command
 from trainyard.cli.manifests import command
-from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.table import KINDS
 from trainyard.lifecycle.observed import observed_resources
 from trainyard.operator.effective import Effective
@@ -185,6 +185,30 @@ def test_rights_follow_the_settings_that_the_command_is_given(tmp_path: Path) ->
     refused = CliRunner().invoke(command, options)
     assert refused.exit_code == 2
     assert "setting workers, from file" in refused.output
+
+
+def roles(install: Install) -> list[dict[str, Any]]:
+    """Without their bindings."""
+    return [each for each in rights(install) if "rules" in each]
+
+
+def test_what_auto_may_find_is_granted_whether_it_is_named_or_not() -> None:
+    by_default, auto, none = (
+        may(
+            roles(
+                Install(
+                    "i", "ops", settings=settings, operator=OperatorSettings(lifecycle=lifecycle)
+                )
+            )
+        )
+        for settings, lifecycle in (
+            ({}, Settings()),
+            ({"gangScheduler": "auto"}, Settings(gang_backend=GangBackend.AUTO)),
+            ({"gangScheduler": "none"}, Settings(gang_backend=GangBackend.NONE)),
+        )
+    )
+    assert auto == by_default
+    assert {*auto} - {*none} >= {"podgroups", "workloads", "workloads/status", "resourceflavors"}
 
 
 def test_people_get_what_their_roles_say() -> None:
