@@ -90,10 +90,11 @@ def build() -> None:
     with debian.workshop(BUILT, gibibytes=4) as folder:
         if _is_built():  # meanwhile, by another
             return
-        _download(folder)
-        source, system = folder / "source", folder / "system"
-        debian.unpack(folder / "packages", system)
-        (description,) = (folder / "packages").glob("*.dsc")
+        packages = debian.emptied(folder / "packages")
+        _download(packages, debian.Apt(folder / "apt"))
+        source, system = folder / "source", debian.emptied(folder / "system")
+        debian.unpack(packages, system)
+        (description,) = packages.glob("*.dsc")
         shutil.rmtree(source, ignore_errors=True)
         debian.run("dpkg-source", "--no-check", "--extract", description, source)
         _compile(source, system, folder, _version(description.name))
@@ -114,11 +115,8 @@ def _version(name: str) -> str:
     return found[1]
 
 
-def _download(folder: Path) -> None:
+def _download(packages: Path, apt: debian.Apt) -> None:
     """The packages and the source, from where this machine gets its packages."""
-    packages = folder / "packages"
-    packages.mkdir(exist_ok=True)
-    apt = debian.Apt(folder / "apt")
     apt.get("download", *_PACKAGES, cwd=packages)
     apt.get("source", "--download-only", "kubernetes", cwd=packages)
 
@@ -142,6 +140,8 @@ def _compile(source: Path, system: Path, folder: Path, version: str) -> None:
         "GOTMPDIR": str(folder / "tmp"),
         # Nothing of clouds: their libraries are a third of all that there would be to compile.
         "GOFLAGS": "-modcacherw -tags=providerless",
+        "GOPROXY": "off",  # the source package has all of them
+        "CGO_ENABLED": "0",  # no C compiler is needed
         "GOGC": "400",
     }
     # What else `make` alone would generate is in the source package, and so is up to date.

@@ -45,8 +45,8 @@ def build() -> None:
     with debian.workshop(BUILT, gibibytes=6) as folder:
         if PROGRAM.exists():  # meanwhile, by another
             return
-        packages, system = folder / "packages", folder / "system"
-        packages.mkdir(exist_ok=True)
+        packages = debian.emptied(folder / "packages")
+        system = debian.emptied(folder / "system")
         apt = debian.Apt(folder / "apt", suite="sid")
         names = apt.needed_for(*_PACKAGES)
         wanted = [name for name in names if name.startswith(("golang", "etcd-server"))]

@@ -43,7 +43,11 @@ def workshop(place: Path, gibibytes: int) -> Iterator[Path]:
     """
     place.mkdir(parents=True, exist_ok=True)
     with (place / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another process builds in {place}: waiting for it", file=sys.stderr)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         folder = place / "build"
         is_new = not folder.exists()
         free = shutil.disk_usage(place).free
@@ -59,6 +63,13 @@ def workshop(place: Path, gibibytes: int) -> Iterator[Path]:
         shutil.rmtree(folder)
 
 
+def emptied(folder: Path) -> Path:
+    """The folder, with nothing in it: packages of two days need not fit together."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
+
+
 def keep(program: Path, place: Path) -> None:
     """Copy a program into a folder, where it is seen only when it is whole."""
     part = place / f".{program.name}"
@@ -68,7 +79,8 @@ def keep(program: Path, place: Path) -> None:
 
 def run(*command: str | Path, cwd: Path | None = None, env: dict[str, str] | None = None) -> None:
     """Run a command that must succeed."""
-    if code := subprocess.run(command, cwd=cwd, env=env, check=False).returncode:
+    done = subprocess.run(command, cwd=cwd, env=env, stdin=subprocess.DEVNULL, check=False)
+    if code := done.returncode:
         sys.exit(f"this failed with {code}: {shlex.join(map(str, command))[:500]}")
 
 
@@ -86,7 +98,7 @@ class Apt:
         for path in (sources, folder / "lists" / "partial", folder / "archives" / "partial"):
             path.mkdir(parents=True, exist_ok=True)
         (folder / "status").touch()
-        (sources / "debian.sources").write_text(_entries(suite))
+        (sources / "debian.sources").write_text(sources_of(suite))
         self._options = [
             f"-o{option}={value}"
             for option, value in (
@@ -96,20 +108,26 @@ class Apt:
                 ("Dir::State::status", folder / "status"),  # nothing is installed
                 ("Dir::Cache", folder),
                 ("APT::Sandbox::User", "root"),  # of no effect for others; silences a warning
+                ("Acquire::Retries", "3"),
+                ("Acquire::http::Timeout", "60"),  # without an answer, in seconds; for https too
             )
         ]
         self.get("update", cwd=folder)
 
     def get(self, *arguments: str, cwd: Path) -> None:
-        """``apt-get``; what it downloads comes into `cwd`, where what is there already stays."""
+        """``apt-get``; what it downloads comes into `cwd`."""
         command = ("apt-get", "-qq", *self._options, *arguments)
-        if subprocess.run(command, cwd=cwd, check=False).returncode:
-            lacking(f"apt-get {arguments[0]} failed for {', '.join(arguments[1:4]) or 'its lists'}")
+        done = subprocess.run(command, cwd=cwd, stdin=subprocess.DEVNULL, check=False)
+        if done.returncode:
+            what = ", ".join(arguments[1:4]) or "the lists of packages"
+            lacking(f"apt-get {arguments[0]} failed for {what}; it says above why")
 
     def needed_for(self, *packages: str) -> list[str]:
         """The names of all packages that `packages` depend on, and their own."""
         command = ("apt-get", "-y", *self._options, "install", "--print-uris", *packages)
-        listed = subprocess.run(command, capture_output=True, text=True, check=False)
+        listed = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
         if listed.returncode:
             lacking(f"packages: {listed.stderr.strip() or listed.stdout[-500:]}")
         return [
@@ -119,28 +137,33 @@ class Apt:
         ]
 
 
-def _entries(suite: str | None) -> str:
+def sources_of(suite: str | None, etc: Path = Path("/etc")) -> str:
     """Debian's own entries of this machine's package sources, with source packages."""
-    release = Path("/etc/os-release").read_text()
+    release = (etc / "os-release").read_text()
     found = re.search(r"^VERSION_CODENAME=(\w+)", release, re.MULTILINE)
     suites = found[1] if found else "stable"
     if suite is None:
-        suites += r"(-\w+)?"  # updates, security
+        suites += r"(?:-\w+)?"  # updates, security
     entries: list[str] = []
-    for file in sorted(Path("/etc/apt/sources.list.d").glob("*.sources")):
+    for file in sorted(etc.glob("apt/sources.list.d/*.sources")):
         entries += [
             re.sub(r"(?m)^Types:.*$", "Types: deb deb-src", entry).strip()
             for entry in re.split(r"\n\s*\n", file.read_text())
             if re.search(rf"(?m)^Suites:\s*{suites}(\s|$)", entry)
+            and not re.search(r"(?mi)^Enabled:\s*(no|false)\b", entry)
         ]
-    listed = [Path("/etc/apt/sources.list"), *Path("/etc/apt/sources.list.d").glob("*.list")]
+    listed = [etc / "apt/sources.list", *sorted(etc.glob("apt/sources.list.d/*.list"))]
     for file in filter(Path.exists, listed):
-        for address, name, parts in re.findall(
-            rf"(?m)^deb\s+(?:\[.*?\]\s+)?(\S+)\s+({suites})\s+(\S.*)$", file.read_text()
+        for options, address, name, parts in re.findall(
+            rf"(?m)^deb\s+(?:\[(.*?)\]\s+)?((?!cdrom:)\S+)\s+({suites}[ \t])(\S.*)$",
+            file.read_text(),
         ):
-            entries.append(
-                f"Types: deb deb-src\nURIs: {address}\nSuites: {name}\nComponents: {parts}"
-            )
+            lines = ["Types: deb deb-src", f"URIs: {address}", f"Suites: {name.strip()}"]
+            given = dict(each.partition("=")[::2] for each in options.split())
+            lines += [
+                f"{each}: {given[each]}" for each in ("signed-by", "trusted") if each in given
+            ]
+            entries.append("\n".join([*lines, f"Components: {parts}"]))
     if not entries:
         lacking("this machine has no package sources of Debian")
     if suite is not None:

@@ -80,3 +80,48 @@ def test_a_program_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     assert (tmp_path / "server").read_text() == "whole"
     assert os.access(tmp_path / "server", os.X_OK)
     assert {path.name for path in tmp_path.iterdir()} == {"made", "server"}
+
+
+def test_what_was_downloaded_another_day_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "packages").mkdir()
+    (tmp_path / "packages" / "old.deb").touch()
+    assert not [*debian.emptied(tmp_path / "packages").iterdir()]
+
+
+def test_where_packages_come_from_is_read_as_apt_reads_it(tmp_path: Path) -> None:
+    """Debian's own, in both formats, with their keys; without an entry for sources, too."""
+    (parts := tmp_path / "apt" / "sources.list.d").mkdir(parents=True)
+    (tmp_path / "os-release").write_text("VERSION_CODENAME=bookworm\n")
+    (tmp_path / "apt" / "sources.list").write_text(
+        "deb cdrom:[Debian]/ bookworm main\n"
+        "deb [arch=amd64 signed-by=/a.gpg trusted=yes] http://one bookworm main contrib\n"
+        "# deb http://none bookworm main\n"
+        "deb http://others someone-bookworm main\n"
+    )
+    (parts / "debian.sources").write_text(
+        "Types: deb\nURIs: http://two\nSuites: bookworm bookworm-updates\nSigned-By: /b.gpg\n\n"
+        "Types: deb\nURIs: http://off\nSuites: bookworm\nEnabled: no\n"
+    )
+    two, one = debian.sources_of(None, tmp_path).strip().split("\n\n")
+    assert two.split("\n") == [
+        *("Types: deb deb-src", "URIs: http://two", "Suites: bookworm bookworm-updates"),
+        "Signed-By: /b.gpg",
+    ]
+    assert one.split("\n") == [
+        *("Types: deb deb-src", "URIs: http://one", "Suites: bookworm"),
+        *("signed-by: /a.gpg", "trusted: yes", "Components: main contrib"),
+    ]
+    assert debian.sources_of("sid", tmp_path).count("Suites: sid\n") == 2
+
+
+def test_a_source_out_of_reach_is_told_in_a_sentence(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = "Types: deb\nURIs: http://127.0.0.1:1\nSuites: none\nComponents: main\nTrusted: yes\n"
+    monkeypatch.setattr(debian, "sources_of", lambda suite: entry)
+    with pytest.raises(SystemExit) as ended:
+        debian.Apt(tmp_path).get("download", "etcd-server", cwd=tmp_path)
+    assert ended.value.code == debian.LACKING
+    told = capfd.readouterr().err
+    assert "127.0.0.1" in told
+    assert "cannot build a control plane: apt-get download failed for etcd-server" in told
