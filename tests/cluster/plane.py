@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import http.client
+import random
 import signal
 import socket
 import ssl
@@ -49,10 +50,14 @@ def starved(pids: list[int]) -> float:
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that nobody listens on just now, and that no connection gets to go out by.
+
+    https://docs.kernel.org/networking/ip-sysctl.html (ip_local_port_range)
+    """
+    while True:
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", random.randrange(20_000, 32_000)))
+            return int(probe.getsockname()[1])
 
 
 class RunningControlPlane:
@@ -208,7 +213,7 @@ class RunningControlPlane:
     def get(self, path: str, port: int | None = None) -> tuple[int, bytes]:
         """What the API server answers to its administrator; OSError when it does not."""
         connection = http.client.HTTPSConnection(
-            "127.0.0.1", port or self.port, timeout=30, context=self._tls
+            "127.0.0.1", port or self.port, timeout=60, context=self._tls
         )
         try:
             connection.request("GET", path, headers={"Authorization": f"Bearer {ADMIN}"})

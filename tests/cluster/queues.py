@@ -62,6 +62,11 @@ class Queues:
         self.problems: list[str] = []
         self._seen: dict[str, Object] = {}
 
+    @property
+    def has_requeued(self) -> bool:
+        """Whether a Workload had to go since its pods were late."""
+        return any((each.get("status") or {}).get("requeueState") for each in self._seen.values())
+
     async def workloads(self) -> list[Object]:
         """All of the namespace."""
         items, _ = await self._yard.client.list(WORKLOADS, self._yard.namespace)

@@ -81,10 +81,10 @@ async def test_a_definition_goes_with_its_jobs_and_comes_back(yard: Yard) -> Non
     definition = json.dumps(crds.crds_for([kind.kind], yard.plane.version)[0])
     async with yard.operator() as operator, running_kubelet(yard.client, yard.namespace):
         # A garbage collector that has not met the kind yet would never collect for it once it is
-        # gone: it looks for new kinds twice a minute.
+        # gone: it looks for new kinds twice a minute. This deletion waits for a collector that has.
         await _runs(yard)
-        await yard.client.delete(kind.resource, "mnist", yard.namespace)
-        await until(yard.pods, lambda pods: not pods)
+        await yard.kubectl("delete", kind.full_name, "mnist", "--cascade=foreground")
+        assert await yard.pods() == []
         await _runs(yard)
         try:
             await yard.kubectl("delete", "crd", kind.full_name)

@@ -8,11 +8,13 @@ import json
 import pytest
 
 from tests.cluster.kubelet import Kubelet, running_kubelet
+from tests.cluster.plane import START_SECONDS
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
 from trainyard.kinds.shared import labels
 from trainyard.kube.client import Selection
 from trainyard.kube.resources import PODS, SERVICES
 
+PATIENCE = f"--timeout={START_SECONDS:g}s"
 WORKERS = ("worker-0", "worker-1")
 NAME = f"{PYTORCH.full_name}/digits"
 
@@ -58,7 +60,7 @@ async def test_a_job_runs_and_succeeds(yard: Yard) -> None:
             assert owned["metadata"]["labels"][labels.JOB_UID] == job["metadata"]["uid"]
         for replica in WORKERS:
             await kubelet.end(kubelet.pod("digits", replica), 0)
-        await yard.kubectl("wait", "--for=condition=Completed", "--timeout=60s", NAME)
+        await yard.kubectl("wait", "--for=condition=Completed", PATIENCE, NAME)
         job = await yard.reaches("digits", "Succeeded")
         assert job["status"]["aggregate"]["succeeded"] == 2
         assert job["status"]["completionTime"]
@@ -105,7 +107,7 @@ async def test_a_failure_for_good_fails_the_job(yard: Yard) -> None:
         await running(yard, kubelet, "digits", besides=set())
         await kubelet.end(kubelet.pod("digits", "worker-1"), 3)
         job = await yard.reaches("digits", "Failed")
-        await yard.kubectl("wait", "--for=condition=Failed", "--timeout=60s", NAME)
+        await yard.kubectl("wait", "--for=condition=Failed", PATIENCE, NAME)
         conditions = {each["type"]: each for each in job["status"]["conditions"]}
         assert conditions["Completed"]["status"] == "True"
         assert "3" in conditions["Failed"]["message"]
@@ -194,7 +196,7 @@ async def test_deletion_cascades_as_kubectl_asks(cascade: str, yard: Yard) -> No
     async with yard.operator() as operator, running_kubelet(yard.client, yard.namespace) as kubelet:
         await submit(yard, pytorch_job("digits"))
         pods = await running(yard, kubelet, "digits", besides=set())
-        await yard.kubectl("delete", NAME, f"--cascade={cascade}", "--timeout=60s")
+        await yard.kubectl("delete", NAME, f"--cascade={cascade}", PATIENCE)
         if cascade == "foreground":
             assert await yard.pods() == []
         if cascade == "orphan":

@@ -199,16 +199,14 @@ async def test_evictions_deactivation_and_slices(yard: Yard) -> None:
         await yard.client.patch(WORKLOADS, name, {"spec": {"active": True}}, yard.namespace)
         pods = await all_run(yard, ["first"], besides=pods)
 
-        # Its pods do not get ready in time; later they do.
-        kubelet.fate = lambda pod: "wait"
+        # Its pods do not get ready in time; those that come after them do.
+        kubelet.fate = lambda pod: "run" if queues.has_requeued else "wait"
         queues.kueue.ready_seconds, queues.kueue.backoff_seconds = 1.0, 1.0
         queues.kueue.is_stopped = True
         await until(yard.pods, lambda found: not found)
         queues.kueue.is_stopped = False
         await until(queues.workloads, lambda found: bool(found[0]["status"].get("requeueState")))
         queues.kueue.ready_seconds = None
-        await until(yard.pods, lambda found: not found)
-        kubelet.fate = lambda pod: "run"
         await all_run(yard, ["first"], besides=pods)
         (workload,) = await until(queues.workloads, lambda found: true(found[0], "PodsReady"))
 

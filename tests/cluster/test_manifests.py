@@ -18,7 +18,7 @@ from tests.tools import kubectl_path, oldest_and_newest_kubectl, require
 from tests.unit.kinds import manifests
 from trainyard.kube.credentials import SERVICE_ACCOUNT
 from trainyard.kube.errors import NotFound
-from trainyard.kube.resources import EVENTS, LEASES
+from trainyard.kube.resources import EVENTS, LEASES, Resource
 
 
 def printed(yard: Yard, *more: str) -> str:
@@ -76,11 +76,35 @@ JOBS = (
 )
 
 
+async def operators_config(yard: Yard) -> Path:
+    """Of the account that `manifests` makes, once the API server knows of its rights."""
+    reviews = Resource(
+        *("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", False)
+    )
+    rights = (
+        {"verb": "list", "resource": "pods"},
+        {"verb": "update", "resource": "leases", "group": "coordination.k8s.io"},
+    )
+
+    async def allowed() -> bool:
+        for right in rights:
+            where = {**right, "namespace": yard.namespace}
+            asked = {"user": account(yard), "resourceAttributes": where}
+            body = {"apiVersion": reviews.api_version, "kind": reviews.kind, "spec": asked}
+            if not (await yard.client.create(reviews, body))["status"]["allowed"]:
+                return False
+        return True
+
+    await until(allowed, bool)
+    token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
+    return yard.plane.write_kubeconfig("operator", token)
+
+
 async def test_the_operator_needs_no_right_but_those_it_is_given(yard: Yard) -> None:
     """All kinds, with the token of the service account that `manifests` makes."""
     await yard.kubectl("apply", "--server-side", "-f", "-", stdin=printed(yard))
-    token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
-    config = yard.plane.write_kubeconfig("operator", token)
+    config = await operators_config(yard)
+    await yard.alone()
     jobs = [manifests.changed(job, "metadata.name", job["kind"].lower()) for job in JOBS]
     late = pytorch_job("late", runPolicy={"activeDeadlineSeconds": 1})
     async with (
@@ -109,8 +133,8 @@ async def test_the_operator_needs_no_right_but_those_it_is_given(yard: Yard) -> 
 async def test_what_a_launch_waits_for_is_read_from_what_a_kubelet_says(yard: Yard) -> None:
     """With the rights that are shipped, in the words of a kubelet (pkg/kubelet/prober)."""
     await yard.kubectl("apply", "--server-side", "-f", "-", stdin=printed(yard))
-    token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
-    config = yard.plane.write_kubeconfig("operator", token)
+    config = await operators_config(yard)
+    await yard.alone()
     job = manifests.changed(manifests.deepspeed(), "metadata.name", "launching")
     waits = "waiting for worker-1: Connection refused"
     async with (
@@ -178,8 +202,7 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_only(
     mine = [each for each in objects if each["metadata"].get("namespace") == yard.namespace]
     assert {each["kind"] for each in mine} >= {"Role", "RoleBinding", "ServiceAccount"}
     await yard.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(mine))
-    token = (await yard.kubectl("create", "token", "trainyard-operator")).strip()
-    config = yard.plane.write_kubeconfig("operator", token)
+    config = await operators_config(yard)
     async with (
         yard.operator("--config", str(settings), kubeconfig=config) as operator,
         running_kubelet(yard.client, yard.namespace, lambda pod: 0),

@@ -287,13 +287,16 @@ async def _without(
     print(name, right)  # pytest shows it with the failure
     caplog.clear()
     yard, before = stage.yard, f"runs-{name}"
-    if right in CREATED:
+    is_created = right in CREATED and (
+        bool(yard.plane.admission) or not right[1].endswith("/finalizers")
+    )
+    if is_created:
         await stage.submit(before)
         await yard.reaches(before, "Running")
     await stage.without(right)
     assert await stage.lacks(right) in caplog.text
     await stage.submit(name)
-    if right in CREATED:
+    if is_created:
         for pod in await yard.pods(before):
             await kubelet.end(pod, 0)
         await yard.reaches(before, "Succeeded")

@@ -20,8 +20,8 @@ from tests.cluster.plane import START_SECONDS, RunningControlPlane
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
-from trainyard.kube.errors import NotFound
-from trainyard.kube.resources import PODS
+from trainyard.kube.errors import NotFound, Unreachable
+from trainyard.kube.resources import NAMESPACES, PODS
 
 Object = dict[str, Any]
 T = TypeVar("T")
@@ -31,14 +31,18 @@ PYTORCH = KINDS["PyTorchTrainingJob"].resource
 async def until(
     look: Callable[[], Awaitable[T]], accepts: Callable[[T], object], seconds: float = START_SECONDS
 ) -> T:
-    """What `look` finds, once `accepts` says yes to it."""
-    seen: T | None = None
+    """What `look` finds, once `accepts` says yes to it; a server may be too busy to answer."""
+    seen: T | Unreachable | None = None
     try:
         async with asyncio.timeout(seconds):
             while True:
-                seen = await look()
-                if accepts(seen):
-                    return seen
+                try:
+                    seen = await look()
+                except Unreachable as error:
+                    seen = error
+                else:
+                    if accepts(seen):
+                        return seen
                 await asyncio.sleep(0.1)
     except TimeoutError:
         raise AssertionError(f"still so after {seconds:g} s: {seen}") from None
@@ -159,6 +163,18 @@ class Yard:
             if process.returncode is None:
                 process.kill()
             await process.wait()
+
+    async def alone(self) -> None:
+        """Wait until the namespaces of other tests have gone, whose jobs an operator of the whole
+        cluster would look after, and be refused."""
+
+        async def others() -> list[str]:
+            items, _ = await self.client.list(NAMESPACES)
+            names = {each["metadata"]["name"] for each in items} - {self.namespace}
+            return [name for name in names if name.startswith("test-")]
+
+        if self.plane.collects:
+            await until(others, lambda names: not names, 3 * START_SECONDS)
 
     async def job(self, name: str, kind: str = "PyTorchTrainingJob") -> Object:
         """The job as it is stored."""
