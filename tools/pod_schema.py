@@ -38,6 +38,7 @@ ROOTS = {
         "core.v1.ServiceAccount",
         "autoscaling.v1.Scale",
         "coordination.v1.Lease",
+        "discovery.v1.EndpointSlice",
         "policy.v1.Eviction",
     ),
 }
@@ -46,6 +47,7 @@ ENUMS = {
     ("Container", "imagePullPolicy"): ["Always", "IfNotPresent", "Never"],
     ("Container", "terminationMessagePolicy"): ["File", "FallbackToLogsOnError"],
     ("ContainerPort", "protocol"): ["TCP", "UDP", "SCTP"],
+    ("EndpointSlice", "addressType"): ["IPv4", "IPv6", "FQDN"],
     ("PodSpec", "dnsPolicy"): ["ClusterFirstWithHostNet", "ClusterFirst", "Default", "None"],
     ("PodSpec", "preemptionPolicy"): ["Never", "PreemptLowerPriority"],
     # ExitCode is no value of Kubernetes; templates carry it because the job's policy has it.
@@ -57,6 +59,8 @@ ENUMS = {
     ("Toleration", "operator"): ["Exists", "Equal", "Lt", "Gt"],
     ("VolumeMount", "mountPropagation"): ["None", "HostToContainer", "Bidirectional"],
 }
+# There is one of this name in core/v1 too, whose number is required.
+RENAMED = {API + "discovery.v1.EndpointPort": "EndpointSlicePort"}
 FORMATS: dict[str, dict[str, Any]] = {
     "byte": {"format": "byte"},
     "date-time": {"format": "date-time"},
@@ -119,8 +123,8 @@ def compact(node: dict[str, Any], *, nullable: bool) -> dict[str, Any]:
 
 
 def short(name: str) -> str:
-    """The last part of a definition's name; unique among those we use."""
-    return name.rsplit(".", 1)[-1]
+    """The last part of a definition's name, or what stands for it; unique among those we use."""
+    return RENAMED.get(name, name.rsplit(".", 1)[-1])
 
 
 def definition(name: str, schema: dict[str, Any]) -> dict[str, Any]:

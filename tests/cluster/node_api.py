@@ -13,6 +13,7 @@ from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import (
     CONFIG_MAPS,
+    ENDPOINTS,
     EVENTS,
     NAMESPACES,
     PODS,
@@ -24,7 +25,7 @@ from trainyard.local.objects import Deletion
 from trainyard.local.storage.journal import Event, Subscription
 
 Object = dict[str, Any]
-_READ = {row.plural: row for row in (PODS, SERVICES, SECRETS, CONFIG_MAPS)}
+_READ = {row.plural: row for row in (PODS, SERVICES, ENDPOINTS, SECRETS, CONFIG_MAPS)}
 _EVERYWHERE = {NAMESPACES.plural: NAMESPACES}
 _WRITTEN = {**_READ, "events": EVENTS}
 

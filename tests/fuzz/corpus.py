@@ -78,6 +78,13 @@ SMALL: Mapping[str, list[Value]] = {
         {"spec": {"selector": {"a": "b"}, "ports": [{"port": 80, "targetPort": "http"}]}},
     ],
     "endpoints": [{"subsets": [{"addresses": [{"ip": "10.0.0.1"}], "ports": [{"port": 80}]}]}],
+    "endpointslices.discovery.k8s.io": [
+        {
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}],
+            "ports": [{"name": "", "port": 80}],
+        }
+    ],
     "secrets": [{"type": "Opaque", "data": {"k": "dg=="}, "stringData": {"a": "b"}}],
     "configmaps": [{"data": {"k": "v"}, "binaryData": {"b": "dg=="}}],
     "events": [{"involvedObject": _INVOLVED, "reason": "R", "message": "m", "type": "Normal"}],

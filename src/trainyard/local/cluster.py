@@ -25,6 +25,7 @@ from trainyard.kube.resources import NODES
 from trainyard.local import limits
 from trainyard.local.apiserver.identity import People
 from trainyard.local.clock import now_text
+from trainyard.local.controllers.endpoints import EndpointController
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.controllers.queues import QueueController
 from trainyard.local.findings import Findings
@@ -183,6 +184,7 @@ def _services(
         "scheduler": lambda: Scheduler(registry, scheduling, findings).run(),
         "node agent": agent.run,
         "housekeeping": lambda: Housekeeping(registry, findings).run(),
+        "endpoints": lambda: EndpointController(registry, findings).run(),
         "queues": lambda: QueueController(registry, findings).run(),
     }
 

@@ -4,27 +4,50 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.local.node.services import forwards
+from trainyard.local.node.services import Forwarding
+from trainyard.local.storage.journal import Event
+from trainyard.shim.protocol import Forward
+
+Object = dict[str, Any]
 
 
-def service(**spec: Any) -> dict[str, Any]:
+def service(**spec: Any) -> Object:
     base = {"clusterIP": "10.96.0.1", "selector": {"a": "b"}, "ports": [{"port": 80}]}
     return {"metadata": {"name": "s", "namespace": "ns"}, "spec": {**base, **spec}}
 
 
-def pod(address: str = "10.0.0.2", *, ready: bool = True, **labels: str) -> dict[str, Any]:
+def pod(
+    address: str = "10.0.0.2", *, ready: bool = True, leaving: bool = False, **labels: str
+) -> Object:
     condition = {"type": "Ready", "status": str(ready)}
+    metadata = {"name": address, "uid": address, "namespace": "ns", "labels": {"a": "b", **labels}}
+    if leaving:
+        metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     return {
-        "metadata": {"name": "p", "namespace": "ns", "labels": {"a": "b", **labels}},
+        "metadata": metadata,
         "spec": {"containers": [{"ports": [{"name": "web", "containerPort": 8080}]}]},
         "status": {"podIP": address, "phase": "Running", "conditions": [condition]},
     }
 
 
+def event(resource: str, obj: Object, kind: str = "ADDED") -> Event:
+    return Event(kind, resource, obj, None, b"", 0)
+
+
+def forwards(
+    services: list[Object], pods: list[Object], *endpoints: Object, plain: bool = False
+) -> list[Forward]:
+    found = Forwarding(plain=plain)
+    for resource, objects in (("services", services), ("pods", pods), ("endpoints", endpoints)):
+        for each in objects:
+            found.note(event(resource, each))
+    return found.wanted()
+
+
 def test_a_port_goes_to_the_target_port_of_every_ready_pod() -> None:
     pods = [pod(), pod("10.0.0.3"), pod("10.0.0.4", ready=False)]
     ports = [{"port": 80, "targetPort": "web"}, {"port": 81, "targetPort": 9}, {"port": 82}]
-    assert forwards([service(ports=ports)], pods, plain=False) == [
+    assert forwards([service(ports=ports)], pods) == [
         ("10.96.0.1", 80, (("10.0.0.2", 8080), ("10.0.0.3", 8080))),
         ("10.96.0.1", 81, (("10.0.0.2", 9), ("10.0.0.3", 9))),
         ("10.96.0.1", 82, (("10.0.0.2", 82), ("10.0.0.3", 82))),
@@ -32,14 +55,27 @@ def test_a_port_goes_to_the_target_port_of_every_ready_pod() -> None:
 
 
 def test_publish_not_ready_addresses_includes_them() -> None:
-    found = forwards([service(publishNotReadyAddresses=True)], [pod(ready=False)], plain=False)
+    found = forwards([service(publishNotReadyAddresses=True)], [pod(ready=False)])
     assert found == [("10.96.0.1", 80, (("10.0.0.2", 80),))]
+
+
+def test_what_is_being_stopped_is_reached_only_where_nothing_else_is_ready() -> None:
+    leaving = pod("10.0.0.3", leaving=True)
+    assert forwards([service()], [pod(), leaving])[0].endpoints == (("10.0.0.2", 80),)
+    assert forwards([service()], [leaving])[0].endpoints == (("10.0.0.3", 80),)
+    dead = pod("10.0.0.3", leaving=True, ready=False)
+    assert forwards([service()], [dead])[0].endpoints == ()
+
+
+def test_a_port_that_a_pod_does_not_name_does_not_lead_to_it() -> None:
+    ports = [{"port": 80, "targetPort": "metrics"}]
+    assert forwards([service(ports=ports)], [pod()]) == [("10.96.0.1", 80, ())]
 
 
 def test_headless_services_udp_and_foreign_pods_are_left_out() -> None:
     udp = service(ports=[{"port": 53, "protocol": "UDP"}])
-    assert forwards([service(clusterIP="None"), udp], [pod()], plain=False) == []
-    assert forwards([service()], [pod(a="c")], plain=False) == [("10.96.0.1", 80, ())]
+    assert forwards([service(clusterIP="None")], [pod()]) == forwards([udp], [pod()]) == []
+    assert forwards([service()], [pod(a="c")]) == [("10.96.0.1", 80, ())]
 
 
 def test_without_namespaces_only_a_differing_port_is_forwarded() -> None:
@@ -47,3 +83,42 @@ def test_without_namespaces_only_a_differing_port_is_forwarded() -> None:
     assert forwards([service(ports=ports)], [pod("127.1.2.3")], plain=True) == [
         ("127.1.2.3", 81, (("127.1.2.3", 8081),))
     ]
+
+
+def test_a_service_without_a_selector_leads_to_its_own_endpoints() -> None:
+    ports = [{"name": "sql", "port": 5432}, {"name": "web", "port": 80}]
+    own = {
+        "metadata": {"name": "s", "namespace": "ns"},
+        "subsets": [
+            {
+                "addresses": [{"ip": "10.0.0.7"}, {"ip": "10.0.0.8"}],
+                "notReadyAddresses": [{"ip": "10.0.0.9"}],
+                "ports": [{"name": "sql", "port": 15432, "protocol": "TCP"}],
+            }
+        ],
+    }
+    found = forwards([service(selector={}, ports=ports)], [pod()], own)
+    assert found == [
+        ("10.96.0.1", 5432, (("10.0.0.7", 15432), ("10.0.0.8", 15432))),
+        ("10.96.0.1", 80, ()),
+    ]
+
+
+def test_changes_are_followed() -> None:
+    found = Forwarding(plain=False)
+    assert found.note(event("services", service()))
+    assert found.wanted() == [("10.96.0.1", 80, ())]
+    assert not found.note(event("pods", pod(a="c")))
+    assert found.note(event("pods", pod(), "MODIFIED"))
+    assert found.wanted()[0].endpoints == (("10.0.0.2", 80),)
+    again = pod()
+    again["metadata"]["annotations"] = {"told": "more"}
+    assert not found.note(event("pods", again, "MODIFIED"))
+    assert found.note(event("pods", pod(ready=False), "MODIFIED"))
+    assert found.wanted()[0].endpoints == ()
+    assert found.note(event("pods", pod(a="c"), "MODIFIED"))
+    ended = pod()
+    ended["status"]["phase"] = "Failed"
+    assert not found.note(event("pods", ended, "MODIFIED")) or not found.wanted()[0].endpoints
+    assert found.note(event("services", service(), "DELETED"))
+    assert found.wanted() == []

@@ -18,8 +18,8 @@ from trainyard.kube.resources import PODS
 from trainyard.local.apiserver.messages import Answer, Request, Response, Stream, Upgrade
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.wire import Wire
+from trainyard.local.endpoints import behind, port_of, reached
 from trainyard.local.failures import bad_request, not_found
-from trainyard.local.node.services import behind, target_port
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import Connection, PodRuntime
 from trainyard.local.storage.journal import Object
@@ -127,11 +127,11 @@ def _of_service(service: Object, port: str, registry: Registry) -> tuple[Object,
     if not chosen:
         raise _unavailable(f"no service port {port!r} found for service {name!r}")
     pods = registry.list(PODS.full_name, service["metadata"]["namespace"])
-    ready = behind(service, pods) if spec.get("selector") else []
-    if not ready:
+    found = reached(behind(service, pods))
+    if not found:
         raise _unavailable(f"no endpoints available for service {name!r}")
-    pod = random.choice(ready)
-    return pod, target_port(pod, chosen[0].get("targetPort") or chosen[0]["port"])
+    pod = dict(random.choice(found).pod)
+    return pod, port_of(pod, chosen[0])
 
 
 def _unavailable(text: str) -> ApiError:

@@ -83,7 +83,7 @@ class NodeAgent:
         self._node = Node(api, runtime, settings, hosts, self._events, pool, self._groups)
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
-        self._has_services = False
+        self._forwarding = services.Forwarding(plain=self.isolation == "plain")
         self._meter = usage.Meter()
         self._node_ports: services.NodePorts | None = None
         self._pods_since_sweep = 0
@@ -122,19 +122,20 @@ class NodeAgent:
 
     async def _follow(self, group: asyncio.TaskGroup, known: _Known) -> None:
         """Take up what is bound to this node."""
-        subscription = self._api.subscribe("pods", "services")
+        subscription = self._api.subscribe("pods", "services", "endpoints")
+        self._forwarding = services.Forwarding(plain=self.isolation == "plain")
         self._present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         self._forget_old_logs()
         try:
             async for events in batches(subscription, self._guard):
                 for event in (*self._guard.due(), *events):
                     with self._guard.step(event.object, event):
+                        if self._forwarding.note(event):
+                            self._services_changed.set()
                         if event.resource == "services":
                             self._service(event.type, event.object)
-                        else:
+                        elif event.resource == "pods":
                             self._pod(group, event, known)
-                if self._has_services:
-                    self._services_changed.set()
         finally:
             self._api.unsubscribe(subscription)
 
@@ -230,11 +231,7 @@ class NodeAgent:
         while True:
             await self._services_changed.wait()
             self._services_changed.clear()
-            wanted = services.forwards(
-                self._api.list("services"),
-                [worker.pod for worker in self._workers.values()],
-                plain=self.isolation == "plain",
-            )
+            wanted = self._forwarding.wanted()
             if wanted != told:
                 told = wanted
                 await self._runtime.request(protocol.SetForwards(tuple(wanted)))
@@ -243,10 +240,8 @@ class NodeAgent:
         metadata, address = service["metadata"], service["spec"].get("clusterIP", "")
         if kind == "DELETED" or address in ("", "None"):
             address = ""
-        if address:
-            self._has_services = True
-            if kind == "ADDED" and (problem := unsupported.service_not_honoured(service)):
-                self._events.warn_owner(service, "NotHonoured", problem)
+        if kind == "ADDED" and (problem := unsupported.service_not_honoured(service)):
+            self._events.warn_owner(service, "NotHonoured", problem)
         self._node.hosts.set_service(metadata["namespace"], metadata["name"], address)
         if self._node_ports is None and any(
             "nodePort" in p for p in service["spec"].get("ports", ())

@@ -9,16 +9,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
+from trainyard.local.endpoints import Key, Selections, behind, is_written, port_of, reached
 from trainyard.local.guests import guest_of
 from trainyard.local.node import visitors
 from trainyard.local.objects import Objects
 from trainyard.local.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.local.runtime import Connection, PodRuntime
+from trainyard.local.storage.journal import Event
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
+from trainyard.schema.rules.services import HEADLESS
 from trainyard.shim.protocol import Forward
 
 _CHUNK = 64 << 10
@@ -28,68 +31,78 @@ _CONNECT_RETRY_SECONDS = 0.05
 _log = logging.getLogger(__name__)
 Object = dict[str, Any]
 Warn = Callable[[Object, str, str], None]
-Pod = TypeVar("Pod", bound=Mapping[str, Any])
 
 
-def forwards(
-    services: Iterable[Mapping[str, Any]], pods: Iterable[Mapping[str, Any]], *, plain: bool
-) -> list[Forward]:
-    """(address, port, endpoints) for every TCP port of a Service that has an own address.
+class Forwarding:
+    """What the relay is to forward, kept current as events tell of Services, pods and Endpoints.
 
     In plain mode a Service's address does not exist: peers are given the address of its pod. A
     forward is then only needed where the port differs from the target's.
     """
-    pods = [pod for pod in pods if _has_address(pod)]
-    result: list[Forward] = []
-    for service in services:
+
+    def __init__(self, *, plain: bool) -> None:
+        self._plain = plain
+        self._selections = Selections()
+        self._endpoints: dict[Key, Object] = {}
+        self._touched: set[Key] = set()
+        self._forwards: dict[Key, list[Forward]] = {}
+
+    def note(self, event: Event) -> bool:
+        """Take up a change; whether there is something to do about it."""
+        if event.resource == "endpoints":
+            metadata = event.object["metadata"]
+            key = (metadata["namespace"], metadata["name"])
+            self._endpoints.pop(key, None)
+            if event.type != "DELETED" and not is_written(event.object):
+                self._endpoints[key] = event.object
+            self._touched.add(key)
+        else:
+            self._touched.update(self._selections.note(event))
+        return bool(self._touched)
+
+    def wanted(self) -> list[Forward]:
+        """Everything that is to be forwarded now."""
+        for key in self._touched:
+            service = self._selections.services.get(key)
+            found = [] if service is None else list(self._of(key, service))
+            self._forwards[key] = found
+            if not found:
+                del self._forwards[key]
+        self._touched.clear()
+        return [each for key in sorted(self._forwards) for each in self._forwards[key]]
+
+    def _of(self, key: Key, service: Object) -> Iterator[Forward]:
         spec = service["spec"]
         address = spec.get("clusterIP", "")
-        if address in ("", "None") or not spec.get("selector"):
-            continue
-        ready = behind(service, pods)
-        for port in spec.get("ports", ()):
+        if address in ("", HEADLESS):
+            return
+        pods = reached(self._selections.behind(service))
+        for port in spec.get("ports") or ():
             if port.get("protocol", "TCP") != "TCP":
                 continue
-            number, target = port["port"], port.get("targetPort") or port["port"]
-            ends = tuple((pod["status"]["podIP"], target_port(pod, target)) for pod in ready)
-            if not plain:
-                result.append(Forward(address, number, ends))
+            if spec.get("selector"):
+                known = ((each.address, port_of(each.pod, port)) for each in pods)
+                ends = tuple((host, number) for host, number in known if number)
             else:
-                result += [Forward(host, number, ((host, p),)) for host, p in ends if p != number]
-    return result
+                ends = tuple(_told_ends(self._endpoints.get(key) or {}, port))
+            number = port["port"]
+            if not self._plain:
+                yield Forward(address, number, ends)
+            else:
+                yield from (Forward(host, number, ((host, n),)) for host, n in ends if n != number)
 
 
-def behind(service: Mapping[str, Any], pods: Iterable[Pod]) -> list[Pod]:
-    """The pods that a Service sends connections to."""
-    return [pod for pod in pods if _has_address(pod) and _selects(service, pod)]
+def _told_ends(endpoints: Mapping[str, Any], port: Object) -> Iterator[tuple[str, int]]:
+    """Where somebody's own Endpoints say that a port of a Service without a selector leads."""
+    for subset in endpoints.get("subsets") or ():
+        for each in subset.get("ports") or ():
+            if _which(each) == _which(port):
+                for address in subset.get("addresses") or ():
+                    yield address["ip"], each["port"]
 
 
-def target_port(pod: Mapping[str, Any], target: int | str) -> int:
-    """A Service's targetPort as the number of the pod's port; 0 for a name that it has not."""
-    if isinstance(target, int) or target.isdigit():
-        return int(target)
-    for container in pod["spec"]["containers"]:
-        for port in container.get("ports", ()):
-            if port.get("name") == target:
-                return int(port["containerPort"])
-    return 0
-
-
-def _has_address(pod: Mapping[str, Any]) -> bool:
-    status = pod.get("status", {})
-    return bool(status.get("podIP")) and status.get("phase") not in ("Succeeded", "Failed")
-
-
-def _selects(service: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
-    labels = pod["metadata"].get("labels", {})
-    if pod["metadata"]["namespace"] != service["metadata"]["namespace"]:
-        return False
-    if not all(labels.get(k) == v for k, v in service["spec"]["selector"].items()):
-        return False
-    if service["spec"].get("publishNotReadyAddresses"):
-        return True
-    conditions = pod["status"].get("conditions", ())
-    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+def _which(port: Mapping[str, Any]) -> tuple[str, str]:
+    return port.get("name") or "", port.get("protocol") or "TCP"
 
 
 class NodePorts:
@@ -194,25 +207,25 @@ class _NodePort:
         namespace, name = metadata["namespace"], metadata["name"]
         while True:
             service = self.objects.get("services", namespace, name)
-            pods = behind(service, self.objects.list("pods", namespace))
+            found = reached(behind(service, self.objects.list("pods", namespace)))
             try:
-                if not pods:
+                if not found:
                     raise TrainyardError(f"no pod is ready behind Service {name}")
-                pod = pods[turn % len(pods)]
-                target = dict(_node_ports(service)).get(self.number, 0)
-                return await self.runtime.connect(pod, target_port(pod, target))
+                pod = dict(found[turn % len(found)].pod)
+                port = dict(_node_ports(service)).get(self.number)
+                return await self.runtime.connect(pod, port_of(pod, port) if port else 0)
             except TrainyardError:
                 if asyncio.get_running_loop().time() > until:
                     raise
             await asyncio.sleep(_CONNECT_RETRY_SECONDS)
 
 
-def _node_ports(service: Object) -> Iterator[tuple[int, int | str]]:
+def _node_ports(service: Object) -> Iterator[tuple[int, Object]]:
     spec = service["spec"]
     if spec.get("type") in ON_NODE_PORTS:
         for port in spec.get("ports", ()):
             if port.get("nodePort") and port.get("protocol", "TCP") == "TCP":
-                yield port["nodePort"], port.get("targetPort") or port["port"]
+                yield port["nodePort"], port
 
 
 async def _pump(
