@@ -3,6 +3,7 @@ arguments, environment, and the files that ConfigMaps give it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,6 +20,7 @@ from trainyard.operator.setting import Several, Truth
 OPERATORS = Selection(f"app.kubernetes.io/name={NAME}")
 Texts = Mapping[str, str]
 _SHORT = {"-n": "--namespace"}
+_REFERENCE = re.compile(r"\$\$|\$\(([^)]*)\)")
 
 
 async def settings(patient: Patient) -> AsyncIterator[Finding]:
@@ -84,9 +86,9 @@ def config_maps(pod: Object) -> set[str]:
 def settings_of(pod: Object, maps: Mapping[str, Texts]) -> Effective:
     """Of a pod, with the data of its ConfigMaps. Raises InvalidSettings."""
     container, namespace = _container(pod), pod["metadata"]["namespace"]
-    words = _words(container)
+    environment = _environment(pod, container, maps)
+    words = [_expanded(word, environment) for word in _words(container)]
     flags = _flags(words[words.index("operator") + 1 :] if "operator" in words else words)
-    environment = _environment(container, namespace, maps)
     path = flags.pop("config", "") or environment.get(CONFIG_VARIABLE, "")
     text = _file(pod, container, path, maps) if path else None
     return Effective(flags, environment, text, Surroundings(namespace))
@@ -125,20 +127,37 @@ def _flags(words: list[str]) -> dict[str, str]:
     return found
 
 
-def _environment(container: Object, namespace: str, maps: Mapping[str, Texts]) -> dict[str, str]:
+def _environment(pod: Object, container: Object, maps: Mapping[str, Texts]) -> dict[str, str]:
     found: dict[str, str] = {}
     for source in container.get("envFrom") or ():
         data = maps.get((source.get("configMapRef") or {}).get("name", ""), {})
         found |= {source.get("prefix", "") + key: value for key, value in data.items()}
     for each in _variables(container):
         source = each.get("valueFrom") or {}
-        value = each.get("value", "")
+        value = _expanded(each.get("value", ""), found)
         if key := source.get("configMapKeyRef"):
             value = maps.get(key["name"], {}).get(key["key"], "")
-        elif (source.get("fieldRef") or {}).get("fieldPath") == "metadata.namespace":
-            value = namespace
+        elif field := source.get("fieldRef"):
+            value = _field(pod, field["fieldPath"])
         found[each["name"]] = value
     return found
+
+
+def _field(pod: Object, path: str) -> str:
+    """What a variable gets of the pod: `status.podIP`; "" of what is not there (yet)."""
+    part, _, name = path.partition(".")
+    value = (pod.get(part) or {}).get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _expanded(text: str, known: Texts) -> str:
+    """Variables that were defined before are put in for `$(NAME)`, and `$$` is a dollar sign.
+
+    https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/
+    """
+    return _REFERENCE.sub(
+        lambda found: "$" if found[0] == "$$" else known.get(found[1], found[0]), text
+    )
 
 
 def _file(pod: Object, container: Object, path: str, maps: Mapping[str, Texts]) -> str | None:

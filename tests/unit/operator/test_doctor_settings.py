@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from trainyard.operator.doctor_settings import config_maps, settings_of
+from trainyard.operator.manifests import Install, deployment
 
 MAPS = {
     "settings": {"settings.yaml": "sshPort: 2299\nworkers: 3\n"},
@@ -69,3 +70,32 @@ def test_without_the_word_operator_all_arguments_are_its_own() -> None:
         "spec": {"containers": [{"name": "x", "args": ["--ssh-port=2301"]}]},
     }
     assert settings_of(pod, {}).given == {"sshPort": 2301}
+
+
+def test_an_operator_as_it_is_shipped_is_read_as_it_reads_itself() -> None:
+    """Its variables refer to each other and to its pod, and it may be that this has no address."""
+    template = deployment(Install("trainyard", "ops"))["spec"]["template"]
+    pod = {**template, "metadata": {"name": "operator-0", "namespace": "ops"}}
+    address = "trainyard-operator-reports.ops.svc:7443"
+    here = settings_of({**pod, "status": {"podIP": "10.0.0.7"}}, {}).settings
+    assert here.operator.lifecycle.channel_address == address
+    assert here.channel.endpoint == "10.0.0.7"
+    nowhere = settings_of(pod, {}).settings
+    assert nowhere.operator.lifecycle.channel_address == address
+    assert nowhere.channel.endpoint == ""
+
+
+def test_references_are_put_in_as_kubernetes_does() -> None:
+    env = [
+        {"name": "PLACE", "value": "a"},
+        {"name": "TRAINYARD_OPERATOR_TENSORBOARD_IMAGE", "value": "$(PLACE)-$$(PLACE)-$(LATER)"},
+        {"name": "LATER", "value": "b"},
+    ]
+    found = settings_of(
+        {
+            "metadata": {"namespace": "ops"},
+            "spec": {"containers": [{"name": "x", "args": ["-n=$(LATER)"], "env": env}]},
+        },
+        {},
+    )
+    assert found.given == {"namespaces": ["b"], "tensorboardImage": "a-$(PLACE)-$(LATER)"}
