@@ -71,7 +71,9 @@ class ControlPlane:
 @cache
 def find() -> ControlPlane | None:
     """In ``$KUBEBUILDER_ASSETS``, else on PATH, else what was built here."""
-    places = [os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ.get("PATH", ""), str(BUILT)]
+    places = [os.environ.get("KUBEBUILDER_ASSETS", ""), os.environ.get("PATH", "")]
+    if _is_built():  # not where a build has kept some of its programs only
+        places.append(str(BUILT))
     for place in filter(None, places):
         etcd, apiserver, manager = (
             shutil.which(name, path=place)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tools import debian
+from tools import control_plane, debian
 
 ROOT = Path(__file__).parents[3]
 
@@ -86,6 +86,20 @@ def test_what_was_downloaded_another_day_is_not_taken(tmp_path: Path) -> None:
     (tmp_path / "packages").mkdir()
     (tmp_path / "packages" / "old.deb").touch()
     assert not [*debian.emptied(tmp_path / "packages").iterdir()]
+
+
+def test_a_control_plane_that_is_half_built_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(control_plane, "BUILT", tmp_path)
+    for name in ("PATH", "KUBEBUILDER_ASSETS"):
+        monkeypatch.setenv(name, "")
+    for name in ("etcd", *control_plane.SERVERS):
+        assert control_plane.find.__wrapped__() is None
+        (tmp_path / name).touch(0o755)
+    found = control_plane.find.__wrapped__()
+    assert found is not None
+    assert found.controller_manager == tmp_path / "kube-controller-manager"
 
 
 def test_where_packages_come_from_is_read_as_apt_reads_it(tmp_path: Path) -> None:
