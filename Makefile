@@ -93,8 +93,8 @@ cluster: control-plane
 
 # What does not wait for Leases, restarts of servers or many jobs.
 cluster-quick: $(STAMP)
-	$(BIN)/pytest $(AGAIN) $(foreach each,administration definitions jobs kueue manifests nonsense \
-		readiness tensorboards,tests/cluster/test_$(each).py)
+	$(BIN)/pytest $(AGAIN) $(foreach each,administration definitions doctor jobs kueue manifests \
+		nonsense readiness rights tensorboards,tests/cluster/test_$(each).py)
 
 matrix: $(STAMP)
 	$(BIN)/python -m tools.matrix

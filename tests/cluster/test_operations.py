@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from tests.cluster.kubelet import running_kubelet
-from tests.cluster.plane import RunningControlPlane
+from tests.cluster.plane import START_SECONDS, RunningControlPlane
 from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
 from trainyard.kinds import crds
 from trainyard.kinds.table import KINDS
@@ -78,7 +78,7 @@ async def shell(yard: Yard, command: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(START_SECONDS):
         out, _ = await process.communicate()
     text = out.decode()
     # doctor finds that no operator runs as those pages install it.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
+import orjson
 import pytest
 
+from tests.simulation.virtual_time import run
 from trainyard.kinds.shared.settings import GangBackend, Settings
+from trainyard.kube.client import Client
+from trainyard.kube.transport import Request, Response
 from trainyard.operator.grants import LEASE_RULE, grants, rules
-from trainyard.operator.rights import lacking
+from trainyard.operator.rights import EVERY_SECONDS, Rights, lacking
 from trainyard.operator.settings import OperatorSettings
 
 SHIPPED = [each.rule for each in grants()] + [LEASE_RULE]
@@ -68,3 +73,37 @@ def test_a_subresource_is_a_right_of_its_own() -> None:
     assert list(lacking(wanted, [given("a", "jobs", "*")], "team")) == told
     assert not list(lacking(wanted, [given("a", "*/status", "update")], "team"))
     assert not list(lacking(wanted, [given("a", "*", "update")], "team"))
+
+
+class Denying:
+    """A server that gives whoever asks these rules only."""
+
+    def __init__(self, rules: list[dict[str, Any]]) -> None:
+        self._answer = {"status": {"resourceRules": rules, "incomplete": False}}
+
+    async def request(self, request: Request, timeout_seconds: float) -> Response:
+        return Response(201, {}, orjson.dumps(self._answer))
+
+    async def aclose(self) -> None:
+        pass
+
+
+def test_what_is_wanted_later_is_asked_for_at_once() -> None:
+    """An operator learns which gang scheduler there is after it has begun to ask."""
+    pods, groups = given("", "pods", "create"), given("scheduling.k8s.io", "podgroups", "create")
+
+    async def body() -> None:
+        client = Client(Denying([pods]))  # type: ignore[arg-type]
+        rights = Rights(client, {"team": [pods]})
+        task = asyncio.create_task(rights.run())
+        await asyncio.sleep(EVERY_SECONDS / 2)
+        assert rights.missing == ()
+        # Twice the same, which is told once.
+        rights.want({"team": [pods, groups, groups]})
+        await asyncio.sleep(0.1)
+        told = "no right to create podgroups.scheduling.k8s.io in namespace team"
+        assert rights.missing == (told,)
+        task.cancel()
+        await asyncio.wait([task])
+
+    run(body())
