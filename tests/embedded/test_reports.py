@@ -86,3 +86,35 @@ def test_a_users_own_values_win(trainyard: CommandLine) -> None:
     (container,) = made["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
     container["env"] = [{"name": "KUBEFLOW_TRAINER_SERVER_URL", "value": "https://mine"}]
     assert "own https://mine" in trainyard.run("run", "-f", trainyard.manifest("m.yaml", made))
+
+
+BARE = """
+import os, sys
+sys.path.append(os.environ.get("TRAINYARD_PYTHON", ""))
+import trainyard
+assert not hasattr(trainyard, "Client"), "another than what is mounted"
+trainyard.report(step=7, total=7)
+"""
+
+
+@pytest.mark.parametrize("isolation", ["namespaces", "plain"])
+def test_a_python_without_trainyard_reports_by_what_is_mounted(
+    isolation: str, trainyard: CommandLine
+) -> None:
+    trainyard.run("up", "--isolation", isolation)
+    (trainyard.folder / "bare.py").write_text(BARE)
+    # Without site-packages, and without a PYTHONPATH of this test.
+    by_script = job("by-script", ["python", "-ES", "bare.py"])
+    by_path = job("by-path", ["python", "-S", "bare.py"])
+    (container,) = by_path["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
+    container["env"] = [{"name": "PYTHONPATH", "value": "/opt/image:$(TRAINYARD_PYTHON)"}]
+    trainyard.run("submit", "-f", trainyard.manifest("m.yaml", by_script, by_path))
+    for name in ("by-script", "by-path"):
+        trainyard.run("wait", name)
+        assert _progress(trainyard, name)["message"] == "step 7/7"
+
+
+def test_an_installed_trainyard_goes_before_what_is_mounted(trainyard: CommandLine) -> None:
+    (trainyard.folder / "bare.py").write_text(BARE.replace("not hasattr", "hasattr"))
+    out = trainyard.run("run", "-f", trainyard.manifest("m.yaml", job("j", ["python", "bare.py"])))
+    assert "Succeeded" in out

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from tests.simulation.server import Obj
 from trainyard.schema.times import parse
 
-PARTS = ("queued", "starting", "training", "lost", "hung", "restarting", "paused")
+PARTS = ("queued", "starting", "training", "saving", "lost", "hung", "restarting", "paused")
 ENDS = ("Succeeded", "Failed")
 WHOLE_SECOND = 1.0
 """A creationTimestamp has no fractions."""
@@ -23,9 +23,11 @@ def misaccounted(old: Obj, new: Obj, job: Obj, *, steady: bool) -> Iterator[str]
         yield "goodput is not told"
         return
     total = sum(after.get(part, 0.0) for part in PARTS)
+    # Training turns out to be lost, or not to have begun, or to have begun before, by its steps.
+    is_told = old.get("internal", {}).get("work") != new["internal"].get("work")
+    may_fall = ("training", "starting", "restarting") if is_told else ("training",)
     for part in PARTS:
-        # Training turns out to be lost, or not to have begun, once its steps are told.
-        if after.get(part, 0.0) < before.get(part, 0.0) and part != "training":
+        if after.get(part, 0.0) < before.get(part, 0.0) and part not in may_fall:
             yield f"goodput: {part} fell from {before[part]} to {after.get(part)}"
     if total < sum(before.get(part, 0.0) for part in PARTS) - ROUNDING:
         yield f"goodput fell in sum: {before}, then {after}"

@@ -49,6 +49,8 @@ class Reporters(Observer):
         self.controllers: list[Controller] = []
         """All that ever were: those that are dead hear nothing that matters."""
         self._steps = 0
+        self._began: dict[str, tuple[float, int]] = {}
+        """When a pod has told its first step, and which; every other tells its own times."""
 
     async def run(self, until: float) -> None:
         """Report now and then."""
@@ -75,6 +77,8 @@ class Reporters(Observer):
             status["progressPercentage"] = rng.choice((0, 50, 100))
         if rng.random() < 0.3:
             status["estimatedRemainingSeconds"] = rng.choice((5, 500, 50_000, 500_000))
+        if work := self._work(pod["metadata"]["uid"]):
+            status["work"] = work
         uid, name = owner_uid(pod), pod["metadata"]["name"]
         controller.reports.hear(uid, name, {"trainerStatus": status})
 
@@ -110,6 +114,24 @@ class Reporters(Observer):
         with contextlib.suppress(BadReport):
             sent: object = told if rng.random() < 0.99 else [told]
             controller.reports.hear(uid, meta["name"], {"observation": sent})
+
+    def _work(self, pod: str) -> Obj | None:
+        now = self._loop.time()
+        if pod not in self._began:
+            self._began[pod] = now, self._steps
+        if [*self._began].index(pod) % 2:
+            return None
+        began, first = self._began[pod]
+        age = now - began
+        made = {"savedStep": self._steps, "savedSeconds": age} if self._steps % 5 == 0 else {}
+        return {
+            "run": pod,
+            "first": first,
+            "age": age,
+            "seconds": age,
+            "saving": age / 10,
+            **made,
+        }
 
     def changed(self, plural: str, change: Change) -> None:
         """Judge every change of a job's progress."""

@@ -14,6 +14,7 @@ _MARKS = {
     Part.QUEUED: ".",
     Part.STARTING: "s",
     Part.TRAINING: "=",
+    Part.SAVING: "c",
     Part.LOST: "x",
     Part.HUNG: "h",
     Part.RESTARTING: "r",

@@ -14,9 +14,9 @@ from typing import Any
 from trainyard.kinds.shared.goodput import Part
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType
 from trainyard.kinds.shared.workload import Scope
-from trainyard.lifecycle.gains import Reached
 from trainyard.lifecycle.ledger import EVICTED, HISTORY, PAUSED, Ledger, outcome
 from trainyard.lifecycle.passes import Pass
+from trainyard.lifecycle.work import Work, heard
 from trainyard.schema.times import parse, render
 
 Obj = dict[str, Any]
@@ -38,10 +38,21 @@ def accounted(job: Pass, new: Obj) -> Obj:
     told = _account(new, job.ledger, job.now, job.workload.created)
     if job.workload.hang is not None and _is_hung(new) and not _is_hung(job.before):
         _was_hung(told, job.workload.hang.after_seconds)
-    if (heard := _heard(new, job.ledger)) is None:
+    known = Work.decode(job.ledger.work)
+    work = heard(job.observed.heard.progress, known, job.ledger.attempts)
+    if work is None:
         return {**new, "goodput": told}
-    work = _judge(told, job, heard)
-    return {**new, "goodput": told, "internal": {**new["internal"], "work": work}}
+    own = [each for each in told["attempts"] if each["number"] == work.attempt]
+    saved, earlier = work.saving, 0.0
+    if known is not None and work.run == known.run:
+        saved -= known.saving
+        earlier = (known.began - work.began).total_seconds()
+    else:
+        _judge(told, job, known, work)
+    for idle in (Part.RESTARTING, Part.STARTING) if earlier else ():
+        earlier -= _move(told, own, idle, Part.TRAINING, earlier)
+    _move(told, own, Part.TRAINING, Part.SAVING, saved)
+    return {**new, "goodput": told, "internal": {**new["internal"], "work": work.encode()}}
 
 
 def _is_hung(status: Mapping[str, Any]) -> bool:
@@ -51,65 +62,61 @@ def _is_hung(status: Mapping[str, Any]) -> bool:
 def _was_hung(goodput: Obj, seconds: float) -> None:
     """A hang is told only after it has lasted for a while, which was taken for training."""
     trained = [each for each in goodput["attempts"] if each.get(Part.TRAINING.value)]
-    for attempt in trained[-1:]:
-        _move(goodput, attempt, Part.HUNG, min(seconds, attempt[Part.TRAINING.value]))
+    _move(goodput, trained[-1:], Part.TRAINING, Part.HUNG, seconds)
 
 
-def _heard(status: Mapping[str, Any], ledger: Ledger) -> Obj | None:
-    """What the attempt under way has told: its number and step, when, and the last checkpoint."""
-    progress = status.get("progress") or {}
-    step, at = Reached.of(progress).step, parse(progress.get("lastReportTime"))
-    start = parse(ledger.attempts[-1]["startTime"]) if ledger.attempts else None
-    if step is None or at is None or start is None or at < start:
-        return None
-    told: Obj = {"attempt": ledger.attempts[-1]["number"], "from": step, "at": render(at)}
-    if rate := progress.get("stepsPerSecond"):
-        told["rate"] = rate
-    if made := progress.get("checkpoint"):
-        told["saved"] = made["time"]
-    return told
+def _judge(goodput: Obj, job: Pass, known: Work | None, work: Work) -> None:
+    """Tell training from what it turns out to have been, since what does the steps has begun anew.
 
-
-def _judge(goodput: Obj, job: Pass, heard: Obj) -> Obj:
-    """Tell training from what it turns out to have been, by steps; what is known of these then.
-
-    With the first step of an attempt it is known since when it trains, and what of the one before
-    is done again. One that told none of a job that does has not trained.
+    With its first step it is known since when it trains, and what of the work before is done
+    again. An attempt of a job of which none was told has not trained.
     """
-    work, number = job.ledger.work, heard["attempt"]
-    if work is not None and work["attempt"] == number:
-        return {**heard, "from": work["from"], "at": work["at"]}
     goodput.setdefault(Part.LOST.value, 0.0)
-    since = max((job.now - (parse(heard["at"]) or job.now)).total_seconds(), 0.0)
-    for each in goodput["attempts"]:
-        trained = each.get(Part.TRAINING.value, 0.0)
-        if work is not None and each["number"] == work["attempt"]:
-            _move(goodput, each, Part.LOST, min(_lost(job, work, heard, trained), trained))
-        elif each["number"] == number or (work is not None and each["number"] > work["attempt"]):
-            idle = trained - (since if each["number"] == number else 0.0)
-            _move(goodput, each, Part.RESTARTING if work else Part.STARTING, idle)
-    return heard
+    since = max((job.now - work.began).total_seconds(), 0.0)
+    attempts = goodput["attempts"]
+    own = [each for each in attempts if each["number"] == work.attempt]
+    if known is None:
+        _begin(goodput, own, Part.STARTING, since)
+        return
+    if known.attempt == work.attempt:  # a launcher has started it again in its pod
+        lost = sum(map(_trained, own)) - since - known.until(work.first)
+        _move(goodput, own, Part.TRAINING, Part.LOST, lost)
+        return
+    together = job.workload.scope is Scope.JOB
+    between = [each for each in attempts if known.attempt <= each["number"] < work.attempt]
+    before = [e for e in between if e["number"] == known.attempt] if together else between
+    lost = sum(map(_trained, before)) - known.until(work.first)
+    _move(goodput, before, Part.TRAINING, Part.LOST, lost)
+    silent = [each for each in between if each not in before]
+    _move(goodput, silent, Part.TRAINING, Part.RESTARTING, sum(map(_trained, silent)))
+    _begin(goodput, own, Part.RESTARTING, since)
 
 
-def _lost(job: Pass, work: Mapping[str, Any], heard: Obj, trained: float) -> float:
-    """Seconds of an attempt since its last checkpoint; where it told none, those of the steps that
-    are done again."""
-    ended = (a.get("endTime") for a in job.ledger.attempts if a["number"] == work["attempt"])
-    end, saved = parse(next(ended, None)), parse(work.get("saved"))
-    if job.workload.scope is Scope.JOB and end is not None and saved is not None:
-        return max((end - saved).total_seconds(), 0.0)
-    gained, rate = heard["from"] - work["from"], work.get("rate")
-    if gained <= 0:
-        return trained
-    return max(trained - gained / rate, 0.0) if rate else 0.0
+def _begin(goodput: Obj, own: list[Obj], idle: Part, since: float) -> None:
+    """An attempt has trained for so many seconds, whatever was taken for training."""
+    hung = sum(each.get(Part.HUNG.value, 0.0) for each in own)
+    more = since - hung - sum(map(_trained, own))
+    _move(goodput, own, idle, Part.TRAINING, more)
+    _move(goodput, own, Part.TRAINING, idle, -more)
 
 
-def _move(goodput: Obj, attempt: Obj, part: Part, seconds: float) -> None:
-    """Time that was taken for training."""
-    for each in (goodput, attempt) if seconds > 0 else ():
-        left = each.get(Part.TRAINING.value, 0.0) - seconds
-        each[Part.TRAINING.value] = round(max(left, 0.0), _DIGITS)
-        each[part.value] = round(each.get(part.value, 0.0) + seconds, _DIGITS)
+def _trained(attempt: Mapping[str, Any]) -> float:
+    return sum(float(attempt.get(part.value, 0.0)) for part in (Part.TRAINING, Part.SAVING))
+
+
+def _move(goodput: Obj, attempts: list[Obj], one: Part, other: Part, seconds: float) -> float:
+    """Seconds of some attempts, the last first, that were taken for something else; how many of
+    them there were."""
+    left = seconds
+    for attempt in reversed(attempts):
+        moved = min(left, attempt.get(one.value, 0.0))
+        if moved <= 0:
+            continue
+        left -= moved
+        for each in (goodput, attempt):
+            each[one.value] = round(max(each.get(one.value, 0.0) - moved, 0.0), _DIGITS)
+            each[other.value] = round(each.get(other.value, 0.0) + moved, _DIGITS)
+    return seconds - left
 
 
 def _account(
@@ -122,15 +129,21 @@ def _account(
         since, known = min(created or now, now), {"state": Part.STARTING.value}
     seconds = max((now - since).total_seconds(), 0.0)
     part = str(known.get("state", ""))
-    sums = _add(known, part, seconds) if part else _parts(known)
     attempts = [dict(each) for each in known.get("attempts") or ()]
-    if part and attempts:
-        attempts[-1] = {"number": attempts[-1]["number"], **_add(attempts[-1], part, seconds)}
     number = ledger.attempts[-1]["number"] if ledger.attempts else None
+    is_new = bool(attempts) and number not in (None, attempts[-1]["number"])
+    late = 0.0
+    if is_new and part == Part.TRAINING:
+        late = min(max(_since_end(ledger, now), 0.0), seconds)
+    sums = _add(known, part, seconds - late) if part else _parts(known)
+    if part and attempts:
+        last = attempts[-1]
+        attempts[-1] = {"number": last["number"], **_add(last, part, seconds - late)}
     if number is not None and not attempts:
         attempts = [{"number": number, **sums}]  # with what came before it
-    elif number is not None and number != attempts[-1]["number"]:
-        attempts.append({"number": number})
+    if is_new:
+        sums = _add(sums, Part.RESTARTING.value, late)
+        attempts.append({"number": number, **_add({}, Part.RESTARTING.value, late)})
     state = _state(status, ledger)
     return {
         **sums,
@@ -138,6 +151,12 @@ def _account(
         "asOf": render(now),
         "attempts": attempts[-HISTORY:],
     }
+
+
+def _since_end(ledger: Ledger, now: datetime) -> float:
+    """Seconds since the attempt before ended, which may be learnt of late."""
+    ends = (parse(each.get("endTime")) for each in ledger.attempts[-2:-1])
+    return max(((now - end).total_seconds() for end in ends if end is not None), default=0.0)
 
 
 def _state(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
@@ -152,7 +171,7 @@ def _state(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
     if running.get("status") == "True":
         return Part.HUNG if _is_hung(status) else Part.TRAINING
     before = ledger.attempts[-2] if len(ledger.attempts) > 1 else {}
-    is_again = before and before.get("reason") not in (PAUSED, EVICTED)
+    is_again = ledger.ready_at or (before and before.get("reason") not in (PAUSED, EVICTED))
     return Part.RESTARTING if is_again else Part.STARTING
 
 

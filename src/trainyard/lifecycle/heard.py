@@ -23,6 +23,24 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What one process has done since it told its first step, in its own seconds since then.
+
+    `began` with step `first`, by the controller's clock. The step that was told last came after
+    `seconds`; `saved` is the step of its last checkpoint, and after how many seconds that was
+    whole. `saving`: seconds in which it wrote checkpoints.
+    """
+
+    run: str
+    """One process, other than any before it."""
+    began: datetime
+    first: int
+    seconds: float
+    saved: tuple[int, float] | None = None
+    saving: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """How far the training is, as last told; None where nothing was said.
 
@@ -39,6 +57,7 @@ class Progress:
     remaining: int | None = None
     metrics: tuple[tuple[str, str], ...] | None = None
     checkpoint: Checkpoint | None = None
+    work: Work | None = None
 
     def after(self, before: Progress | None) -> Progress:
         """With what `before` told and this one leaves out; what step, share and time left are is

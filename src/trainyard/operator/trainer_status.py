@@ -1,5 +1,5 @@
 """Reads `trainerStatus`, by which a training tells how far it is: what Kubeflow Trainer 2.2 and
-Hugging Face's KubeflowCallback send, and, beside that, a `checkpoint`.
+Hugging Face's KubeflowCallback send, and, beside that, a `checkpoint` and what `work` was done.
 
 Step, total and epoch have no field of their own there: they are metrics, by the callback's names.
 https://github.com/kubeflow/trainer/tree/master/docs/proposals/2779-trainjob-progress
@@ -8,16 +8,18 @@ https://github.com/kubeflow/trainer/tree/master/docs/proposals/2779-trainjob-pro
 from __future__ import annotations
 
 import math
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.lifecycle.heard import Checkpoint, Progress
+from trainyard.lifecycle.heard import Checkpoint, Progress, Work
 from trainyard.schema.errors import TrainyardError
 
 _STEP, _TOTAL, _EPOCHS = "current_step", "total_steps", ("current_epoch", "epoch")
 """Hugging Face's trainer logs the epoch by its second name, at the end by that alone."""
 _MAX_METRICS, _MAX_NAME, _MAX_VALUE, _MAX_PATH = 64, 128, 256, 1024
+_MAX_RUN = 64
 _MOST = 2**53
+_MOST_SECONDS = 1e9
 
 
 class BadReport(TrainyardError):
@@ -44,15 +46,16 @@ def progress(given: Any, replica: str, at: datetime) -> Progress:
         remaining=remaining,
         metrics=tuple(shown.items()) or None,
         checkpoint=_checkpoint(given.get("checkpoint"), at),
+        work=_work(given.get("work"), at),
     )
 
 
-def _whole(given: dict[str, Any], name: str, most: int) -> int | None:
+def _whole(given: dict[str, Any], name: str, most: int, below: str = "") -> int | None:
     value = given.get(name)
     if value is None:
         return None
     if type(value) is not int or not 0 <= value <= most:
-        raise BadReport(f"trainerStatus.{name}: not a whole number from 0 to {most}")
+        raise BadReport(f"trainerStatus.{below}{name}: not a whole number from 0 to {most}")
     return value
 
 
@@ -96,3 +99,33 @@ def _checkpoint(given: Any, at: datetime) -> Checkpoint | None:
     if step is not None and (type(step) is not int or not 0 <= step <= _MOST):
         raise BadReport("trainerStatus.checkpoint.step: not a whole number from 0")
     return Checkpoint(path, at, step)
+
+
+def _work(given: Any, at: datetime) -> Work | None:
+    """What `payloads.report` tells of its process; `age` is since its first step."""
+    if given is None:
+        return None
+    if not isinstance(given, dict):
+        raise BadReport("trainerStatus.work: not an object")
+    run, first = given.get("run"), _whole(given, "first", _MOST, "work.")
+    if not isinstance(run, str) or not 0 < len(run) <= _MAX_RUN:
+        raise BadReport(f"trainerStatus.work.run: not a text of 1 to {_MAX_RUN} letters")
+    if first is None:
+        raise BadReport("trainerStatus.work.first: missing")
+    step = _whole(given, "savedStep", _MOST, "work.")
+    saved = None if step is None else (step, _seconds(given, "savedSeconds"))
+    return Work(
+        run=run,
+        began=at - timedelta(seconds=_seconds(given, "age")),
+        first=first,
+        seconds=_seconds(given, "seconds"),
+        saved=saved,
+        saving=_seconds(given, "saving"),
+    )
+
+
+def _seconds(given: dict[str, Any], name: str) -> float:
+    value = given.get(name, 0.0)
+    if type(value) not in (int, float) or not 0 <= value <= _MOST_SECONDS:
+        raise BadReport(f"trainerStatus.work.{name}: not a number of seconds")
+    return float(value)

@@ -32,3 +32,8 @@ def texts(names: Iterable[str] = NAMES) -> dict[str, str]:
     """File names and contents."""
     folder = Path(__file__).parent
     return {name: (folder / name).read_text(encoding="utf-8") for name in names}
+
+
+def reporter() -> str:
+    """`trainyard.report`, which needs nothing beside it."""
+    return (Path(__file__).parent / "report.py").read_text(encoding="utf-8")

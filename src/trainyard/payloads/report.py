@@ -7,6 +7,7 @@ that a training never waits for it. Standard library, Python 3.8.
 from __future__ import annotations
 
 import os
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,6 +17,8 @@ URL = "KUBEFLOW_TRAINER_SERVER_URL"
 CA_CERT = "KUBEFLOW_TRAINER_SERVER_CA_CERT"
 TOKEN = "KUBEFLOW_TRAINER_SERVER_TOKEN"
 _EVERY_SECONDS, _TIMEOUT_SECONDS = 2.0, 5.0
+_SOON_SECONDS = 0.25
+"""How soon after the last report a checkpoint is told."""
 _LAST_SECONDS, _AGAIN_SECONDS = 3.0, 0.1
 """How long, and how often, the last word is tried before the process goes."""
 
@@ -26,6 +29,7 @@ def report(
     total: int | None = None,
     epoch: float | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
+    saving: bool = False,
     **metrics: Any,
 ) -> None:
     """Tell how far the training is: `report(step=120, total=1000, loss=loss)`.
@@ -35,6 +39,10 @@ def report(
     stays as it was told last. Call it as often as you like: the newest is sent every two seconds
     by a thread of its own, and the last one at the end. Outside of a job, and on other ranks than
     0, nothing happens. Raises TypeError or ValueError where a number is none.
+
+    The time of a job is accounted for by this: work begins with the first step that is told, so
+    tell the one from which it goes on before it does. From `saving=True` to the next call, a
+    checkpoint is being written.
     """
     told: dict[str, Any] = {name: _text(value) for name, value in metrics.items()}
     given = (
@@ -45,7 +53,8 @@ def report(
     told.update({name: str(kind(value)) for name, value, kind in given if value is not None})
     path = None if checkpoint is None else os.fspath(checkpoint)
     if os.environ.get(URL) and os.environ.get("RANK", "0") == "0":
-        _sender().put(told, path, None if step is None else int(step))
+        now = monotonic()  # the first call of a process takes a while
+        _sender().put(now, told, path, None if step is None else int(step), saving=saving)
 
 
 def _text(value: Any) -> str:
@@ -65,7 +74,6 @@ class _Sender:
         import json
         import ssl
         import threading
-        import time
         import urllib.parse
 
         self.process = os.getpid()
@@ -77,27 +85,50 @@ class _Sender:
         self._changed: Condition = threading.Condition()
         self._metrics: dict[str, str] = {}
         self._checkpoint: dict[str, Any] | None = None
-        self._is_new = self._ends = False
-        self._now, self._until = time.monotonic, 0.0
+        self._is_new = self._is_due = self._ends = False
+        self._until = 0.0
+        self._work: dict[str, Any] = {"run": os.urandom(8).hex()}
+        self._began = self._saves_since = 0.0
+        self._step = 0
         self._thread: Thread = threading.Thread(
             target=self._run, name="trainyard-report", daemon=True
         )
         self._thread.start()
         atexit.register(self._end)
 
-    def put(self, told: dict[str, Any], path: str | None, step: int | None) -> None:
+    def put(
+        self, now: float, told: dict[str, Any], path: str | None, step: int | None, *, saving: bool
+    ) -> None:
         with self._changed:
             self._metrics.update(told)
+            self._account(now, path, step, saving=saving)
             if path is not None:
                 self._checkpoint = {"path": path, **({} if step is None else {"step": step})}
+                self._is_due = True
             self._is_new = True
             self._changed.notify()
+
+    def _account(self, now: float, path: str | None, step: int | None, *, saving: bool) -> None:
+        """When what was done, in seconds since the first step was told."""
+        work = self._work
+        if step is not None and "first" not in work:
+            self._began, work["first"] = now, step
+        if "first" not in work:
+            return
+        seconds = round(now - self._began, 3)
+        if self._saves_since:
+            work["saving"] = round(work.get("saving", 0.0) + now - self._saves_since, 3)
+        self._saves_since = now if saving else 0.0
+        if step is not None:
+            self._step, work["seconds"] = step, seconds
+        if path is not None:
+            work.update(savedStep=self._step, savedSeconds=seconds)
 
     def _end(self) -> None:
         """A thread that runs while the interpreter goes away may crash it."""
         if os.getpid() == self.process:
             with self._changed:
-                self._ends, self._until = True, self._now() + _LAST_SECONDS
+                self._ends, self._until = True, monotonic() + _LAST_SECONDS
                 self._changed.notify()
             self._thread.join(_LAST_SECONDS)
 
@@ -107,16 +138,18 @@ class _Sender:
                 self._changed.wait_for(lambda: self._is_new or self._ends)
                 if not self._is_new:
                     return
-                body, self._is_new = self._body(), False
+                self._is_new = self._is_due = False
                 checkpoint = self._checkpoint
-            is_heard = self._send(body)
+            is_heard = self._send()
             with self._changed:
                 if not is_heard:
-                    self._is_new = not self._ends or self._now() < self._until
+                    self._is_new = not self._ends or monotonic() < self._until
                 elif checkpoint is self._checkpoint:
                     self._checkpoint = None
                 if not self._ends:
-                    self._changed.wait_for(lambda: self._ends, _EVERY_SECONDS)
+                    self._changed.wait_for(lambda: self._ends, _SOON_SECONDS)
+                    rest = _EVERY_SECONDS - _SOON_SECONDS
+                    self._changed.wait_for(lambda: self._ends or self._is_due, rest)
                 elif not is_heard:
                     self._changed.wait(_AGAIN_SECONDS)
 
@@ -125,18 +158,23 @@ class _Sender:
         status: dict[str, Any] = {"metrics": metrics}
         if self._checkpoint is not None:
             status["checkpoint"] = self._checkpoint
+        if "first" in self._work:
+            status["work"] = {**self._work, "age": round(monotonic() - self._began, 3)}
         return self._dumps({"trainerStatus": status}).encode()
 
-    def _send(self, body: bytes) -> bool:
+    def _send(self) -> bool:
         """Whether it need not be sent again."""
         was_open = self._connection is not None
         # A connection that was kept may have died with the controller before.
-        return self._try(body) or (was_open and self._connection is None and self._try(body))
+        return self._try() or (was_open and self._connection is None and self._try())
 
-    def _try(self, body: bytes) -> bool:
+    def _try(self) -> bool:
         try:
             if self._connection is None:
                 self._connection = self._open()
+                self._connection.connect()
+            with self._changed:  # only now: it tells how long ago things were
+                body = self._body()
             with open(os.environ[TOKEN]) as file:
                 head = {"Authorization": "Bearer " + file.read().strip()}
             head["Content-Type"] = "application/json"

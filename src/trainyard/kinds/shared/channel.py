@@ -2,7 +2,7 @@
 
 The variables are those of Kubeflow Trainer 2.2, so that what reports there reports here. Token and
 certificate come by a Secret of the job that a pod can do without: whatever becomes of the channel,
-the job runs.
+the job runs. Beside them lies `trainyard.report` for a Python that has no trainyard (decision 241).
 """
 
 from __future__ import annotations
@@ -14,10 +14,15 @@ from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Dependent, Generated, Manifest
 from trainyard.kube.resources import SECRETS
+from trainyard.payloads import reporter
 
 VOLUME = "trainyard-channel"
 PATH = "/t9k/channel"
+REPORTER = "trainyard.py"
+"""Key of the Secret, and name of the module, in a folder where nothing else is."""
 URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
+_PYTHON = "python"
+_FILES = {"ca.crt": "ca.crt", "token": "token", REPORTER: f"{_PYTHON}/{REPORTER}"}
 _READABLE = 0o444
 """Also by images that run as another user; the token is the job's own."""
 
@@ -32,7 +37,7 @@ def dependents(
     def manifest(name: str) -> Manifest:
         metadata = identity.metadata(name)
         found = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
-        return {**found, "stringData": dict(files)} if files else found
+        return {**found, "stringData": {REPORTER: reporter(), **files}}
 
     name = names.channel_secret_name(identity.base)
     return (Dependent(SECRETS, name, manifest, generated=Generated.CHANNEL, is_optional=True),)
@@ -53,6 +58,7 @@ def equipped(pod: Manifest, container: str, identity: Identity, settings: Settin
         URL_VARIABLE: address(pod, identity, settings),
         "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{PATH}/ca.crt",
         "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{PATH}/token",
+        "TRAINYARD_PYTHON": f"{PATH}/{_PYTHON}",
     }
     pods.put_env_first(pod, variables, only=container)
     mount = {"name": VOLUME, "mountPath": PATH, "readOnly": True}
@@ -62,6 +68,7 @@ def equipped(pod: Manifest, container: str, identity: Identity, settings: Settin
         "secretName": names.channel_secret_name(identity.base),
         "defaultMode": _READABLE,
         "optional": True,
+        "items": [{"key": key, "path": path} for key, path in _FILES.items()],
     }
     volumes = pod["spec"].get("volumes") or ()
     pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]

@@ -17,6 +17,7 @@ class Part(StrEnum):
     QUEUED = "queued"
     STARTING = "starting"
     TRAINING = "training"
+    SAVING = "saving"
     LOST = "lost"
     HUNG = "hung"
     RESTARTING = "restarting"
@@ -45,8 +46,13 @@ class Spent(OpenModel):
     )
     training: Seconds | None = Field(
         default=None,
-        description="Seconds in which all replicas ran, less those that were lost; where steps are "
-        "told, from the first one on.",
+        description="Seconds in which all replicas ran, less those that were lost or in which they "
+        "saved; where steps are told, from the first one on.",
+    )
+    saving: Seconds | None = Field(
+        default=None,
+        description="Seconds in which checkpoints were written that were not lost; absent where no "
+        "replica tells it.",
     )
     lost: Seconds | None = Field(
         default=None,
