@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from trainyard.kube.errors import NotFound
+from trainyard.local.findings import Findings
 from trainyard.local.node.agent import NodeAgent
 from trainyard.local.node.cgroups import ClusterGroups, Limits
 from trainyard.local.node.settings import NodeSettings
@@ -113,6 +114,7 @@ async def cluster(
     handle: ShimHandle | None = None,
     registry: Registry | None = None,
     shut_down: bool = True,
+    findings: Findings | None = None,
     **settings: Any,
 ) -> AsyncIterator[Cluster]:
     """A running agent; at the end its shim and all pods are ended, unless told otherwise."""
@@ -122,7 +124,8 @@ async def cluster(
         registry = Registry()
         await registry.ensure_system_objects()
     settings.setdefault("working_dir", str(state_dir.parent))
-    agent = NodeAgent(registry, ShimClient(handle), NodeSettings(NODE, str(state_dir), **settings))
+    node_settings = NodeSettings(NODE, str(state_dir), **settings)
+    agent = NodeAgent(registry, ShimClient(handle), node_settings, findings)
     running = Cluster(registry, agent, state_dir)
     try:
         yield running

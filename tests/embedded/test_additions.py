@@ -66,6 +66,8 @@ def refuses_what_does_not_hold(trainyard: CommandLine) -> None:
         ("--isolation", "plain"),
         ("--pids-limit", "77"),
         ("--log-max-files", "7"),
+        ("--network", "none"),
+        ("--allow-port", "5432"),
         ("--port", "1"),
         ("--pass-env", "SOME_*"),
     ):

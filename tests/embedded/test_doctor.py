@@ -120,6 +120,7 @@ def test_a_limit_of_processes_that_is_too_low_is_named_with_its_remedy(tmp_path:
 ABOUT_THE_MACHINE = {
     "machine",
     "isolation",
+    "network",
     "control groups",
     "GPUs",
     "Python",

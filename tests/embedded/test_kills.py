@@ -176,6 +176,8 @@ SORTS = {
     "trainyard-shim": "shim",
     "pod-zygote": "zygote",
     "trainyard-relay": "relay",
+    "egress-relay": "relay",
+    "egress-starter": "starter of relays",
     "pod-init": "first process",
 }
 

@@ -81,6 +81,9 @@ class Machine:
 
     def _listen(self, given: list[str]) -> dict[str, Any]:
         port = socket.create_server(("0.0.0.0", 0))
+        datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        datagrams.bind(("0.0.0.0", 0))
+        self._datagrams = datagrams
         self._listeners.append(port)
         abstract = f"trainyard-escape-{os.getpid()}"
         paths = [str(self.folder / "machine.sock"), f"/tmp/{abstract}.sock"]
@@ -92,6 +95,7 @@ class Machine:
         number = port.getsockname()[1]
         return {
             "port": number,
+            "datagram-port": datagrams.getsockname()[1],
             "abstract": abstract,
             "socket": paths[0],
             "sockets": [*paths, *given],
@@ -127,9 +131,12 @@ class Machine:
             listener.setblocking(False)
             with contextlib.suppress(BlockingIOError):
                 raise AssertionError(f"connected to {listener.accept()[0].getsockname()!r}")
+        self._datagrams.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            raise AssertionError(f"sent to the machine: {self._datagrams.recv(100)!r}")
 
     def close(self) -> None:
-        for listener in self._listeners:
+        for listener in (*self._listeners, self._datagrams):
             listener.close()
         Path(self.situation["sockets"][1]).unlink(missing_ok=True)
 

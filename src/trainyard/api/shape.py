@@ -6,12 +6,15 @@ Imports nothing heavy: it is needed before a cluster of one's own begins to star
 from __future__ import annotations
 
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
     from trainyard.local.node.shim_process import Isolation
+
+Network = Literal["open", "none"]
+"""What pods reach: what this machine reaches, or only each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +33,9 @@ class ClusterShape:
     log_max_size: int | None = None
     """Bytes; None: what the command finds right."""
     log_max_files: int = 5
+    network: Network = "open"
+    allowed_ports: tuple[int, ...] = ()
+    """Of this machine's loopback, for pods."""
 
     @property
     def is_default(self) -> bool:

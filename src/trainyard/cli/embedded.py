@@ -55,6 +55,8 @@ def cluster_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
         resources={name: amount(name, text) for name, text in options.resources.items()},
         is_strict=options.is_strict,
         pids_limit=options.pids_limit,
+        is_network_open=options.network == "open",
+        allowed_ports=options.allowed_ports,
         log_limits=LogLimits(options.log_max_size or KUBERNETES.size, options.log_max_files),
     )
 

@@ -61,6 +61,10 @@ def _limits(found: RunningCluster, options: ClusterShape) -> Iterator[str]:
     is_plain = found.isolation == "plain"
     if options.isolation != "auto" and (options.isolation == "plain") != is_plain:
         yield f"--isolation {options.isolation}"
+    if options.network == "none" and holds.get("is_network_open"):
+        yield "--network none"
+    for allowed in sorted(set(options.allowed_ports) - set(holds.get("allowed_ports", ()))):
+        yield f"--allow-port {allowed}"
     for option, said, default, kept in (
         ("--pids-limit", options.pids_limit, usual.pids_limit, holds.get("pids_limit")),
         ("--log-max-size", options.log_max_size, usual.log_max_size, holds.get("log_size")),

@@ -7,11 +7,11 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 
-from trainyard.api.shape import ClusterShape
+from trainyard.api.shape import ClusterShape, Network
 from trainyard.schema.errors import TrainyardError
 
 _ISOLATIONS = ("auto", "namespaces", "plain")
@@ -68,10 +68,13 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="Separate pods by namespaces, or run them as plain processes.",
     )
     @_environment_option
+    @_network_options
     @_limit_options
     @functools.wraps(function)
     def command(**given: Any) -> Any:
         chosen = {name: given.pop(name) for name in ClusterShape.__dataclass_fields__}
+        if chosen["allowed_ports"] and chosen["network"] == "none":
+            raise click.UsageError("--allow-port needs --network open")
         return function(options=ClusterShape(**chosen), **given)
 
     return command
@@ -126,6 +129,27 @@ def _environment_option(function: Callable[..., Any]) -> Callable[..., Any]:
         callback=_passed,
         help="Variables that containers get beside the usual ones: HF_TOKEN,'WANDB_*'. Repeatable.",
     )(function)
+
+
+def _network_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    network = click.option(
+        "--network",
+        type=click.Choice(get_args(Network)),
+        default="open",
+        show_default=True,
+        help="Let pods reach what this machine reaches, but nothing of the machine; or only each "
+        "other.",
+    )
+    ports = click.option(
+        "--allow-port",
+        "allowed_ports",
+        multiple=True,
+        type=click.IntRange(1, 65535),
+        metavar="PORT",
+        help="A port of this machine's 127.0.0.1 that pods reach as host.trainyard.internal. "
+        "Repeatable.",
+    )
+    return network(ports(function))
 
 
 def _limit_options(function: Callable[..., Any]) -> Callable[..., Any]:

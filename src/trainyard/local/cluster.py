@@ -77,6 +77,10 @@ class ClusterSettings:
     """Of each container's log."""
     pids_limit: int | None = None
     """Processes and threads that a container may have; None: what the machine has room for."""
+    is_network_open: bool = True
+    """Pods reach what the machine reaches."""
+    allowed_ports: tuple[int, ...] = ()
+    """Of the machine's loopback, which pods reach too."""
     allowed: AllowList = NOBODY_ELSE
     """Who besides its owner may use it."""
     tls_port: int | None = None
@@ -95,6 +99,8 @@ class ClusterSettings:
             "resources": dict(self.resources),
             "is_strict": self.is_strict,
             "pids_limit": self.pids_limit,
+            "is_network_open": self.is_network_open,
+            "allowed_ports": list(self.allowed_ports),
             "log_size": self.log_limits.size,
             "log_files": self.log_limits.files,
             "users": sorted(self.allowed.users),
@@ -201,6 +207,8 @@ def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> Nod
         log_limits=settings.log_limits,
         pids_limit=default_processes() if settings.pids_limit is None else settings.pids_limit,
         gpus=found.gpus,
+        is_network_open=settings.is_network_open,
+        allowed_ports=settings.allowed_ports,
     )
 
 

@@ -110,6 +110,7 @@ def _loops(patient: Patient) -> Iterator[Found]:
 CHECKS: tuple[Callable[[Patient], Iterator[Found]], ...] = (
     machine.hardware,
     machine.isolation,
+    machine.network,
     machine.control_groups,
     machine.gpus,
     machine.python,

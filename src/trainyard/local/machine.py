@@ -8,13 +8,16 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from trainyard.local import limits
 from trainyard.local.found import Found, Patient, State
 from trainyard.local.node.gpus import detect
 from trainyard.local.node.shim_process import ShimFailed, start_shim
+from trainyard.shim.egress.told import SetNetwork
 
 _LITTLE_ROOM, _NO_ROOM = 1 << 30, 64 << 20
 _GIB = 1 << 30
@@ -25,6 +28,11 @@ _ASK_SECONDS = 10.0
 _KEEPS_APART = {
     "root": "each pod has a network, processes, host name, /dev and root file system of its own",
     "rootless": "each pod has a network, processes and a host name of its own, and your rights",
+}
+_REACHES = {
+    "open": "pods reach what this machine reaches, and nothing of the machine itself",
+    "none": "pods reach each other and nothing else, as asked for",
+    "machine": "plain pods are on this machine's own network",
 }
 _SWITCHES = {
     "user/max_user_namespaces": "0",
@@ -48,7 +56,7 @@ def isolation(patient: Patient) -> Iterator[Found]:
         mode, reason = patient.cluster.isolation, patient.told.get("isolationReason", "")
     else:
         try:
-            mode, reason = _possible_isolation()
+            mode, reason, _ = _possible()
         except (ShimFailed, OSError) as error:
             fix = "without it no cluster starts; the message says what is in the way"
             yield Found("isolation", "problem", str(error), fix)
@@ -60,23 +68,45 @@ def isolation(patient: Patient) -> Iterator[Found]:
     yield Found("isolation", "note", f"{text}; {reason}", _more_isolation())
 
 
+def network(patient: Patient) -> Iterator[Found]:
+    """What pods reach beside each other."""
+    wanted, reason = patient.told.get("network", ""), patient.told.get("networkReason", "")
+    if patient.cluster is None:
+        with suppress(ShimFailed, OSError):  # of which another check tells
+            possible = _possible()
+            wanted = "machine" if possible.isolation == "plain" else "open"
+            reason = possible.network_reason
+    if reason:
+        fix = "use a kernel with nf_tables and its tproxy (CONFIG_NFT_TPROXY), or volumes for data"
+        yield Found("network", "note", f"pods reach each other and nothing else: {reason}", fix)
+    elif wanted:
+        yield Found("network", "ok", _REACHES[wanted])
+
+
+class _Possible(NamedTuple):
+    isolation: str
+    reason: str
+    network_reason: str
+
+
 @cache
-def _possible_isolation() -> tuple[str, str]:
+def _possible() -> _Possible:
     """Asked of a shim, which tries it."""
     with tempfile.TemporaryDirectory(prefix="trainyard-doctor-") as folder:
         shim = start_shim(folder, die_with_parent=True)
         try:
             hello = shim.ready()
+            closed = "" if hello.isolation == "plain" else shim.ask(SetNetwork(is_open=True)).error
         finally:
             shim.kill()
-    return hello.isolation, hello.reason
+    return _Possible(hello.isolation, hello.reason, closed)
 
 
 def _mode(patient: Patient) -> str:
     if patient.cluster is not None:
         return patient.cluster.isolation
     try:
-        return _possible_isolation()[0]
+        return _possible().isolation
     except (ShimFailed, OSError):  # of which another check tells
         return "plain"
 

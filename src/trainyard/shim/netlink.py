@@ -19,7 +19,7 @@ POD_LINK_INDEX = 1000  # beyond lo and the tunnel devices of a fresh network nam
 
 _NLM_REQUEST_ACK = 0x1 | 0x4
 _NLM_CREATE_EXCL = 0x400 | 0x200
-_RTM_NEWLINK, _RTM_NEWADDR, _RTM_DELADDR, _RTM_NEWROUTE = 16, 20, 21, 24
+_RTM_NEWLINK, _RTM_NEWADDR, _RTM_DELADDR, _RTM_NEWROUTE, _RTM_NEWRULE = 16, 20, 21, 24, 32
 _NLMSG_ERROR = 2
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO = 1, 3, 10, 18
 _IFLA_NET_NS_FD = 28
@@ -27,6 +27,7 @@ _IFLA_INFO_KIND, _IFLA_INFO_DATA = 1, 2
 _VETH_INFO_PEER = 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_OIF, _RTA_GATEWAY = 4, 5
+_FRA_PRIORITY, _FRA_FWMARK = 6, 10
 _IFF_UP = 1
 _NESTED = 0x8000
 
@@ -126,3 +127,20 @@ class Netlink:
         payload += _attribute(_RTA_GATEWAY, socket.inet_aton(gateway))
         payload += _attribute(_RTA_OIF, struct.pack("=i", POD_LINK_INDEX))
         self._request("add the default route", _RTM_NEWROUTE, payload, _NLM_CREATE_EXCL)
+
+    def add_marked_rule(self, mark: int, table: int) -> None:
+        """What has this mark goes by the routes of ``table``."""
+        to_table = 1
+        payload = struct.pack("=BBBBBBBBI", socket.AF_INET, 0, 0, 0, table, 0, 0, to_table, 0)
+        payload += _attribute(_FRA_FWMARK, struct.pack("=I", mark))
+        payload += _attribute(_FRA_PRIORITY, struct.pack("=I", table))
+        self._request("add the rule for marked packets", _RTM_NEWRULE, payload, _NLM_CREATE_EXCL)
+
+    def add_local_default(self, table: int) -> None:
+        """In ``table`` every address is one of this namespace."""
+        boot_protocol, this_host, local = 3, 254, 2
+        payload = struct.pack(
+            "=BBBBBBBBI", socket.AF_INET, 0, 0, 0, table, boot_protocol, this_host, local, 0
+        )
+        payload += _attribute(_RTA_OIF, struct.pack("=i", LOOPBACK_INDEX))
+        self._request("add the local route", _RTM_NEWROUTE, payload, _NLM_CREATE_EXCL)

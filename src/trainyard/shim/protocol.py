@@ -13,7 +13,9 @@ import types
 import typing
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
-VERSION = 3
+from trainyard.shim.egress.told import SetNetwork
+
+VERSION = 4
 """Of this protocol: an agent that finds the shim of another trainyard must not speak to it."""
 
 Raw = dict[str, Any]
@@ -127,11 +129,8 @@ class Start(NamedTuple):
 
 
 class Exec(NamedTuple):
-    """Run a command in a container; its end is a ``SessionEnded``.
-
-    Attached are its stdin, stdout and stderr, or with ``tty`` a socket that receives the
-    terminal's controlling end.
-    """
+    """Run a command in a container; its end is a ``SessionEnded``. Attached are its stdin, stdout
+    and stderr, or with ``tty`` a socket that receives the terminal's controlling end."""
 
     pod: str
     name: str
@@ -191,7 +190,8 @@ class Shutdown(NamedTuple):
 
 ContainerRequest: TypeAlias = Start | Exec | EndSession | Signal | Kill
 PodRequest: TypeAlias = AddPod | AddTmpfs | OpenSocket | RemovePod
-Request: TypeAlias = ContainerRequest | PodRequest | OpenListener | SetForwards | Shutdown
+NodeRequest: TypeAlias = OpenListener | SetForwards | SetNetwork | Shutdown
+Request: TypeAlias = ContainerRequest | PodRequest | NodeRequest
 
 
 class Answer(NamedTuple):
@@ -207,9 +207,7 @@ class Answer(NamedTuple):
 
 class ContainerState(NamedTuple):
     """A run of a container, when it has started and when it has ended; times in nanoseconds.
-
-    ``full``: it failed when there was no room left in its root's layer.
-    """
+    ``full``: it failed when there was no room left in its root's layer."""
 
     pod: str
     name: str
@@ -272,6 +270,7 @@ _REQUESTS: dict[str, type[Request]] = {
     "socket": OpenSocket,
     "listener": OpenListener,
     "forward": SetForwards,
+    "network": SetNetwork,
     "shutdown": Shutdown,
 }
 _EVENTS: dict[str, type[Event]] = {

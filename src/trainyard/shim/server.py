@@ -20,6 +20,9 @@ from typing import assert_never
 from trainyard.shim import isolation, limits, loop, protocol, wire
 from trainyard.shim import syscalls as sys
 from trainyard.shim.containers import Container, Pod, Pump, Session
+from trainyard.shim.egress import starter
+from trainyard.shim.egress.keeper import Keeper
+from trainyard.shim.egress.told import SetNetwork
 from trainyard.shim.nursery import Nursery
 from trainyard.shim.orders import PASSED_ON, Command, Order, Surroundings
 from trainyard.shim.protocol import Answer
@@ -33,7 +36,10 @@ _IDLE_SECONDS = 0.001
 class Shim:
     """State and requests; one instance per shim process."""
 
-    def __init__(self, state_dir: str, network: isolation.Network) -> None:
+    def __init__(
+        self, state_dir: str, network: isolation.Network, outside: socket.socket | None
+    ) -> None:
+        """``outside``: of the process that starts relays there, if there is one."""
         self._network = network
         self._loop = loop.Loop()
         self._pods: dict[str, Pod] = {}
@@ -59,6 +65,7 @@ class Shim:
         self._flags = 0 if is_plain else sys.CLONE_NEWPID
         self._nursery = Nursery(self._loop, self._flags, self._base, ends_strangers=is_plain)
         self._relay = RelayKeeper(self._around, self._nursery)
+        self._egress = Keeper(self._loop, outside, network.gateway)
 
     # -- the loop ---------------------------------------------------------------------------
 
@@ -92,6 +99,7 @@ class Shim:
             self._pump.look()
             self._nursery.tick()
             self._relay.tick()
+            self._egress.tick()
             if not was_busy and not self._is_stopping:
                 self._network.prepare_spare()
                 self._nursery.prepare_spare()
@@ -169,6 +177,8 @@ class Shim:
                 self._remove(pod)
             case protocol.SetForwards():
                 self._relay.set(request)
+            case SetNetwork():
+                self._egress.set(request)
             case protocol.Shutdown():
                 self._stop()
             case _:
@@ -284,12 +294,14 @@ class Shim:
             box.forget()
         for path in owner.mounts:
             sys.umount(path)
+        self._egress.forget(owner.sandbox.address)
         self._network.remove_pod(owner.sandbox)
 
     def _stop(self) -> None:
         self._is_stopping = True
         self._is_told_to_stop = False
         self._relay.end()
+        self._egress.end()
         self._nursery.close()
 
 
@@ -303,6 +315,7 @@ def serve(
     """The shim process, from fork to end; without ``listener`` it ends with process ``owner``."""
     sys.set_process_name("trainyard-shim")
     gc.freeze()
+    outside = starter.start() if mode != "plain" else None
     try:
         network = isolation.prepare(mode)
     except OSError as error:
@@ -310,13 +323,16 @@ def serve(
             agent.sendall(wire.encode(protocol.event(protocol.Failed(str(error)))))
             return
         raise
+    if outside is not None and network.kind == "plain":
+        outside.close()
+        outside = None
     if listener is None:
         # Without namespaces the shim has to clean up itself when its owner dies.
         end = signal.SIGTERM if network.kind == "plain" else signal.SIGKILL
         sys.die_with_parent(end)
         if os.getppid() != owner:
             return
-    shim = Shim(state_dir, network)
+    shim = Shim(state_dir, network, outside)
     if agent is not None:
         shim.attach(agent)
     if listener is not None:

@@ -92,6 +92,26 @@ def connect_to_the_metadata_of_the_machine() -> bool:
 
 
 @attempt
+def connect_to_the_machine_by_its_name() -> bool:
+    return connects(socket.AF_INET, ("169.254.74.1", HERE["port"]))
+
+
+@attempt
+def connect_to_the_ports_of_the_relay() -> bool:
+    """Its sockets in the cluster's network are not for pods to speak to."""
+    return connects(socket.AF_INET, (HERE["gateway"], 7479))
+
+
+@attempt
+def send_a_datagram_to_the_machine() -> bool:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as ours:
+        ours.settimeout(0.5)
+        ours.connect((HERE["address"], HERE["datagram-port"]))
+        ours.send(b"escaped")
+        return ours.recv(100) == b"escaped"
+
+
+@attempt
 def take_the_address_of_another_pod() -> bool:
     address = struct.pack(
         "16sHH4s8x", b"eth0:1", socket.AF_INET, 0, socket.inet_aton(HERE["victim"])

@@ -18,7 +18,7 @@ from typing import Any
 from trainyard.local.findings import Fatal, Findings, Guard, batches
 from trainyard.local.node import cgroups, execs, gpus, services, unsupported, usage
 from trainyard.local.node.allocation import Node, forget_old
-from trainyard.local.node.container_runtime import ContainerRuntime
+from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.hosts import HostsFiles
 from trainyard.local.node.pod_object import EventWriter, PodObject
 from trainyard.local.node.probes import open_connection
@@ -30,6 +30,7 @@ from trainyard.local.runtime import Measured
 from trainyard.local.storage.journal import Event
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import logfile, protocol
+from trainyard.shim.egress.told import SetNetwork
 from trainyard.shim.logs import LogOptions, has_log, read_log
 
 _TELL_PASSES, _TELL_SECONDS = 100, 0.02
@@ -76,7 +77,7 @@ class NodeAgent:
         self._ended: set[str] = set()
         self._runtime = runtime
         self._settings = settings
-        hosts = HostsFiles(os.path.join(settings.state_dir, "hosts"))
+        self._hosts = hosts = HostsFiles(os.path.join(settings.state_dir, "hosts"))
         self._events = EventWriter(api, settings.node_name)
         self._groups = cgroups.ClusterGroups(settings.state_dir)
         pool = gpus.Pool(settings.gpus)
@@ -108,6 +109,7 @@ class NodeAgent:
         """Run pods until cancelled. The pods themselves go on, or not, with the shim."""
         known = {pod.pod: pod for pod in self._runtime.hello.pods}
         keep = self._findings.keep
+        await self._set_network()
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(keep("node events", self._events.run))
@@ -119,6 +121,23 @@ class NodeAgent:
         finally:
             if self._node_ports is not None:
                 await self._node_ports.close()
+
+    # Decision 248.
+    async def _set_network(self) -> None:
+        """Let pods out, as far as that is wanted and the machine permits it."""
+        facts, hello = self._findings.facts, self._runtime.hello
+        if hello.isolation == "plain":
+            facts["network"] = "machine"
+            return
+        is_open, ports = self._settings.is_network_open, self._settings.allowed_ports
+        facts["network"] = "open" if is_open else "none"
+        try:
+            await self._runtime.request(SetNetwork(is_open, ports if is_open else ()))
+        except RuntimeRefused as error:
+            is_open = False
+            facts["network"], facts["networkReason"] = "none", str(error)
+            _log.warning("pods reach each other and nothing else: %s", error)
+        self._hosts.set_name_server(hello.gateway if is_open else "")
 
     async def _follow(self, group: asyncio.TaskGroup, known: _Known) -> None:
         """Take up what is bound to this node."""

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 _DOMAIN = "svc.cluster.local"
 _HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
-# No name server: a look-up that the hosts file cannot answer fails at once.
 _RESOLVER = "search {0}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
 
 
@@ -39,17 +38,25 @@ class HostsFiles:
         self._pods: dict[str, Host] = {}
         self._services: dict[tuple[str, str], str] = {}
         self._written: dict[str, str] = {}
+        self._name_server = ""
 
     def path(self, group: tuple[str, str]) -> str:
         """The file to mount at /etc/hosts for the pods of this group."""
         return os.path.join(self._folder, "_".join(group))
 
+    def set_name_server(self, address: str) -> None:
+        """Who answers what the hosts file cannot; "": nobody, a look-up then fails at once."""
+        self._name_server = address
+
     def resolver_path(self, namespace: str) -> str:
         """The file to mount at /etc/resolv.conf."""
         path = os.path.join(self._folder, f"{namespace}.resolv")
-        if path not in self._written:
-            self._written[path] = _RESOLVER.format(namespace)
-            _rewrite(path, self._written[path].encode())
+        text = _RESOLVER.format(namespace)
+        if self._name_server:
+            text += f"nameserver {self._name_server}\n"
+        if self._written.get(path) != text:
+            self._written[path] = text
+            _rewrite(path, text.encode())
         return path
 
     def set_pod(self, uid: str, host: Host) -> None:

@@ -43,6 +43,10 @@ class NodeSettings:
     log_limits: LogLimits = KUBERNETES
     pids_limit: int = field(default_factory=default_processes)
     """Processes and threads that a container may have; 0: no limit."""
+    is_network_open: bool = True
+    """Pods reach what the machine reaches; otherwise only each other."""
+    allowed_ports: tuple[int, ...] = ()
+    """Of the machine's loopback, by the name of it that pods have."""
     gpus: tuple[int, ...] = field(default_factory=detect)
     """Minor numbers of the GPUs to hand out; pretended devices are none."""
 

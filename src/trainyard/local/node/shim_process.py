@@ -68,6 +68,18 @@ class ShimHandle:
             self._hello, self.early = first, frames[1:]
         return self._hello
 
+    def ask(self, request: protocol.Request) -> protocol.Answer:
+        """Its answer, for an owner that has no event loop and no agent; raises ShimFailed."""
+        self.connection.sendall(wire.encode(protocol.request(1, request)))
+        while True:
+            frames = self.early or self.decoder.receive(self.connection)
+            if frames is None:
+                raise _failed("it has ended")
+            self.early = []
+            for raw in map(wire.parse, frames):
+                if "event" not in raw:
+                    return protocol.from_raw(protocol.Answer, raw)
+
     def tell_to_end(self) -> None:
         """Ask the shim to end with every pod; it closes the connection when it has."""
         self.connection.sendall(wire.encode(protocol.request(0, protocol.Shutdown())))

@@ -1,0 +1,127 @@
+"""Where pods may go: to what the machine reaches, but to nothing of the machine (decision 249)."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+from collections import Counter
+
+HOST_NAME = "host.trainyard.internal"
+HOST_ADDRESS = "169.254.74.1"
+"""For pods the machine's loopback, of which they reach the ports that are allowed."""
+_PODS, _GATEWAY = b"\x0a\xf4", b"\0\1"
+"""10.244.0.0/16, and who is the first in it."""
+
+
+def _network(text: str) -> tuple[int, int]:
+    """Number and mask."""
+    address, _, bits = text.partition("/")
+    mask = 0xFFFFFFFF << 32 - int(bits or 32) & 0xFFFFFFFF
+    return int.from_bytes(socket.inet_aton(address), "big"), mask
+
+
+_DENIED = tuple(
+    map(
+        _network,
+        (
+            "0.0.0.0/8",
+            "127.0.0.0/8",
+            "10.244.0.0/16",  # pods
+            "10.96.0.0/16",  # Services
+            "169.254.0.0/16",  # metadata of most clouds
+            "168.63.129.16",  # of Azure
+            "100.100.100.200",  # of Alibaba
+            "192.0.0.192",  # of Oracle
+            "224.0.0.0/3",  # multicast, reserved, broadcast
+        ),
+    )
+)
+_HOST = socket.inet_aton(HOST_ADDRESS)
+_RTM_NEWROUTE, _RTM_GETROUTE = 24, 26
+_NLMSG_ERROR = 2
+_RTA_DST = 1
+_UNICAST = 1
+_ANSWER_SECONDS = 1.0
+
+Endpoint = tuple[str, int]
+
+
+class Denied(Exception):
+    """Pods may not go there."""
+
+
+class Routes:
+    """What the machine's kernel knows of addresses. Must be made in the machine's namespace."""
+
+    def __init__(self) -> None:
+        self._link = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
+        self._link.settimeout(_ANSWER_SECONDS)
+        self._number = 0
+
+    def close(self) -> None:
+        self._link.close()
+
+    def is_elsewhere(self, address: bytes) -> bool:
+        """Whether what is sent there leaves the machine, or cannot be sent at all."""
+        self._number += 1
+        target = struct.pack("=HH", 8, _RTA_DST) + address
+        route = struct.pack("=BBBBBBBBI", socket.AF_INET, 32, 0, 0, 0, 0, 0, 0, 0) + target
+        head = struct.pack("=IHHII", 16 + len(route), _RTM_GETROUTE, 1, self._number, 0)
+        self._link.send(head + route)
+        while True:
+            answer = self._link.recv(1 << 13)
+            _, kind, _, number, _ = struct.unpack_from("=IHHII", answer)
+            if number == self._number and kind == _NLMSG_ERROR:
+                return True  # to connect tells why
+            if number == self._number and kind == _RTM_NEWROUTE:
+                return answer[16 + 7] == _UNICAST  # not the machine's own
+
+
+class Policy:
+    """``ports`` of the machine's loopback are allowed."""
+
+    def __init__(self, routes: Routes) -> None:
+        self.ports: frozenset[int] = frozenset()
+        self._routes = routes
+
+    def place(self, address: bytes, port: int) -> Endpoint:
+        """Where to connect for a pod that wants to go there; raises Denied."""
+        if address == _HOST:
+            if port not in self.ports:
+                raise Denied
+            return "127.0.0.1", port
+        number = int.from_bytes(address, "big")
+        if not port or any(number & mask == network for network, mask in _DENIED):
+            raise Denied
+        with contextlib.suppress(OSError):
+            if self._routes.is_elsewhere(address):
+                return socket.inet_ntoa(address), port
+        raise Denied
+
+
+def is_pod(address: bytes) -> bool:
+    return address[:2] == _PODS and address[2:] != _GATEWAY
+
+
+class Quota:
+    """How much each pod may hold at a time, and all of them."""
+
+    def __init__(self, each: int, total: int) -> None:
+        self._each, self._total = each, total
+        self._held: Counter[bytes] = Counter()
+        self.sum = 0
+
+    def take(self, source: bytes) -> bool:
+        """Whether there is room for one more."""
+        if self.sum >= self._total or self._held[source] >= self._each:
+            return False
+        self._held[source] += 1
+        self.sum += 1
+        return True
+
+    def give_back(self, source: bytes) -> None:
+        self.sum -= 1
+        self._held[source] -= 1
+        if not self._held[source]:
+            del self._held[source]
