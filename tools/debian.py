@@ -113,6 +113,9 @@ class Apt:
             )
         ]
         self.get("update", cwd=folder)
+        # A source that is out of reach is a warning only: it may be one that is not needed.
+        if not [*(folder / "lists").glob("*_Packages*")]:
+            lacking("no list of packages could be had; it says above why")
 
     def get(self, *arguments: str, cwd: Path) -> None:
         """``apt-get``; what it downloads comes into `cwd`."""
