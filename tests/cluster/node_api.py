@@ -16,6 +16,7 @@ from trainyard.kube.resources import (
     ENDPOINTS,
     EVENTS,
     NAMESPACES,
+    NODES,
     PODS,
     SECRETS,
     SERVICES,
@@ -26,7 +27,7 @@ from trainyard.local.storage.journal import Event, Subscription
 
 Object = dict[str, Any]
 _READ = {row.plural: row for row in (PODS, SERVICES, ENDPOINTS, SECRETS, CONFIG_MAPS)}
-_EVERYWHERE = {NAMESPACES.plural: NAMESPACES}
+_EVERYWHERE = {row.plural: row for row in (NAMESPACES, NODES)}
 _WRITTEN = {**_READ, "events": EVENTS}
 
 

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainyard.local.node.hosts import Host, HostsFiles
+from trainyard.local.node.hosts import Host, HostsFiles, Known, Name
+
+
+def addresses(files: HostsFiles, subdomain: str, aliases: str = "") -> dict[str, list[str]]:
+    """Name to addresses, as a resolver reads the file."""
+    found: dict[str, list[str]] = {}
+    for line in Path(files.path(("ns", subdomain), aliases)).read_text().splitlines():
+        address, *names = line.split()
+        for name in names:
+            found.setdefault(name, []).append(address)
+    return found
 
 
 def entries(files: HostsFiles, subdomain: str) -> dict[str, str]:
-    """Name to address, as a resolver reads the file."""
-    found = {}
-    for line in Path(files.path(("ns", subdomain))).read_text().splitlines():
-        address, *names = line.split()
-        found |= dict.fromkeys(names, address)
-    return found
+    return {name: found[0] for name, found in addresses(files, subdomain).items()}
+
+
+def one(address: str) -> Known:
+    return Known((Name(address),))
 
 
 def test_pods_of_a_group_see_each_other_and_no_others(tmp_path: Path) -> None:
@@ -41,15 +50,15 @@ def test_a_change_is_made_in_the_same_file(tmp_path: Path) -> None:
 
 def test_services_of_the_namespace_have_short_names_others_long_ones(tmp_path: Path) -> None:
     files = HostsFiles(str(tmp_path))
-    files.set_service("ns", "near", "10.96.0.1")
+    files.set_services({("ns", "near"): one("10.96.0.1")})
     files.set_pod("1", Host("ns", "", "pod", "10.0.0.2"))
-    files.set_service("far-space", "far", "10.96.0.2")
+    files.set_services({("far-space", "far"): one("10.96.0.2")})
     files.set_pod("2", Host("ns", "", "pod-2", "10.0.0.3"))
     found = entries(files, "pod-2.")
     assert found["near"] == found["near.ns.svc.cluster.local"] == "10.96.0.1"
     assert found["far.far-space"] == "10.96.0.2"
     assert "far" not in found
-    files.set_service("ns", "near", "")
+    files.set_services({("ns", "near"): Known(())})
     assert "near" not in entries(files, "pod.")
 
 
@@ -62,3 +71,44 @@ def test_a_pod_without_subdomain_is_known_to_itself_alone(tmp_path: Path) -> Non
     assert "one" in entries(files, "one.")
     assert "two" not in entries(files, "one.")
     assert "two" not in entries(files, "two")
+
+
+def test_a_headless_name_has_an_address_for_each_pod(tmp_path: Path) -> None:
+    files = HostsFiles(str(tmp_path))
+    files.set_pod("1", Host("ns", "db", "db-0", "10.0.0.2"))
+    files.set_pod("2", Host("ns", "", "reader", "10.0.0.9"))
+    both = Known((Name("10.0.0.2", "db-0"), Name("10.0.0.3", "db-1")))
+    files.set_services({("ns", "db"): both})
+    for group in ("db", "reader."):
+        found = addresses(files, group)
+        names = ("db", "db.ns", "db.ns.svc.cluster.local")
+        assert [found[name] for name in names] == [["10.0.0.2", "10.0.0.3"]] * 3
+        assert found["db-0.db"] == ["10.0.0.2"]
+    assert addresses(files, "reader.")["db-1.db.ns.svc.cluster.local"] == ["10.0.0.3"]
+    files.set_services({("ns", "db"): Known((Name("10.0.0.3", "db-1"),))})
+    assert addresses(files, "reader.")["db"] == ["10.0.0.3"]
+    assert "db-0.db" not in addresses(files, "reader.")
+
+
+def test_the_service_of_a_job_is_known_to_its_pods_alone(tmp_path: Path) -> None:
+    files = HostsFiles(str(tmp_path))
+    files.set_pod("1", Host("ns", "job", "job-0", "10.0.0.2"))
+    files.set_pod("2", Host("ns", "other", "other-0", "10.0.0.9"))
+    files.set_services({("ns", "job"): Known((Name("10.0.0.2", "job-0"),), is_private=True)})
+    assert addresses(files, "job")["job"] == addresses(files, "job")["job-0.job"] == ["10.0.0.2"]
+    assert "job" not in addresses(files, "other")
+
+
+def test_lines_of_its_own_are_those_of_the_pods_that_ask_for_them(tmp_path: Path) -> None:
+    files = HostsFiles(str(tmp_path))
+    own = "1.2.3.4\tdata data.example\n"
+    files.set_pod("1", Host("ns", "job", "job-0", "10.0.0.2"))
+    files.set_pod("2", Host("ns", "job", "job-1", "10.0.0.3", own))
+    assert addresses(files, "job", own)["data.example"] == ["1.2.3.4"]
+    assert addresses(files, "job", own)["job-0"] == ["10.0.0.2"]
+    assert "data" not in addresses(files, "job")
+    files.set_pod("3", Host("ns", "job", "job-2", "10.0.0.4"))
+    assert addresses(files, "job", own)["job-2"] == ["10.0.0.4"]
+    files.remove_pod("2")
+    assert not Path(files.path(("ns", "job"), own)).exists()
+    assert "job-1" not in addresses(files, "job")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainyard.local.node.hosts import Name
 from trainyard.local.node.services import Forwarding
 from trainyard.local.storage.journal import Event
 from trainyard.shim.protocol import Forward
@@ -41,6 +42,7 @@ def forwards(
     for resource, objects in (("services", services), ("pods", pods), ("endpoints", endpoints)):
         for each in objects:
             found.note(event(resource, each))
+    found.settle()
     return found.wanted()
 
 
@@ -106,19 +108,59 @@ def test_a_service_without_a_selector_leads_to_its_own_endpoints() -> None:
 
 def test_changes_are_followed() -> None:
     found = Forwarding(plain=False)
+
+    def wanted() -> list[Forward]:
+        found.settle()
+        return found.wanted()
+
     assert found.note(event("services", service()))
-    assert found.wanted() == [("10.96.0.1", 80, ())]
+    assert wanted() == [("10.96.0.1", 80, ())]
     assert not found.note(event("pods", pod(a="c")))
     assert found.note(event("pods", pod(), "MODIFIED"))
-    assert found.wanted()[0].endpoints == (("10.0.0.2", 80),)
+    assert wanted()[0].endpoints == (("10.0.0.2", 80),)
     again = pod()
     again["metadata"]["annotations"] = {"told": "more"}
     assert not found.note(event("pods", again, "MODIFIED"))
     assert found.note(event("pods", pod(ready=False), "MODIFIED"))
-    assert found.wanted()[0].endpoints == ()
-    assert found.note(event("pods", pod(a="c"), "MODIFIED"))
+    assert wanted()[0].endpoints == ()
+    assert found.note(event("pods", pod(), "MODIFIED"))
     ended = pod()
     ended["status"]["phase"] = "Failed"
-    assert not found.note(event("pods", ended, "MODIFIED")) or not found.wanted()[0].endpoints
+    assert found.note(event("pods", ended, "MODIFIED"))
+    assert wanted()[0].endpoints == ()
     assert found.note(event("services", service(), "DELETED"))
-    assert found.wanted() == []
+    assert wanted() == []
+
+
+def names(*events: Event) -> dict[str, tuple[Name, ...]]:
+    found = Forwarding(plain=False)
+    for each in events:
+        found.note(each)
+    return {name: known.names for (_, name), known in found.settle().items()}
+
+
+def called(name: str, **spec: Any) -> Event:
+    made = service(**spec)
+    made["metadata"]["name"] = name
+    return event("services", made)
+
+
+def test_what_names_stand_for() -> None:
+    ready, named = pod(), pod("10.0.0.3")
+    named["spec"] |= {"hostname": "first", "subdomain": "headless"}
+    pods = [event("pods", each) for each in (ready, named, pod("10.0.0.4", ready=False))]
+    found = names(
+        *pods,
+        called("plain"),
+        called("headless", clusterIP="None"),
+        called("all", clusterIP="None", publishNotReadyAddresses=True),
+        called("alias", type="ExternalName", externalName="headless.ns.svc.cluster.local"),
+        called("second", type="ExternalName", externalName="alias.ns.svc.cluster.local."),
+        called("circle", type="ExternalName", externalName="circle.ns.svc.cluster.local"),
+        called("outside", type="ExternalName", externalName="example.org"),
+    )
+    assert found["plain"] == (("10.96.0.1", ""),)
+    assert found["headless"] == (("10.0.0.2", ""), ("10.0.0.3", "first"))
+    assert [each.address for each in found["all"]] == ["10.0.0.2", "10.0.0.3", "10.0.0.4"]
+    assert found["alias"] == found["second"] == (("10.0.0.2", ""), ("10.0.0.3", ""))
+    assert found["circle"] == found["outside"] == ()

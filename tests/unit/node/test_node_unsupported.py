@@ -22,7 +22,6 @@ def told(spec: dict[str, Any], container: dict[str, Any], isolation: str = "root
         ({"hostPID": True}, "hostPID"),
         ({"hostIPC": True}, "hostIPC"),
         ({"shareProcessNamespace": True}, "shareProcessNamespace"),
-        ({"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a"]}]}, "hostAliases"),
         ({"dnsPolicy": "None"}, "dnsPolicy"),
         ({"dnsConfig": {"nameservers": ["8.8.8.8"]}}, "dnsPolicy, dnsConfig"),
         ({"runtimeClassName": "nvidia"}, "runtimeClassName"),
@@ -118,6 +117,22 @@ def test_a_port_that_is_not_tcp_is_told() -> None:
 @pytest.mark.parametrize("one", [service("10.96.0.1", "TCP"), service("None", "UDP")])
 def test_tcp_and_headless_services_are_served(one: dict[str, Any]) -> None:
     assert service_not_honoured(one) == ""
+
+
+def test_an_external_name_is_told_unless_it_is_of_a_service_here() -> None:
+    def named(name: str) -> str:
+        spec = {"type": "ExternalName", "externalName": name}
+        return service_not_honoured({"metadata": {"name": "s"}, "spec": spec})
+
+    assert named("db.other.svc.cluster.local") == named("db.other.svc.cluster.local.") == ""
+    for name in ("example.org", "db.other.svc.elsewhere", "x.db.other.svc.cluster.local"):
+        assert named(name).startswith(f"Service s: pods on this machine do not find {name}")
+
+
+def test_aliases_of_hosts_need_a_file_of_their_own() -> None:
+    spec = {"hostAliases": [{"ip": "1.2.3.4", "hostnames": ["a"]}]}
+    assert told(spec, {}) == []
+    assert told(spec, {}, "plain") == ["hostAliases: needs namespaces"]
 
 
 @pytest.mark.parametrize(("isolation", "count"), [("root", 0), ("rootless", 0), ("plain", 1)])

@@ -147,14 +147,17 @@ class NodeAgent:
         self._forget_old_logs()
         try:
             async for events in batches(subscription, self._guard):
+                is_touched = False
                 for event in (*self._guard.due(), *events):
                     with self._guard.step(event.object, event):
-                        if self._forwarding.note(event):
-                            self._services_changed.set()
+                        is_touched |= self._forwarding.note(event)
                         if event.resource == "services":
                             self._service(event.type, event.object)
                         elif event.resource == "pods":
                             self._pod(group, event, known)
+                if is_touched:  # before a pod that was bound just now starts
+                    self._node.hosts.set_services(self._forwarding.settle())
+                    self._services_changed.set()
         finally:
             self._api.unsubscribe(subscription)
 
@@ -256,12 +259,8 @@ class NodeAgent:
                 await self._runtime.request(protocol.SetForwards(tuple(wanted)))
 
     def _service(self, kind: str, service: dict[str, Any]) -> None:
-        metadata, address = service["metadata"], service["spec"].get("clusterIP", "")
-        if kind == "DELETED" or address in ("", "None"):
-            address = ""
         if kind == "ADDED" and (problem := unsupported.service_not_honoured(service)):
             self._events.warn_owner(service, "NotHonoured", problem)
-        self._node.hosts.set_service(metadata["namespace"], metadata["name"], address)
         if self._node_ports is None and any(
             "nodePort" in p for p in service["spec"].get("ports", ())
         ):

@@ -118,7 +118,12 @@ class Allocation:
             self._pod["metadata"]["namespace"],
             self._pod["spec"].get("subdomain"),
         )
-        return Host(namespace, subdomain or "", host_name(self._pod), address)
+        aliases = [
+            "\t".join([each["ip"], *each.get("hostnames", ())]) + "\n"
+            for each in self._pod["spec"].get("hostAliases", ())
+        ]
+        own = "".join(["# Entries added by HostAliases.\n", *aliases]) if aliases else ""
+        return Host(namespace, subdomain or "", host_name(self._pod), address, own)
 
     def restore(self, run: Run, found: protocol.ContainerState) -> None:
         """Note what a container that is known to the shim holds."""
@@ -128,9 +133,9 @@ class Allocation:
     async def start(self, run: Run) -> None:
         """Start a container; raises NotReady or Refused. Its events follow."""
         node, metadata = self._node, self._pod["metadata"]
-        volumes = await self._prepared_volumes()
+        volumes, host = await self._prepared_volumes(), self._host()
         place = start_request.Place(
-            hosts=node.hosts.path(self._host().group),
+            hosts=node.hosts.path(host.group, host.aliases),
             resolver=node.hosts.resolver_path(metadata["namespace"]),
             isolation=node.runtime.hello.isolation,
             gpus=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),

@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import os
 import re
+from collections import ChainMap
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from decimal import ROUND_CEILING
 from typing import Any
@@ -21,6 +22,7 @@ from trainyard.kube.errors import NotFound
 from trainyard.kube.people import Person
 from trainyard.local import guests
 from trainyard.local.node.inherited import inherited
+from trainyard.local.node.service_links import service_links
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
 from trainyard.schema import quantity
@@ -78,6 +80,13 @@ class PodContext:
         everyone = (*spec.get("initContainers", ()), *spec["containers"])
         return next((each for each in everyone if each["name"] == name), None)
 
+    def allocatable(self, resource: str) -> str:
+        """What the node has for pods."""
+        with suppress(NotFound):
+            node = self.objects.get("nodes", "", self.settings.node_name)
+            return str(node["status"]["allocatable"].get(resource, "0"))
+        return "0"
+
     def keys_of(self, kind: str, name: str) -> dict[str, bytes] | None:
         """All keys of a ConfigMap or Secret, decoded; None if there is no such object."""
         try:
@@ -118,11 +127,16 @@ def _escape(value: str) -> str:
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-def resource_value(container: Mapping[str, Any], reference: Mapping[str, Any]) -> str:
-    """The value of a ``resourceFieldRef``, divided and rounded up; "0" where no limit is set."""
+def resource_value(
+    context: PodContext, container: Mapping[str, Any], reference: Mapping[str, Any]
+) -> str:
+    """The value of a ``resourceFieldRef``, divided and rounded up. Without a limit a container may
+    have all that the node has; a request that is not made is "0"."""
     kind, _, name = str(reference["resource"]).partition(".")
     amounts = container.get("resources", {})
-    raw = amounts.get(kind, {}).get(name, amounts.get("limits", {}).get(name, "0"))
+    raw = amounts.get(kind, {}).get(name, amounts.get("limits", {}).get(name))
+    if raw is None:
+        raw = context.allocatable(name) if kind == "limits" else "0"
     divisor = quantity.parse(reference.get("divisor") or "1")
     if not divisor:
         divisor = quantity.parse("1")
@@ -154,22 +168,30 @@ def image_environment(image: str, settings: NodeSettings, python: str = "") -> d
     return pythons.of_image(env, image, settings.images, own, called_as, python)
 
 
-def container_environment(context: PodContext, container: Mapping[str, Any]) -> dict[str, str]:
-    """The whole environment; raises NotReady while a ConfigMap, Secret or key is missing."""
+def container_environment(
+    context: PodContext, container: Mapping[str, Any], *, is_plain: bool = False
+) -> dict[str, str]:
+    """The whole environment; raises NotReady while a ConfigMap, Secret or key is missing.
+
+    `is_plain`: the addresses of Services do not exist."""
     own: dict[str, str] = {}
+    has_links = context.pod["spec"].get("enableServiceLinks", True) and not is_plain
+    services = context.objects.list("services", context.namespace) if has_links else ()
+    links = service_links(services)
+    known = ChainMap(own, links)
     for source in container.get("envFrom", ()):
         own.update(_all_of(source, context))
     for entry in container.get("env", ()):
         value = _value(entry, context, container)
         if value is not None:
-            own[entry["name"]] = expand(value, own) if "value" in entry else value
+            own[entry["name"]] = expand(value, known) if "value" in entry else value
     settings = context.settings
     if (guest := context.guest) is not None:
         own_start = guests.environment(inherited(settings.environment), guest)
         settings = replace(settings, environment=own_start)
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
     base = image_environment(container.get("image", ""), settings, python)
-    found = {**base, "HOSTNAME": host_name(context.pod), **own}
+    found = {**base, "HOSTNAME": host_name(context.pod), **links, **own}
     if observing.VARIABLE in own:  # decision 223
         found[observing.PYTHONPATH] = observing.before(found.get(observing.PYTHONPATH, ""))
     return found
@@ -204,7 +226,7 @@ def _value(
         return field_value(context, source["fieldRef"]["fieldPath"])
     if reference := source.get("resourceFieldRef"):
         named = context.container(reference.get("containerName", ""))
-        return resource_value(named or container, reference)
+        return resource_value(context, named or container, reference)
     found = _referred(source, "KeyRef", context)
     if found is None:
         raise _missing(f"unsupported env source {', '.join(source)}")

@@ -3,18 +3,25 @@
 A group is the pods of a namespace that share a subdomain, which is how the pods of most jobs are
 made. A pod without one has no name for others, as in Kubernetes, and is a group by itself. Each
 group's file is mounted into all of its pods and rewritten in place, so that a pod started later is
-found by those that run already. It holds the reverse look-up as well: a process that asks for the
-name of a peer's address never waits for a name server.
+found by those that run already; pods with hostAliases share one of their own. Services are in it by
+their addresses, a headless one once for each of its pods. That of a job is known to the job's pods
+only, since every file would grow with every job. It holds the reverse look-up too: a process
+that asks for the name of a peer's address never waits for a name server.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
+from collections.abc import Mapping
 from typing import NamedTuple
 
-_DOMAIN = "svc.cluster.local"
+DOMAIN = "svc.cluster.local"
 _HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 _RESOLVER = "search {0}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
+
+Group = tuple[str, str]
+"""Namespace, and a subdomain or something unique."""
 
 
 class Host(NamedTuple):
@@ -22,11 +29,30 @@ class Host(NamedTuple):
     subdomain: str
     hostname: str
     address: str
+    aliases: str = ""
+    """Lines of its own."""
 
     @property
-    def group(self) -> tuple[str, str]:
+    def group(self) -> Group:
         """Namespace, and what no other group of it has."""
         return self.namespace, self.subdomain or f"{self.hostname}."
+
+
+class Name(NamedTuple):
+    """An address that a Service's name stands for, with the own name of the pod that has it."""
+
+    address: str
+    hostname: str = ""
+
+
+class Known(NamedTuple):
+    """What is known of a Service; `is_private`: to the pods of its own group only."""
+
+    names: tuple[Name, ...]
+    is_private: bool = False
+
+
+_UNKNOWN = Known(())
 
 
 class HostsFiles:
@@ -36,13 +62,20 @@ class HostsFiles:
         self._folder = folder
         os.makedirs(folder, exist_ok=True)
         self._pods: dict[str, Host] = {}
-        self._services: dict[tuple[str, str], str] = {}
+        self._groups: dict[Group, dict[str, str]] = {}
+        """The lines of each pod."""
+        self._services: dict[Group, Known] = {}
+        self._public: dict[str, list[tuple[Group, str, str]]] = {}
+        """Each Service that everybody knows, as a namespace has it: its own lines, and those of the
+        pods that are named below it."""
         self._written: dict[str, str] = {}
         self._name_server = ""
 
-    def path(self, group: tuple[str, str]) -> str:
-        """The file to mount at /etc/hosts for the pods of this group."""
-        return os.path.join(self._folder, "_".join(group))
+    def path(self, group: Group, aliases: str = "") -> str:
+        """The file to mount at /etc/hosts for the pods of this group with these lines of their
+        own."""
+        own = [hashlib.sha1(aliases.encode()).hexdigest()[:16]] if aliases else []
+        return os.path.join(self._folder, "_".join([*group, *own]))
 
     def set_name_server(self, address: str) -> None:
         """Who answers what the hosts file cannot; "": nobody, a look-up then fails at once."""
@@ -61,39 +94,78 @@ class HostsFiles:
 
     def set_pod(self, uid: str, host: Host) -> None:
         self._pods[uid] = host
+        self._groups.setdefault(host.group, {})[uid] = _pod_line(host)
         self._write(host.group)
 
     def remove_pod(self, uid: str) -> None:
         host = self._pods.pop(uid, None)
         if host is None:
             return
-        if any(other.group == host.group for other in self._pods.values()):
-            self._write(host.group)
-        elif (path := self.path(host.group)) in self._written:
+        group = self._groups[host.group]
+        del group[uid]
+        if not group:
+            del self._groups[host.group]
+        left = {self.path(host.group, self._pods[other].aliases) for other in group}
+        if (path := self.path(host.group, host.aliases)) in self._written and path not in left:
             del self._written[path]
             os.unlink(path)
+        self._write(host.group)
 
-    def set_service(self, namespace: str, name: str, address: str) -> None:
-        """``address`` "" removes the service; a headless one needs no entry of its own."""
-        if self._services.get((namespace, name), "") == address:
-            return
-        self._services[namespace, name] = address
-        if not address:
-            del self._services[namespace, name]
-        for group in {pod.group for pod in self._pods.values() if pod.namespace == namespace}:
+    def set_services(self, changed: Mapping[Group, Known]) -> None:
+        """What is known now of Services, by namespace and name."""
+        touched: set[Group] = set()
+        is_public = False
+        for key, known in changed.items():
+            old = self._services.pop(key, _UNKNOWN)
+            if known.names:
+                self._services[key] = known
+            if old != known:
+                touched.add(key)
+                is_public |= any(each.names and not each.is_private for each in (old, known))
+        if is_public:
+            self._public.clear()
+            touched |= self._groups.keys()
+        for group in touched:
             self._write(group)
 
-    def _write(self, group: tuple[str, str]) -> None:
-        namespace = group[0]
-        lines = [_HEAD, *(_pod_line(h) for h in self._pods.values() if h.group == group)]
-        for (space, name), address in self._services.items():
-            short = f"{name} " if space == namespace else ""
-            lines.append(f"{address} {short}{name}.{space} {name}.{space}.{_DOMAIN}\n")
-        text = "".join(lines)
-        path = self.path(group)
-        if self._written.get(path) != text:
-            self._written[path] = text
-            _rewrite(path, text.encode())
+    def _write(self, group: Group) -> None:
+        lines = self._groups.get(group)
+        if lines is None:
+            return
+        own = self._services.get(group, _UNKNOWN)
+        private = _lines(group, own, group[0]) if own.is_private else ""
+        public = [
+            names if key == group else names + pods  # its own pods are in it anyway
+            for key, names, pods in self._public_lines(group[0])
+        ]
+        text = "".join([_HEAD, *lines.values(), private, *public])
+        for aliases in {self._pods[uid].aliases for uid in lines}:
+            path, whole = self.path(group, aliases), text + aliases
+            if self._written.get(path) != whole:
+                self._written[path] = whole
+                _rewrite(path, whole.encode())
+
+    def _public_lines(self, namespace: str) -> list[tuple[Group, str, str]]:
+        if namespace not in self._public:
+            self._public[namespace] = [
+                (key, _lines(key, known, namespace), _lines(key, known, namespace, pods=True))
+                for key, known in self._services.items()
+                if not known.is_private
+            ]
+        return self._public[namespace]
+
+
+def _lines(key: Group, known: Known, reader: str, *, pods: bool = False) -> str:
+    """As pods of the namespace ``reader`` know a Service, or the pods that are named below it."""
+    namespace, service = key
+    lines = []
+    for address, hostname in known.names:
+        if hostname or not pods:
+            name = f"{hostname}.{service}" if pods else service
+            short = f"{name} " if namespace == reader else ""
+            middle = f"{name}.{namespace}"
+            lines.append(f"{address} {short}{middle} {middle}.{DOMAIN}\n")
+    return "".join(lines)
 
 
 def _pod_line(host: Host) -> str:
@@ -105,7 +177,7 @@ def _pod_line(host: Host) -> str:
     if host.subdomain:
         short = f"{host.hostname}.{host.subdomain}"
         middle = f"{short}.{host.namespace}"
-        names = f"{middle}.{_DOMAIN} {host.hostname} {short} {middle}"
+        names = f"{middle}.{DOMAIN} {host.hostname} {short} {middle}"
     return f"{host.address} {names}\n::ffff:{host.address} {host.hostname}.\n"
 
 

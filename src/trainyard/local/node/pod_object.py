@@ -43,8 +43,10 @@ class EventWriter:
         self._put(about, "Warning", reason, message)
 
     def warn_owner(self, obj: Mapping[str, Any], reason: str, message: str) -> None:
-        """A warning about an object that users do not look at, told to the one that owns it."""
+        """A warning about an object, told to the one that owns it, which users look at, if any."""
         metadata = obj["metadata"]
+        if not metadata.get("ownerReferences"):
+            self.warn(obj, reason, message)
         for owner in metadata.get("ownerReferences", ()):
             about = {key: owner[key] for key in ("apiVersion", "kind", "name", "uid")}
             about["namespace"] = metadata["namespace"]

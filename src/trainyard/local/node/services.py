@@ -12,9 +12,18 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from trainyard.local.endpoints import Key, Selections, behind, is_written, port_of, reached
+from trainyard.local.endpoints import (
+    Key,
+    Selections,
+    behind,
+    host_name_in,
+    is_written,
+    port_of,
+    reached,
+)
 from trainyard.local.guests import guest_of
 from trainyard.local.node import visitors
+from trainyard.local.node.hosts import DOMAIN, Known, Name
 from trainyard.local.objects import Objects
 from trainyard.local.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.local.runtime import Connection, PodRuntime
@@ -25,6 +34,8 @@ from trainyard.schema.rules.services import HEADLESS
 from trainyard.shim.protocol import Forward
 
 _CHUNK = 64 << 10
+_MOST_ALIASES = 8
+"""From one ExternalName to the next."""
 _LISTEN_SECONDS = 2.0
 _CONNECT_SECONDS = 10.0
 _CONNECT_RETRY_SECONDS = 0.05
@@ -34,7 +45,8 @@ Warn = Callable[[Object, str, str], None]
 
 
 class Forwarding:
-    """What the relay is to forward, kept current as events tell of Services, pods and Endpoints.
+    """What the relay is to forward, and what names of Services stand for, kept current as events
+    tell of Services, pods and Endpoints.
 
     In plain mode a Service's address does not exist: peers are given the address of its pod. A
     forward is then only needed where the port differs from the target's.
@@ -45,6 +57,7 @@ class Forwarding:
         self._selections = Selections()
         self._endpoints: dict[Key, Object] = {}
         self._touched: set[Key] = set()
+        self._aliases: set[Key] = set()
         self._forwards: dict[Key, list[Forward]] = {}
 
     def note(self, event: Event) -> bool:
@@ -57,19 +70,57 @@ class Forwarding:
                 self._endpoints[key] = event.object
             self._touched.add(key)
         else:
-            self._touched.update(self._selections.note(event))
+            found = set(self._selections.note(event))
+            self._touched |= found
+            if event.resource == "services":
+                is_alias = event.object["spec"].get("type") == "ExternalName"
+                is_there = event.type != "DELETED"
+                self._aliases = (
+                    self._aliases | found if is_alias and is_there else self._aliases - found
+                )
         return bool(self._touched)
 
-    def wanted(self) -> list[Forward]:
-        """Everything that is to be forwarded now."""
-        for key in self._touched:
+    def settle(self) -> dict[Key, Known]:
+        """Take up what was touched: what its names stand for now."""
+        known = {}
+        for key in self._touched | self._aliases:
             service = self._selections.services.get(key)
+            known[key] = self._known(key, service)
             found = [] if service is None else list(self._of(key, service))
             self._forwards[key] = found
             if not found:
                 del self._forwards[key]
         self._touched.clear()
+        return known
+
+    def wanted(self) -> list[Forward]:
+        """Everything that is to be forwarded, as of the last time it was settled."""
         return [each for key in sorted(self._forwards) for each in self._forwards[key]]
+
+    def _known(self, key: Key, service: Object | None, depth: int = 0) -> Known:
+        if service is None:
+            return Known(())
+        spec = service["spec"]
+        if spec.get("type") == "ExternalName":
+            target = alias_of(service)
+            other = self._selections.services.get(target) if target is not None else None
+            if target is None or depth == _MOST_ALIASES:
+                return Known(())
+            names = self._known(target, other, depth + 1).names
+            return Known(tuple(Name(each.address) for each in names))
+        address = spec.get("clusterIP", "")
+        if address != HEADLESS:
+            return Known((Name(address),) if address else ())
+        is_private = any(
+            o.get("controller") for o in service["metadata"].get("ownerReferences", ())
+        )
+        if not spec.get("selector"):
+            subsets = (self._endpoints.get(key) or {}).get("subsets") or ()
+            told = [a for subset in subsets for a in subset.get("addresses") or ()]
+            return Known(tuple(Name(a["ip"], a.get("hostname", "")) for a in told), is_private)
+        ready = [each for each in self._selections.behind(service) if each.is_ready]
+        found = (Name(each.address, host_name_in(service, each.pod)) for each in ready)
+        return Known(tuple(found), is_private)
 
     def _of(self, key: Key, service: Object) -> Iterator[Forward]:
         spec = service["spec"]
@@ -90,6 +141,13 @@ class Forwarding:
                 yield Forward(address, number, ends)
             else:
                 yield from (Forward(host, number, ((host, n),)) for host, n in ends if n != number)
+
+
+def alias_of(service: Mapping[str, Any]) -> Key | None:
+    """The Service that an ExternalName names, if it names one of this cluster."""
+    name, _, rest = str(service["spec"].get("externalName", "")).rstrip(".").partition(".")
+    namespace, _, domain = rest.partition(".")
+    return (namespace, name) if domain == DOMAIN and namespace else None
 
 
 def _told_ends(endpoints: Mapping[str, Any], port: Object) -> Iterator[tuple[str, int]]:

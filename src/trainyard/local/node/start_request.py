@@ -61,7 +61,7 @@ def program_and_root(
 ) -> tuple[Program, Root | None]:
     """What the runtime is to start, and in which file system; raises NotReady or CannotStart."""
     context = volumes.context
-    env = container_environment(context, container)
+    env = container_environment(context, container, is_plain=place.isolation == "plain")
     home = _home_folder(context)
     program = _with_identity(
         Program(

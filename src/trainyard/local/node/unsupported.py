@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainyard.local.node.services import alias_of
+
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 _OWN, _ONE_MACHINE = "pods on this machine have their own", "all pods run on this one machine"
 _ABSENT = {
@@ -13,7 +15,6 @@ _ABSENT = {
     "hostPID": _OWN,
     "hostIPC": _OWN,
     "shareProcessNamespace": "each container sees its own processes only",
-    "hostAliases": "/etc/hosts is shared by the pods of the job",
     "runtimeClassName": "there is one way to run pods on this machine",
     "priorityClassName": "priorities are those of the queue and the PodGroup",
     "readinessGates": "nobody sets such conditions on this machine",
@@ -30,21 +31,25 @@ def not_honoured(pod: Mapping[str, Any], isolation: str) -> list[str]:
     """Each in a sentence that begins with the field's name; ``isolation`` as of the shim."""
     spec = pod["spec"]
     found = [*_pod(spec), *_volumes(spec)]
+    if spec.get("hostAliases") and isolation == "plain":
+        found.append("hostAliases: needs namespaces")
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
         found += _container(spec, container, isolation)
     return list(dict.fromkeys(found))
 
 
 def service_not_honoured(service: Mapping[str, Any]) -> str:
-    """The same for a Service with an address of its own; "" when all its ports are served."""
-    spec = service["spec"]
+    """The same for a Service; "" when all of it is served."""
+    spec, name = service["spec"], service["metadata"]["name"]
+    if spec.get("type") == "ExternalName" and alias_of(service) is None:
+        other = spec["externalName"]
+        return f"Service {name}: pods on this machine do not find {other} by the Service's name"
     if spec.get("clusterIP", "") in ("", "None"):
         return ""
     ports = [p for p in spec.get("ports", ()) if p.get("protocol", "TCP") != "TCP"]
     if not ports:
         return ""
     text = ", ".join(f"{port['port']}/{port['protocol']}" for port in ports)
-    name = service["metadata"]["name"]
     return f"Service {name}: port {text} is not forwarded on this machine, only TCP is"
 
 

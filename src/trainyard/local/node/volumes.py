@@ -250,7 +250,7 @@ class Volumes:
                 if container is None:
                     where = f"volume file {item['path']!r}: resourceFieldRef.containerName"
                     raise NotReady("FailedMount", f"{where} names no container of the pod")
-                text = resource_value(container, reference)
+                text = resource_value(self.context, container, reference)
             files.append(File(item["path"], text.encode(), item.get("mode", spec["defaultMode"])))
         return files
 
