@@ -7,6 +7,7 @@ both the statuses and how the controller reads them.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
@@ -19,6 +20,7 @@ from trainyard.kube.errors import AlreadyExists, Conflict, NotFound
 from trainyard.kube.reflector import Reflector
 from trainyard.kube.resources import NODES, PODS
 from trainyard.kube.transport import Request
+from trainyard.lifecycle.observed import Pod
 
 NODE = "node-of-the-tests"
 Object = dict[str, Any]
@@ -29,6 +31,27 @@ Fate = Literal["wait", "run"] | int
 def runs(pod: Object) -> Fate:
     """Every pod runs until told otherwise."""
     return "run"
+
+
+class FailsOnce:
+    """Pods of a job's first attempt fail, those of later ones succeed.
+
+    A job whose controller was killed may have fewer pods than replicas in an attempt: what was
+    created has ended before the rest was. It must not have two of one.
+    """
+
+    def __init__(self) -> None:
+        self._made: Counter[tuple[str, int]] = Counter()
+
+    def __call__(self, pod: Object) -> Fate:
+        attempt = Pod.decode(pod).attempt
+        self._made[pod["metadata"]["name"], attempt] += 1
+        return 0 if attempt > 1 else 1
+
+    @property
+    def doubled(self) -> list[tuple[str, int]]:
+        """Replicas and attempts of which there was more than one pod."""
+        return [each for each, count in self._made.items() if count > 1]
 
 
 class Kubelet:

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack
 import aiohttp
 import pytest
 
-from tests.cluster.kubelet import running_kubelet
+from tests.cluster.kubelet import FailsOnce, running_kubelet
 from tests.cluster.plane import RunningControlPlane
 from tests.cluster.yard import PYTORCH, Operator, Yard, pytorch_job, until
 from tests.tools import soak
@@ -25,13 +25,8 @@ WORKERS = ("worker-0", "worker-1")
 async def test_an_operator_killed_again_and_again_loses_and_doubles_nothing(yard: Yard) -> None:
     """Each of four jobs fails once and then succeeds, while operators are killed at random."""
     names = [f"job-{number}" for number in range(4)]
-    rng = random.Random(7)
-    async with running_kubelet(yard.client, yard.namespace) as kubelet:
-
-        def fate(pod: dict[str, object]) -> int:
-            return 0 if _attempt(pod) > 1 else 1
-
-        kubelet.fate = fate
+    rng, fate = random.Random(7), FailsOnce()
+    async with running_kubelet(yard.client, yard.namespace, fate):
         documents = [pytorch_job(name) for name in names]
         for document in documents:
             await yard.client.create(PYTORCH, document, yard.namespace)
@@ -45,7 +40,7 @@ async def test_an_operator_killed_again_and_again_loses_and_doubles_nothing(yard
                 job = await yard.reaches(name, "Succeeded")
                 assert job["status"]["backoffCount"] == 1
                 assert len(job["status"]["attempts"]) == 2
-        assert len(kubelet.seen) == len(names) * 2 * 2
+        assert fate.doubled == []
 
 
 def _attempt(pod: object) -> int:
