@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test matrix simulate fuzz control-plane cluster cluster-quick check format generate bench soak lock clean
+.PHONY: help setup demo test matrix simulate fuzz control-plane cluster cluster-quick check format generate bench chaos soak lock clean
 
 find_python = for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
@@ -35,6 +35,7 @@ help:
 	@echo "make generate  write the generated files anew"
 	@echo "make format    put the code into shape"
 	@echo "make bench     measure, print one table, and keep it in docs/benchmarks.md"
+	@echo "make chaos     train under a fault a minute, beside torchrun and torchx; docs/faults.md"
 	@echo "make soak      the tests with their full counts; hours"
 	@echo "make lock      lock the newest versions that pyproject.toml allows"
 
@@ -133,6 +134,9 @@ $(TORCHX):
 
 bench: $(LAUNCHERS) $(TORCHX)
 	$(BIN)/python -m bench
+
+chaos: $(LAUNCHERS) $(TORCHX)
+	$(BIN)/python -m bench.chaos
 
 soak: $(LAUNCHERS)
 	TRAINYARD_SOAK=1 $(MAKE) test

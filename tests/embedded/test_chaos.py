@@ -20,13 +20,28 @@ from trainyard.api.chaos.report import Result
 TICK = 0.05
 DONE = hashlib.sha256(b"done").hexdigest()
 SCRIPT = f"""\
-import os, time
+import os, socket, time
 rank = os.environ["RANK"]
 mine = f"/marks/longest-{{rank}}-{{time.time_ns()}}"  # each of its lives
 longest, before = 0.0, time.monotonic()
+ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+ear.setblocking(False)
+heard = None  # since when the first replica has heard nothing of the other
+if rank == "0":
+    ear.bind(("", 9999))
 while not os.path.exists("/marks/finish"):
     time.sleep({TICK})
     now = time.monotonic()
+    try:
+        if rank == "0":
+            ear.recv(1)
+            if heard is not None and now - heard > 0.9:
+                open(f"/marks/silence-{{time.time_ns()}}", "w").close()
+            heard = now
+        else:
+            ear.sendto(b"x", (os.environ["MASTER_ADDR"], 9999))
+    except OSError:
+        pass  # nothing has come, or nobody is there just now
     longest, before = max(longest, now - before), now
     with open(mine, "w") as file:
         file.write(str(longest))
@@ -71,10 +86,13 @@ class Chaos(CommandLine):
 
     def begin(self, *more: str) -> subprocess.Popen[str]:
         """Start it, with a run without faults of which we say how it was."""
+        self.write_baseline()
+        return self.start(*self.words, "--baseline=before.json", "--output=json", *more)
+
+    def write_baseline(self) -> None:
+        """As a report has it."""
         told = Result("Succeeded", 1.0, files={"data:result": DONE})
-        path = self.folder / "before.json"
-        path.write_text(json.dumps({"baseline": asdict(told)}))
-        return self.start(*self.words, f"--baseline={path}", "--output=json", *more)
+        (self.folder / "before.json").write_text(json.dumps({"baseline": asdict(told)}))
 
     def whole(self, *more: str) -> str:
         """Run it to its end, both runs."""
@@ -119,7 +137,7 @@ def read_until(process: subprocess.Popen[str], *words: str) -> str:
 
 
 def test_each_fault_is_done_and_told(here: Chaos) -> None:
-    faults = ("kill", "stop", "slow", "hang", "controller", "server")
+    faults = ("kill", "stop", "slow", "hang", "partition", "controller", "server")
     lengths = ("--every=1s", "--lasting=1s", "--patience=1s", f"--most={len(faults)}")
     process = here.begin("--faults", ",".join(faults), "--seed=3", *lengths, "--result=data:result")
     try:
@@ -137,12 +155,38 @@ def test_each_fault_is_done_and_told(here: Chaos) -> None:
     assert any("exited with error code 137" in text for text in seen), report
     assert report["under_faults"]["restarts"] == 1, "no other fault ended anything"
     assert any("ended from here" in each for each in by_fault["hang"]["seen"]), report
-    for fault in ("stop", "slow", "hang"):
+    for fault in ("stop", "slow", "partition", "hang"):
         assert by_fault[fault]["seconds"] >= 1, fault
         assert by_fault[fault]["target"].startswith("worker-"), fault
     longest = [float(path.read_text() or 0) for path in (here.folder / "marks").glob("longest-*")]
     assert max(longest) >= 0.9, "a replica stood still"
     assert not list((here.folder / "data").iterdir()), "the folder of a claim stays as it was"
+
+
+def test_a_partition_cuts_off_and_heals(here: Chaos) -> None:
+    process = here.begin("--faults=partition", "--every=1s", "--lasting=2s", "--most=1")
+    try:
+        until(lambda: list((here.folder / "marks").glob("silence-*")), "the other was heard again")
+        here.finish.touch()
+        output = process.communicate(timeout=PATIENCE_SECONDS)[0]
+    finally:
+        process.kill()
+    report = json.loads(output[output.index("{\n") :])
+    assert [each["fault"] for each in report["struck"]] == ["partition"]
+    assert report["struck"][0]["seconds"] >= 2
+    assert report["under_faults"]["restarts"] == 0
+
+
+def test_where_pods_share_a_network_none_is_cut_off(here: Chaos) -> None:
+    here.finish.touch()
+    for faults, code, told in (
+        (("--faults=kill,partition",), 1, "cannot be done: pods are plain processes here"),
+        ((), 0, "partition was left out: pods are plain processes here"),
+    ):
+        process = here.begin("--isolation=plain", "--every=1h", *faults)
+        output = process.communicate(timeout=PATIENCE_SECONDS)[0]
+        assert process.returncode == code, output
+        assert told in output
 
 
 def test_a_job_runs_without_and_with_faults(here: Chaos) -> None:
@@ -174,8 +218,10 @@ def test_nothing_is_left_of_one_that_is_interrupted(here: Chaos, number: signal.
         (("--every=0s",), "longer than nothing"),
         (("--baseline=nowhere",), "cannot read nowhere"),
         (("--shared=other",), "no --volume other=DIR"),
+        (("--baseline=before.json", "--result=data:other"), "tells nothing of it"),
     ],
 )
 def test_a_mistake_is_told_in_one_sentence(here: Chaos, words: tuple[str, ...], told: str) -> None:
+    here.write_baseline()
     output = here.run(*here.words, *words, code=None)
     assert told in output

@@ -19,8 +19,8 @@ from trainyard.schema.errors import TrainyardError
 if TYPE_CHECKING:
     from trainyard.api.chaos.report import Report, Result, Struck
 
-_FAULTS = ("kill", "stop", "hang", "slow", "controller", "server")
-_USUAL = ("kill", "stop", "slow", "controller", "server")
+_FAULTS = ("kill", "stop", "hang", "slow", "partition", "controller", "server")
+_USUAL = ("kill", "stop", "slow", "partition", "controller", "server")
 _SEEDS = 1 << 32
 
 
@@ -135,6 +135,7 @@ def command(
 
     wishes = Wishes(
         faults=tuple(map(Fault, faults or _USUAL)),
+        are_chosen=bool(faults),
         seed=random.randrange(_SEEDS) if seed is None else seed,
         every=every,
         lasting=lasting,
@@ -171,7 +172,9 @@ def _print(report: Report) -> None:
     heads = ("", "ENDED", "TOOK", "RESTARTS", "TRAINING")
     click.echo(table(heads, (_result(name, result) for name, result in rows)))
     click.echo()
-    click.echo(f"{len(report.struck)} faults, seed {report.seed}: {report.ratio:.2f} times as long")
+    count = len(report.struck)
+    faults = f"{count} fault{'' if count == 1 else 's'}"
+    click.echo(f"{faults}, seed {report.seed}: {report.ratio:.2f} times as long")
     if report.differences:
         click.echo(f"the result is not the same: {'; '.join(report.differences)}")
     else:

@@ -20,9 +20,12 @@ POD_LINK_INDEX = 1000  # beyond lo and the tunnel devices of a fresh network nam
 _NLM_REQUEST_ACK = 0x1 | 0x4
 _NLM_CREATE_EXCL = 0x400 | 0x200
 _RTM_NEWLINK, _RTM_NEWADDR, _RTM_DELADDR, _RTM_NEWROUTE, _RTM_NEWRULE = 16, 20, 21, 24, 32
+_NLM_REQUEST = 0x1
+_RTM_GETLINK = 18
 _NLMSG_ERROR = 2
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO = 1, 3, 10, 18
-_IFLA_NET_NS_FD = 28
+_IFLA_LINK, _IFLA_NET_NS_FD = 5, 28
+_ATTRIBUTE_KIND = 0x3FFF
 _IFLA_INFO_KIND, _IFLA_INFO_DATA = 1, 2
 _VETH_INFO_PEER = 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
@@ -110,6 +113,30 @@ class Netlink:
 
     def set_up(self, index: int) -> None:
         self._request("set the interface up", _RTM_NEWLINK, _link(index))
+
+    def set_down(self, index: int) -> None:
+        payload = struct.pack("=BxHiII", socket.AF_UNSPEC, 0, index, 0, _IFF_UP)
+        self._request("set the interface down", _RTM_NEWLINK, payload)
+
+    def peer_of(self, index: int) -> int:
+        """The index of the other end of a veth pair, in the namespace where that is."""
+        self._sequence += 1
+        payload = _link(index, up=False)
+        header = struct.pack(
+            "=IHHII", 16 + len(payload), _RTM_GETLINK, _NLM_REQUEST, self._sequence, 0
+        )
+        self._socket.sendall(header + payload)
+        answer = self._socket.recv(1 << 16)
+        if struct.unpack_from("=H", answer, 4)[0] == _NLMSG_ERROR:
+            (code,) = struct.unpack_from("=i", answer, 16)
+            raise OSError(-code, f"find the interface: {os.strerror(-code)}")
+        offset = 16 + len(payload)
+        while offset < len(answer):
+            length, kind = struct.unpack_from("=HH", answer, offset)
+            if kind & _ATTRIBUTE_KIND == _IFLA_LINK:
+                return int(struct.unpack_from("=I", answer, offset + 4)[0])
+            offset += length + -length % 4
+        raise OSError("the interface has no other end")
 
     def add_address(self, address: str, prefix: int, index: int = POD_LINK_INDEX) -> None:
         payload = _address(address, prefix, index)

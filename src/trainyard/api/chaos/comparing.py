@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trainyard.api.chaos.cluster import BrokenCluster
 from trainyard.api.chaos.report import SUCCEEDED, Report, Result
 from trainyard.api.chaos.schedule import Fault, planned
-from trainyard.api.chaos.strikes import Lengths
+from trainyard.api.chaos.strikes import Lengths, refusal
 from trainyard.api.chaos.trial import Order, Trial
 from trainyard.client.target import CommandError, first_of
 from trainyard.schema.dataclass import dataclass
@@ -32,6 +32,8 @@ class Wishes:
     """What a user wants to know; None: what the run without faults suggests."""
 
     faults: tuple[Fault, ...]
+    are_chosen: bool
+    """The user named the faults: one that cannot be done is an error."""
     seed: int
     every: float | None = None
     """Seconds."""
@@ -63,6 +65,7 @@ def compared(
     if baseline is None:
         tell("without faults:")
         with BrokenCluster(shape, wishes.shared) as cluster:
+            _possible(wishes, cluster.isolation)  # before the job is run for nothing
             baseline, _ = _run(cluster, order, tell)
         tell(f"  {baseline.phase} after {baseline.seconds:.1f} s")
         if baseline.phase != SUCCEEDED:
@@ -71,20 +74,20 @@ def compared(
             )
     every = wishes.every or min(max(baseline.seconds / _SHARE, _LEAST_EVERY), _MOST_EVERY)
     with BrokenCluster(shape, wishes.shared) as cluster:
+        faults, notes = _possible(wishes, cluster.isolation)
         tell(f"with a fault every {every:.3g} s (seed {wishes.seed}):")
         hard = replace(
             order,
             limit=wishes.limit or _LIMIT_SECONDS + _LIMIT_TIMES * baseline.seconds,
-            plan=planned(wishes.seed, wishes.faults, every),
+            plan=planned(wishes.seed, faults, every),
             lengths=Lengths(wishes.lasting or every / 4, wishes.patience),
             most=wishes.most,
         )
         result, trial = _run(cluster, hard, tell)
     tell(f"  {result.phase} after {result.seconds:.1f} s")
-    notes = []
     if not trial.struck:
         notes.append(f"no fault came in {result.seconds:.0f} s: choose a shorter --every")
-    names = [str(fault) for fault in wishes.faults]
+    names = [str(fault) for fault in faults]
     name = str(found.jobs[0].metadata.name)
     return Report(name, wishes.seed, every, names, baseline, result, trial.struck, notes)
 
@@ -100,6 +103,19 @@ def read_baseline(text: str) -> Result:
 def _check(shape: ClusterShape, wishes: Wishes) -> None:
     for claim in sorted(wishes.shared - set(shape.volumes)):
         raise CommandError(f"--shared {claim}: no --volume {claim}=DIR says which folder it is")
+    for path in wishes.results:
+        if wishes.baseline is not None and path not in wishes.baseline.files:
+            raise CommandError(f"--result {path}: the report of --baseline tells nothing of it")
+
+
+def _possible(wishes: Wishes, isolation: str) -> tuple[list[Fault], list[str]]:
+    """The faults that can be done, and why others cannot; CommandError if such a one was chosen."""
+    reasons = {fault: refusal(fault, isolation) for fault in wishes.faults}
+    for fault, reason in reasons.items():
+        if reason and wishes.are_chosen:
+            raise CommandError(f"{fault} cannot be done: {reason}")
+    notes = [f"{fault} was left out: {reason}" for fault, reason in reasons.items() if reason]
+    return [fault for fault, reason in reasons.items() if not reason], notes
 
 
 def _run(cluster: BrokenCluster, order: Order, tell: Callable[[str], None]) -> tuple[Result, Trial]:

@@ -88,9 +88,9 @@ class Report:
         if before.phase != after.phase:
             why = f" ({after.message})" if after.message else ""
             found.append(f"{after.phase} instead of {before.phase}{why}")
-        for path, digest in before.files.items():
-            if after.files.get(path) != digest:
-                found.append(f"{path} is {_there(after.files.get(path))}, was {_there(digest)}")
+        for path, digest in after.files.items():
+            if before.files.get(path) != digest:
+                found.append(f"{path} is {_there(digest)}, was {_there(before.files.get(path))}")
         return found
 
     @property

@@ -19,6 +19,7 @@ class Fault(StrEnum):
     STOP = "stop"
     HANG = "hang"
     SLOW = "slow"
+    PARTITION = "partition"
     CONTROLLER = "controller"
     SERVER = "server"
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from trainyard.api.chaos.cluster import BrokenCluster
 from trainyard.api.chaos.report import Struck
 from trainyard.api.chaos.schedule import Fault
+from trainyard.local.faults.network import cut_off
 from trainyard.local.faults.victims import Replica, lives, replicas_of, signalled
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
@@ -57,6 +58,7 @@ class Strikes:
             Fault.STOP: self._stop,
             Fault.HANG: self._hang,
             Fault.SLOW: self._slow,
+            Fault.PARTITION: self._partition,
             Fault.CONTROLLER: self._controller,
             Fault.SERVER: self._server,
         }
@@ -108,6 +110,11 @@ class Strikes:
                 await asyncio.sleep(_CYCLE_SECONDS * _SLOW_SHARE)
             await asyncio.sleep(_CYCLE_SECONDS * (1 - _SLOW_SHARE))
 
+    async def _partition(self, struck: Struck, draw: float) -> None:
+        replica = self._chosen(struck, draw)
+        async with cut_off(replica.main, self._cluster.shim):
+            await asyncio.sleep(self._lengths.lasting)
+
     async def _controller(self, struck: Struck, draw: float) -> None:
         killed = await asyncio.to_thread(self._cluster.kill_controller)
         if killed is None:
@@ -135,3 +142,10 @@ async def _stopped(processes: Iterable[Process]) -> AsyncIterator[None]:
         yield
     finally:
         signalled(chosen, signal.SIGCONT)
+
+
+def refusal(fault: Fault, isolation: str) -> str:
+    """Why a fault cannot be done to pods that are so separated; "" if it can."""
+    if fault == Fault.PARTITION and isolation == "plain":
+        return "pods are plain processes here, in the network of the machine"
+    return ""

@@ -33,6 +33,7 @@ _DEAF_SECONDS = 120.0
 """For which a cluster that was killed may not answer."""
 _SETTLE_SECONDS = (1.0, 10.0)
 """Within which it shows that a fault has ended a replica; after a kill, which does as a rule."""
+_NOT_WHOLE = ("creating", "pending", "failed", "unknown")
 _MOST_SEEN = 200
 """Letters of what is told of an event."""
 Tell = Callable[[str], None]
@@ -63,7 +64,7 @@ class Trial:
         self._job: Job | None = None
         self._pods: list[PodView] = []
         self._known: dict[str, int] = {}
-        self._submitted = self._heard = time.monotonic()
+        self._submitted = self._heard = self._whole_since = time.monotonic()
         self._is_whole, self._is_torn = asyncio.Event(), asyncio.Event()
 
     async def run(self) -> Result:
@@ -111,12 +112,14 @@ class Trial:
 
     def _note(self, events: Sequence[Mapping[str, Any]]) -> None:
         """What is new of the job, and what warns, belongs to the fault that came last."""
+        assert self._job is not None
         for event in sorted(events, key=event_order):
             uid, count = event["metadata"]["uid"], event.get("count") or 1
             if self._known.get(uid) == count:
                 continue
             self._known[uid] = count
-            if event.get("type") == "Warning" and self.struck:
+            is_of_job = (event.get("involvedObject") or {}).get("uid") == self._job.uid
+            if is_of_job and event.get("type") == "Warning" and self.struck:
                 line = str(event.get("message") or "").partition("\n")[0][:_MOST_SEEN]
                 text = f"{event.get('reason')}: {line}"
                 if text not in self.struck[-1].seen:
@@ -126,10 +129,11 @@ class Trial:
     def _note_wholeness(self) -> None:
         """Whether all replicas run; how long they did not."""
         assert self._job is not None
-        wanted = self._job.status.get("replicas") or 0
-        if wanted and self._job.aggregate.get("running") == wanted:
+        counts = self._job.aggregate
+        if counts.get("running") and not any(counts.get(each) for each in _NOT_WHOLE):
             if not self._is_whole.is_set():
                 self._is_whole.set()
+                self._whole_since = time.monotonic()
                 self._is_torn.clear()
                 if self.struck and self.struck[-1].recovered is None:
                     self.struck[-1].recovered = round(self._age - self.struck[-1].at, 3)
@@ -144,16 +148,26 @@ class Trial:
 
     async def _hit(self) -> None:
         await self._is_whole.wait()
-        start = time.monotonic()
+        due, before = time.monotonic(), 0.0
         for number, planned in enumerate(self._order.plan):
             if number == self._order.most:
                 return
-            await asyncio.sleep(max(start + planned.after - time.monotonic(), 0.0))
-            await self._is_whole.wait()
+            gap, before = planned.after - before, planned.after
+            due = await self._await_moment(due + gap, gap / 2)
             await self._strike(planned)
             with suppress(TimeoutError):  # what follows from it is not to be taken for the next's
                 async with asyncio.timeout(_SETTLE_SECONDS[planned.fault == Fault.KILL]):
                     await self._is_torn.wait()
+
+    async def _await_moment(self, due: float, quiet: float) -> float:
+        """When it is due, but not before all replicas have run for `quiet` seconds: a job that is
+        slow to come back would else never get anywhere."""
+        while True:
+            await self._is_whole.wait()
+            due = max(due, self._whole_since + quiet)
+            if (rest := due - time.monotonic()) <= 0:
+                return due
+            await asyncio.sleep(rest)
 
     async def _strike(self, planned: Planned) -> None:
         """As soon as there is somebody to hit."""

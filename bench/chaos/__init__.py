@@ -1,0 +1,1 @@
+"""Jobs of each kind under faults, beside bare torchrun and torchx: `make chaos`."""
