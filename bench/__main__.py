@@ -29,6 +29,7 @@ MODULES = (
     "validate",
     "operator",
     "many",
+    "observer",
 )
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _MEASURE = "import json, sys, bench.{0} as m; json.dump(m.measure(), sys.stdout)"

@@ -1,4 +1,4 @@
-"""A program that hangs, or is slow, in the way that its first argument names: one rank of several.
+"""A program that hangs, or is slow, in the way that its last argument names: one rank of several.
 
 `# HANG` marks the lines of which one is to be named. Each warms up with a few collectives.
 """
@@ -544,7 +544,7 @@ def torch_compile(t):
 
 
 def main():
-    case = sys.argv[1]
+    case = sys.argv[-1]  # launchers put options of theirs before it
     if case == "serves":
         with socket.socket() as server:
             server.bind(("127.0.0.1", 0))

@@ -19,6 +19,7 @@ from tests.embedded.lifecycle_yard import (
     Yard,
     condition,
     generic,
+    manifest,
     pytorch,
     replicas,
     template,
@@ -138,6 +139,40 @@ def evidence(made: Yard, name: str) -> str:
     _, listed = made.api.request("GET", "/api/v1/namespaces/default/configmaps")
     owned = [each for each in listed["items"] if each["metadata"]["name"].startswith(f"{name}-")]
     return next(each["data"]["stacks"] for each in owned if "stacks" in each["data"])
+
+
+def launched(kind: str) -> Object:
+    """A job of two ranks that hang, which the launcher of its kind starts."""
+    words, run_policy = [str(SCRIPT), "skipped"], policy()
+    if kind == "torchrun":
+        pods, config = template(words), {"enabled": True, "procPerNode": "2"}
+        return pytorch("torchrun", pods, torchrunConfig=config, runPolicy=run_policy)
+    pods = template(["python"])
+    (main,) = pods["spec"]["containers"]
+    del main["command"]
+    main["name"] = "worker"
+    if kind == "deepspeed":
+        config = {"slotsPerWorker": 1, "run": {"python": words}}
+        spec = {"config": config, "worker": {"replicas": 2, "template": pods}}
+        return manifest("DeepSpeedJob", "deepspeed", {**spec, "runPolicy": run_policy})
+    spec = {
+        "torchConfig": {"procPerWorker": 1, "script": words},
+        "replicaSpecs": [{"type": "worker", "replicas": 2, "template": pods}],
+    }
+    return manifest("ColossalAIJob", "colossalai", {**spec, "runPolicy": run_policy})
+
+
+@in_soak
+@pytest.mark.parametrize("kind", ["torchrun", "deepspeed", "colossalai"])
+def test_ranks_that_a_launcher_starts_are_observed(made: Yard, kind: str) -> None:
+    made.submit(launched(kind))
+    until(lambda: hung(made, kind).get("reason", "-") != "-", f"{kind} is told", LONG_SECONDS)
+    told = hung(made, kind)
+    assert (told["status"], told["reason"]) == ("True", "Hung"), told
+    replica = "worker-0" if kind == "torchrun" else "worker-1"
+    assert told["message"].startswith(f"{replica} (rank 1) has not entered all_reduce #21"), told
+    assert "# HANG" in named(told["message"])
+    made.run("delete", kind, "--yes")
 
 
 @in_soak
