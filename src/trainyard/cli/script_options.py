@@ -55,7 +55,9 @@ class ScriptCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Let options stand behind a manifest, but not behind a script."""
         ctx.allow_interspersed_args = False
-        probe = click.Context(self, ignore_unknown_options=True, resilient_parsing=True)
+        probe = click.Context(
+            self, parent=ctx.parent, ignore_unknown_options=True, resilient_parsing=True
+        )
         probe.allow_interspersed_args = False
         said = self.make_parser(probe).parse_args(list(args))[0]
         rest = said.get("words")

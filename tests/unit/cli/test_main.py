@@ -23,6 +23,12 @@ def test_every_listed_command_can_be_loaded_and_explains_itself() -> None:
         assert "Usage:" in result.output
 
 
+@pytest.mark.parametrize("name", ["run", "init", "submit"])
+def test_every_command_knows_the_short_question(name: str) -> None:
+    result = CliRunner().invoke(cli, [name, "-h"])
+    assert result.exit_code == 0, result.output
+
+
 def test_the_root_imports_nothing_heavy() -> None:
     """Start-up is imports; `run` forks its shim before any of these."""
     heavy = ("pydantic", "asyncio", "rich", "aiohttp", "yaml", "cryptography", "orjson")
