@@ -24,6 +24,7 @@ MODULES = (
     "launchers",
     "jobs",
     "pods",
+    "egress",
     "apiserver",
     "plan",
     "validate",

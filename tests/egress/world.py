@@ -143,7 +143,7 @@ def _serve_sink(ended: Path) -> None:
                 kept.write(names.pop(client).strip() + b" " + how + b"\n")
 
 
-def _outside(folder: Path, ready: int, cable: int) -> None:
+def _outside(serve: Callable[[], None], ready: int, cable: int) -> None:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
     syscalls.unshare(syscalls.CLONE_NEWNET)
@@ -154,7 +154,12 @@ def _outside(folder: Path, ready: int, cable: int) -> None:
     link.set_up(POD_LINK_INDEX)
     link.add_address(SERVER, 24)
     link.add_address(METADATA, 16)
-    Path("/proc/sys/net/ipv4/tcp_syncookies").write_text("1")
+    serve()
+    os.write(ready, b"s")
+    signal.pause()
+
+
+def _serve_all(folder: Path) -> None:
     for address in (SERVER, METADATA):
         files = _FileServer((address, HTTP_PORT), _Files)
         _thread(files.serve_forever)
@@ -162,8 +167,6 @@ def _outside(folder: Path, ready: int, cable: int) -> None:
     _thread(_serve_long_dns)
     _thread(_serve_echo)
     _thread(functools.partial(_serve_sink, folder / "ended"))
-    os.write(ready, b"s")
-    signal.pause()
 
 
 def _serve_machine(folder: Path) -> list[socket.socket]:
@@ -199,14 +202,14 @@ def _was_reached(services: list[socket.socket]) -> list[str]:
     return found
 
 
-def main(folder: str, *argv: str) -> int:
-    """Run ``argv`` on the machine; its exit code, or 1 where a service was reached."""
-    place = Path(folder)
+def run(place: Path, serve: Callable[[], None], *argv: str) -> int:
+    """Run ``argv`` on the machine, with servers outside that ``serve`` has begun; its exit code,
+    or 1 where a service of the machine was reached."""
     (ready, told), (wait, cable) = os.pipe(), os.pipe()
     pid = os.fork()
     if not pid:
         syscalls.die_with_parent()
-        _outside(place, told, wait)
+        _outside(serve, told, wait)
     syscalls.unshare(syscalls.CLONE_NEWNET | syscalls.CLONE_NEWNS)
     syscalls.mount("", "/", "", syscalls.MS_REC | MS_PRIVATE)
     assert os.read(ready, 1) == b"n"
@@ -235,4 +238,5 @@ def main(folder: str, *argv: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    folder = Path(sys.argv[1])
+    sys.exit(run(folder, functools.partial(_serve_all, folder), *sys.argv[2:]))
