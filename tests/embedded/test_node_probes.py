@@ -69,6 +69,25 @@ async def test_a_probe_tells_whether_its_container_will_be_restarted(node: Clust
     assert node.events("Killing")[0] == "Container main failed liveness probe, will be restarted"
 
 
+async def test_a_probe_may_have_a_grace_of_its_own(node: Cluster) -> None:
+    """The pod's would outlast the test."""
+    probe = {
+        "exec": {"command": ["false"]},
+        "periodSeconds": 1,
+        "failureThreshold": 1,
+        "terminationGracePeriodSeconds": 1,
+    }
+    script = "trap '' TERM; while true; do sleep 1; done"
+    await node.create(
+        "job-0",
+        ["sh", "-c", script],
+        container={"livenessProbe": probe},
+        terminationGracePeriodSeconds=10_000,
+    )
+    pod = await node.phase("job-0", "Failed")
+    assert _status(pod)["state"]["terminated"]["exitCode"] == 137
+
+
 async def test_a_container_that_never_becomes_ready_is_warned_about_once(node: Cluster) -> None:
     probe = {"tcpSocket": {"port": 8080}, "periodSeconds": 1}
     await node.create("job-0", ["sleep", "3"], container={"readinessProbe": probe})

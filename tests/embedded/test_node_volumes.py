@@ -227,3 +227,16 @@ async def test_a_mount_point_made_in_the_working_folder_is_told(
         f"{home}/scratch lies in the working folder and did not exist: it is made there, empty"
     ]
     assert list((home / "scratch").iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="another group takes root")
+async def test_an_empty_folder_has_the_group_of_the_pod(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "s") as node:
+        text = await node.shell(
+            "one",
+            "touch /e/new; stat -c '%g %a' /e; stat -c %g /e/new",
+            container={"volumeMounts": [{"name": "e", "mountPath": "/e"}]},
+            volumes=[{"name": "e", "emptyDir": {}}],
+            securityContext={"fsGroup": 4321},
+        )
+        assert text.split() == ["4321", "2777", "4321"]

@@ -311,3 +311,25 @@ async def test_the_higher_priority_goes_first(by: str) -> None:
         await cluster.end("blocker")
         await cluster.until(lambda: bool(not cluster.message("high")))
         assert cluster.message("low")
+
+
+async def test_a_pod_with_gates_waits_until_the_last_of_them_is_gone() -> None:
+    async with running() as cluster:
+        await cluster.pod("gated", schedulingGates=[{"name": "a/b"}, {"name": "c/d"}])
+        await cluster.pod("other")
+        await cluster.until_bound("other")
+        gated = cluster.registry.get("pods", "default", "gated")
+        assert cluster.verdict(gated)["reason"] == "SchedulingGated"
+
+        def fewer(pod: Object) -> Object:
+            pod["spec"]["schedulingGates"].pop()
+            return pod
+
+        await cluster.registry.update("pods", "default", "gated", fewer)
+        await cluster.pod("third")
+        await cluster.until_bound("third")
+        assert not cluster.is_bound("gated")
+        await cluster.registry.update("pods", "default", "gated", fewer)
+        await cluster.until_bound("gated")
+        verdict = cluster.verdict(cluster.registry.get("pods", "default", "gated"))
+        assert (verdict["status"], verdict.get("reason")) == ("True", None)

@@ -6,7 +6,9 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from trainyard.kinds.shared.labels import T9K_SCHEDULER_NAME
 from trainyard.local.node.services import alias_of
+from trainyard.schema.rules.services import HEADLESS
 
 _PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 _OWN, _ONE_MACHINE = "pods on this machine have their own", "all pods run on this one machine"
@@ -17,12 +19,40 @@ _ABSENT = {
     "shareProcessNamespace": "each container sees its own processes only",
     "runtimeClassName": "there is one way to run pods on this machine",
     "priorityClassName": "priorities are those of the queue and the PodGroup",
+    "priority": "priorities are those of the queue and the PodGroup",
+    "resources": "what its containers ask for counts",
+    "schedulingGroup": "pods start together as their job or PodGroup says",
+    "evictionResponders": "nothing evicts pods on this machine",
+    "hostnameOverride": "a pod is called by its hostname, or by its name",
+    "setHostnameAsFQDN": "a pod is called by its short name",
     "readinessGates": "nobody sets such conditions on this machine",
+    "affinity.podAffinity": _ONE_MACHINE,
     "affinity.podAntiAffinity": _ONE_MACHINE,
     "topologySpreadConstraints": _ONE_MACHINE,
     "resourceClaims": "devices are had by resources.limits only",
     "securityContext.sysctls": "kernel settings are left as they are",
 }
+_OF_CONTAINER = {
+    "lifecycle.stopSignal": "it is stopped with SIGTERM",
+    "resizePolicy": "resources of a running container stay as they are",
+    "restartPolicyRules": "restartPolicy decides alone",
+    "securityContext.procMount": "/proc is as in every container",
+    "securityContext.windowsOptions": "this machine runs Linux",
+}
+_OUTSIDE = "nothing outside of this machine reaches it"
+_OF_SERVICE = {
+    "externalIPs": f"externalIPs: {_OUTSIDE}",
+    "loadBalancerIP": f"loadBalancerIP: {_OUTSIDE}",
+    "loadBalancerClass": f"loadBalancerClass: {_OUTSIDE}",
+    "loadBalancerSourceRanges": f"loadBalancerSourceRanges: {_OUTSIDE}",
+    "healthCheckNodePort": "healthCheckNodePort: there is no load balancer",
+}
+_CHOICES = {
+    ("sessionAffinity", "ClientIP"): "sessionAffinity: each connection goes to the next pod",
+    ("externalTrafficPolicy", "Local"): "externalTrafficPolicy: pods do not see who connects",
+    ("ipFamilyPolicy", "RequireDualStack"): "ipFamilyPolicy: addresses are of IPv4",
+}
+_SCHEDULERS = ("default-scheduler", T9K_SCHEDULER_NAME)
 _KERNEL_POLICIES = ("appArmorProfile", "seLinuxOptions")
 
 
@@ -44,13 +74,13 @@ def service_not_honoured(service: Mapping[str, Any]) -> str:
     if spec.get("type") == "ExternalName" and alias_of(service) is None:
         other = spec["externalName"]
         return f"Service {name}: pods on this machine do not find {other} by the Service's name"
-    if spec.get("clusterIP", "") in ("", "None"):
-        return ""
+    told = [text for field, text in _OF_SERVICE.items() if spec.get(field)]
+    told += [text for (field, value), text in _CHOICES.items() if spec.get(field) == value]
     ports = [p for p in spec.get("ports", ()) if p.get("protocol", "TCP") != "TCP"]
-    if not ports:
-        return ""
-    text = ", ".join(f"{port['port']}/{port['protocol']}" for port in ports)
-    return f"Service {name}: port {text} is not forwarded on this machine, only TCP is"
+    if ports and spec.get("clusterIP", "") not in ("", HEADLESS):
+        text = ", ".join(f"{port['port']}/{port['protocol']}" for port in ports)
+        told.append(f"port {text} is not forwarded on this machine, only TCP is")
+    return f"Service {name}: {'; '.join(told)}" if told else ""
 
 
 def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
@@ -60,6 +90,16 @@ def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
     policy = spec.get("dnsPolicy", "ClusterFirst")
     if _value(spec, "dnsConfig.nameservers") or not policy.startswith("ClusterFirst"):
         yield "dnsPolicy, dnsConfig: pods on this machine have no name server"
+    if spec.get("schedulerName", _SCHEDULERS[0]) not in _SCHEDULERS:
+        yield "schedulerName: all pods are placed by the one scheduler of this cluster"
+    if spec.get("hostUsers") is False:
+        yield "hostUsers: pods have the users that the cluster has"
+    if (spec.get("os") or {}).get("name", "linux") != "linux" or _value(
+        spec, "securityContext.windowsOptions"
+    ):
+        yield "os: this machine runs Linux"
+    if spec.get("automountServiceAccountToken"):
+        yield "automountServiceAccountToken: pods on this machine get no token for the API server"
     if spec.get("serviceAccountName", "default") != "default":
         yield "serviceAccountName: pods on this machine get no token for the API server"
 
@@ -79,12 +119,19 @@ def _volumes(spec: Mapping[str, Any]) -> Iterator[str]:
                 f"volume {volume['name']}: emptyDir.sizeLimit {empty['sizeLimit']} is enforced "
                 "with medium: Memory only"
             )
+        if empty.get("medium") == "Memory" and _value(spec, "securityContext.fsGroup") is not None:
+            yield f"volume {volume['name']}: fsGroup is not given to it with medium: Memory"
 
 
 def _container(
     spec: Mapping[str, Any], container: Mapping[str, Any], isolation: str
 ) -> Iterator[str]:
     where = f" of container {container['name']}"
+    for field, text in _OF_CONTAINER.items():
+        if _value(container, field):
+            yield f"{field}{where}: {text}"
+    if container.get("restartPolicy") and container not in (spec.get("initContainers") or ()):
+        yield f"restartPolicy{where}: that of the pod counts"
     if container.get("volumeDevices"):
         yield f"volumeDevices{where}: there are no block volumes here"
     if container.get("stdin") or container.get("tty"):

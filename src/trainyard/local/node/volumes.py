@@ -120,6 +120,10 @@ class Volumes:
     def _empty_dir(self, name: str, spec: Mapping[str, Any]) -> Source:
         path = self._own_folder(name)
         os.chmod(path, 0o777)
+        group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
+        if group is not None and os.geteuid() == 0 and self.context.guest is None:
+            os.chown(path, -1, group)
+            os.chmod(path, 0o2777)  # what is made in it has the group too
         if spec.get("medium") == "Memory":
             limits = [quantity.parse_int(spec["sizeLimit"])] if spec.get("sizeLimit") else []
             own = [

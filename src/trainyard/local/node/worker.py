@@ -162,7 +162,9 @@ class PodWorker:
             text = f"Container {run.name} failed {message}"
             ending = ", will be restarted" if is_restarted else ""
             self._object.tell("Killing", f"{text}{ending}")
-            self._prober.spawn(self._stop_one(run))
+            probe = run.spec[message.partition(" ")[0] + "Probe"]
+            grace = probe.get("terminationGracePeriodSeconds")
+            self._prober.spawn(self._stop_one(run, grace))
         self._wake.set()
 
     # -- the loop -----------------------------------------------------------------------------
@@ -315,8 +317,10 @@ class PodWorker:
             self._stopping = None
             self._wake.set()
 
-    async def _stop_one(self, run: Run) -> None:
-        await self._stopper.stop(self._target(run), self._grace_seconds())
+    async def _stop_one(self, run: Run, grace: float | None = None) -> None:
+        """Within `grace` seconds; None: those of the pod."""
+        wanted = self._grace_seconds() if grace is None else grace
+        await self._stopper.stop(self._target(run), wanted)
 
     def _target(self, run: Run) -> Target:
         return Target(self._node.runtime, self._object.uid, self._allocation.address, run)

@@ -14,6 +14,8 @@ from trainyard.local.resources.resource import PROXY_VERBS, Object, Present, Ser
 from trainyard.schema.problems import Problem
 from trainyard.schema.rules.pods import grace_seconds, pod, pod_status
 
+_GATED = "SchedulingGated"
+
 
 class _Pods(Served):
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
@@ -35,6 +37,10 @@ class _Pods(Served):
             raise forbidden(self.name, obj["metadata"]["name"], text)
         obj["status"] = {"phase": "Pending", "qosClass": _qos_class(obj)}
         pod_defaults.complete(obj["spec"])
+        if obj["spec"].get("schedulingGates"):
+            text = "Scheduling is blocked due to non-empty scheduling gates"
+            condition = {"type": "PodScheduled", "status": "False", "reason": _GATED}
+            obj["status"]["conditions"] = [{**condition, "message": text}]
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         """Only images, deadline and tolerations may change; a node is chosen once."""
@@ -162,6 +168,8 @@ def _status(pod: Object) -> str:
     """The word of `printPod`: the most telling container reason, else the phase."""
     status = pod.get("status", {})
     word = status.get("reason") or status.get("phase") or "Unknown"
+    if any(c.get("reason") == _GATED for c in status.get("conditions") or ()):
+        word = _GATED
     initial = _initial_word(pod)
     if initial is not None:
         word = initial

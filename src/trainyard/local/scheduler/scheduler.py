@@ -147,7 +147,7 @@ class Scheduler:
             return False
         entry = PodEntry.of(event.object)
         is_placed = entry.node == self._settings.node_name
-        if is_placed or entry.is_deleting:
+        if is_placed or entry.is_deleting or event.object["spec"].get("schedulingGates"):
             self._waiting.pop(uid, None)
             if is_placed:
                 self._node.take(entry)
