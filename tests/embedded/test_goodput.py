@@ -11,6 +11,7 @@ import os
 import random
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -92,16 +93,20 @@ class Run:
         begun = sum(line.what == "begin" for line in lines)
         if begun > len(self.kills) and len(self.kills) < KILLS:
             if self._due is None:
-                self._due = time.monotonic() + self._rng.uniform(0.2, 5.0)
+                self._due = time.monotonic() + self._rng.uniform(0.2, 3.0)
             elif time.monotonic() >= self._due:
                 self._kill()
         return self._cluster.phase(self.name) in ENDS
 
     def _kill(self) -> None:
-        victims = self._cluster.with_environment("train.py", JOB=self.name)
-        if victims:
+        # Rank 0 alone or with its peer: where that goes first, it works on for a while.
+        found = self._cluster.with_environment("train.py", JOB=self.name)
+        rank0 = self._cluster.with_environment("train.py", JOB=self.name, RANK="0")
+        if rank0:
             self.kills.append(time.time())
-            os.kill(self._rng.choice(victims), signal.SIGKILL)
+            for pid in self._rng.choice((rank0, found)):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
             self._due = None
 
     def misjudged(self) -> tuple[list[str], str]:
@@ -121,7 +126,7 @@ class Run:
         return [part for part in JUDGED if abs(off[part]) > POINTS * wall], text
 
 
-@pytest.mark.parametrize("batch", range(soak(1, 7)))
+@pytest.mark.parametrize("batch", range(soak(1, 5)))
 def test_goodput_is_within_two_points_of_the_truth(batch: int, tmp_path: Path) -> None:
     with yard(tmp_path) as cluster:
         seeds = range(SIDE_BY_SIDE * batch, SIDE_BY_SIDE * (batch + 1))

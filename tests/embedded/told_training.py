@@ -10,7 +10,7 @@ import time
 
 import trainyard
 
-STEPS, EVERY = 150, 12
+STEPS, EVERY = 120, 12
 folder, seed = sys.argv[1:]
 rng = random.Random(f"{seed} {time.time_ns()}")
 checkpoint = f"{folder}/checkpoint"

@@ -16,6 +16,7 @@ from tests.simulation.replay import Difference, replay
 from tests.simulation.run import simulate
 from tests.simulation.scenario import draw
 from tests.simulation.shrink import invariant, shrink, violated
+from trainyard.kinds.shared.goodput import Part
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kube.errors import Conflict
@@ -23,17 +24,21 @@ from trainyard.lifecycle import (
     dependents,
     elastic_restarts,
     failure_policy,
+    goodput,
     group_restarts,
     hang_texts,
     hanging,
     hangs,
     outcomes,
+    passes,
     progress,
     queue_writes,
     restart_policies,
 )
+from trainyard.lifecycle import judge as restart_judge
 from trainyard.lifecycle import plan as plan_of_a_job
 from trainyard.lifecycle.actions import Delete, Plan
+from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import Exit, State
 from trainyard.lifecycle.passes import Pass, Response
@@ -241,6 +246,61 @@ def keep_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hanging, "evidence", lambda *_: ())
 
 
+def account_for(seconds: Callable[[float], float]) -> Plant:
+    """Time that passes is accounted for as something else."""
+
+    def plant(monkeypatch: pytest.MonkeyPatch) -> None:
+        add = goodput._add
+        monkeypatch.setattr(goodput, "_add", lambda known, part, s: add(known, part, seconds(s)))
+
+    return plant
+
+
+def train_while_paused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pause is taken for training."""
+    state = goodput._state
+
+    def busy(status: Mapping[str, Any], ledger: Ledger) -> Part | None:
+        return Part.TRAINING if ledger.paused else state(status, ledger)
+
+    monkeypatch.setattr(goodput, "_state", busy)
+
+
+def throw_lost_work_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What turns out to be lost is taken from training, and told nowhere."""
+    move = goodput._move
+
+    def careless(told: Any, attempts: Any, one: Part, other: Part, seconds: float) -> float:
+        moved = move(told, attempts, one, other, seconds)
+        for each in (told, *attempts) if other is Part.LOST else ():
+            each.pop(other.value, None)
+        return moved
+
+    monkeypatch.setattr(goodput, "_move", careless)
+
+
+def judge_the_first_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What came once is taken for what always comes."""
+    for module in (passes, restart_judge):
+        monkeypatch.setattr(module, "SAME", 1)
+
+
+def take_what_passes_for_lasting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Failures that may pass are all one, and last."""
+    cause = restart_judge.lasting
+    monkeypatch.setattr(
+        restart_judge,
+        "lasting",
+        lambda end: cause(end) if end is None or end.free or cause(end)[1] else ("it", "passes"),
+    )
+
+
+def count_other_causes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any failure goes on with the row of the one before."""
+    cause = restart_judge.lasting
+    monkeypatch.setattr(restart_judge, "lasting", lambda end: (cause(end)[0], "the same"))
+
+
 BUGS: Mapping[str, tuple[Plant, str]] = {
     "drop the expectation": (drop_the_expectation, "is asked for again"),
     "delete before counting": (delete_first(lambda plan: True), "before the status says why"),
@@ -274,6 +334,19 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
     "hear those before": (hear_those_before, "have reported|no rank has reported"),
     "blame another rank": (blame_another_rank, "have reported|for less than|are at work"),
     "keep no evidence of a hang": (keep_no_evidence, "no evidence of it is kept"),
+    "account for half of the time": (account_for(lambda s: s / 2), "goodput has .* s of"),
+    "account for no short times": (account_for(lambda s: s if s > 1 else 0), "goodput has .* s of"),
+    "train while paused": (train_while_paused, "phase Paused, time goes to training"),
+    "throw lost work away": (throw_lost_work_away, "goodput (has|fell)"),
+    "judge the first failure": (judge_the_first_failure, "what came once|once is not again"),
+    "take what passes for lasting": (
+        take_what_passes_for_lasting,
+        "ended by its judge for|the last attempt|before were",
+    ),
+    "count other causes": (
+        count_other_causes,
+        "ended by its judge for|the last attempt|before were",
+    ),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",
