@@ -11,6 +11,9 @@ import pytest
 from trainyard.api.chaos.comparing import read_baseline
 from trainyard.api.chaos.report import Report, Result, digests
 from trainyard.api.chaos.schedule import Fault, Planned, planned
+from trainyard.api.chaos.trial import running_hosts
+from trainyard.client.pods import PodView
+from trainyard.kinds.shared import labels as label
 from trainyard.schema.errors import TrainyardError
 
 ALL = tuple(Fault)
@@ -93,6 +96,22 @@ def test_a_report_is_the_baseline_of_another() -> None:
 def test_what_is_no_report_is_refused(text: str) -> None:
     with pytest.raises(TrainyardError, match="no report of `trainyard chaos"):
         read_baseline(text)
+
+
+def test_a_replica_is_found_by_the_host_name_of_its_pod() -> None:
+    """DeepSpeedJobs and ColossalAIJobs give their pods one of their own: none of theirs was hit."""
+    labels = {label.REPLICA_TYPE: "worker", label.REPLICA_INDEX: "1"}
+    pod = {"metadata": {"name": "job-12345-worker-1", "labels": labels}, "status": {}}
+    views = [
+        PodView({**pod, "spec": spec, "status": {"phase": phase}})
+        for spec, phase in (
+            ({"hostname": "worker-1"}, "Running"),
+            ({}, "Running"),
+            ({"hostname": "ended"}, "Succeeded"),
+        )
+    ]
+    expected = {"worker-1": "worker-1", "job-12345-worker-1": "worker-1"}
+    assert running_hosts(views) == expected
 
 
 def test_digests_tell_a_missing_file_from_an_empty_one(tmp_path: Path) -> None:

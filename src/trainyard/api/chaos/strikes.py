@@ -49,10 +49,10 @@ class Strikes:
         self,
         cluster: BrokenCluster,
         lengths: Lengths,
-        pods: Callable[[], dict[str, str]],
+        hosts: Callable[[], dict[str, str]],
     ) -> None:
-        """`pods` are those that run now, with the names of their replicas."""
-        self._cluster, self._lengths, self._pods = cluster, lengths, pods
+        """`hosts` are those of the pods that run now, with the names of their replicas."""
+        self._cluster, self._lengths, self._hosts = cluster, lengths, hosts
         self._ways: dict[Fault, Callable[[Struck, float], Awaitable[None]]] = {
             Fault.KILL: self._kill,
             Fault.STOP: self._stop,
@@ -75,13 +75,13 @@ class Strikes:
             struck.seconds = time.monotonic() - started
 
     def _chosen(self, struck: Struck, draw: float) -> Replica:
-        pods = self._pods()
-        replicas = replicas_of(self._cluster.shim, pods)
+        hosts = self._hosts()
+        replicas = replicas_of(self._cluster.shim, hosts)
         if not replicas:
             raise Missed("no replica runs")
         found = replicas[int(draw * len(replicas))]
         rank = f", rank {found.rank}" if found.rank else ""
-        struck.target = f"{pods[found.pod]}{rank}"
+        struck.target = f"{hosts[found.host]}{rank}"
         return found
 
     async def _kill(self, struck: Struck, draw: float) -> None:

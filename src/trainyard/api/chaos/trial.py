@@ -22,6 +22,7 @@ from trainyard.client.submission import StandIns, submit
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared.goodput import seconds_by_part
 from trainyard.kube.errors import NotFound, ServerError, TooManyRequests, Unreachable
+from trainyard.local.node.environment import host_name
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class Trial:
             self._is_torn.set()
 
     def _running(self) -> dict[str, str]:
-        return {pod.name: pod.replica for pod in self._pods if pod.phase == "Running"}
+        return running_hosts(self._pods)
 
     # -- what is done
 
@@ -204,3 +205,8 @@ class Trial:
         if not colon:
             return Path(name)
         return self._cluster.folder_of(job.namespace, claim) / path.lstrip("/")
+
+
+def running_hosts(pods: Iterable[PodView]) -> dict[str, str]:
+    """The replicas that run, by their pods' host names: those of some kinds are not the pods'."""
+    return {host_name(pod.obj): pod.replica for pod in pods if pod.phase == "Running"}

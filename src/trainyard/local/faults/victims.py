@@ -29,7 +29,8 @@ _INIT = "pod-init"
 class Replica:
     """The processes of one container in which something trains, or the like."""
 
-    pod: str
+    host: str
+    """The host name of its pod."""
     processes: tuple[Process, ...]
     """All of them but the container's first process, which only looks after the others."""
     main: Process
@@ -57,33 +58,33 @@ def child_with(parent: int, word: bytes) -> Process | None:
     return None
 
 
-def replicas_of(shim: Process, pods: Iterable[str]) -> list[Replica]:
-    """What runs in these pods, one container each: that with ranks, else the first; by pod."""
+def replicas_of(shim: Process, hosts: Iterable[str]) -> list[Replica]:
+    """What runs in the pods of these host names, one container each: that with ranks, else the
+    first; by host name."""
     processes = all_processes()
     if processes.get(shim.pid, shim)[:2] != shim[:2]:
         return []
-    tree, wanted = children_of(processes), set(pods)
+    tree, wanted = children_of(processes), set(hosts)
     found: dict[str, Replica] = {}
     for first in sorted(tree.get(shim.pid, ())):
         below = [processes[pid] for pid in sorted(descendants(first, tree)) if pid in processes]
         living = [each for each in below if not each.is_dead]
         if name_of(first) != _INIT or not living:
             continue
-        environment = environment_of(living[0].pid)
-        pod = environment.get("HOSTNAME", "")
-        if pod not in wanted:
+        host = environment_of(living[0].pid).get("HOSTNAME", "")
+        if host not in wanted:
             continue
-        replica = _replica(pod, first, living)
-        if pod not in found or (replica.rank and not found[pod].rank):
-            found[pod] = replica
-    return [found[pod] for pod in sorted(found)]
+        replica = _replica(host, first, living)
+        if host not in found or (replica.rank and not found[host].rank):
+            found[host] = replica
+    return [found[host] for host in sorted(found)]
 
 
-def _replica(pod: str, first: int, living: list[Process]) -> Replica:
+def _replica(host: str, first: int, living: list[Process]) -> Replica:
     ranks = dict(_ranks(living))
     top = [each for each in living if each.pid in ranks and each.parent not in ranks]
     mains = top or [each for each in living if each.parent == first] or living
-    return Replica(pod, tuple(living), mains[0], ranks.get(mains[0].pid, ""))
+    return Replica(host, tuple(living), mains[0], ranks.get(mains[0].pid, ""))
 
 
 def _ranks(living: list[Process]) -> Iterator[tuple[int, str]]:
