@@ -85,6 +85,12 @@ class HostRuntime:
         self.commands.append(process)
         return HostCommand(process)
 
+    async def attach(
+        self, pod: dict[str, Any], container: str, *, stdin: bool = False
+    ) -> HostCommand:
+        """It goes on as a shell does."""
+        return await self.exec(pod, container, ["sh"], stdin=stdin)
+
     async def connect(self, pod: dict[str, Any], port: int) -> HostConnection:
         try:
             return HostConnection(*await asyncio.open_connection("127.0.0.1", port))

@@ -8,12 +8,13 @@ import os
 import pty
 import re
 import select
+import signal
 import struct
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine
 
@@ -31,6 +32,7 @@ class Terminal:
     def resize(self, columns: int, lines: int) -> None:
         """As a user does with a window; the command is told."""
         fcntl.ioctl(self._ours, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
+        self._process.send_signal(signal.SIGWINCH)  # it is not of the terminal's session
 
     def type(self, text: str) -> None:
         os.write(self._ours, text.encode())
@@ -75,6 +77,7 @@ def started_on_terminal(
     *arguments: str,
     columns: int = 100,
     lines: int = 40,
+    program: Sequence[str] = (sys.executable, "-m", "trainyard.cli.main"),
     **environment: str,
 ) -> Iterator[Terminal]:
     """A command on a terminal, for as long as the block lasts."""
@@ -86,7 +89,7 @@ def started_on_terminal(
         if name not in ("COLUMNS", "LINES")  # xdist sets them, and they come before the terminal's
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "trainyard.cli.main", *arguments],
+        [*program, *arguments],
         cwd=trainyard.folder,
         env={**inherited, "TERM": "xterm", **environment},
         stdin=theirs,

@@ -293,7 +293,7 @@ def _subresource(rng: random.Random, row: Served) -> Ask:
     names = [*row.subresources, "status", "scale", "x"]
     name = rng.choice(names)
     where = f"{_place(rng, row)}/{_name(rng)}/{name}"
-    if name in ("exec", "portforward"):
+    if name in ("attach", "exec", "portforward"):
         return _stream(rng, row)
     if name == "log":
         return Ask("GET", _with_query(where, rng))
@@ -315,7 +315,7 @@ def _stream(rng: random.Random, row: Served) -> Ask:
     where = f"/api/v1/namespaces/default/pods/{pod}"
     if rng.random() < 0.15:
         return Ask("GET", _with_query(f"{where}/log", rng))
-    return _upgrade(rng, f"{where}/{rng.choice(('exec', 'portforward'))}")
+    return _upgrade(rng, f"{where}/{rng.choice(('attach', 'exec', 'portforward'))}")
 
 
 def _upgrade(rng: random.Random, where: str) -> Ask:

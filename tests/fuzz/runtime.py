@@ -63,5 +63,8 @@ class EchoRuntime:
     ) -> Echo:
         return Echo()
 
+    async def attach(self, pod: dict[str, Any], container: str, *, stdin: bool = False) -> Echo:
+        return Echo()
+
     async def connect(self, pod: dict[str, Any], port: int) -> Echo:
         return Echo()

@@ -24,6 +24,7 @@ from tests.fuzz.mutation import mutated, mutated_bytes
 from tests.fuzz.seeds import BATCH
 from trainyard.shim import protocol as p
 from trainyard.shim import wire
+from trainyard.shim.attach import Attach
 from trainyard.shim.channel import Channel
 from trainyard.shim.orders import Progress
 
@@ -49,6 +50,12 @@ def corpus(kind: str, folder: str, rng: random.Random) -> p.Request:
         lambda: p.AddTmpfs(pod, f"{folder}/tmpfs", 4096),
         lambda: p.Start(pod, name, number, log, p.Program(argv, _ENV, "/"), root),
         lambda: p.Start(pod, name, number, log, p.Program(argv, _ENV, "/"), root),
+        lambda: p.Start(
+            *(pod, name, number, log, p.Program(argv, _ENV, "/"), root),
+            stdin=rng.choice(("", "once", "open")),
+            tty=rng.random() < 0.5,
+        ),
+        lambda: Attach(pod, name, rng.random() < 0.5),
         lambda: p.Exec(pod, name, f"{number}", argv, tty=rng.random() < 0.3),
         lambda: p.EndSession(f"{number}"),
         lambda: p.Signal(pod, name, 15),

@@ -105,6 +105,11 @@ class PodRuntime(Protocol):
     ) -> ExecSession:
         """Start `command` in the running container."""
 
+    async def attach(
+        self, pod: dict[str, Any], container: str, *, stdin: bool = False
+    ) -> ExecSession:
+        """The streams of the running container itself; they end with it, and its code is 0."""
+
     async def connect(self, pod: dict[str, Any], port: int) -> Connection:
         """Open a TCP connection to `port` on the pod's own address."""
 

@@ -111,8 +111,9 @@ def _read(data: bytes, descriptors: int) -> Progress:
         raise ProtocolError(f"{error}") from None
     if not 0 <= (progress.code or 0) <= 255 or not 0 <= progress.signal <= _LAST_SIGNAL:
         raise ProtocolError("an exit code that cannot be")
-    if len(progress.namespaces) != descriptors:
-        raise ProtocolError(f"{descriptors} descriptors for {len(progress.namespaces)} namespaces")
+    wanted = len(progress.namespaces) + progress.terminal
+    if wanted != descriptors:
+        raise ProtocolError(f"{descriptors} descriptors instead of {wanted}")
     return progress
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -22,6 +23,7 @@ from trainyard.shim.protocol import (
     Start,
     to_raw,
 )
+from trainyard.shim.viewers import Viewer
 
 _READ_BYTES = 1 << 16
 # Output can be held open by a process outside the container (an ``exec`` session); the end of
@@ -53,7 +55,12 @@ class Container(Child):
         self.has_ended = False
         """Whether it has been reaped; its state is ``exited`` when its output is all read too."""
         self._pump = pump
-        self._output = -1
+        self._has_input, self._awaits_terminal = bool(start.stdin), start.tty
+        self._gives_input_away = start.stdin == "once" and not start.tty
+        self._output = self._input = -1
+        self._viewers: list[Viewer] = []
+        self._is_held_up = False
+        """Its output is not read until all viewers have what there was."""
         self._log: LogFile | None = None
         self._log_path, self._limits = start.log, LogLimits(start.log_bytes, start.log_files)
         self._drain_until = 0.0
@@ -61,12 +68,16 @@ class Container(Child):
     def open(self) -> None:
         """Make its log and its output's pipe; raises OSError."""
         self._log = LogFile(self._log_path, self._limits)
-        self._output, writer = os.pipe2(os.O_CLOEXEC)
-        self.given.append(writer)
+        if not self._awaits_terminal:
+            self._output, writer = os.pipe2(os.O_CLOEXEC)
+            self.given.append(writer)
+            self._watch_output()
+            if self._has_input:
+                reader, self._input = os.pipe2(os.O_CLOEXEC)
+                self.given.append(reader)
         if (group := _unified(self.program.cgroups)) >= 0:
             self.born_in.append(group)
             self.flags |= BORN_IN_GROUP
-        self._pump.loop.register(self._output, lambda _: self._read(), self.junk)
 
     def end(self) -> None:
         """Kill it with all that is in it."""
@@ -82,8 +93,14 @@ class Container(Child):
     # -- how it goes on -------------------------------------------------------------------------
 
     def told(self, progress: Progress, descriptors: list[int]) -> None:
-        if progress.namespaces and not self.namespaces and self.state.state == "starting":
+        is_new = self.state.state == "starting"
+        if progress.namespaces and not self.namespaces and is_new and not progress.terminal:
             self.namespaces = dict(zip(progress.namespaces, descriptors, strict=True))
+        elif progress.terminal and self._awaits_terminal and is_new and not progress.namespaces:
+            self._awaits_terminal = False
+            (self._output,) = descriptors
+            self._input = os.dup(self._output)
+            self._watch_output()
         else:
             super().told(progress, descriptors)
         before = self.state.state
@@ -120,6 +137,7 @@ class Container(Child):
             told = code if code >= 0 else 128 - code
             self.state = self.state._replace(signal=max(0, -code), code=told)
         self._finish()
+        self._go_on()
         self._close_namespaces()
         if self.is_plain:  # else they have died with it
             for session in self._pump.sessions:
@@ -157,15 +175,62 @@ class Container(Child):
 
     # -- what it writes ---------------------------------------------------------------------------
 
+    def attach(self, viewer: int, *, stdin: bool) -> list[int]:
+        """Show a viewer, whose pipe is taken over, what is written from now on.
+
+        Returns the end to write to the container's input, if there is one.
+        """
+        try:
+            self._viewers.append(Viewer(viewer, self._pump.loop, self._go_on))
+        except OSError:
+            os.close(viewer)
+            raise
+        if self._input < 0 or (self._gives_input_away and not stdin):
+            return []
+        if not self._gives_input_away:
+            return [os.dup(self._input)]
+        given, self._input = self._input, -1
+        return [given]
+
+    def _go_on(self) -> None:
+        """A viewer has caught up, or is gone, or no longer matters."""
+        self._viewers = [each for each in self._viewers if not each.is_gone]
+        if self._is_held_up and (self.has_ended or not any(v.is_behind for v in self._viewers)):
+            self._is_held_up = False
+            if self._output >= 0:
+                self._watch_output()
+
+    def _watch_output(self) -> None:
+        os.set_blocking(self._output, False)  # also for who attaches and writes to the terminal
+        self._pump.loop.register(self._output, lambda _: self._read(), self.junk)
+
+    def _receive(self) -> bytes | None:
+        """What there is of output; empty at its end, None where there is nothing just now."""
+        try:
+            return os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EIO:  # of a terminal that nobody has open any more
+                raise
+            return b""
+
     def _read(self) -> None:
         assert self._log is not None
-        data = os.read(self._output, _READ_BYTES)
+        data = self._receive()
+        if data is None:
+            return
         if not data:
             self._close_output()
             if self.has_ended:
                 self._report_exit()
             return
         self._log.write(data)
+        for viewer in list(self._viewers):
+            viewer.show(data)
+        if not self.has_ended and any(viewer.is_behind for viewer in self._viewers):
+            self._is_held_up = True
+            self._pump.loop.unregister(self._output)
         if self.due_at is not None:
             self._pump.due.add(self)
 
@@ -188,6 +253,11 @@ class Container(Child):
             self._pump.loop.unregister(self._output)
             os.close(self._output)
             self._output = -1
+        if self._input >= 0:
+            os.close(self._input)
+            self._input = -1
+        for viewer in list(self._viewers):
+            viewer.end()
 
 
 class Pump:

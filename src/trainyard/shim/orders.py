@@ -79,6 +79,8 @@ class Progress(NamedTuple):
     signal: int = 0
     full: bool = False
     namespaces: tuple[int, ...] = ()
+    terminal: bool = False
+    """The controlling end of the program's terminal is attached, behind the namespaces."""
 
 
 class StartError(Exception):

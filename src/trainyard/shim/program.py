@@ -18,6 +18,8 @@ from trainyard.shim import syscalls as sys
 from trainyard.shim.orders import NOT_EXECUTABLE, NOT_FOUND, StartError, Surroundings
 from trainyard.shim.protocol import Program
 
+Stdio = tuple[int, int, int]
+"""Standard input, output and error."""
 _RESET_SIGNALS = (
     signal.SIGPIPE,
     signal.SIGXFSZ,
@@ -28,14 +30,8 @@ _RESET_SIGNALS = (
 )
 
 
-def execute(program: Program, around: Surroundings, output: int) -> NoReturn:
-    """Become the user's program, with both its outputs going to ``output``."""
-    nothing = os.open("/dev/null", os.O_RDONLY)
-    become(program, around, (nothing, output, output))
-
-
 def become(
-    program: Program, around: Surroundings, stdio: tuple[int, int, int], terminal: bool = False
+    program: Program, around: Surroundings, stdio: Stdio, terminal: bool = False
 ) -> NoReturn:
     """Take up session, standard streams, user and program, in this order; confined before."""
     os.setsid()
@@ -78,11 +74,9 @@ def prepare(program: Program, around: Surroundings) -> None:
     _enter_folder(program.cwd)
 
 
-def spawn_program(program: Program, output: int) -> int:
+def spawn_program(program: Program, stdio: Stdio) -> int:
     """Start the program without a copy of this process, which is the fast way; returns its id."""
-    nothing = os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
-    streams = ((nothing, 0), (output, 1), (output, 2))
-    actions = [(os.POSIX_SPAWN_DUP2, source, target) for source, target in streams]
+    actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(stdio)]
     name, env = program.argv[0], program.env
     failure = OSError(errno.ENOENT, "")
     for path in _candidates(name, env):

@@ -13,9 +13,10 @@ import types
 import typing
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
+from trainyard.shim.attach import Attach
 from trainyard.shim.egress.told import SetNetwork
 
-VERSION = 4
+VERSION = 5
 """Of this protocol: an agent that finds the shim of another trainyard must not speak to it."""
 
 Raw = dict[str, Any]
@@ -24,9 +25,6 @@ Kind = TypeVar("Kind")
 
 class ProtocolError(ValueError):
     """A message that does not say what it has to; the text names the field."""
-
-
-# What requests are about.
 
 
 class Bind(NamedTuple):
@@ -94,9 +92,6 @@ class Forward(NamedTuple):
     endpoints: tuple[tuple[str, int], ...]
 
 
-# Requests.
-
-
 class AddPod(NamedTuple):
     """Make a pod's network, host name and IPC; the answer tells its ``address``."""
 
@@ -126,6 +121,9 @@ class Start(NamedTuple):
     log_bytes: int = 10 << 20
     log_files: int = 5
     """How the log rotates: see ``logfile.LogLimits``."""
+    stdin: Literal["", "once", "open"] = ""
+    """Whether there is one to attach to, and whether it ends with the first who does."""
+    tty: bool = False
 
 
 class Exec(NamedTuple):
@@ -189,7 +187,7 @@ class Shutdown(NamedTuple):
 
 
 ContainerRequest: TypeAlias = Start | Exec | EndSession | Signal | Kill
-PodRequest: TypeAlias = AddPod | AddTmpfs | OpenSocket | RemovePod
+PodRequest: TypeAlias = AddPod | AddTmpfs | Attach | OpenSocket | RemovePod
 NodeRequest: TypeAlias = OpenListener | SetForwards | SetNetwork | Shutdown
 Request: TypeAlias = ContainerRequest | PodRequest | NodeRequest
 
@@ -200,9 +198,6 @@ class Answer(NamedTuple):
     error: str = ""
     address: str = ""
     descriptors: int = 0
-
-
-# Events.
 
 
 class ContainerState(NamedTuple):
@@ -262,6 +257,7 @@ _REQUESTS: dict[str, type[Request]] = {
     "pod": AddPod,
     "tmpfs": AddTmpfs,
     "start": Start,
+    "attach": Attach,
     "exec": Exec,
     "end_session": EndSession,
     "signal": Signal,

@@ -19,6 +19,7 @@ from typing import assert_never
 
 from trainyard.shim import isolation, limits, loop, protocol, wire
 from trainyard.shim import syscalls as sys
+from trainyard.shim.attach import Attach
 from trainyard.shim.containers import Container, Pod, Pump, Session
 from trainyard.shim.egress import starter
 from trainyard.shim.egress.keeper import Keeper
@@ -171,6 +172,8 @@ class Shim:
                 return Answer(), [self._network.open_socket(self._pod(pod).sandbox)]
             case protocol.OpenListener(port):
                 return Answer(), [self._network.open_listener(port)]
+            case Attach():
+                return Answer(), self._attach(request, attached)
             case protocol.AddTmpfs():
                 self._add_tmpfs(request)
             case protocol.RemovePod(pod):
@@ -261,6 +264,14 @@ class Shim:
             raise
         self._pump.sessions.add(session)
         self._nursery.start(session)
+
+    def _attach(self, wanted: Attach, attached: list[int]) -> list[int]:
+        box = self._container(wanted.pod, wanted.name)
+        if box.has_ended or box.state.state != "running":
+            raise ProcessLookupError(f"container {wanted.name} is not running")
+        if len(attached) != 1:
+            raise ValueError(f"{len(attached)} descriptors are attached")
+        return box.attach(os.dup(attached[0]), stdin=wanted.stdin)
 
     def _add_tmpfs(self, wanted: protocol.AddTmpfs) -> None:
         """Mounted in the shim's own mount namespace: its content outlives a container.

@@ -16,8 +16,6 @@ from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import tell_anyway
 from trainyard.shim.orders import Command, Progress, StartError, Surroundings
 
-_Stdio = tuple[int, int, int]
-
 
 def run(
     command: Command,
@@ -51,7 +49,7 @@ def run(
     return code
 
 
-def _terminal(channel: int) -> _Stdio:
+def _terminal(channel: int) -> program.Stdio:
     """Make a terminal inside the container and hand its controlling end to the agent."""
     controller, terminal = os.openpty()
     with socket.socket(fileno=channel) as connection:
@@ -60,7 +58,7 @@ def _terminal(channel: int) -> _Stdio:
     return terminal, terminal, terminal
 
 
-def _fork(command: Command, around: Surroundings, stdio: _Stdio) -> int:
+def _fork(command: Command, around: Surroundings, stdio: program.Stdio) -> int:
     pid = sys.clone(0)
     if not pid:
         try:

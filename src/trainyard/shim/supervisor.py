@@ -15,7 +15,7 @@ import contextlib
 import json
 import os
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from trainyard.shim import confinement, descendants, program, rootfs
 from trainyard.shim import syscalls as sys
@@ -47,19 +47,25 @@ def prepare(base: str) -> None:
 
 
 def run(
-    start: Start, around: Surroundings, namespaces: Mapping[int, int], channel: int, output: int
+    start: Start,
+    around: Surroundings,
+    namespaces: Mapping[int, int],
+    channel: int,
+    given: Sequence[int],
 ) -> int:
     """Be the container's first process to its end; returns the exit code for this process.
 
     In namespaces it is one that is prepared. ``namespaces``: the pod's, as descriptors by kind.
+    ``given``: where output goes to, and behind it where input comes from, if it has any; nothing
+    where it has a terminal.
     """
     sys.join_cgroups(start.program.cgroups)
     if around.kind != "plain":
         _isolate(start, around, namespaces, channel)
-        return _supervise(start.program, around, channel, output)
+        return _supervise(start, around, channel, given)
     live_as_subreaper()
     try:
-        return _supervise(start.program, around, channel, output)
+        return _supervise(start, around, channel, given)
     finally:
         descendants.end_all()
 
@@ -86,18 +92,19 @@ def _isolate(
     rootfs.leave(old_root)
 
 
-def _supervise(wanted: Program, around: Surroundings, channel: int, output: int) -> int:
+def _supervise(start: Start, around: Surroundings, channel: int, given: Sequence[int]) -> int:
     """Run the program to its end; returns the exit code for this process.
 
     In namespaces this process is confined as the program is; without, only the program.
     """
     sys.set_process_name("pod-init")
+    wanted, stdio = start.program, _streams(start.tty, channel, given)
     if around.kind != "plain":
         program.prepare(wanted, around)
-    if around.kind == "plain" or program.changes_user(wanted):
-        pid = _fork_program(wanted, around, output)
+    if around.kind == "plain" or start.tty or program.changes_user(wanted):
+        pid = _fork_program(wanted, around, stdio, start.tty)
     else:
-        pid = program.spawn_program(wanted, output)
+        pid = program.spawn_program(wanted, stdio)
     sys.close_others({channel})
     if around.kind == "root" and not wanted.privileged:
         sys.limit_capabilities(_CAP_KILL)
@@ -112,8 +119,21 @@ def _supervise(wanted: Program, around: Surroundings, channel: int, output: int)
     return told & 255
 
 
-def _fork_program(wanted: Program, around: Surroundings, output: int) -> int:
-    """Start the program from a copy of this process, which can change its user."""
+def _streams(tty: bool, channel: int, given: Sequence[int]) -> program.Stdio:
+    """What the program reads and writes; the shim is given the other end of a terminal."""
+    if not tty:
+        source = given[1] if len(given) > 1 else os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
+        return source, given[0], given[0]
+    controller, terminal = os.openpty()
+    tell(channel, Progress(terminal=True), (controller,))
+    os.close(controller)
+    return terminal, terminal, terminal
+
+
+def _fork_program(
+    wanted: Program, around: Surroundings, stdio: program.Stdio, terminal: bool
+) -> int:
+    """Start the program from a copy of this process: it changes its user, or has a terminal."""
     failure_reader, failure_writer = os.pipe2(os.O_CLOEXEC)
     pid = sys.clone(0)
     if not pid:
@@ -121,7 +141,7 @@ def _fork_program(wanted: Program, around: Surroundings, output: int) -> int:
             sys.die_with_parent()
             if around.kind == "plain":
                 program.confine(wanted, around)
-            program.execute(wanted, around, output)
+            program.become(wanted, around, stdio, terminal)
         except BaseException as error:
             code = error.code if isinstance(error, StartError) else CANNOT_START
             failure = Progress(error=str(error) or type(error).__name__, code=code)

@@ -130,8 +130,7 @@ def _carry_out(order: Order, channel: int, attached: list[int]) -> int:
     # Entered last of all, by ``confinement``.
     around = order.around._replace(user_namespace=namespaces.pop(sys.CLONE_NEWUSER, -1))
     if order.start is not None:
-        (output,) = needed
-        return supervisor.run(order.start, around, namespaces, channel, output)
+        return supervisor.run(order.start, around, namespaces, channel, needed)
     if order.command is not None:
         return session.run(order.command, around, namespaces, channel, needed)
     if order.relay is not None:

@@ -399,6 +399,9 @@ class SilentRuntime:
     async def exec(self, *_: Any, **__: Any) -> Any:
         raise TrainyardError("no commands run here")
 
+    async def attach(self, *_: Any, **__: Any) -> Any:
+        raise TrainyardError("nothing can be attached to here")
+
     async def connect(self, *_: Any) -> Any:
         raise TrainyardError("no ports are open here")
 

@@ -45,7 +45,6 @@ def test_a_field_of_the_pod_is_told(spec: dict[str, Any], field: str) -> None:
     ("container", "field"),
     [
         ({"volumeDevices": [{"name": "v"}]}, "volumeDevices"),
-        ({"tty": True}, "stdin, tty"),
         ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "hostPort"),
         ({"volumeMounts": [{"name": "v", "mountPropagation": "Bidirectional"}]}, "mountPropag"),
         ({"livenessProbe": {"grpc": {"port": 1}}}, "grpc and HTTPS probes"),
@@ -100,7 +99,7 @@ def test_a_profile_of_system_calls_is_the_default_one() -> None:
 
 
 def test_one_sentence_for_equal_replicas_of_a_container() -> None:
-    pod = {"spec": {"containers": [{"name": "main", "tty": True}] * 2}}
+    pod = {"spec": {"containers": [{"name": "main", "volumeDevices": [{}]}] * 2}}
     assert len(not_honoured(pod, "root")) == 1
 
 

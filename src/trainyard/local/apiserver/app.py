@@ -59,6 +59,7 @@ class Api:
             "scale": verbs.scale,
             "finalize": verbs.finalize,
             "log": pods.log,
+            "attach": pods.stream,
             "exec": pods.stream,
             "portforward": pods.stream,
             "binding": pods.bind,

@@ -1,4 +1,4 @@
-"""`kubectl exec`: a command's streams over SPDY or WebSocket channels.
+"""`kubectl exec` and `kubectl attach`: a program's streams over SPDY or WebSocket channels.
 
 Both transports carry the same five channels; a status object on the error channel ends them.
 """
@@ -6,9 +6,9 @@ Both transports carry the same five channels; a status object on the error chann
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import Protocol
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import closing, suppress
+from typing import Any, Protocol
 
 import orjson
 
@@ -32,6 +32,9 @@ _STREAM_SECONDS = 30.0
 class Channels(Protocol):
     """The client's end of a command."""
 
+    async def open(self, expected: set[str]) -> None:
+        """Have the streams of these names; the first thing to do."""
+
     async def send(self, channel: int, data: bytes) -> None:
         """Bytes for the client."""
 
@@ -42,18 +45,30 @@ class Channels(Protocol):
         """End every channel."""
 
 
-async def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
+async def execute(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
     """Start the command that `request` asks for, then switch protocols."""
     command = [value for key, value in request.queries if key == "command"]
     if not command:
         raise bad_request("you must specify at least one command for the container")
     container = chosen_container(pod, request.query.get("container", ""))
-    protocol, headers = negotiate(request, _SPDY_PROTOCOL, _WEBSOCKET_PROTOCOLS)
+    how = {"stdin": request.flag("stdin"), "tty": request.flag("tty")}
+    return await _respond(request, runtime.exec(pod, container, command, **how))
+
+
+async def attach(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
+    """Attach to a container, then switch protocols."""
+    container = chosen_container(pod, request.query.get("container", ""))
+    return await _respond(request, runtime.attach(pod, container, stdin=request.flag("stdin")))
+
+
+async def _respond(request: Request, starting: Coroutine[Any, Any, ExecSession]) -> Upgrade:
+    with closing(starting):
+        protocol, headers = negotiate(request, _SPDY_PROTOCOL, _WEBSOCKET_PROTOCOLS)
+        try:
+            session = await starting
+        except TrainyardError as error:
+            raise bad_request(str(error)) from error
     tty = request.flag("tty")
-    try:
-        session = await runtime.exec(pod, container, command, stdin=request.flag("stdin"), tty=tty)
-    except TrainyardError as error:
-        raise bad_request(str(error)) from error
     expected = {"error", *(name for name in ("stdin", "stdout") if request.flag(name))}
     expected |= {"resize"} if tty else {"stderr"} if request.flag("stderr") else set()
 
@@ -62,10 +77,9 @@ async def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade
             channels: Channels
             if protocol:
                 channels = _WebSocketChannels(WebSocket(wire))
-                await channels.open(expected)
             else:
                 channels = _SpdyChannels(SpdyConnection(wire))
-                await channels.open(expected)
+            await channels.open(expected)
             await _serve(session, channels)
         finally:
             await session.close()

@@ -32,16 +32,17 @@ class PodAccess:
     runtime: PodRuntime | None
 
     async def stream(self, request: Request, target: Target) -> Answer:
-        """Run a command in a container (exec), or reach its ports (portforward)."""
+        """Attach to a container, run a command in it (exec), or reach its ports (portforward)."""
         pod = self.registry.get(*target.place)
         if self.runtime is None:
             raise bad_request(f"no node runs pods here, so pod {target.name} cannot be reached")
         if request.headers.get("upgrade", "").lower() not in ("websocket", "spdy/3.1"):
             raise bad_request("Upgrade request required")
-        if target.subresource == "exec":
+        if target.subresource in ("attach", "exec"):
             from trainyard.local.apiserver import execution
 
-            return await execution.respond(request, pod, self.runtime)
+            begin = execution.attach if target.subresource == "attach" else execution.execute
+            return await begin(request, pod, self.runtime)
         from trainyard.local.apiserver import forwarding
 
         return forwarding.respond(request, pod, self.runtime)

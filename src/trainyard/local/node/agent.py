@@ -311,6 +311,18 @@ class NodeAgent:
         wanted = execs.command(uid, container, command, tty=tty)
         return await execs.Session.start(self._runtime, wanted, stdin=stdin)
 
+    async def attach(
+        self, pod: dict[str, Any], container: str, *, stdin: bool = False
+    ) -> execs.Attachment:
+        uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
+        worker = self._workers.get(uid)
+        runs = worker.runs if worker is not None else ()
+        spec = next((r.spec for r in runs if r.name == container and r.phase == "running"), None)
+        if spec is None:
+            text = f"cannot attach to container {container!r} of pod {name}: it is not running"
+            raise TrainyardError(text)
+        return await execs.Attachment.start(self._runtime, uid, spec, stdin=stdin)
+
     async def connect(self, pod: dict[str, Any], port: int) -> Tunnel:
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         address = pod.get("status", {}).get("podIP", "")

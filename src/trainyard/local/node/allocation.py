@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from trainyard.kinds.shared import names
 from trainyard.local import guests
@@ -157,9 +157,9 @@ class Allocation:
             self._forget_logs(run)
             log, kept = self.log_path(run), node.settings.log_limits
             limits_of_log = (kept.size, kept.files)
-            await node.runtime.request(
-                protocol.Start(self._uid, run.name, run.attempt, log, program, root, *limits_of_log)
-            )
+            streams = (_input(run.spec), bool(run.spec.get("tty")))
+            what = (self._uid, run.name, run.attempt, log, program, root)
+            await node.runtime.request(protocol.Start(*what, *limits_of_log, *streams))
         except RuntimeRefused as error:
             run.phase = "waiting"
             raise NotReady("RunContainerError", str(error)) from None
@@ -194,3 +194,9 @@ class Allocation:
             cgroups.remove(run.cgroups)
             with contextlib.suppress(OSError, Refused):
                 os.unlink(start_request.termination_path(self.folder, run.name))
+
+
+def _input(container: Mapping[str, Any]) -> Literal["", "once", "open"]:
+    if not container.get("stdin"):
+        return ""
+    return "once" if container.get("stdinOnce") else "open"

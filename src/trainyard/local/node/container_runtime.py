@@ -9,6 +9,7 @@ from typing import Protocol
 
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import protocol
+from trainyard.shim.attach import Attach
 
 
 class RuntimeRefused(TrainyardError):
@@ -32,6 +33,13 @@ class ContainerRuntime(Protocol):
         self, request: protocol.Request, attach: Sequence[int] = ()
     ) -> protocol.Answer:
         """Have something done; raises RuntimeRefused. The descriptors ``attach`` stay ours."""
+        ...
+
+    async def attach(self, wanted: Attach, output: int) -> int:
+        """Attach to a container; raises RuntimeRefused. ``output`` stays ours.
+
+        The end to write to its input; -1 if there is none.
+        """
         ...
 
     async def open_socket(self, pod: str) -> socket.socket:

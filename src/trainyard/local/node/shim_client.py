@@ -13,6 +13,7 @@ from typing import NamedTuple
 from trainyard.local.node.container_runtime import RuntimeRefused
 from trainyard.local.node.shim_process import ShimFailed, ShimHandle
 from trainyard.shim import protocol, wire
+from trainyard.shim.attach import Attach
 
 _ANSWER_SECONDS = 30.0
 _GONE = "the node's shim process is gone"
@@ -51,6 +52,10 @@ class ShimClient:
         self, request: protocol.Request, attach: Sequence[int] = ()
     ) -> protocol.Answer:
         return (await self._exchange(request, attach)).answer
+
+    async def attach(self, wanted: Attach, output: int) -> int:
+        reply = await self._exchange(wanted, [output])
+        return reply.descriptors[0] if reply.descriptors else -1
 
     async def open_socket(self, pod: str) -> socket.socket:
         reply = await self._exchange(protocol.OpenSocket(pod), ())

@@ -62,6 +62,8 @@ def program_and_root(
     """What the runtime is to start, and in which file system; raises NotReady or CannotStart."""
     context = volumes.context
     env = container_environment(context, container, is_plain=place.isolation == "plain")
+    if container.get("tty"):
+        env.setdefault("TERM", "xterm")
     home = _home_folder(context)
     program = _with_identity(
         Program(

@@ -134,8 +134,6 @@ def _container(
         yield f"restartPolicy{where}: that of the pod counts"
     if container.get("volumeDevices"):
         yield f"volumeDevices{where}: there are no block volumes here"
-    if container.get("stdin") or container.get("tty"):
-        yield f"stdin, tty{where}: its input is empty and its output goes to the log"
     if any(port.get("hostPort") for port in container.get("ports", ())):
         yield f"hostPort{where}: no port of this machine is opened"
     mounts = container.get("volumeMounts", ())

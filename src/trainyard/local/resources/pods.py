@@ -232,6 +232,7 @@ SERVED = _Pods(
     generation=True,
     subresources={
         "log": Subresource("Pod", ("get",)),
+        "attach": Subresource("PodAttachOptions", ("create", "get")),
         "exec": Subresource("PodExecOptions", ("create", "get")),
         "portforward": Subresource("PodPortForwardOptions", ("create", "get")),
         "proxy": Subresource("PodProxyOptions", PROXY_VERBS),
