@@ -31,6 +31,7 @@ MODULES = (
     "operator",
     "many",
     "observer",
+    "cold",
 )
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"
 _MEASURE = "import json, sys, bench.{0} as m; json.dump(m.measure(), sys.stdout)"

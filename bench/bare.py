@@ -1,15 +1,16 @@
 """A bare client: what any client reaches that makes an operator's requests and decides nothing.
 
 Run as a program it waits for a line on its input, creates the pods of all jobs of a namespace, and
-ends: `python -m bench.bare KUBECONFIG NAMESPACE pods|writes`. `pods`: nothing else. `writes`: as an
-operator must, first each job's status, then its Service and pods, then the status once more, and
-all the while it watches and decodes the three.
+ends: `python -m bench.bare KUBECONFIG NAMESPACE pods|writes`. `pods`: nothing else. `writes`: as
+the operator does, first each job's account, then its Service and pods, at last each whole status,
+and all the while it watches and decodes the three.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -25,7 +26,7 @@ from trainyard.kinds.table import describe
 from trainyard.kube.cluster import ClusterTransport
 from trainyard.kube.credentials import load
 from trainyard.kube.resources import PODS, SERVICES, Resource
-from trainyard.lifecycle import Observed, plan
+from trainyard.lifecycle import Observed, Owned, Pod, plan
 from trainyard.lifecycle.actions import Create, Plan
 
 AT_ONCE = 32
@@ -84,7 +85,7 @@ async def main(kubeconfig: str, where: str, which: str) -> None:
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=100)) as session:
         bare = Bare(session, route, where)
         listed = orjson.loads(await bare.send("GET", JOBS.path(where)))["items"]
-        plans = [(job, _plan(job)) for job in listed]
+        plans = [(job, *_plans(job)) for job in listed]
         watches = []
         if which == "writes":
             watches = [asyncio.create_task(bare.watch(each)) for each in (JOBS, PODS, SERVICES)]
@@ -101,23 +102,41 @@ async def main(kubeconfig: str, where: str, which: str) -> None:
     await route.aclose()
 
 
-def _plan(job: dict[str, Any]) -> Plan:
+def _plans(job: dict[str, Any]) -> tuple[Plan, Any]:
+    """The first plan for a job, and its status as it is once all of that is created."""
     job |= {"apiVersion": JOBS.api_version, "kind": JOBS.kind}
     model: Any = admit(dict(job)).model
-    return plan(describe(model, Settings()), None, Observed(), datetime.now(UTC), Settings())
+    workload, now, settings = describe(model, Settings()), datetime.now(UTC), Settings()
+    first = plan(workload, None, Observed(), now, settings)
+    made = [(create.resource, create.manifest()) for create in _creates(first)]
+    for _, each in made:
+        each["metadata"] |= {"uid": str(uuid.uuid4()), "namespace": job["metadata"]["namespace"]}
+    observed = Observed(
+        pods=tuple(Pod.decode(each) for resource, each in made if resource == PODS),
+        owned=tuple(Owned.decode(resource, each) for resource, each in made if resource != PODS),
+    )
+    return first, plan(workload, first.status, observed, now, settings).status
+
+
+def _creates(made: Plan) -> list[Create]:
+    return [each for each in made.actions if isinstance(each, Create)]
 
 
 async def _only_pods(bare: Bare, jobs: Any) -> None:
-    for _, made in jobs:
-        pods = [each for each in made.actions if each.resource == PODS]
+    for _, first, _ in jobs:
+        pods = [each for each in _creates(first) if each.resource == PODS]
         await asyncio.gather(*map(bare.create, pods))
 
 
 async def _write(bare: Bare, jobs: Any) -> None:
-    for job, made in jobs:
-        stored = await bare.status(job, made.status)
-        await asyncio.gather(*map(bare.create, made.actions))
-        await bare.status(stored, {**made.status, "replicas": 8})
+    """In the operator's order: the whole status once all jobs have their pods."""
+    later = []
+    for job, first, status in jobs:
+        stored = await bare.status(job, first.status)
+        await asyncio.gather(*map(bare.create, _creates(first)))
+        later.append((stored, status))
+    for stored, status in later:
+        await bare.status(stored, status)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -27,7 +26,7 @@ from aiohttp import web
 from tests.cluster.plane import free_port
 from tests.cluster.yard import until
 
-from bench.plane import JOBS, cpu_seconds, job, memory_mb
+from bench.plane import JOBS, cpu_seconds, job, memory_mb, rests
 from trainyard.kinds.admission import admit
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import describe
@@ -39,6 +38,21 @@ SIZES = tuple(map(int, os.environ.get("BENCH_MANY", "2000,10000").split(",")))
 LIMITS = {2000: 150.0, 10000: 800.0}
 """Megabytes."""
 REPLICAS = 8
+_CONDITIONS = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+RUNNING: dict[str, Any] = {
+    "phase": "Running",
+    "startTime": "2026-01-01T00:00:05Z",
+    "conditions": [{"type": kind, "status": "True"} for kind in _CONDITIONS],
+    "containerStatuses": [
+        {
+            "name": "pytorch",
+            "ready": True,
+            "started": True,
+            "state": {"running": {"startedAt": "2026-01-01T00:00:10Z"}},
+        }
+    ],
+}
+"""Status of a pod that runs."""
 _IDLE_SECONDS = 20.0
 
 
@@ -61,40 +75,39 @@ async def _started(size: int) -> list[Row]:
         try:
             async with aiohttp.ClientSession() as session:
                 await until(lambda: _text(session, port, "/version"), bool, 600)
-                return await _operator(session, size, config, own)
+                return await operator(session, size, config, own, "modelled server")
         finally:
             server.kill()
 
 
-async def _operator(
-    session: aiohttp.ClientSession, size: int, config: Path, port: int
+async def operator(
+    session: aiohttp.ClientSession, size: int, config: Path, port: int, server: str
 ) -> list[Row]:
+    """What one costs that starts on a cluster with so many jobs; `server` is how that is called."""
     started = time.perf_counter()
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "trainyard.cli.main", "operator", "--kubeconfig", str(config)),
         *("--no-leader-elect", "--host", "127.0.0.1", "--port", str(port)),
         stderr=asyncio.subprocess.DEVNULL,
     )
+
+    async def ready() -> str:
+        assert process.returncode is None, "the operator has ended"
+        return await _text(session, port, "/readyz")
+
     try:
-        await until(lambda: _text(session, port, "/readyz"), lambda text: text == "leading", 600)
+        await until(ready, lambda text: text == "leading", 600)
         took = time.perf_counter() - started
-        # Every job has been looked at once the process has nothing to do any more.
-        seen = [-1.0]
-
-        async def rests() -> bool:
-            seen.append(cpu_seconds(process.pid))
-            await asyncio.sleep(2)
-            return cpu_seconds(process.pid) - seen[-1] < 0.1
-
-        await until(rests, bool, 600)
+        await rests([process.pid])  # every job has been looked at
         spent = cpu_seconds(process.pid)
         await asyncio.sleep(_IDLE_SECONDS)
         idle = (cpu_seconds(process.pid) - spent) / _IDLE_SECONDS * 100
         most, now = memory_mb(process.pid, "VmHWM"), memory_mb(process.pid)
     finally:
-        process.send_signal(signal.SIGKILL)
+        if process.returncode is None:
+            process.kill()
         await process.wait()
-    of = f"{size:,} jobs, {size * REPLICAS:,} pods (modelled server)"
+    of = f"{size:,} jobs, {size * REPLICAS:,} pods ({server})"
     return [
         (f"operator, {of}: process start to ready", took, "s", 4.3 if size == 2000 else None),
         ("most memory it ever had", most, "MB", LIMITS.get(size)),
@@ -143,16 +156,7 @@ def _stored(number: int) -> tuple[bytes, list[bytes], bytes]:
         pod["metadata"] |= {"uid": f"{key.ordinal}-{number}", "resourceVersion": "10"}
         pod["metadata"] |= {"creationTimestamp": "2026-01-01T00:00:00Z"}
         pod["spec"]["nodeName"] = f"node-{number % 100}"
-        state = {"running": {"startedAt": "2026-01-01T00:00:10Z"}}
-        container = {"name": "pytorch", "ready": True, "started": True, "state": state}
-        kinds = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
-        pod["status"] = {
-            "phase": "Running",
-            "startTime": "2026-01-01T00:00:05Z",
-            "conditions": [{"type": kind, "status": "True"} for kind in kinds],
-            "containerStatuses": [container],
-        }
-        pods.append(pod)
+        pods.append({**pod, "status": RUNNING})
     meta = raw["metadata"]
     service = Owned(SERVICES, meta["namespace"], workload.base, f"s-{number}", "10", meta["uid"])
     observed = Observed(pods=tuple(map(Pod.decode, pods)), owned=(service,))

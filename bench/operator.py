@@ -12,15 +12,18 @@ import os
 import signal
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
 from tests.cluster.plane import RunningControlPlane, free_port
 from tests.cluster.yard import until
 
+from bench import latency
 from bench import plane as planes
 from bench.plane import JOBS, count, cpu_seconds, job, namespace
 from trainyard.kube.client import Client
@@ -36,20 +39,39 @@ _PATIENCE_SECONDS = 600.0
 
 
 class Turn(NamedTuple):
-    """One turn of one client: seconds until there were all pods, and until nothing was left."""
+    """One turn of one client: seconds until there were all pods, and until nothing was left.
+
+    Processor time is that of the client and of all others; `pods_cpu` of both, as long as there
+    were pods to come.
+    """
 
     pods: float
     settled: float
+    pods_cpu: float
     own_cpu: float
     server_cpu: float
 
 
 def measure() -> list[Row]:
-    """Rates of pods against bare clients, then the rest."""
+    """Rates of pods against bare clients, then how soon a job's first pod is asked for."""
     with planes.running() as plane:
         if plane is None:
             return [("operator: no control plane (tools/control_plane.py)", None, "", None)]
-        return asyncio.run(_throughput(plane))
+        rows = asyncio.run(_throughput(plane))
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with planes.running(*latency.options(folder)) as plane:
+            assert plane is not None
+            return rows + latency.rows(folder, asyncio.run(_latency(plane)))
+
+
+async def _latency(plane: RunningControlPlane) -> str:
+    """The namespace in which jobs were created one by one."""
+    async with await Client.from_kubeconfig(plane.kubeconfig) as client:
+        where = await namespace(client)
+        async with operator(plane, "--namespace", where):
+            await latency.one_by_one(client, where, JOB_COUNT)
+        return where
 
 
 async def _throughput(plane: RunningControlPlane) -> list[Row]:
@@ -68,6 +90,10 @@ async def _throughput(plane: RunningControlPlane) -> list[Row]:
         cost = (turn.own_cpu + turn.server_cpu for turn in turns[which])
         return statistics.median(cost) / pods * 1e3
 
+    def per_cpu(which: str) -> float:
+        """Pods for each second of processor time, until there are all."""
+        return pods / statistics.median(turn.pods_cpu for turn in turns[which])
+
     operator = turns["operator"]
     settled = statistics.median(turn.settled / turn.pods for turn in operator)
     own = statistics.median(turn.own_cpu for turn in operator) / pods * 1e3
@@ -79,6 +105,18 @@ async def _throughput(plane: RunningControlPlane) -> list[Row]:
         ("a bare client with the same writes and watches", rate("writes"), "pods/s", None),
         ("ratio", rate("operator") / rate("writes"), "of it", 0.9),
         ("all settled, events included, against the time of the pods", settled, "x", 1.4),
+        (
+            "pods for the same processor time, until there are all: operator, of pods alone",
+            per_cpu("operator") / per_cpu("pods"),
+            "of it",
+            0.65,
+        ),
+        (
+            "the same, of a client with the same writes",
+            per_cpu("operator") / per_cpu("writes"),
+            "of it",
+            0.9,
+        ),
         ("processor time a pod, all processes: operator", cpu("operator"), "ms", None),
         ("the same of the bare client with the same writes", cpu("writes"), "ms", None),
         ("the same of the one that only creates pods", cpu("pods"), "ms", None),
@@ -102,21 +140,22 @@ async def _turn(plane: RunningControlPlane, client: Client, which: str) -> Turn:
 async def _timed(
     plane: RunningControlPlane, client: Client, where: str, process: asyncio.subprocess.Process
 ) -> Turn:
-    before = [cpu_seconds(pid) for pid in (process.pid, *plane.pids)]
+    pids = (process.pid, *plane.pids)
+    before = [cpu_seconds(pid) for pid in pids]
     started = time.perf_counter()
     if process.stdin is not None:
         process.stdin.write(b"\n")
     else:
         process.send_signal(signal.SIGCONT)
     pods = await _until(client, PODS, where, JOB_COUNT * REPLICAS) - started
+    pods_cpu = sum(cpu_seconds(pid) for pid in pids) - sum(before)
     if process.stdout is not None:
         await process.stdout.readline()
     else:
         await _until(client, EVENTS, where, EVENTS_OF_A_JOB * JOB_COUNT)
     settled = time.perf_counter() - started
-    after = [cpu_seconds(pid) for pid in (process.pid, *plane.pids)]
-    own, *others = (b - a for a, b in zip(before, after, strict=True))
-    return Turn(pods, settled, own, sum(others))
+    own, *others = (cpu_seconds(pid) - b for pid, b in zip(pids, before, strict=True))
+    return Turn(pods, settled, pods_cpu, own, sum(others))
 
 
 async def create_jobs(client: Client, where: str, names: list[str]) -> None:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,20 +29,27 @@ from trainyard.kube.transport import Request
 JOBS = KINDS["PyTorchTrainingJob"].resource
 _TICKS = os.sysconf("SC_CLK_TCK")
 _serial = itertools.count(1)
+_REST = 0.1
+"""Seconds of processor time that a process may take in two seconds while it rests."""
 
 
 @contextmanager
-def running() -> Iterator[RunningControlPlane | None]:
-    """A control plane that serves our kinds, or None where there is none to be had."""
+def running(*options: str) -> Iterator[RunningControlPlane | None]:
+    """A control plane that serves our kinds, or None where there is none to be had.
+
+    `options`: more of the API server's.
+    """
     programs = find()
     if programs is None:
         yield None
         return
     with tempfile.TemporaryDirectory() as name:
         plane = RunningControlPlane(programs, Path(name))
+        plane.admission += options
         try:
             plane.start()
             asyncio.run(_define(plane, _definitions(plane)))
+            asyncio.run(rests(plane.pids))  # it describes all kinds anew for every new one
             yield plane
         finally:
             plane.stop()
@@ -94,6 +101,17 @@ def cpu_seconds(pid: int) -> float:
     """Processor time that a process has had so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS
+
+
+async def rests(pids: Sequence[int]) -> None:
+    """Wait until these processes have next to nothing to do."""
+
+    async def spent() -> float:
+        before = sum(map(cpu_seconds, pids))
+        await asyncio.sleep(2)
+        return sum(map(cpu_seconds, pids)) - before
+
+    await until(spent, lambda seconds: seconds < _REST * len(pids), 600)
 
 
 def memory_mb(pid: int, field: str = "VmRSS") -> float:

@@ -447,7 +447,7 @@ class Run:
         forged = {**status, "phase": phase}
         if thoroughly and phase in TERMINAL:
             kinds = ("Failed",) if phase == "Failed" else ("Completed",)
-            others = [c for c in status["conditions"] if c["type"] not in kinds]
+            others = [c for c in status.get("conditions") or () if c["type"] not in kinds]
             time = {"lastTransitionTime": others[0]["lastTransitionTime"]} if others else {}
             words = {"status": "True", "reason": "Forged", "message": "Believe it."}
             forged["conditions"] = [*others, *({"type": k, **words, **time} for k in kinds)]

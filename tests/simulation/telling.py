@@ -198,7 +198,7 @@ class Text(NamedTuple):
 
 def texts_of(told: Told) -> Iterator[Text]:
     """All conditions and events of a pass."""
-    before = {(c["type"], c["status"]): c for c in told.before.get("conditions") or ()}
+    before = {(c.get("type"), c.get("status")): c for c in told.before.get("conditions") or ()}
     for condition in told.after.get("conditions") or ():
         was = before.get((condition["type"], condition["status"]), {})
         place, message = f"{condition['type']}={condition['status']}", condition["message"]

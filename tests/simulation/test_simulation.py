@@ -74,6 +74,9 @@ ONCE_FAILED = {
     5286926: "a standby whose watch was silent since the job came took it for a new one",
     656505569: "a replica that was lost at a cost failed its job, told as Deleted as it had no pod",
     1728: "a job was paused after it had failed, and the monitor missed that its end is final",
+    20206: "a replica lost by a rule, whose end nobody saw, was told as deleted and as failed",
+    419970178: "the monitor told equal failures apart by their exit code and the number of the pod",
+    419970307: "the same",
 }
 
 

@@ -1,8 +1,9 @@
 """What `plan()` answers with: data only, carried out by the operator's executor.
 
 The executor's part: write `status` first, with the resourceVersion it was computed from, and give
-up the pass on a conflict; then the actions, in the order given, but consecutive ones of one type
-and resource in parallel; then the events. `wake_at` asks for another pass even if nothing changes.
+up the pass on a conflict (see also `Plan.begins`); then the actions, in the order given, but
+consecutive ones of one type and resource in parallel; then the events. `wake_at` asks for another
+pass even if nothing changes.
 """
 
 from __future__ import annotations
@@ -99,3 +100,6 @@ class Plan:
     wake_at: datetime | None = None
     restarts: tuple[str, ...] = ()
     """Why replicas restart, a reason for each incident that the status takes in: `OOMKilled`."""
+    begins: bool = False
+    """These are the job's first pods. What they rely on counts nothing, has fixed names and goes
+    with the job, so it may be created while the status is written; the pods wait for both."""

@@ -13,7 +13,7 @@ from trainyard.lifecycle import cleanup
 from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass
-from trainyard.lifecycle.replicas import Entry, Replica
+from trainyard.lifecycle.replicas import Entry, Replica, View
 
 _COUNTED = {state.value: state.value.lower() for state in State}
 """Field of the aggregate per phase, in the order documented."""
@@ -75,12 +75,15 @@ def own_failures(job: Pass, is_removed: IsRemoved = never) -> list[Replica]:
     """Replicas that are told as failed, but for those that only their job's end has stopped."""
     return [
         r
-        for r in job.view.not_running
-        if r.state is State.FAILED
-        and not is_removed(r)
-        and (entry := _entry(r)).get("reason") != STOPPED
-        and entry["phase"] == State.FAILED.value
+        for r in told_as_failed(job.view)
+        if not is_removed(r) and _entry(r).get("reason") != STOPPED
     ]
+
+
+def told_as_failed(view: View) -> list[Replica]:
+    """Not those whose end was not seen: they are told as taken away, though a rule fails them."""
+    failed = (r for r in view.not_running if r.state is State.FAILED)
+    return [r for r in failed if _entry(r)["phase"] == State.FAILED.value]
 
 
 def _blank(name: str, phase: str) -> Entry:

@@ -16,6 +16,7 @@ from trainyard.schema.times import render
 
 Condition = dict[str, Any]
 _ORDER = list(ConditionType)
+_TIME = "lastTransitionTime"
 
 
 class Conditions:
@@ -23,7 +24,13 @@ class Conditions:
 
     def __init__(self, before: Iterable[Condition], now: datetime) -> None:
         self._now = render(now)
-        self._before: dict[str, Condition] = {c["type"]: c for c in before}
+        # Whoever else may write a status may leave out what definitions do not require.
+        blank = {"status": "", "reason": "", "message": "", _TIME: self._now}
+        self._before: dict[str, Condition] = {
+            c["type"]: c if blank.keys() <= c.keys() else {**blank, **c}
+            for c in before
+            if c.get("type")
+        }
         self._items = dict(self._before)
 
     def set(self, kind: str, status: bool, reason: str, message: str) -> None:
@@ -61,9 +68,6 @@ class Conditions:
         """As in status."""
         known = [self._items[kind] for kind in _ORDER if kind in self._items]
         return known + [c for kind, c in self._items.items() if kind not in _ORDER]
-
-
-_TIME = "lastTransitionTime"
 
 
 def not_finished(conditions: Conditions, *, runs: bool) -> None:

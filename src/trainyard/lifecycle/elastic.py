@@ -16,7 +16,7 @@ from trainyard.kinds.shared.workload import ReplicaKey, Scope, Workload
 from trainyard.lifecycle.ledger import RESIZED, Ledger, Record, ending
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass
-from trainyard.lifecycle.replicas import Replica, View
+from trainyard.lifecycle.replicas import Replica, View, entries_of
 
 
 def as_told(workload: Workload, status: Mapping[str, Any]) -> Workload:
@@ -56,9 +56,15 @@ def resize(job: Pass) -> tuple[Ledger, frozenset[str]]:
 
 
 def _newcomers(job: Pass) -> list[str]:
-    """Replicas that the job did not want before; a pod of that name is of one that left."""
-    told = {entry["name"] for task in job.before["tasks"] for entry in task["replicas"]}
-    return [r.name for r in job.view.replicas if r.name not in told]
+    """Replicas that the job did not want before; a pod of that name is of one that left.
+
+    Those of its last size are none, told of or not: a first status tells of no replica, and what
+    it tells may be erased.
+    """
+    known = set(entries_of(job.before))
+    if job.workload.at_size is not None and job.ledger.size is not None:
+        known |= {name for _, _, name in job.workload.at_size(job.ledger.size).roster}
+    return [r.name for r in job.view.replicas if r.name not in known]
 
 
 def _given_up(job: Pass) -> list[str]:

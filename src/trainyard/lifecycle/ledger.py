@@ -361,7 +361,7 @@ def outcome(status: Mapping[str, Any]) -> str:
     if "ended" in account:
         return str(account["ended"])
     # Those that ended under an earlier version have no such entry.
-    conditions = {c["type"]: c["status"] for c in status.get("conditions") or ()}
+    conditions = {c.get("type"): c.get("status") for c in status.get("conditions") or ()}
     phase = str(status.get("phase", ""))
     has_ended = conditions.get(ConditionType.COMPLETED) == "True" and "completionTime" in status
     return phase if has_ended and phase in (Phase.SUCCEEDED, Phase.FAILED) else ""

@@ -17,13 +17,13 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Scope, Workload
 from trainyard.lifecycle import (
     aggregate,
+    beginning,
     cleanup,
     creation,
     deadline,
     deletion,
     dependents,
     elastic,
-    goodput,
     hanging,
     launches,
     pause,
@@ -31,6 +31,7 @@ from trainyard.lifecycle import (
     queue_writes,
     queueing,
     restarts,
+    stored,
     troubles,
     verdicts,
     viewer_links,
@@ -68,7 +69,7 @@ def plan(
     `status` is the job's, as stored. The job must be valid (else `plan_invalid`) and not on its
     way out: then its objects go with it by their owner references.
     """
-    before = dict(status or {})
+    before = stored.readable(status or {})
     has_ended = bool(outcome(before))
     if has_ended and workload.elastic is not None:
         workload = elastic.as_told(workload, before)
@@ -190,10 +191,12 @@ class _Steps:
         """What is told, and begun, when a job is seen for the first time."""
         workload = self.job.workload
         self.report.goes_on(self.job.ledger)
-        if not self.job.before.get("internal"):
+        ledger, is_new = self.job.ledger, not self.job.before.get("internal")
+        if is_new:
             self.report.created()
-            if not workload.paused:
-                self._keep(self.job.ledger.begin(self.job.now))
+        was_erased = not ledger.attempts and not ledger.paused
+        if not workload.paused and (is_new or was_erased):
+            self._keep(ledger.begin(self.job.now))
         warned = "\n".join(workload.warnings)
         if warned != self.job.ledger.warned:
             self._keep(replace(self.job.ledger, warned=warned))
@@ -387,13 +390,11 @@ class _Steps:
         new["observedGeneration"] = workload.generation
         new["replicas"] = self.job.view.existing
         new["selector"] = labels.selector(workload.uid)
-        if workload.counts_backoff:
-            new["backoffCount"] = ledger.backoff
-        else:
-            new["restartCount"] = sum(ledger.restarts.values())
+        count = ledger.backoff if workload.counts_backoff else sum(ledger.restarts.values())
+        new["backoffCount" if workload.counts_backoff else "restartCount"] = count
         new |= viewer_links.of_dependents(workload, self.job.observed)
         if not outcome(self.job.before):  # what is said after the end changes nothing
             self._wake(progress.put(new, self.job))
-        changed = goodput.accounted(self.job, new) if new != self.job.before else None
-        events = tuple(self.report.events)
-        return Plan(changed, (*self.found, *self.actions), events, self.wake_at, self.restarted)
+        written, begins = beginning.written(new, self.job, self.actions)
+        actions, events = (*self.found, *self.actions), tuple(self.report.events)
+        return Plan(written, actions, events, self.wake_at, self.restarted, begins)

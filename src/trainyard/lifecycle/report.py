@@ -18,7 +18,7 @@ from trainyard.kinds.shared.reasons import (
     preflight_failure,
 )
 from trainyard.kinds.shared.workload import Workload
-from trainyard.lifecycle import conditions, texts
+from trainyard.lifecycle import aggregate, conditions, texts
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.ledger import Ledger
@@ -308,5 +308,5 @@ def _well(view: View) -> int:
 
 
 def _progress(view: View) -> str:
-    failed = sum(1 for r in view.not_running if r.state is State.FAILED)
+    failed = len(aggregate.told_as_failed(view))
     return texts.progress(len(view.replicas), _well(view), failed)

@@ -2,11 +2,13 @@
 
 The status is written with the resourceVersion that the plan was computed from. If the job has
 moved on, the plan is void and nothing of it is done. So whatever an action depends on (a counted
-restart, a terminal condition) is stored before the action happens (decision 25).
+restart, a terminal condition) is stored before the action happens (decision 25). What a job's first
+pods rely on depends on nothing, and does not wait (decision 201).
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from enum import Enum
@@ -104,19 +106,25 @@ class Executor:
 
         A deletion or a change that is refused holds up nothing else; it is raised at the end.
         """
+        beside, actions = _beside(plan)
+        made: bool | BaseException = True
         if plan.status is not None:
-            try:
-                before, job = job, await self._write_status(job, plan.status)
-                self._meter.stored(before, job, plan)
-            except NotFound:
-                self._jobs[job.kind.kind].forget(job)
-                return Outcome.JOB_GONE
-            except Conflict:
-                return Outcome.STALE
+            stored, made = await asyncio.gather(
+                self._store(job, plan),
+                self._act(job, beside),
+                return_exceptions=True,
+            )
+            if isinstance(stored, BaseException):
+                raise stored
+            if isinstance(stored, Outcome):
+                return stored
+            job = stored
         elif _makes_up(plan) and not await self._lives(job):
             return Outcome.JOB_GONE
         try:
-            complete = await self._act(job, plan.actions)
+            if isinstance(made, BaseException):
+                raise made
+            complete = made and await self._act(job, actions)
         finally:
             # What the stored status says has happened, even if the actions are yet to come.
             if plan.status is not None or not plan.actions:
@@ -127,12 +135,20 @@ class Executor:
             return Outcome.INCOMPLETE
         return Outcome.DONE if plan.actions or plan.status is not None else Outcome.UNCHANGED
 
-    async def _write_status(self, job: JobRecord, status: dict[str, Any]) -> JobRecord:
-        body = {**job.raw, "status": status}
+    async def _store(self, job: JobRecord, plan: Plan) -> JobRecord | Outcome:
+        """The job with the plan's status, or why the plan is void."""
+        body = {**job.raw, "status": plan.status}
         write = self._client.replace(job.kind.resource, body, subresource="status")
-        stored = await self._tell(job, f"status of {job.kind.plural}/{job.name}", write)
+        try:
+            stored = await self._tell(job, f"status of {job.kind.plural}/{job.name}", write)
+        except NotFound:
+            self._jobs[job.kind.kind].forget(job)
+            return Outcome.JOB_GONE
+        except Conflict:
+            return Outcome.STALE
         record = JobRecord.decode(job.kind, stored)
         self._jobs[job.kind.kind].wrote(record)
+        self._meter.stored(job, record, plan)
         return record
 
     async def _lives(self, job: JobRecord) -> bool:
@@ -336,11 +352,17 @@ class Executor:
                 self._diary.did(job, what, ended)
 
 
+def _beside(plan: Plan) -> tuple[list[Action], list[Action]]:
+    """What may be created while the status is written, and what waits for both (decision 201)."""
+    beside = [each for each in plan.actions if plan.begins and _is_before_pods(each)]
+    return beside, [each for each in plan.actions if not beside or each not in beside]
+
+
 def _makes_up(plan: Plan) -> bool:
     """Whether it creates again what a job has besides its pods: the first time, and for every
     pod, a status is written, which fails where the job is gone."""
     # Decision 199: the garbage collector would take it again, as often as it is created.
-    return any(isinstance(each, Create) and each.resource != PODS for each in plan.actions)
+    return any(map(_is_before_pods, plan.actions))
 
 
 def _step(action: Action) -> tuple[object, object]:
@@ -348,6 +370,10 @@ def _step(action: Action) -> tuple[object, object]:
     to report goes with the Services, so that pods wait no longer for it."""
     is_channel = isinstance(action, Create) and action.generated is Generated.CHANNEL
     return (SERVICES if is_channel else action.resource, type(action))
+
+
+def _is_before_pods(action: Action) -> bool:
+    return isinstance(action, Create) and action.resource != PODS
 
 
 def _name(action: Action) -> str:

@@ -79,14 +79,12 @@ def test_failed_and_deleted_rows() -> None:
 
 
 def test_not_observed_yet_is_creating() -> None:
-    world = World(pytorch(workers=2))
-    world.step()
+    world = World(pytorch(workers=2)).settle()
     assert world.aggregate == {"creating": 2}
 
 
 def test_all_seven_counts_are_always_there() -> None:
-    world = World(pytorch(workers=2))
-    world.step()
+    world = World(pytorch(workers=2)).settle()
     assert world.status is not None
     assert list(world.status["aggregate"]) == [
         "creating",

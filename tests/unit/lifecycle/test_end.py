@@ -69,6 +69,17 @@ def test_a_job_that_fails_without_its_pods_was_not_initialized() -> None:
     assert "Initialized" not in {c["type"] for c in world.status["conditions"]}
 
 
+def test_conditions_that_others_wrote_in_part_hold_up_nothing() -> None:
+    """Definitions require none of their fields."""
+    world = World(pytorch(workers=2)).running()
+    assert world.status is not None
+    world.status["conditions"] = [{"type": "Running", "status": "True"}, {"type": "Failed"}, {}]
+    world.settle()
+    assert world.condition("Running") is not None
+    world.exit("0", 0).exit("1", 0).settle()
+    assert world.phase == "Succeeded"
+
+
 def test_conditions_while_running_as_documented() -> None:
     world = World(pytorch(workers=1)).running()
     running = "All pods are running normally or have completed successfully."

@@ -492,6 +492,18 @@ def test_a_survivor_is_excused_unless_a_rule_names_its_exit(code: int, phase: st
     assert world.phase == phase
 
 
+def test_one_that_was_lost_by_a_rule_and_not_seen_to_end_is_counted_as_it_is_told() -> None:
+    """It was told as taken away, and as failed in the same breath."""
+    rules = policy(reasons("Restart", "Deleted"), backoffLimit=0)
+    world = World(elastic(1, 3, 4, policy="Never", run_policy=rules)).running()
+    resize(world, 4)
+    world.settle().remove("2")
+    world.settle()
+    assert world.aggregate == {"running": 2, "deleted": 1, "creating": 1}
+    text = "2 of 4 replicas are running or have completed."
+    assert world.condition("Running") == ("True", "-", text)
+
+
 def beside(job: dict[str, Any]) -> World:
     """The job with a helper beside each training container, running."""
     containers = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]

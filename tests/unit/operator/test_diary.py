@@ -77,6 +77,11 @@ async def two_jobs(client: Client) -> None:
     await client.create(LAUNCHED, launched)
     known = {pod["metadata"]["name"]: pod for pod in await pods(client, 2)}
     pod = next(pod for name, pod in known.items() if name.startswith("restarting"))
+
+    async def told() -> bool:
+        return "tasks" in (await client.get(JOBS, "restarting", "default"))["status"]
+
+    await eventually(told)
     ended = {"terminated": {"exitCode": 137, "finishedAt": "2030-01-01T00:00:00Z"}}
     status = {
         "phase": "Failed",

@@ -17,10 +17,10 @@ from tests.simulation.virtual_time import run
 from trainyard.kinds.table import JOB_KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Unreachable
-from trainyard.kube.resources import PODS
+from trainyard.kube.resources import PODS, SERVICES, Resource
 from trainyard.kube.resources import PODS as POD_RESOURCE
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch, Plan
-from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.operator.cache import Store
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
 from trainyard.operator.host import Host
@@ -45,7 +45,11 @@ class Bench:
         client = Client(wire)
         self.jobs: Store[JobRecord] = Store(lambda job: job.uid, lambda job: None)
         self.pods: Store[Pod] = Store(lambda pod: pod.owner_uid, lambda pod: None)
-        children = {PODS: Children(POD_RESOURCE, self.pods, Pod.decode)}
+        self.services: Store[Owned] = Store(lambda owned: owned.owner_uid, lambda owned: None)
+        children: dict[Resource, Children] = {
+            PODS: Children(POD_RESOURCE, self.pods, Pod.decode),
+            SERVICES: Children(SERVICES, self.services, partial(Owned.decode, SERVICES)),
+        }
         cache = Cache({KIND.kind: self.jobs}, children)
         self.executor = Executor(client, cache, OperatorSettings(), Host(self.clock))
         self.recorder, self.refusals = self.executor.recorder, self.executor.refusals
@@ -65,6 +69,22 @@ class Bench:
 
     def create(self, name: str) -> Create:
         return Create(PODS, name, partial(self.pod, name))
+
+    def service(self, name: str) -> Create:
+        return Create(SERVICES, name, partial(self.pod, name))
+
+    async def begin(self) -> Outcome:
+        """The first pass of a job with a Service and a pod."""
+        return await self.execute(
+            status={"phase": "Pending"},
+            actions=(self.service("s"), self.create("a")),
+            events=(Event("Normal", "Created", "x"),),
+            begins=True,
+        )
+
+    @property
+    def stored_phase(self) -> str:
+        return str((self.server.get(JOB).get("status") or {}).get("phase", ""))
 
     async def execute(self, **parts: Any) -> Outcome:
         return await self.executor.execute(self.job, Plan(**{"status": None, **parts}))
@@ -120,6 +140,78 @@ def test_a_job_that_is_gone_gets_nothing() -> None:
         outcome = await bench.execute(status={"phase": "Pending"}, actions=(bench.create("a"),))
         assert outcome is Outcome.JOB_GONE
         assert bench.pod_names == []
+
+    on_bench(body)
+
+
+def test_what_first_pods_rely_on_is_created_while_the_status_is_written() -> None:
+    async def body(bench: Bench) -> None:
+        phases: dict[str, str] = {}
+
+        def note(call: Call) -> Fault:
+            phases[call.key.plural] = bench.stored_phase
+            return Fault.NONE
+
+        bench.fault = note
+        assert await bench.begin() is Outcome.DONE
+        assert bench.writes == ["PUT genericjobs/train", "POST services/", "POST pods/"]
+        assert phases == {"genericjobs": "", "services": "", "pods": "Pending"}
+        assert len(bench.services) == len(bench.pods) == 1
+
+    on_bench(body)
+
+
+def test_without_first_pods_nothing_is_created_before_the_status() -> None:
+    async def body(bench: Bench) -> None:
+        bench.fault = lambda call: Fault.NONE if call.method == "PUT" else _after(bench)
+        actions = (bench.service("s"), bench.create("a"))
+        assert await bench.execute(status={"phase": "Pending"}, actions=actions) is Outcome.DONE
+
+    on_bench(body)
+
+
+def _after(bench: Bench) -> Fault:
+    assert bench.stored_phase == "Pending"
+    return Fault.NONE
+
+
+@pytest.mark.parametrize("fault", [Fault.REFUSED, Fault.LOST_REQUEST, Fault.LOST_RESPONSE])
+def test_first_pods_wait_for_what_they_rely_on(fault: Fault) -> None:
+    """Decision 26; and the status, which is stored, is told of."""
+
+    async def body(bench: Bench) -> None:
+        bench.fault = lambda call: fault if call.key.plural == "services" else Fault.NONE
+        if fault is Fault.REFUSED:
+            assert await bench.begin() is Outcome.INCOMPLETE
+            assert [refusal.name for refusal in bench.refusals.refused_to(bench.job.uid)] == ["s"]
+        else:
+            with pytest.raises(Unreachable):
+                await bench.begin()
+        assert bench.stored_phase == "Pending"
+        assert bench.pod_names == []
+        await bench.recorder.flush()
+        assert [event["reason"] for event in bench.server.all("events")] == ["Created"]
+        bench.fault = lambda call: Fault.NONE
+        again = (bench.service("s"), bench.create("a"))
+        bench.job = bench.jobs.get("default", "train") or bench.job
+        assert await bench.execute(status={"phase": "Running"}, actions=again) is Outcome.DONE
+        assert bench.pod_names == ["a"]
+        assert len(bench.server.all("services")) == 1
+
+    on_bench(body)
+
+
+@pytest.mark.parametrize("gone", [True, False])
+def test_first_pods_wait_for_a_status_that_is_stored(gone: bool) -> None:
+    async def body(bench: Bench) -> None:
+        if gone:
+            bench.server.delete(JOB)
+        else:
+            bench.server.patch(JOB, {"metadata": {"annotations": {"a": "b"}}})
+        assert await bench.begin() is (Outcome.JOB_GONE if gone else Outcome.STALE)
+        assert bench.pod_names == []
+        await bench.recorder.flush()
+        assert bench.server.all("events") == []
 
     on_bench(body)
 
