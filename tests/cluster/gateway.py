@@ -64,7 +64,7 @@ class Gateway:
             return web.Response(status=429, headers={"Retry-After": "1"}, text="busy")
         self.passed_on += 1
         sent = {k: v for k, v in request.headers.items() if k.lower() not in _OF_A_CONNECTION}
-        body = await request.read()
+        body = await request.read() or None  # of nothing, aiohttp would tell a type
         async with self._session.request(
             request.method, request.raw_path, data=body, headers=sent
         ) as answer:

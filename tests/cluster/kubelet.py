@@ -155,6 +155,18 @@ class Kubelet:
         ended = _terminated(pod, code, "Completed" if code == 0 else "Error")
         await self._write(pod, {"phase": phase}, ended)
 
+    async def end_all(self, job: str, code: int) -> None:
+        """So end all pods of a job; its first replica last, since it may decide for all. What the
+        controller has deleted meanwhile has ended."""
+        mine = [
+            pod
+            for pod in self.pods.values()
+            if pod["metadata"]["ownerReferences"][0]["name"] == job
+        ]
+        for pod in sorted(mine, key=lambda pod: str(pod["metadata"]["name"]), reverse=True):
+            with suppress(NotFound, Conflict):
+                await self.end(pod, code)
+
     async def evict(self, pod: Object) -> None:
         """The node runs out of memory and the kubelet ends the pod."""
         status = {

@@ -118,8 +118,7 @@ async def test_reports_reach_the_leader_and_outlive_it(yard: Yard) -> None:
         assert (await pod.post(ports[1], report(200, checkpoint=made)))[0] == 200
         told = await _progress(yard, 200)
         assert told["checkpoint"]["path"] == "/out/200.pt"
-        for replica in ("worker-0", "worker-1"):
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         ended = await yard.reaches("digits", "Succeeded")
         assert ended["status"]["progress"]["step"] == 200
         assert (await pod.post(ports[1], report(300)))[0] == 409

@@ -48,8 +48,7 @@ async def test_the_standby_takes_over(number: signal.Signals, yard: Yard) -> Non
         took = loop.time() - died_at
         # Left in order, the Lease is free at once; else its 15 seconds have to pass.
         assert took < (10 if number == signal.SIGTERM else 30)
-        for replica in ("worker-0", "worker-1"):
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         await yard.reaches("digits", "Succeeded")
         lease = await yard.client.get(
             LEASES, f"trainyard-controller-{yard.namespace}", yard.namespace
@@ -195,8 +194,7 @@ async def test_a_leader_that_was_frozen_steps_down(yard: Yard) -> None:
         await until(lambda: first.answer("/readyz"), lambda text: text == "standby")
         assert await leaders([first, second]) == [False, True]
         await until(lambda: _runs_again(yard), bool)
-        for replica in ("worker-0", "worker-1"):
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         job = await yard.reaches("digits", "Succeeded")
         assert job["status"]["backoffCount"] == 1
         assert len(kubelet.seen) == 4

@@ -19,7 +19,6 @@ from tests.tools import soak
 from trainyard.kube.resources import PODS
 
 ALONE = "--no-leader-elect"
-WORKERS = ("worker-0", "worker-1")
 
 
 async def test_an_operator_killed_again_and_again_loses_and_doubles_nothing(yard: Yard) -> None:
@@ -77,8 +76,7 @@ async def test_a_restart_of_the_api_server_is_survived(number: signal.Signals, y
         await until(
             lambda: yard.job("digits"), lambda job: job["status"]["aggregate"].get("running") == 2
         )
-        for replica in WORKERS:
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         job = await yard.reaches("digits", "Succeeded")
         assert job["status"]["backoffCount"] == 1
         assert len(kubelet.seen) == 4

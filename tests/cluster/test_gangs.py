@@ -129,8 +129,7 @@ async def test_what_is_served_is_found_and_gets_its_objects(
                 await _pause(yard, paused=False)
                 await until(lambda: _groups(yard, groups), lambda there: len(there) == 1)
                 await yard.reaches("digits", "Running")
-                for replica in ("worker-0", "worker-1"):
-                    await kubelet.end(kubelet.pod("digits", replica), 0)
+                await kubelet.end_all("digits", 0)
                 await yard.reaches("digits", "Succeeded")
                 await yard.client.delete(PYTORCH, "digits", yard.namespace)
                 # A group beside the older server's own is not told to its garbage collector.

@@ -58,8 +58,7 @@ async def test_a_job_runs_and_succeeds(yard: Yard) -> None:
                 }
             ]
             assert owned["metadata"]["labels"][labels.JOB_UID] == job["metadata"]["uid"]
-        for replica in WORKERS:
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         await yard.kubectl("wait", "--for=condition=Completed", PATIENCE, NAME)
         job = await yard.reaches("digits", "Succeeded")
         assert job["status"]["aggregate"]["succeeded"] == 2
@@ -73,11 +72,9 @@ async def test_a_failure_restarts_the_job_once(yard: Yard) -> None:
     async with yard.operator(), running_kubelet(yard.client, yard.namespace) as kubelet:
         await submit(yard, pytorch_job("digits"))
         first = await running(yard, kubelet, "digits", besides=set())
-        for replica in WORKERS:
-            await kubelet.end(kubelet.pod("digits", replica), 1)
+        await kubelet.end_all("digits", 1)
         second = await running(yard, kubelet, "digits", besides=first)
-        for replica in WORKERS:
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         job = await yard.reaches("digits", "Succeeded")
         assert job["status"]["backoffCount"] == 1
         assert [each.get("exitCode") for each in job["status"]["attempts"]] == [1, None]
@@ -94,8 +91,7 @@ async def test_what_a_kubelet_evicts_comes_back_for_nothing(yard: Yard) -> None:
         pod = kubelet.pod("digits", "worker-1")["metadata"]["name"]
         await yard.kubectl("delete", "pod", pod, "--wait=false")
         await running(yard, kubelet, "digits", besides=first | second)
-        for replica in WORKERS:
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         job = await yard.reaches("digits", "Succeeded")
         assert job["status"].get("backoffCount", 0) == 0
         assert job["status"]["attempts"][0]["reason"] == "Evicted"
@@ -183,8 +179,7 @@ async def test_pause_and_resume(yard: Yard) -> None:
                 await yard.reaches("digits", "Paused")
                 await until(lambda: yard.pods("digits"), lambda pods: not pods)
         await running(yard, kubelet, "digits", besides=first)
-        for replica in WORKERS:
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         job = await yard.reaches("digits", "Succeeded")
         assert job["status"].get("backoffCount", 0) == 0
 
@@ -253,7 +248,6 @@ async def test_kubectl_scale_does_nothing_to_a_job_that_is_not_elastic(yard: Yar
                 lambda job: job["status"]["observedGeneration"] == generation,
             )
         assert (await yard.job("digits"))["status"]["phase"] == "Running"
-        for replica in WORKERS:
-            await kubelet.end(kubelet.pod("digits", replica), 0)
+        await kubelet.end_all("digits", 0)
         await yard.reaches("digits", "Succeeded")
         assert set(kubelet.seen) == first

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 
-from tests.cluster.kubelet import Kubelet, running_kubelet
+from tests.cluster.kubelet import running_kubelet
 from tests.cluster.queues import Queues, running_kueue
 from tests.cluster.yard import PYTORCH, Object, Yard, pytorch_job, until
 from tests.queueing.kueue import Kueue, finished, true
@@ -86,11 +85,6 @@ async def spent(yard: Yard) -> dict[str, int]:
     return told
 
 
-async def fail(kubelet: Kubelet, yard: Yard, name: str) -> None:
-    """All pods of a job end with 1 at the same time."""
-    await asyncio.gather(*(kubelet.end(pod, 1) for pod in await yard.pods(name)))
-
-
 async def test_jobs_of_all_kinds_live_under_kueue(yard: Yard) -> None:
     """Restarts of whole jobs, preemption, pause, deletion and the end: all come to pass, no restart
     is paid for what the queue did, and all quota comes back."""
@@ -108,7 +102,7 @@ async def test_jobs_of_all_kinds_live_under_kueue(yard: Yard) -> None:
             assert not any("kueue" in mark for mark in pod["metadata"].get("finalizers") or ())
 
         # The whole of a job restarts: under the same Workload.
-        await fail(kubelet, yard, "first")
+        await kubelet.end_all("first", 1)
         again = await all_run(yard, ["first"], besides=begun)
         assert (await spent(yard))["first"] == 1
 
@@ -123,7 +117,7 @@ async def test_jobs_of_all_kinds_live_under_kueue(yard: Yard) -> None:
         told = {each["type"]: each for each in waiting["status"]["conditions"]}["Running"]
         assert told["reason"] == "WaitsForAdmission"
         await yard.reaches("urgent", "Running")
-        await asyncio.gather(*(kubelet.end(pod, 0) for pod in await yard.pods("urgent")))
+        await kubelet.end_all("urgent", 0)
         await yard.reaches("urgent", "Succeeded")
         begun = await all_run(yard, JOBS, besides=begun | again)
         assert await spent(yard) == {"first": 1, "second": 0, "third": 0, "fourth": 0}
@@ -138,7 +132,7 @@ async def test_jobs_of_all_kinds_live_under_kueue(yard: Yard) -> None:
 
         # The end.
         for name in ("first", "third", "fourth"):
-            await asyncio.gather(*(kubelet.end(pod, 0) for pod in await yard.pods(name)))
+            await kubelet.end_all(name, 0)
             await yard.reaches(name, "Succeeded", JOBS[name])
         await usage(queues, 0)
         assert all(finished(each) for each in await queues.workloads())

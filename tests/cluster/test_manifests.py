@@ -17,7 +17,7 @@ from tests.cluster.yard import PYTORCH, Yard, pytorch_job, until
 from tests.tools import kubectl_path, oldest_and_newest_kubectl, require
 from tests.unit.kinds import manifests
 from trainyard.kube.credentials import SERVICE_ACCOUNT
-from trainyard.kube.errors import NotFound
+from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import EVENTS, LEASES, Resource
 
 
@@ -121,7 +121,8 @@ async def test_the_operator_needs_no_right_but_those_it_is_given(yard: Yard) -> 
         groups = await yard.kubectl("get", "podgroups.scheduler.tensorstack.dev", "-o", "name")
         assert len(groups.splitlines()) == 3
         for pod in await yard.pods(jobs[0]["metadata"]["name"]):
-            await kubelet.evict(pod)
+            with suppress(NotFound, Conflict):  # the first is enough to have all of them replaced
+                await kubelet.evict(pod)
         await until(lambda: attempts(yard, jobs[0]), lambda number: number == 2)
         await until(lambda: succeed(yard, kubelet, jobs), bool)
         for job in jobs[:2]:
@@ -182,7 +183,7 @@ async def succeed(yard: Yard, kubelet: Kubelet, jobs: list[dict[str, Any]]) -> b
     """End what runs with 0; whether all jobs have succeeded, or are gone since."""
     for pod in list(kubelet.pods.values()):
         if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]:
-            with suppress(NotFound):
+            with suppress(NotFound, Conflict):
                 await kubelet.end(pod, 0)
     phases = set()
     for job in jobs:

@@ -51,8 +51,7 @@ async def test_elastic_without_torchrun_runs_at_its_size_and_is_told(yard: Yard)
         assert len(await yard.pods()) == 2
         events = ("get", "events", "-o", "jsonpath={.items[*].reason}")
         await until(lambda: yard.kubectl(*events), lambda reasons: "IgnoredField" in reasons)
-        for pod in await yard.pods():
-            await kubelet.end(pod, 0)
+        await kubelet.end_all(job["metadata"]["name"], 0)
         await yard.reaches(job["metadata"]["name"], "Succeeded")
 
 
