@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.command_line import Object, until
+from tests.embedded.command_line import CommandLine, Object, until
 from tests.embedded.lifecycle_yard import (
     Yard,
     condition,
@@ -233,3 +233,15 @@ def test_a_program_finds_what_it_would_find_by_its_own_path(made: Yard) -> None:
     made.end("paths", "Succeeded")
     said = [line.rpartition(" ")[2] for line in made.run("logs", "paths").splitlines()]
     assert said == ["own", "/t9k/observer:/data/lib"]
+
+
+def test_without_namespaces_a_job_is_observed_too_and_nothing_is_said_of_it(tmp_path: Path) -> None:
+    show = "import os; first = os.environ['PYTHONPATH'].partition(':')[0]"
+    line = CommandLine(tmp_path)
+    body = pytorch("plain", {"spec": {"containers": [{"name": "main", "image": "x"}]}})
+    (main,) = body["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
+    main["command"] = ["python", "-c", f"{show}; print(sorted(os.listdir(first)))"]
+    said = line.run("run", "--isolation", "plain", "-f", line.manifest("plain.yaml", body))
+    assert "['sitecustomize.py', 'trainyard_observer']" in said
+    assert "VolumeNotMounted" not in said
+    assert "are not permitted here, so volumes" not in said

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from trainyard.kinds.shared import channel, labels
+from trainyard.kinds.shared import channel, labels, observing
 from trainyard.kube import pythons
 from trainyard.kube.people import Person
 from trainyard.local import guests
@@ -299,7 +299,8 @@ def _without_mounts(
     moved = {place: path for place, path in found.items() if os.path.realpath(place) != path}
     if not moved:
         return program
-    told = [f"{target} is {source}" for target, source in moved.items() if target != channel.PATH]
+    ours = (channel.PATH, observing.PATH)
+    told = [f"{target} is {source}" for target, source in moved.items() if target not in ours]
     if told:
         warn(
             "VolumeNotMounted",
@@ -315,6 +316,7 @@ def _without_mounts(
         return pattern.sub(lambda match: moved[match[1]], text)
 
     own = {entry["name"] for entry in container.get("env", ())}
+    own |= {observing.PYTHONPATH} if observing.VARIABLE in own else set()
     return program._replace(
         argv=tuple(replace(word) for word in program.argv),
         env={name: replace(value) if name in own else value for name, value in program.env.items()},
