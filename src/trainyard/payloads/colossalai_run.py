@@ -48,7 +48,7 @@ def watch() -> None:
             ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if ended is not None and ended.si_code in (os.CLD_KILLED, os.CLD_DUMPED):
+        if ended is not None and ended.si_code != os.CLD_EXITED:
             print(f"trainyard: a process of the launch was killed by signal {ended.si_status}")
             leave(128 + ended.si_status)
 
