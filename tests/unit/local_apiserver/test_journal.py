@@ -57,3 +57,15 @@ def test_the_newest_change_stays_however_large_it_is() -> None:
     change(journal, "large", 2, 2 * LIMIT)
     change(journal, "large", 3, 2 * LIMIT)
     assert [event.revision for event in journal.since("large", 2)] == [3]
+
+
+def test_a_large_object_at_rest_takes_a_part_of_its_json() -> None:
+    secret: Object = {"data": {"program": "import os\n" * 5000}}
+    raw = encoded(secret)
+    tracemalloc.start()
+    entry = Entry(secret, bytes(bytearray(raw)), 1)
+    entry.rest()
+    held, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < len(raw) / 2
+    assert (entry.raw, entry.object) == (raw, secret)

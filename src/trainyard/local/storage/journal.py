@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import zlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from itertools import takewhile
@@ -34,13 +35,17 @@ class Entry:
     read from the JSON again when somebody asks for it (20 µs for a pod).
     """
 
-    __slots__ = ("_object", "raw", "revision")
+    __slots__ = ("_is_packed", "_object", "_raw", "revision")
 
     def __init__(self, obj: Object, raw: bytes, revision: int) -> None:
         self._object: Object | None = obj
-        self.raw = raw
-        """The object as JSON."""
+        self._raw, self._is_packed = raw, False
         self.revision = revision
+
+    @property
+    def raw(self) -> bytes:
+        """The object as JSON."""
+        return zlib.decompress(self._raw) if self._is_packed else self._raw
 
     @property
     def object(self) -> Object:
@@ -54,10 +59,13 @@ class Entry:
         return found
 
     def rest(self) -> None:
-        """Keep the JSON only."""
+        """Keep the JSON only, packed if it is long: a job's Secret has 50 KB of programs."""
         self._object = None
+        if len(self._raw) > _PACKED_FROM and not self._is_packed:
+            self._raw, self._is_packed = zlib.compress(self._raw, 1), True
 
 
+_PACKED_FROM = 1 << 14
 _KEPT_READ = 256
 _READ_LATELY: deque[Entry] = deque()
 """Those at rest that were read last: what asks for an object once often does so again."""
