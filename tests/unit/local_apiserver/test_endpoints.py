@@ -251,3 +251,11 @@ def test_an_address_that_no_other_host_has_is_refused(address: str) -> None:
     one = {"addressType": "IPv4", "endpoints": [{"addresses": [address]}], "ports": [port]}
     verdict = registry.resources[SLICES].judge({"metadata": metadata, **one}, None)
     assert [each.path for each in verdict.errors] == [("endpoints", 0, "addresses", 0)]
+
+
+@pytest.mark.parametrize("kind", [" ", "IPv5", "500m"])
+def test_a_slice_of_an_unknown_type_is_refused(kind: str) -> None:
+    metadata = {"name": "web", "namespace": "default"}
+    one = {"addressType": kind, "endpoints": [{"addresses": ["10.0.0.1"]}]}
+    verdict = Registry().resources[SLICES].judge({"metadata": metadata, **one}, None)
+    assert [each.path for each in verdict.errors] == [("addressType",)]

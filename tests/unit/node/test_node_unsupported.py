@@ -24,7 +24,6 @@ def told(spec: dict[str, Any], container: dict[str, Any], isolation: str = "root
         ({"shareProcessNamespace": True}, "shareProcessNamespace"),
         ({"dnsPolicy": "None"}, "dnsPolicy"),
         ({"dnsConfig": {"nameservers": ["8.8.8.8"]}}, "dnsPolicy, dnsConfig"),
-        ({"dnsConfig": {"searches": ["our.own"]}}, "dnsPolicy, dnsConfig"),
         ({"runtimeClassName": "nvidia"}, "runtimeClassName"),
         ({"serviceAccountName": "trainer"}, "serviceAccountName"),
         ({"priorityClassName": "high"}, "priorityClassName"),
@@ -66,6 +65,7 @@ def test_a_field_of_a_container_is_told_with_its_name(
     ("spec", "container"),
     [
         ({}, {}),
+        ({"dnsConfig": {"searches": ["our.own"]}}, {}),
         ({"serviceAccountName": "default"}, {}),
         ({"volumes": [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}}]}, {}),
         ({"volumes": [{"name": "v", "emptyDir": {}}]}, {}),

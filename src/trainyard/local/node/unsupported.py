@@ -88,7 +88,7 @@ def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
         if _value(spec, field):
             yield f"{field}: {text}"
     policy = spec.get("dnsPolicy", "ClusterFirst")
-    if _value(spec, "dnsConfig") or not policy.startswith("ClusterFirst"):
+    if _value(spec, "dnsConfig.nameservers") or not policy.startswith("ClusterFirst"):
         yield "dnsPolicy, dnsConfig: names are looked up in this cluster, then by this machine"
     if spec.get("schedulerName", _SCHEDULERS[0]) not in _SCHEDULERS:
         yield "schedulerName: all pods are placed by the one scheduler of this cluster"

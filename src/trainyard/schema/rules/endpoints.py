@@ -42,7 +42,6 @@ def endpoints(obj: Object) -> Iterator[Problem]:
 def endpoint_slice(obj: Object) -> Iterator[Problem]:
     """Problems of an EndpointSlice."""
     kind = obj["addressType"]
-    yield from choice(obj, (), "addressType", _TYPES)
     found, ports = obj.get("endpoints") or (), obj.get("ports") or ()
     for field, listed, most in (
         ("endpoints", found, _MOST_ENDPOINTS),
@@ -69,7 +68,9 @@ def _endpoint(each: Object, kind: str, path: Path) -> Iterator[Problem]:
         else:
             wrong = list(_reachable(value, here))
             yield from wrong
-            if not wrong and ipaddress.ip_address(value).version != int(kind[-1]):
+            if wrong or kind not in _TYPES:
+                continue
+            if f"IPv{ipaddress.ip_address(value).version}" != kind:
                 yield error(here, f"{value} is not an address of {kind}")
     if each.get("hostname"):
         yield from label_name(each["hostname"], (*path, "hostname"), "host name")
