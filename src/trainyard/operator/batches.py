@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
-from trainyard.kube.errors import KubeError
 from trainyard.lifecycle.actions import Action
 
 
@@ -23,18 +22,10 @@ async def gather(writes: Sequence[Coroutine[Any, Any, bool]]) -> list[bool]:
     """All of them; the first error is raised once every one has ended."""
     if len(writes) == 1:
         return [await writes[0]]
-    async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(_settle(write)) for write in writes]
-    results = [task.result() for task in tasks]
+    # No TaskGroup: a write that was cut off because another failed would leave its result unknown,
+    # and those of a pass that is cut off would end in any order.
+    results = await asyncio.gather(*writes, return_exceptions=True)
     for result in results:
-        if isinstance(result, KubeError):
+        if isinstance(result, BaseException):
             raise result
     return [result is True for result in results]
-
-
-async def _settle(write: Coroutine[Any, Any, bool]) -> bool | KubeError:
-    # A write that was cut off because another failed would leave its result unknown.
-    try:
-        return await write
-    except KubeError as error:
-        return error
