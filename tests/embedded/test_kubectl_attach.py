@@ -95,8 +95,8 @@ def test_a_terminal_is_left_and_met_again(kubectl: Kubectl) -> None:
         kubectl("wait", "pod/stays", "--for=condition=Ready", "--timeout=5m")
         with kubectl.on_terminal("attach", "-it", "stays") as terminal:
             terminal.until("try pressing enter")
-            terminal.type("word=kept\n")
-            terminal.until("word=kept\r\n")
+            terminal.type("word=kept; echo $((40 + 2))\n")
+            terminal.until("42")  # which the shell alone says: kubectl's terminal may echo, too
         with kubectl.on_terminal("attach", "-it", "stays") as terminal:
             terminal.until("try pressing enter")
             terminal.type("echo $word by the shell\n")

@@ -129,7 +129,9 @@ async def test_a_record_replays_and_holds_no_secrets(tmp_path: Path) -> None:
     code, said = await replayed(record)
     passes = sum('"input":' in line for line in told.splitlines())
     assert (code, said) == (0, f"{passes} passes are decided as they were\n")
-    record.write_text(re.sub(r'"digits-(\w+)-worker-0"', r'"digits-\1-worker-9"', told))
+    record.write_text(
+        re.sub(r"create pods/(digits-\w+)-worker-0 ", r"create pods/\1-worker-9 ", told)
+    )
     code, said = await replayed(record)
     assert code == 1
     assert "pytorchtrainingjob/default/digits is decided otherwise" in said

@@ -58,6 +58,25 @@ def test_a_full_disk_behind_the_output_is_one_message(trainyard: CommandLine) ->
     assert errors == "error: cannot write the output: No space left on device\n"
 
 
+@pytest.mark.parametrize("arguments", [["crds"], ["list", "--help"], ["render", "-f", "m.yaml"]])
+def test_no_command_fails_with_a_traceback_on_a_full_disk(
+    trainyard: CommandLine, arguments: list[str]
+) -> None:
+    trainyard.manifest("m.yaml", job("full", shell("echo x")))
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*RUN[:-1], *arguments],
+            cwd=trainyard.folder,
+            env=trainyard.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot write the output: No space left on device\n"
+
+
 def test_a_reader_that_has_seen_enough_ends_the_run_silently(trainyard: CommandLine) -> None:
     script = shell("while echo line; do sleep 0.05; done")
     process = trainyard.start("run", "-f", trainyard.manifest("m.yaml", job("pipe", script)))

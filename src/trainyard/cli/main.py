@@ -6,6 +6,7 @@ and most of that is imports.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
@@ -56,6 +57,9 @@ _COMMANDS = {
     "completion": ("completion", "Print the completion script of a shell."),
 }
 """Command to the module of this package that defines it as `command`, and its summary."""
+
+_LOST = "error: cannot write the output: {}"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 _OF_LINUX = ("up", "down", "doctor", "status", "kubeconfig")
 """Commands about the embedded cluster alone; some of their modules are Linux's."""
@@ -146,21 +150,11 @@ def cli() -> None:
 
 def main() -> None:
     """The entry point: a user's mistake is one message and exit code 1, never a traceback."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a replica's characters
-            stream.reconfigure(errors="replace")
-    _do_without_plugins()
+    _prepare()
     try:
-        code = cli.main(prog_name="trainyard", standalone_mode=False)
-    except click.exceptions.Abort:
-        sys.exit(130)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        code = _called()
     except _PipeBroke:
         _output_is_over(141)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except (TrainyardError, BaseExceptionGroup) as error:
         if is_broken_pipe(error):
             _output_is_over(141)
@@ -168,8 +162,36 @@ def main() -> None:
         if expected is None:
             raise
         click.echo(message(expected), err=True)
-        sys.exit(1)
-    sys.exit(code if isinstance(code, int) else 0)
+        code, is_told = 1, True
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        click.echo(_LOST.format(error.strerror), err=True)
+        code, is_told = 1, True
+    else:
+        is_told = False
+    if _output_is_lost(is_told):
+        _output_is_over(code or 1)
+    sys.exit(code)
+
+
+def _prepare() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal may lack a replica's characters
+            stream.reconfigure(errors="replace")
+    _do_without_plugins()
+
+
+def _called() -> int:
+    """The exit code of the command."""
+    try:
+        code = cli.main(prog_name="trainyard", standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return 130
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    return code if isinstance(code, int) else 0
 
 
 def _do_without_plugins() -> None:
@@ -180,8 +202,22 @@ def _do_without_plugins() -> None:
     sys.modules.setdefault(loader.__name__, loader)
 
 
+def _output_is_lost(is_told: bool) -> bool:
+    """Whether what was printed cannot be written, on a full disk say, which is told once."""
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        _output_is_over(141)
+    except OSError as error:
+        if not is_told:
+            click.echo(_LOST.format(error.strerror), err=True)
+        return True
+    return False
+
+
 def _output_is_over(code: int) -> NoReturn:
-    """The reader of a pipe has seen enough; nothing may be flushed into it at exit."""
+    """Nobody takes any more of it; nothing may be flushed into it at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
 
