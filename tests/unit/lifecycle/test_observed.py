@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+import orjson
 import pytest
 
 from trainyard.kinds.shared import labels
@@ -257,3 +258,15 @@ def test_what_is_watched_of_a_job() -> None:
     owned = plain[SECRETS]({"metadata": {"name": "s", "uid": "u"}})
     assert owned == Owned(SECRETS, "", "s", "u", "", "")
     assert isinstance(plain[PODS]({"metadata": {"name": "p", "uid": "u"}}), Pod)
+
+
+def test_what_the_pods_of_a_job_have_in_common_is_kept_once() -> None:
+    """Thousands of pods are kept; a text of JSON is a new one each time it is read."""
+    texts = [orjson.dumps({**FULL, "metadata": {**FULL["metadata"], "uid": uid}}) for uid in "ab"]
+    first, second = (Pod.decode(orjson.loads(text)) for text in texts)
+    assert first != second
+    for name in ("namespace", "owner_uid", "node", "type", "revision", "created", "started"):
+        assert getattr(first, name) is getattr(second, name), name
+    assert first.conditions is second.conditions
+    assert first.containers is second.containers
+    assert first.told is second.told
