@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.egress import hostile, scenes
+from tests.egress import hostile, naming, scenes
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to make networks")
 WHO = ("root", "another user")
@@ -22,6 +22,11 @@ _SECONDS = 400.0
 @pytest.fixture(scope="module", params=WHO)
 def usual(request: pytest.FixtureRequest) -> dict[str, str]:
     return play("scenes", request.param)
+
+
+@pytest.fixture(scope="module", params=WHO)
+def named(request: pytest.FixtureRequest) -> dict[str, str]:
+    return play("naming", request.param)
 
 
 @pytest.fixture(scope="module", params=WHO)
@@ -55,6 +60,11 @@ def play(module: str, who: str) -> dict[str, Any]:
 @pytest.mark.parametrize("name", scenes.SCENES)
 def test_pods_reach_what_is_outside(usual: dict[str, str], name: str) -> None:
     assert usual[name] == "", usual["shim.log"]
+
+
+@pytest.mark.parametrize("name", naming.SCENES)
+def test_the_resolver_knows_the_names_of_the_cluster(named: dict[str, str], name: str) -> None:
+    assert named[name] == "", named["shim.log"]
 
 
 @pytest.mark.parametrize("name", hostile.SCENES)

@@ -14,9 +14,9 @@ import typing
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 from trainyard.shim.attach import Attach
-from trainyard.shim.egress.told import SetNetwork
+from trainyard.shim.egress.told import SetNames, SetNetwork
 
-VERSION = 5
+VERSION = 6
 """Of this protocol: an agent that finds the shim of another trainyard must not speak to it."""
 
 Raw = dict[str, Any]
@@ -188,7 +188,7 @@ class Shutdown(NamedTuple):
 
 ContainerRequest: TypeAlias = Start | Exec | EndSession | Signal | Kill
 PodRequest: TypeAlias = AddPod | AddTmpfs | Attach | OpenSocket | RemovePod
-NodeRequest: TypeAlias = OpenListener | SetForwards | SetNetwork | Shutdown
+NodeRequest: TypeAlias = OpenListener | SetForwards | SetNames | SetNetwork | Shutdown
 Request: TypeAlias = ContainerRequest | PodRequest | NodeRequest
 
 
@@ -267,6 +267,7 @@ _REQUESTS: dict[str, type[Request]] = {
     "listener": OpenListener,
     "forward": SetForwards,
     "network": SetNetwork,
+    "names": SetNames,
     "shutdown": Shutdown,
 }
 _EVENTS: dict[str, type[Event]] = {

@@ -23,7 +23,7 @@ from trainyard.shim.attach import Attach
 from trainyard.shim.containers import Container, Pod, Pump, Session
 from trainyard.shim.egress import starter
 from trainyard.shim.egress.keeper import Keeper
-from trainyard.shim.egress.told import SetNetwork
+from trainyard.shim.egress.told import SetNames, SetNetwork
 from trainyard.shim.nursery import Nursery
 from trainyard.shim.orders import PASSED_ON, Command, Order, Surroundings
 from trainyard.shim.protocol import Answer
@@ -180,7 +180,7 @@ class Shim:
                 self._remove(pod)
             case protocol.SetForwards():
                 self._relay.set(request)
-            case SetNetwork():
+            case SetNetwork() | SetNames():
                 self._egress.set(request)
             case protocol.Shutdown():
                 self._stop()

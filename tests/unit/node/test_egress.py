@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainyard.shim.egress import names, packets
+from trainyard.shim.egress import packets
 from trainyard.shim.egress.policy import Denied, Policy, Quota, Routes, is_pod
-from trainyard.shim.egress.resolver import servers
 from trainyard.shim.egress.streams import buffer_bytes
+from trainyard.shim.egress.upstream import servers
 
 POD, TARGET = socket.inet_aton("10.244.0.5"), socket.inet_aton("192.0.2.80")
 
@@ -92,58 +92,6 @@ def test_fragments_are_all_of_it_once(size: int) -> None:
 
 
 # -- names ----------------------------------------------------------------------------------------
-
-
-def asks(name: str, kind: int = 1) -> bytes:
-    labels = b"".join(bytes([len(part)]) + part.encode() for part in name.split("."))
-    head = struct.pack(">HHHHHH", 77, 0x100, 1, 0, 0, 0)
-    return head + labels + b"\0" + struct.pack(">HH", kind, 1)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind", "code", "answers"),
-    [
-        ("host.trainyard.internal", 1, 0, 1),
-        ("HOST.Trainyard.internal", 1, 0, 1),
-        ("host.trainyard.internal", 28, 0, 0),
-        ("other.trainyard.internal", 1, 3, 0),
-        ("job-worker-0.job.default.svc.cluster.local", 1, 3, 0),
-        ("example.org.default.svc.cluster.local", 28, 3, 0),
-        ("job-worker-0", 1, 3, 0),
-        ("5.0.244.10.in-addr.arpa", 12, 3, 0),
-        ("1.0.96.10.in-addr.arpa", 12, 3, 0),
-        ("example.org", 28, 0, 0),
-    ],
-)
-def test_what_nobody_needs_to_be_asked(name: str, kind: int, code: int, answers: int) -> None:
-    answer = names.known(names.question(asks(name, kind)))
-    assert answer is not None
-    number, flags, questions, count = struct.unpack_from(">HHHH", answer)
-    assert (number, flags & 0x800F, questions, count) == (77, 0x8000 | code, 1, answers)
-
-
-@pytest.mark.parametrize(
-    ("name", "kind"), [("example.org", 1), ("notcluster.local", 1), ("example.org", 15)]
-)
-def test_what_the_machines_servers_are_asked(name: str, kind: int) -> None:
-    assert names.known(names.question(asks(name, kind))) is None
-
-
-@pytest.mark.parametrize(
-    "message",
-    [
-        b"",
-        b"x" * 11,
-        asks("example.org")[:-1],
-        asks("a")[:12] + b"\xc0\x0c\0\1\0\1",
-        b"\0\1\x80\0" + asks("a")[4:],
-        asks("a")[:4] + b"\0\2" + asks("a")[6:],
-        asks("a")[:12] + b"\x3f" + b"a" * 20,
-    ],
-)
-def test_what_is_no_question_is_refused(message: bytes) -> None:
-    with pytest.raises(ValueError, match=r"."):
-        names.question(message)
 
 
 def test_name_servers_are_those_that_the_c_library_asks() -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainyard.local.node.hosts import Host, HostsFiles, Known, Name
+from trainyard.local.node.hosts import Host, HostsFiles, Known
+from trainyard.shim.egress.told import Name
 
 
 def addresses(files: HostsFiles, subdomain: str, aliases: str = "") -> dict[str, list[str]]:

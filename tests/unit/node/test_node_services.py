@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.local.node.hosts import Name
+from trainyard.local.node.hosts import Known
 from trainyard.local.node.services import Forwarding
 from trainyard.local.storage.journal import Event
+from trainyard.shim.egress.told import Name
 from trainyard.shim.protocol import Forward
 
 Object = dict[str, Any]
@@ -159,8 +160,39 @@ def test_what_names_stand_for() -> None:
         called("circle", type="ExternalName", externalName="circle.ns.svc.cluster.local"),
         called("outside", type="ExternalName", externalName="example.org"),
     )
-    assert found["plain"] == (("10.96.0.1", ""),)
-    assert found["headless"] == (("10.0.0.2", ""), ("10.0.0.3", "first"))
+    assert found["plain"] == (Name("10.96.0.1"),)
+    assert found["headless"] == (Name("10.0.0.2"), Name("10.0.0.3", "first"))
     assert [each.address for each in found["all"]] == ["10.0.0.2", "10.0.0.3", "10.0.0.4"]
-    assert found["alias"] == found["second"] == (("10.0.0.2", ""), ("10.0.0.3", ""))
+    assert found["alias"] == found["second"] == (Name("10.0.0.2"), Name("10.0.0.3"))
     assert found["circle"] == found["outside"] == ()
+
+
+def test_what_the_resolver_is_told_of_ports_and_aliases() -> None:
+    ports = [
+        {"name": "http", "port": 80, "targetPort": "web"},
+        {"name": "dns", "port": 53, "protocol": "UDP"},
+        {"port": 99},
+    ]
+    own = {
+        "metadata": {"name": "told", "namespace": "ns"},
+        "subsets": [
+            {"addresses": [{"ip": "10.0.0.7"}], "ports": [{"name": "http", "port": 8081}]},
+        ],
+    }
+    found = Forwarding(plain=False)
+    for each in (
+        event("pods", pod()),
+        event("endpoints", own),
+        called("plain", ports=ports),
+        called("headless", clusterIP="None", ports=ports),
+        called("told", clusterIP="None", selector={}, ports=ports),
+        called("outside", type="ExternalName", externalName="example.org"),
+    ):
+        found.note(each)
+    known = {name: each for (_, name), each in found.settle().items()}
+    names = ("_http._tcp", "_dns._udp")
+    assert known["plain"] == Known((Name("10.96.0.1", "", (80, 53)),), ports=names)
+    headless = Known((Name("10.0.0.2", "", (8080, 53)),), ports=names, is_headless=True)
+    assert known["headless"] == headless
+    assert known["told"] == headless._replace(names=(Name("10.0.0.7", "", (8081, 0)),))
+    assert known["outside"] == Known((), alias="example.org")

@@ -109,23 +109,25 @@ def service(address: str, *protocols: str) -> dict[str, Any]:
 
 
 def test_a_port_that_is_not_tcp_is_told() -> None:
-    text = service_not_honoured(service("10.96.0.1", "TCP", "UDP", "SCTP"))
+    text = service_not_honoured(service("10.96.0.1", "TCP", "UDP", "SCTP"), has_resolver=True)
     assert text == ("Service s: port 81/UDP, 82/SCTP is not forwarded on this machine, only TCP is")
 
 
 @pytest.mark.parametrize("one", [service("10.96.0.1", "TCP"), service("None", "UDP")])
 def test_tcp_and_headless_services_are_served(one: dict[str, Any]) -> None:
-    assert service_not_honoured(one) == ""
+    assert service_not_honoured(one, has_resolver=False) == ""
 
 
-def test_an_external_name_is_told_unless_it_is_of_a_service_here() -> None:
-    def named(name: str) -> str:
+def test_an_external_name_is_told_where_a_file_of_hosts_must_say_it() -> None:
+    def named(name: str, *, has_resolver: bool = False) -> str:
         spec = {"type": "ExternalName", "externalName": name}
-        return service_not_honoured({"metadata": {"name": "s"}, "spec": spec})
+        service = {"metadata": {"name": "s"}, "spec": spec}
+        return service_not_honoured(service, has_resolver=has_resolver)
 
     assert named("db.other.svc.cluster.local") == named("db.other.svc.cluster.local.") == ""
     for name in ("example.org", "db.other.svc.elsewhere", "x.db.other.svc.cluster.local"):
         assert named(name).startswith(f"Service s: pods on this machine do not find {name}")
+        assert named(name, has_resolver=True) == ""
 
 
 def test_aliases_of_hosts_need_a_file_of_their_own() -> None:

@@ -16,14 +16,16 @@ from functools import partial
 from typing import Any
 
 from trainyard.local.findings import Fatal, Findings, Guard, batches
-from trainyard.local.node import cgroups, execs, gpus, services, unsupported, usage
+from trainyard.local.node import cgroups, execs, gpus, services, usage
 from trainyard.local.node.allocation import Node, forget_old
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.hosts import HostsFiles
 from trainyard.local.node.pod_object import EventWriter, PodObject
 from trainyard.local.node.probes import open_connection
+from trainyard.local.node.resolving import Announcements
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import ENDED
+from trainyard.local.node.unsupported import service_not_honoured
 from trainyard.local.node.worker import PodWorker
 from trainyard.local.objects import Objects
 from trainyard.local.runtime import Measured
@@ -85,6 +87,7 @@ class NodeAgent:
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._forwarding = services.Forwarding(plain=self.isolation == "plain")
+        self._announcements = Announcements(runtime)
         self._meter = usage.Meter()
         self._node_ports: services.NodePorts | None = None
         self._pods_since_sweep = 0
@@ -137,12 +140,13 @@ class NodeAgent:
             is_open = False
             facts["network"], facts["networkReason"] = "none", str(error)
             _log.warning("pods reach each other and nothing else: %s", error)
-        self._hosts.set_name_server(hello.gateway if is_open else "")
+        self._hosts.name_server = hello.gateway if is_open else ""
 
     async def _follow(self, group: asyncio.TaskGroup, known: _Known) -> None:
         """Take up what is bound to this node."""
         subscription = self._api.subscribe("pods", "services", "endpoints")
         self._forwarding = services.Forwarding(plain=self.isolation == "plain")
+        self._announcements = Announcements(self._runtime)
         self._present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         self._forget_old_logs()
         try:
@@ -156,7 +160,10 @@ class NodeAgent:
                         elif event.resource == "pods":
                             self._pod(group, event, known)
                 if is_touched:  # before a pod that was bound just now starts
-                    self._node.hosts.set_services(self._forwarding.settle())
+                    settled = self._forwarding.settle()
+                    self._hosts.set_services(settled)
+                    if self._hosts.name_server:
+                        self._announcements.note(settled)
                     self._services_changed.set()
         finally:
             self._api.unsubscribe(subscription)
@@ -248,7 +255,8 @@ class NodeAgent:
                 worker.tell_refused_processes()
 
     async def _forward_services(self) -> None:
-        """Keep the relay's table current; changes that come together are told once."""
+        """Keep the relay's table and the resolver's names current; changes that come together are
+        told once."""
         told: list[protocol.Forward] = []
         while True:
             await self._services_changed.wait()
@@ -257,9 +265,12 @@ class NodeAgent:
             if wanted != told:
                 told = wanted
                 await self._runtime.request(protocol.SetForwards(tuple(wanted)))
+            await self._announcements.tell()
 
     def _service(self, kind: str, service: dict[str, Any]) -> None:
-        if kind == "ADDED" and (problem := unsupported.service_not_honoured(service)):
+        has_resolver = bool(self._hosts.name_server)
+        problem = service_not_honoured(service, has_resolver=has_resolver)
+        if kind == "ADDED" and problem:
             self._events.warn_owner(service, "NotHonoured", problem)
         if self._node_ports is None and any(
             "nodePort" in p for p in service["spec"].get("ports", ())

@@ -16,6 +16,8 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from trainyard.shim.egress.told import Name
+
 DOMAIN = "svc.cluster.local"
 _HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
 _RESOLVER = "search {0}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
@@ -38,18 +40,15 @@ class Host(NamedTuple):
         return self.namespace, self.subdomain or f"{self.hostname}."
 
 
-class Name(NamedTuple):
-    """An address that a Service's name stands for, with the own name of the pod that has it."""
-
-    address: str
-    hostname: str = ""
-
-
 class Known(NamedTuple):
-    """What is known of a Service; `is_private`: to the pods of its own group only."""
+    """What is known of a Service; `is_private`: here to the pods of its own group only. The rest is
+    for the resolver, and as in its `Named`."""
 
     names: tuple[Name, ...]
     is_private: bool = False
+    ports: tuple[str, ...] = ()
+    is_headless: bool = False
+    alias: str = ""
 
 
 _UNKNOWN = Known(())
@@ -69,7 +68,8 @@ class HostsFiles:
         """Each Service that everybody knows, as a namespace has it: its own lines, and those of the
         pods that are named below it."""
         self._written: dict[str, str] = {}
-        self._name_server = ""
+        self.name_server = ""
+        """Who answers what the hosts file cannot; "": nobody, a look-up then fails at once."""
 
     def path(self, group: Group, aliases: str = "") -> str:
         """The file to mount at /etc/hosts for the pods of this group with these lines of their
@@ -77,16 +77,12 @@ class HostsFiles:
         own = [hashlib.sha1(aliases.encode()).hexdigest()[:16]] if aliases else []
         return os.path.join(self._folder, "_".join([*group, *own]))
 
-    def set_name_server(self, address: str) -> None:
-        """Who answers what the hosts file cannot; "": nobody, a look-up then fails at once."""
-        self._name_server = address
-
     def resolver_path(self, namespace: str) -> str:
         """The file to mount at /etc/resolv.conf."""
         path = os.path.join(self._folder, f"{namespace}.resolv")
         text = _RESOLVER.format(namespace)
-        if self._name_server:
-            text += f"nameserver {self._name_server}\n"
+        if self.name_server:
+            text += f"nameserver {self.name_server}\n"
         if self._written.get(path) != text:
             self._written[path] = text
             _rewrite(path, text.encode())
@@ -159,7 +155,7 @@ def _lines(key: Group, known: Known, reader: str, *, pods: bool = False) -> str:
     """As pods of the namespace ``reader`` know a Service, or the pods that are named below it."""
     namespace, service = key
     lines = []
-    for address, hostname in known.names:
+    for address, hostname, _ in known.names:
         if hostname or not pods:
             name = f"{hostname}.{service}" if pods else service
             short = f"{name} " if namespace == reader else ""

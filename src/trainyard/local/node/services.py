@@ -23,7 +23,7 @@ from trainyard.local.endpoints import (
 )
 from trainyard.local.guests import guest_of
 from trainyard.local.node import visitors
-from trainyard.local.node.hosts import DOMAIN, Known, Name
+from trainyard.local.node.hosts import DOMAIN, Known
 from trainyard.local.objects import Objects
 from trainyard.local.resources.services import NODE_PORT_HOST, ON_NODE_PORTS
 from trainyard.local.runtime import Connection, PodRuntime
@@ -31,6 +31,7 @@ from trainyard.local.storage.journal import Event
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.rules.services import HEADLESS
+from trainyard.shim.egress.told import Name
 from trainyard.shim.protocol import Forward
 
 _CHUNK = 64 << 10
@@ -102,25 +103,36 @@ class Forwarding:
             return Known(())
         spec = service["spec"]
         if spec.get("type") == "ExternalName":
-            target = alias_of(service)
-            other = self._selections.services.get(target) if target is not None else None
-            if target is None or depth == _MOST_ALIASES:
-                return Known(())
-            names = self._known(target, other, depth + 1).names
-            return Known(tuple(Name(each.address) for each in names))
-        address = spec.get("clusterIP", "")
+            return self._alias(service, depth)
+        address, named = spec.get("clusterIP", ""), _named_ports(spec)
+        ports = tuple(f"_{p['name']}._{p.get('protocol', 'TCP').lower()}" for p in named)
         if address != HEADLESS:
-            return Known((Name(address),) if address else ())
-        is_private = any(
-            o.get("controller") for o in service["metadata"].get("ownerReferences", ())
-        )
-        if not spec.get("selector"):
-            subsets = (self._endpoints.get(key) or {}).get("subsets") or ()
-            told = [a for subset in subsets for a in subset.get("addresses") or ()]
-            return Known(tuple(Name(a["ip"], a.get("hostname", "")) for a in told), is_private)
-        ready = [each for each in self._selections.behind(service) if each.is_ready]
-        found = (Name(each.address, host_name_in(service, each.pod)) for each in ready)
-        return Known(tuple(found), is_private)
+            own = (Name(address, "", tuple(p["port"] for p in named)),) if address else ()
+            return Known(own, ports=ports)
+        owners = service["metadata"].get("ownerReferences", ())
+        is_private = any(o.get("controller") for o in owners)
+        names = self._told_names(key, named)
+        if spec.get("selector"):
+            ready = [each for each in self._selections.behind(service) if each.is_ready]
+            names = [
+                Name(e.address, host_name_in(service, e.pod), _numbers(e.pod, named)) for e in ready
+            ]
+        return Known(tuple(names), is_private, ports, is_headless=True)
+
+    def _alias(self, service: Object, depth: int) -> Known:
+        target, known = alias_of(service), Known(())
+        if target is not None and depth < _MOST_ALIASES:
+            known = self._known(target, self._selections.services.get(target), depth + 1)
+        names = tuple(Name(each.address) for each in known.names)
+        return Known(names, alias=service["spec"].get("externalName", ""))
+
+    def _told_names(self, key: Key, named: list[Object]) -> list[Name]:
+        """Of a headless Service without a selector, from somebody's own Endpoints."""
+        return [
+            Name(each["ip"], each.get("hostname", ""), _told_numbers(subset, named))
+            for subset in (self._endpoints.get(key) or {}).get("subsets") or ()
+            for each in subset.get("addresses") or ()
+        ]
 
     def _of(self, key: Key, service: Object) -> Iterator[Forward]:
         spec = service["spec"]
@@ -148,6 +160,19 @@ def alias_of(service: Mapping[str, Any]) -> Key | None:
     name, _, rest = str(service["spec"].get("externalName", "")).rstrip(".").partition(".")
     namespace, _, domain = rest.partition(".")
     return (namespace, name) if domain == DOMAIN and namespace else None
+
+
+def _named_ports(spec: Mapping[str, Any]) -> list[Object]:
+    return [port for port in spec.get("ports") or () if port.get("name")]
+
+
+def _numbers(pod: Mapping[str, Any], ports: list[Object]) -> tuple[int, ...]:
+    return tuple(port_of(pod, port) for port in ports)
+
+
+def _told_numbers(subset: Mapping[str, Any], ports: list[Object]) -> tuple[int, ...]:
+    numbers = {_which(each): each["port"] for each in subset.get("ports") or ()}
+    return tuple(numbers.get(_which(port), 0) for port in ports)
 
 
 def _told_ends(endpoints: Mapping[str, Any], port: Object) -> Iterator[tuple[str, int]]:

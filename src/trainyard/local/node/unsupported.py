@@ -68,10 +68,10 @@ def not_honoured(pod: Mapping[str, Any], isolation: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def service_not_honoured(service: Mapping[str, Any]) -> str:
-    """The same for a Service; "" when all of it is served."""
+def service_not_honoured(service: Mapping[str, Any], *, has_resolver: bool) -> str:
+    """The same for a Service; "" when all of it is served. `has_resolver`: pods have one."""
     spec, name = service["spec"], service["metadata"]["name"]
-    if spec.get("type") == "ExternalName" and alias_of(service) is None:
+    if spec.get("type") == "ExternalName" and alias_of(service) is None and not has_resolver:
         other = spec["externalName"]
         return f"Service {name}: pods on this machine do not find {other} by the Service's name"
     told = [text for field, text in _OF_SERVICE.items() if spec.get(field)]

@@ -7,12 +7,14 @@ along, and the next packet starts another.
 from __future__ import annotations
 
 import json
+import os
 import socket
 import time
 
 from trainyard.shim import loop
+from trainyard.shim.child import in_memory
 from trainyard.shim.egress import gate
-from trainyard.shim.egress.told import SetNetwork, Told
+from trainyard.shim.egress.told import SetNames, SetNetwork, Told
 from trainyard.shim.protocol import to_raw
 
 _DELAY_SECONDS = 1.0
@@ -32,14 +34,21 @@ class Keeper:
         self._loop, self._starter, self._gateway = around, starter, gateway
         self._sockets: gate.Sockets | None = None
         self._ports: tuple[int, ...] = ()
+        self._names: dict[str, str] = {}
         self._control: socket.socket | None = None
         self._is_wanted = False
         self._started_at = self._looked_at = 0.0
         if starter is not None:
             self._loop.register(starter.fileno(), lambda _: self._lost_starter(), _given_up)
 
-    def set(self, wanted: SetNetwork) -> None:
+    def set(self, wanted: SetNetwork | SetNames) -> None:
         """Raises OSError where the kernel cannot; pods are then kept from everything outside."""
+        if isinstance(wanted, SetNames):
+            self._set_names(wanted)
+        else:
+            self._set_network(wanted)
+
+    def _set_network(self, wanted: SetNetwork) -> None:
         self._ports = wanted.ports
         if not wanted.is_open:
             self.close()
@@ -50,6 +59,16 @@ class Keeper:
             self._wait_for_packets()
         else:
             self._tell(Told(ports=wanted.ports))
+
+    def _set_names(self, wanted: SetNames) -> None:
+        if wanted.is_all:
+            self._names.clear()
+        for key, text in wanted.changed.items():
+            if text:
+                self._names[key] = text
+            else:
+                self._names.pop(key, None)
+        self._tell(Told(), wanted)
 
     def forget(self, address: str) -> None:
         """The pod that had it is no more: nor are its connections."""
@@ -113,7 +132,7 @@ class Keeper:
         with theirs:
             self._control = ours
             self._loop.register(ours.fileno(), lambda _: self._lost(), _given_up)
-            self._tell(Told(ports=self._ports))
+            self._tell(Told(ports=self._ports), SetNames(self._names, is_all=True))
             given = [theirs.fileno(), *(each.fileno() for each in self._sockets)]
             try:
                 socket.send_fds(self._starter, [b"r"], given)
@@ -132,12 +151,17 @@ class Keeper:
         self.end()
         self.close()
 
-    def _tell(self, told: Told) -> None:
-        if self._control is not None:
-            try:
-                self._control.send(json.dumps(to_raw(told)).encode())
-            except OSError:  # it has died, or does not listen any more: a new one is told anew
-                self._control.shutdown(socket.SHUT_RDWR)
+    def _tell(self, told: Told, names: SetNames | None = None) -> None:
+        if self._control is None:
+            return
+        files = [in_memory(to_raw(names))] if names is not None else []
+        try:
+            socket.send_fds(self._control, [json.dumps(to_raw(told)).encode()], files)
+        except OSError:  # it has died, or does not listen any more: a new one is told anew
+            self._control.shutdown(socket.SHUT_RDWR)
+        finally:
+            for fd in files:
+                os.close(fd)
 
     def _hang_up(self) -> None:
         if self._control is not None:

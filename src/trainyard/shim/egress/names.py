@@ -1,90 +1,61 @@
-"""Questions of DNS that are answered without asking anybody, and how answers are written.
+"""Questions of DNS that are answered without asking anybody.
 
-Names of the cluster are in every pod's /etc/hosts. What is asked of them here does not exist, and
-the pods have no IPv6: both are said at once, so that no program waits for a far name server.
+Names of the cluster are in every pod's /etc/hosts too, which programs read first, and all that only
+asks name servers finds them here. What does not exist, and that the pods have no IPv6, is said at
+once, so that no program waits for a far name server.
 """
 
 from __future__ import annotations
 
 import socket
-import struct
 from typing import NamedTuple
 
+from trainyard.shim.egress import dns
+from trainyard.shim.egress.dns import Answer, Question, Record
 from trainyard.shim.egress.policy import HOST_ADDRESS, HOST_NAME
+from trainyard.shim.egress.zone import DOMAIN, Zone
 
-_HEADER_BYTES = 12
-_A, _AAAA = 1, 28
-_INTERNET = 1
-_TTL_SECONDS = 5
-_RESPONSE, _OPCODE_AND_RESPONSE, _RECURSION = 0x8000, 0xF800, 0x0180
-_NO_ERROR, _SERVER_FAILURE, _NO_SUCH_NAME = 0, 2, 3
-_POINTER_TO_QUESTION = 0xC00C
-_LONGEST_LABEL = 63
 # Of pods and Services, by name and by address; names of one label are of hosts in the cluster.
-_OURS = ("cluster.local", "trainyard.internal", "244.10.in-addr.arpa", "96.10.in-addr.arpa")
+_OURS = (DOMAIN, "trainyard.internal", "244.10.in-addr.arpa", "96.10.in-addr.arpa")
+_MOST_ALIASES = 8
+"""From one ExternalName to the next."""
 
 
-class Question(NamedTuple):
-    """``message``: as it was sent, of which the question ends at ``end``."""
+class Local(NamedTuple):
+    """What is known here. ``elsewhere``: a name outside, of which the rest is to be asked for."""
 
-    message: bytes
-    name: str
-    kind: int
-    end: int
+    answer: Answer
+    elsewhere: str = ""
 
 
-def question(message: bytes) -> Question:
-    """Raises ValueError where it is none, or more than one."""
-    if len(message) < _HEADER_BYTES:
-        raise ValueError("too short")
-    _, flags, count = struct.unpack_from(">HHH", message)
-    if flags & _OPCODE_AND_RESPONSE or count != 1:
-        raise ValueError("not one question")
-    labels, place = [], _HEADER_BYTES
-    while place < len(message) and (length := message[place]):
-        if length > _LONGEST_LABEL:
-            raise ValueError("compressed")
-        labels.append(message[place + 1 : place + 1 + length])
-        place += 1 + length
-    end = place + 5
-    if end > len(message):
-        raise ValueError("cut off")
-    name = b".".join(labels).decode("ascii", "replace").lower()
-    return Question(message, name, struct.unpack_from(">H", message, place + 1)[0], end)
+def known(asked: Question, zone: Zone) -> Local | None:
+    """The answer, or its beginning; None: it is the machine's name servers who know."""
+    name, kind = asked.name, asked.kind
+    aliases: list[Record] = []
+    while True:
+        found = _found(name, kind, zone)
+        if found is None:
+            if not aliases:
+                return None
+            return Local(Answer(dns.NO_ERROR, tuple(aliases)), name if kind == dns.A else "")
+        code, records = found
+        alias = next((each for each in records if each.kind == dns.CNAME), None)
+        if alias is None or kind == dns.CNAME or len(aliases) == _MOST_ALIASES:
+            break
+        aliases.append(alias)
+        name = alias.target
+    answers = [each for each in records if each.name == name and each.kind == kind]
+    more = [each for each in records if each.name != name] if answers else []
+    return Local(Answer(code, (*aliases, *answers), tuple(more)))
 
 
-def known(asked: Question) -> bytes | None:
-    """The answer, if nobody else needs to be asked."""
-    name = asked.name
+def _found(name: str, kind: int, zone: Zone) -> tuple[int, list[Record]] | None:
+    """Whether there is a name, and all that it has."""
     if name == HOST_NAME:
-        return _answer(asked, _NO_ERROR, HOST_ADDRESS if asked.kind == _A else "")
+        return dns.NO_ERROR, [Record(name, dns.A, socket.inet_aton(HOST_ADDRESS))]
     if any(name == ours or name.endswith(f".{ours}") for ours in _OURS):
-        return _answer(asked, _NO_SUCH_NAME)
-    if asked.kind in (_A, _AAAA) and "." not in name:
-        return _answer(asked, _NO_SUCH_NAME)
-    if asked.kind == _AAAA:
-        return _answer(asked, _NO_ERROR)
-    return None
-
-
-def failure(asked: Question) -> bytes:
-    """That no name server answers."""
-    return _answer(asked, _SERVER_FAILURE)
-
-
-def is_answer(message: bytes, asked: Question) -> bool:
-    return (
-        len(message) >= _HEADER_BYTES
-        and message[:2] == asked.message[:2]
-        and bool(message[2] & _RESPONSE >> 8)
-    )
-
-
-def _answer(asked: Question, code: int, address: str = "") -> bytes:
-    flags = _RESPONSE | _RECURSION | code
-    head = struct.pack(">HHHHH", flags, 1, 1 if address else 0, 0, 0)
-    message = asked.message[:2] + head + asked.message[_HEADER_BYTES : asked.end]
-    if address:
-        record = (_POINTER_TO_QUESTION, _A, _INTERNET, _TTL_SECONDS, 4)
-        message += struct.pack(">HHHIH", *record) + socket.inet_aton(address)
-    return message
+        records = zone.find(name)
+        return (dns.NO_SUCH_NAME, []) if records is None else (dns.NO_ERROR, records)
+    if kind in (dns.A, dns.AAAA) and "." not in name:
+        return dns.NO_SUCH_NAME, []
+    return (dns.NO_ERROR, []) if kind == dns.AAAA else None

@@ -17,6 +17,7 @@ import sys as python
 from typing import NoReturn
 
 from trainyard.shim import syscalls as sys
+from trainyard.shim.channel import receive_descriptors
 from trainyard.shim.egress.connecting import Connecting
 from trainyard.shim.egress.datagrams import Datagrams
 from trainyard.shim.egress.gate import Sockets
@@ -25,7 +26,8 @@ from trainyard.shim.egress.poll import Poll
 from trainyard.shim.egress.replies import Replies
 from trainyard.shim.egress.resolver import Resolver
 from trainyard.shim.egress.streams import Streams
-from trainyard.shim.egress.told import Told
+from trainyard.shim.egress.told import SetNames, Told
+from trainyard.shim.egress.zone import Zone
 from trainyard.shim.protocol import from_raw
 
 _MESSAGE_BYTES = 1 << 20
@@ -52,7 +54,8 @@ class Relay:
         self._connecting = Connecting(*opening, poll, replies, streams, connections, policy)
         self._datagrams = Datagrams(sockets.datagrams, poll, replies, associations, policy)
         questions = sockets.questions, sockets.long_questions
-        self._resolver = Resolver(*questions, poll, streams, lookups, connections)
+        self._zone = Zone()
+        self._resolver = Resolver(*questions, poll, self._zone, lookups, connections)
         self._control = control
         self._told(0)  # waits: nobody goes anywhere before it is known who may
         control.setblocking(False)
@@ -60,11 +63,11 @@ class Relay:
 
     def _told(self, _: int) -> None:
         try:
-            data = self._control.recv(_MESSAGE_BYTES)
+            data, descriptors = receive_descriptors(self._control, _MESSAGE_BYTES)
         except BlockingIOError:
             return
         except OSError:
-            data = b""
+            data, descriptors = b"", []
         if not data:
             os._exit(0)
         told = from_raw(Told, json.loads(data))
@@ -75,6 +78,10 @@ class Relay:
             self._connecting.forget_pod(pod)
             self._datagrams.forget_pod(pod)
             self._streams.forget_pod(pod)
+            self._resolver.forget_pod(pod)
+        for fd in descriptors:
+            with open(fd, "rb") as file:
+                self._zone.set(from_raw(SetNames, json.loads(file.read())))
 
     def run(self) -> None:
         self._poll.run()

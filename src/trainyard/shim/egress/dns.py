@@ -1,0 +1,187 @@
+"""Messages of DNS, as far as look-ups of pods need them: RFC 1035, 2782 (SRV) and 6891 (EDNS)."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+A, CNAME, PTR, TXT, AAAA, SRV = 1, 5, 12, 16, 28, 33
+NO_ERROR, SERVER_FAILURE, NO_SUCH_NAME = 0, 2, 3
+MOST_BYTES = 65535
+"""Of a message over TCP."""
+_OPTIONS = 41
+_INTERNET = 1
+_HEADER_BYTES = 12
+_RESPONSE, _OPCODE_AND_RESPONSE = 0x8000, 0xF800
+_AUTHORITATIVE, _CUT, _WANTED, _AVAILABLE = 0x0400, 0x0200, 0x0100, 0x0080
+"""Of recursion: that it is wanted, and available."""
+_CODE = 0x000F
+_POINTER = 0xC000
+_LONGEST_LABEL, _LONGEST_NAME = 63, 253
+_FEWEST_ROOM, _MOST_ROOM = 512, 4096
+_TTL_SECONDS = 5
+
+
+class Question(NamedTuple):
+    """``message``: as it was sent, of which the question ends at ``end``. An answer in a datagram
+    may have ``room`` bytes; ``is_extended``: it is to say how much it would take itself."""
+
+    message: bytes
+    name: str
+    kind: int
+    end: int
+    room: int = _FEWEST_ROOM
+    is_extended: bool = False
+
+
+class Record(NamedTuple):
+    """``target``: a name that follows ``data``. ``ttl`` in seconds."""
+
+    name: str
+    kind: int
+    data: bytes = b""
+    target: str = ""
+    ttl: int = _TTL_SECONDS
+
+
+class Answer(NamedTuple):
+    """``more`` is what who asks would ask for next; ``is_cut``: not all of it is here."""
+
+    code: int
+    records: tuple[Record, ...] = ()
+    more: tuple[Record, ...] = ()
+    is_cut: bool = False
+
+
+def read_question(message: bytes) -> Question:
+    """Raises ValueError where it is none, or more than one."""
+    if len(message) < _HEADER_BYTES:
+        raise ValueError("too short")
+    _, flags, count, answers, authorities, more = struct.unpack_from(">HHHHHH", message)
+    if flags & _OPCODE_AND_RESPONSE or count != 1:
+        raise ValueError("not one question")
+    labels, place = [], _HEADER_BYTES
+    while place < len(message) and (length := message[place]):
+        if length > _LONGEST_LABEL:
+            raise ValueError("compressed")
+        labels.append(message[place + 1 : place + 1 + length])
+        place += 1 + length
+    end = place + 5
+    if end > len(message):
+        raise ValueError("cut off")
+    name = b".".join(labels).decode("ascii", "replace").lower()
+    asked = Question(message, name, struct.unpack_from(">H", message, place + 1)[0], end)
+    if more and not answers and not authorities and len(message) >= end + 11 and not message[end]:
+        kind, room = struct.unpack_from(">HH", message, end + 1)
+        if kind == _OPTIONS:
+            room = min(max(room, _FEWEST_ROOM), _MOST_ROOM)
+            return asked._replace(room=room, is_extended=True)
+    return asked
+
+
+def question(number: bytes, name: str, kind: int) -> bytes:
+    """A message that asks; ``number`` has two bytes. Raises ValueError for what is no name."""
+    head = number + struct.pack(">HHHHH", _WANTED, 1, 0, 0, 0)
+    return head + _encoded(name) + struct.pack(">HH", kind, _INTERNET)
+
+
+def write(asked: Question, answer: Answer, room: int = MOST_BYTES) -> bytes:
+    """The message; of what has no ``room`` as much as has, and that it is cut off."""
+    own = _RESPONSE | _AUTHORITATIVE | _AVAILABLE | answer.code
+    flags = own | struct.unpack_from(">H", asked.message, 2)[0] & _WANTED
+    body = asked.message[_HEADER_BYTES : asked.end]
+    options = struct.pack(">BHHIH", 0, _OPTIONS, _MOST_ROOM, 0, 0) if asked.is_extended else b""
+    room -= len(options)
+    places = {asked.name: _HEADER_BYTES}
+    is_cut, counts = answer.is_cut, [0, 0]
+    for section, records in enumerate((answer.records, answer.more)):
+        for record in records:
+            written = _written(record, places, _HEADER_BYTES + len(body))
+            if _HEADER_BYTES + len(body) + len(written) > room:
+                is_cut |= section == 0
+                break
+            body += written
+            counts[section] += 1
+    flags |= _CUT if is_cut else 0
+    numbers = (flags, 1, counts[0], 0, counts[1] + bool(options))
+    return asked.message[:2] + struct.pack(">HHHHH", *numbers) + body + options
+
+
+def read_answer(message: bytes, asked_kind: int) -> Answer:
+    """What a name server says that is of this kind, or leads there; raises ValueError."""
+    try:
+        _, flags, questions, count, _, _ = struct.unpack_from(">HHHHHH", message)
+        place = _HEADER_BYTES
+        for _turn in range(questions):
+            place = _read_name(message, place)[1] + 4
+        found = []
+        for _turn in range(count):
+            name, place = _read_name(message, place)
+            kind, _, ttl, length = struct.unpack_from(">HHIH", message, place)
+            place += 10
+            if kind == CNAME:
+                found.append(Record(name, kind, b"", _read_name(message, place)[0], ttl))
+            elif kind == asked_kind:
+                found.append(Record(name, kind, message[place : place + length], "", ttl))
+            place += length
+    except (struct.error, IndexError):
+        raise ValueError("cut off") from None
+    if place > len(message):
+        raise ValueError("cut off")
+    return Answer(flags & _CODE, tuple(found), (), bool(flags & _CUT))
+
+
+def answers(message: bytes, asked: bytes) -> bool:
+    """Whether it may be the answer to the message ``asked``."""
+    has_head = len(message) >= _HEADER_BYTES and message[:2] == asked[:2]
+    return has_head and bool(message[2] & _RESPONSE >> 8)
+
+
+def reversed_address(name: str) -> str:
+    """The address that is looked up by a name such as 4.3.2.1.in-addr.arpa; "" where none is."""
+    parts = name.removesuffix(".in-addr.arpa").split(".")
+    return ".".join(reversed(parts)) if name.endswith(".in-addr.arpa") and len(parts) == 4 else ""
+
+
+def _written(record: Record, places: dict[str, int], at: int) -> bytes:
+    """Notes in ``places`` where names are, so that they need not be written a second time."""
+    known = places.get(record.name)
+    if known is None or known >= 1 << 14:
+        owner = _encoded(record.name)
+        places[record.name] = at
+    else:
+        owner = struct.pack(">H", _POINTER | known)
+    data = record.data
+    if record.target:
+        places.setdefault(record.target, at + len(owner) + 10 + len(data))
+        data += _encoded(record.target)
+    head = struct.pack(">HHIH", record.kind, _INTERNET, record.ttl, len(data))
+    return owner + head + data
+
+
+def _encoded(name: str) -> bytes:
+    labels = [label.encode("latin-1") for label in name.rstrip(".").split(".")]
+    if len(name) > _LONGEST_NAME or not all(0 < len(each) <= _LONGEST_LABEL for each in labels):
+        raise ValueError(f"{name!r} is no name")
+    return b"".join(bytes([len(each)]) + each for each in labels) + b"\0"
+
+
+def _read_name(message: bytes, place: int) -> tuple[str, int]:
+    """A name and where it ends; raises IndexError and ValueError."""
+    labels: list[bytes] = []
+    end, jumps = 0, 0
+    while length := message[place]:
+        if length & 0xC0 == 0xC0:
+            end = end or place + 2
+            place = (length & 0x3F) << 8 | message[place + 1]
+            jumps += 1
+        elif length > _LONGEST_LABEL:
+            raise ValueError("no label")
+        else:
+            labels.append(message[place + 1 : place + 1 + length])
+            place += 1 + length
+        if jumps > _LONGEST_LABEL or len(labels) > _LONGEST_NAME:
+            raise ValueError("an endless name")
+    if any(b"." in label for label in labels):
+        raise ValueError("a dot in a label")
+    return b".".join(labels).decode("latin-1").lower() or ".", end or place + 1
