@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tests.cluster.plane import RunningControlPlane
-from tests.differential.record import answers, of_plane, recording, subjects
+from tests.differential.cases import SERVICE
+from tests.differential.newer import SAMPLES, judged
+from tests.differential.record import answers, fates, of_plane, recording, subjects
+from trainyard.cli.main import cli
+from trainyard.schema import core, history
 
 
 @pytest.mark.parametrize("subject", ["core", "jobs"])
@@ -21,3 +27,43 @@ def test_the_recording_is_what_the_server_answers(
     with of_plane(plane) as ask:
         found = answers(ask, subject, f"recorded-{subject}")
     assert {name for name in recorded if found.get(name) != recorded[name]} == set()
+
+
+def test_what_is_newer_is_dropped_and_refused_as_we_say(plane: RunningControlPlane) -> None:
+    if not plane.is_one:
+        pytest.skip("pods are judged by an older server there")
+    with of_plane(plane) as ask:
+        found = fates(ask, "newer")
+    ours = {name: judged(*sample, plane.version) for name, sample in SAMPLES.items()}
+    assert {name: told for name, told in found.items() if told != ours[name]} == {}
+    path = recording("newer", plane.version)
+    if path.exists():
+        assert found == json.loads(path.read_text())
+
+
+def test_a_server_knows_the_fields_that_we_say(plane: RunningControlPlane) -> None:
+    """By what it publishes of itself; definitions that have been renamed are looked for in vain."""
+    if not plane.is_one:
+        pytest.skip("pods are served by an older server there")
+    version = plane.version[1]
+    published = json.loads(plane.get("/openapi/v2")[1])["definitions"]
+    wrong, compared = set(), 0
+    for name in ("pod_template", "core"):
+        for owner, schema in core.definitions(name).items():
+            theirs = published.get(f"io.k8s.api.core.v1.{owner}", {}).get("properties", {})
+            for field in schema.get("properties", ()) if theirs else ():
+                compared += 1
+                if (field in theirs) != (history.first(owner, field) <= version):
+                    wrong.add(f"{owner}.{field}")
+    assert (wrong, compared > 500) == (set(), True)
+
+
+def test_the_current_cluster_is_asked_for_its_version(
+    plane: RunningControlPlane, tmp_path: Path
+) -> None:
+    path = tmp_path / "service.json"
+    path.write_text(json.dumps(SERVICE))
+    options = ["--cluster", "current", "--kubeconfig", str(plane.kubeconfig)]
+    result = CliRunner().invoke(cli, ["validate", str(path), *options])
+    said = ".".join(map(str, plane.version))
+    assert result.output == f"{path}: 1 object valid for Kubernetes {said}\n"

@@ -13,6 +13,7 @@ import ssl
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from tests.cluster.current_plane import CurrentControlPlane
 from tests.cluster.plane import ADMIN, RunningControlPlane
 from tests.differential.asking import Answer, Ask, over, play
 from tests.differential.cases import JSON, MERGE, cases
+from tests.differential.newer import SAMPLES, Fate, fate
 from trainyard.kinds import crds
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -97,7 +99,20 @@ def answers(ask: Ask, subject: str, prefix: str = "case") -> dict[str, list[Answ
     return found
 
 
-def _write(path: Path, found: dict[str, list[Answer]]) -> None:
+def fates(ask: Ask, prefix: str = "sample") -> dict[str, Fate]:
+    """What a real server makes of every sample of what is newer than some servers."""
+    found = {}
+    for number, (name, (kind, obj)) in enumerate(SAMPLES.items()):
+        for attempt in range(50):
+            told = fate(ask, namespace(ask, f"{prefix}-{number}-{attempt}"), kind, obj)
+            if told is not None:
+                found[name] = told
+                break
+            time.sleep(0.05)
+    return found
+
+
+def _write(path: Path, found: Mapping[str, object]) -> None:
     lines = (f"{json.dumps(name)}: {json.dumps(told)}" for name, told in found.items())
     path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
     print(f"{path}: {len(found)} cases")
@@ -120,6 +135,9 @@ def main() -> int:
                     if subject == "jobs":
                         define(ask)
                     _write(recording(subject, plane.version), answers(ask, subject))
+            if plane.is_one:
+                with of_plane(plane) as ask:
+                    _write(recording("newer", plane.version), fates(ask))
         finally:
             plane.stop()
     return 0

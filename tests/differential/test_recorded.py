@@ -17,7 +17,8 @@ from tests.differential.objects import PODS
 from tests.unit.local_apiserver.port import serving
 from trainyard.kinds.shared.pod_rules import check_template
 
-RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
+_FOLDER = Path(__file__).parent / "recorded"
+RECORDED = sorted(each for subject in DIFFERENCES for each in _FOLDER.glob(f"{subject}-*.json"))
 OF_CORE = [file for file in RECORDED if file.name.startswith("core")]
 _SECONDS = 120.0
 

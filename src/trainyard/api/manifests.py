@@ -13,6 +13,7 @@ from trainyard.kinds.table import KINDS
 from trainyard.manifest.reader import ReadResult, read, read_file
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.model import Model
+from trainyard.schema.server import Version
 
 if TYPE_CHECKING:
     from trainyard.kinds.shared.job import Job
@@ -21,18 +22,22 @@ Manifest = str | os.PathLike[str] | Mapping[str, Any] | Model
 """The path of a manifest, its text (with a line break, or in braces), an object, or a model."""
 
 
-def read_manifest(what: Manifest | Iterable[Manifest] | ReadResult) -> ReadResult:
-    """All objects and problems of what was given."""
+def read_manifest(
+    what: Manifest | Iterable[Manifest] | ReadResult, server: Version | None = None
+) -> ReadResult:
+    """All objects and problems of what was given; with `server`, those of a Kubernetes of that
+    version among them."""
     if isinstance(what, ReadResult):
         return what
     if isinstance(what, os.PathLike):
-        return read_file(os.fspath(what))
+        return read_file(os.fspath(what), server)
     if isinstance(what, str):
-        return read(what) if "\n" in what or what.lstrip().startswith("{") else read_file(what)
+        is_text = "\n" in what or what.lstrip().startswith("{")
+        return read(what, server=server) if is_text else read_file(what, server)
     if isinstance(what, Model | Mapping):
-        return read(text_of(what))
+        return read(text_of(what), server=server)
     if isinstance(what, Iterable):
-        results = [read_manifest(each) for each in what]
+        results = [read_manifest(each, server) for each in what]
         return ReadResult(
             tuple(document for each in results for document in each.documents),
             tuple(problem for each in results for problem in each.problems),

@@ -12,9 +12,21 @@ from trainyard.manifest.reader import ReadResult, read
 from trainyard.schema.problems import Problem
 
 
-def validate(manifest: Manifest | Iterable[Manifest]) -> list[Problem]:
-    """Every problem of a manifest, errors and warnings; none for a good one."""
-    return list(read_manifest(manifest).problems)
+def validate(
+    manifest: Manifest | Iterable[Manifest], *, cluster: str | None = None
+) -> list[Problem]:
+    """Every problem of a manifest, errors and warnings; none for a good one.
+
+    With `cluster`, a version of Kubernetes such as `1.27`, also what a cluster of it would refuse
+    (errors), drop or take for something else (warnings) of what is good here; `current` asks the
+    kubeconfig's cluster for its version. Raises Error where that is none.
+    """
+    server = None
+    if cluster is not None:
+        from trainyard.api.versions import version_of
+
+        server = version_of(cluster)
+    return list(read_manifest(manifest, server).problems)
 
 
 def render(manifest: Manifest | Iterable[Manifest] | ReadResult) -> list[dict[str, Any]]:

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from trainyard.schema.server import Version, parse
 
-class _Version(click.ParamType[tuple[int, int]]):
+
+class _Version(click.ParamType[Version]):
     """`1.27`, or as servers print it: `v1.27.3+k3s1`; the value is `(1, 27)`."""
 
     name = "version"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        found = re.match(r"v?(\d+)\.(\d+)(?![\d])", str(value))
-        if found is None:
+    ) -> Version:
+        if (found := parse(str(value))) is None:
             self.fail(f"{value!r} is not a version of Kubernetes; write it like 1.27", param, ctx)
-        return int(found[1]), int(found[2])
+        return found
 
 
 def kubernetes_version(command: Callable[..., None]) -> Callable[..., None]:
@@ -43,7 +43,7 @@ def kubernetes_version(command: Callable[..., None]) -> Callable[..., None]:
     help="Only this kind; may be repeated. Defaults to all.",
 )
 @kubernetes_version
-def command(kinds: tuple[str, ...], server: tuple[int, int] | None) -> None:
+def command(kinds: tuple[str, ...], server: Version | None) -> None:
     """Print the CustomResourceDefinitions as YAML, for `kubectl apply --server-side -f -`."""
     import yaml
 

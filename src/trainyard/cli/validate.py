@@ -25,7 +25,23 @@ from trainyard.schema.problems import Problem, Severity
     help="How to print the problems.",
 )
 @click.option("--strict", is_flag=True, help="Count warnings as errors.")
-def command(files: tuple[str, ...], more: tuple[str, ...], output: str, strict: bool) -> None:
+@click.option(
+    "--cluster",
+    metavar="VERSION",
+    help="Also report what Kubernetes of this version, such as 1.27, would refuse (errors), drop "
+    "or take for something else (warnings); `current`: of the kubeconfig's cluster.",
+)
+@click.option("--kubeconfig", metavar="FILE", help="With --cluster current: the kubeconfig.")
+@click.option("--context", metavar="NAME", help="With --cluster current: its context.")
+def command(
+    files: tuple[str, ...],
+    more: tuple[str, ...],
+    output: str,
+    strict: bool,
+    cluster: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+) -> None:
     """Report every problem of manifests with file, line, column and path.
 
     Exits with 1 when there is an error.
@@ -33,11 +49,18 @@ def command(files: tuple[str, ...], more: tuple[str, ...], output: str, strict: 
     names = (*files, *more)
     if not names:
         raise click.UsageError("name a manifest: trainyard validate -f FILE")
+    if (kubeconfig or context) and cluster != "current":
+        raise click.UsageError("--kubeconfig and --context go with --cluster current")
+    server = None
+    if cluster is not None:
+        from trainyard.api.versions import version_of
+
+        server = version_of(cluster, kubeconfig, context)
     results: dict[str, ReadResult] = {}
     unreadable: list[str] = []
     for name in dict.fromkeys(names):
         try:
-            results[name] = read_manifest(Path(name))
+            results[name] = read_manifest(Path(name), server)
         except TrainyardError as reason:
             unreadable.append(str(reason))
     problems = [problem for result in results.values() for problem in result.problems]
@@ -46,21 +69,21 @@ def command(files: tuple[str, ...], more: tuple[str, ...], output: str, strict: 
     else:
         for problem in problems:
             click.echo(str(problem))
-        _summarise(results)
+        _summarise(results, f" for Kubernetes {server[0]}.{server[1]}" if server else "")
     for text in unreadable:
         click.echo(f"error: {text}", err=True)
     if unreadable or any(strict or p.severity is Severity.ERROR for p in problems):
         raise SystemExit(1)
 
 
-def _summarise(results: dict[str, ReadResult]) -> None:
+def _summarise(results: dict[str, ReadResult], where: str) -> None:
     for file, result in results.items():
         name = shown_name(file)
         if result.errors:
             click.echo(f"{name}: {_count(result)}")
         else:
             objects = len(result.documents)
-            what = f"{objects} object{'s' if objects != 1 else ''} valid"
+            what = f"{objects} object{'s' if objects != 1 else ''} valid{where}"
             click.echo(
                 f"{name}: {what}, {_count(result)}" if result.warnings else f"{name}: {what}"
             )

@@ -23,7 +23,8 @@ from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest, TrainyardError
 from trainyard.schema.model import Model
-from trainyard.schema.problems import Judged, Path, Problem, error
+from trainyard.schema.problems import Judged, Path, Problem, Severity, error
+from trainyard.schema.server import Version
 from trainyard.schema.structural import describe
 
 STANDARD_INPUT = "-"
@@ -83,10 +84,13 @@ class ReadResult(Judged):
         return self
 
 
-def read_file(name: str) -> ReadResult:
-    """Reads a file, or standard input for ``-``; raises TrainyardError when it cannot be read."""
+def read_file(name: str, server: Version | None = None) -> ReadResult:
+    """Reads a file, or standard input for ``-``; raises TrainyardError when it cannot be read.
+
+    See ``read`` for ``server``.
+    """
     try:
-        return read(read_text(name), shown_name(name))
+        return read(read_text(name), shown_name(name), server)
     except InvalidManifest as problem:
         return ReadResult((), problem.problems)
 
@@ -133,8 +137,12 @@ def shown_name(name: str) -> str:
     return "<stdin>" if name == STANDARD_INPUT else name
 
 
-def read(text: str, file: str = "") -> ReadResult:
-    """Every object and every problem of a manifest; never raises for what is in the text."""
+def read(text: str, file: str = "", server: Version | None = None) -> ReadResult:
+    """Every object and every problem of a manifest; never raises for what is in the text.
+
+    With ``server``, a version of Kubernetes, the problems that a cluster of it would have with what
+    is good here are among them.
+    """
     from trainyard.manifest import yaml_text
 
     documents: list[Document] = []
@@ -146,7 +154,7 @@ def read(text: str, file: str = "") -> ReadResult:
     for parsed in yaml_text.parse(text):
         found = [told(mistake, file) for mistake in parsed.mistakes]
         for raw, prefix in _objects(parsed, found, file):
-            document = _document(raw, prefix, parsed, file, jobs)
+            document = _document(raw, prefix, parsed, file, jobs, server)
             documents.append(document)
             found += document.problems
         problems += sorted(found, key=lambda p: (p.line, p.column))
@@ -218,7 +226,12 @@ def _inherit(item: dict[str, Any], list_kind: str, data: dict[str, Any]) -> dict
 
 
 def _document(
-    raw: dict[str, Any], prefix: Path, parsed: Parsed, file: str, jobs: dict[str, int]
+    raw: dict[str, Any],
+    prefix: Path,
+    parsed: Parsed,
+    file: str,
+    jobs: dict[str, int],
+    server: Version | None = None,
 ) -> Document:
     """``jobs``: the lines of the jobs before this one, by name; this one is added."""
     checked: Checked = check(raw)
@@ -233,6 +246,10 @@ def _document(
             message = f"is the name of the job at line {jobs[name]} too"
             found, model = (*found, error(("metadata", "name"), message)), None
         jobs.setdefault(name, line)
+    if server is not None and not any(p.severity is Severity.ERROR for p in found):
+        from trainyard.kinds.servers import judge
+
+        found = (*found, *judge(raw, server))
     problems = tuple(_placed(p, prefix, parsed, file, name) for p in found)
     return Document(checked.obj, kind, model, problems, file, line)
 
