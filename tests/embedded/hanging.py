@@ -399,10 +399,14 @@ def everybody(t):
         file.read()
 
 
+def stop(rest):
+    subprocess.Popen(["sh", "-c", f"kill -STOP {os.getpid()}; {rest}"]).wait()  # HANG
+
+
 @hangs
 def stopped(t):
     if RANK == ODD:
-        subprocess.Popen(["sh", "-c", f"kill -STOP {os.getpid()}"]).wait()  # HANG
+        stop("true")
     dist.all_reduce(t)
 
 
@@ -418,6 +422,14 @@ def evaluation(t):
     if RANK == 0:
         burn(SLOW)
     dist.all_reduce(t)
+
+
+@healthy
+def stopped_a_while(t):
+    for _ in range(2):
+        if RANK == ODD:
+            stop(f"sleep {SLOW / 3}; kill -CONT {os.getpid()}")
+        dist.all_reduce(t)
 
 
 @healthy
@@ -545,6 +557,8 @@ def torch_compile(t):
 
 def main():
     case = sys.argv[-1]  # launchers put options of theirs before it
+    if "STARVED" in os.environ:  # on one core, with as many others as that says
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if case == "serves":
         with socket.socket() as server:
             server.bind(("127.0.0.1", 0))
@@ -555,13 +569,14 @@ def main():
             dist.broadcast(torch.ones(4), 0)
     if case == "wrong_world_size":
         os.environ["WORLD_SIZE"] = str(SIZE + 1)
+        print("warm", time.time(), flush=True)
         dist.init_process_group("gloo")  # HANG
     dist.init_process_group("gloo")
     t = torch.ones(4)
     for _ in range(20):
         dist.all_reduce(t)
         time.sleep(0.02)
-    print("warm", flush=True)
+    print("warm", time.time(), flush=True)
     ({**HANGS, **HEALTHY})[case](t)
     if case in HEALTHY:
         dist.destroy_process_group()

@@ -33,12 +33,14 @@ LONG_SECONDS = 600.0
 SOAK = bool(os.environ.get("TRAINYARD_SOAK"))
 HANGS = re.findall(r"@hangs\ndef (\w+)", SCRIPT.read_text())
 HEALTHY = re.findall(r"@healthy\ndef (\w+)", SCRIPT.read_text())
-SUSPECTS = {"stopped", "holds_interpreter"}
+SUSPECTS = {"holds_interpreter"}
 """Of which nobody can tell whether they go on."""
+STOPPED = {"stopped"}
+"""Of which the line is that where they were seen last."""
 NOBODYS = {"reordered", "both_receive", "everybody", "wrong_world_size"}
 """In which all wait, and any of them may be named."""
-USUAL = ["mismatched", "wrong_world_size"]
-FEW = ["evaluation"]
+USUAL = ["mismatched", "wrong_world_size", "stopped"]
+FEW = ["evaluation", "stopped_a_while"]
 in_soak = pytest.mark.skipif(not SOAK, reason="TRAINYARD_SOAK=1 runs it")
 
 
@@ -107,7 +109,7 @@ def test_a_hang_is_told_with_the_rank_and_the_line(made: Yard, case: str) -> Non
             assert "worker-1 (rank 1)" in told["message"].partition(";")[0] or (
                 case in ("mismatched", "one_step_less") and "worker-1 (rank 1)" in told["message"]
             )
-        if case not in SUSPECTS:
+        if case not in SUSPECTS | STOPPED:
             assert "# HANG" in named(told["message"]), told["message"]
     finally:
         made.run("delete", name, "--yes", code=None)

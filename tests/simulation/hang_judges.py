@@ -24,8 +24,9 @@ from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.ranks import Rank
 
-HANGS = "Hung|CollectivesDiffer"
+HANGS = "Hung|CollectivesDiffer|RankStopped"
 OTHERS = "HangSuspected|WaitsForBusyRank|AllSleep"
+STOPPED = "is stopped by a signal"
 WORK = ("Busy", "Collecting", "New")
 
 
@@ -40,9 +41,15 @@ def _held(told: Told, text: str) -> Iterator[str]:
     named -= {int(n) for some in unseen for n in some.split(",")}
     yield from _if(not named <= set(ranks), f"only {sorted(ranks)} have reported")
     young = [n for n in named & set(ranks) if told.now - ranks[n].since < after]
-    silent = "says nothing" in text or "has ended" in text
+    silent = "says nothing" in text or "has ended" in text or STOPPED in text
     yield from _if(bool(young) and not silent, f"{young} have done so for less than {after}")
     yield from _if(not ranks, "no rank has reported")
+    if number := re.search(rf"\(rank (\d+)\) {STOPPED}", text):
+        rank = ranks[int(number[1])]
+        pod = told.pods[rank.pod]
+        since = pod.stopped_since
+        is_held = rank.pid in pod.stopped and since is not None and told.now - since >= after
+        yield from _if(not is_held, f"its pod has {sorted(pod.stopped)} stopped since {since}")
 
 
 def _is_of(told: Told, rank: Rank) -> bool:
@@ -57,7 +64,8 @@ def _hung(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _held(told, text)
     named = {int(number) for number in re.findall(r"\(rank (\d+)\)", text)}
     works = [r.rank for r in told.observed.heard.ranks if r.rank in named and r.kind in WORK]
-    yield from _if(bool(works) and "has ended" not in text, f"{works} are at work")
+    may_work = "has ended" in text or STOPPED in text
+    yield from _if(bool(works) and not may_work, f"{works} are at work")
     kept = {each.name for each in told.observed.owned if each.resource == CONFIG_MAPS}
     kept |= {each.name for each in told.plan.actions if isinstance(each, Create)}
     yield from _if(not any("-hang-" in name for name in kept), "no evidence of it is kept")

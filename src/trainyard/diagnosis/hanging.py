@@ -11,6 +11,8 @@ from trainyard.schema.times import duration
 _REMEDIES = {
     ConditionReason.COLLECTIVES_DIFFER: "have every rank call the same collectives, in the same "
     "order and with the same shapes: look for an `if rank == …` around one of them",
+    ConditionReason.RANK_STOPPED: "let it go on (SIGCONT), or find out what stopped it; "
+    "runPolicy.hang.action: Restart would start the job again",
     ConditionReason.HUNG: "look at that line: what it waits for does not come; "
     "runPolicy.hang.action: Restart would start the job again",
 }

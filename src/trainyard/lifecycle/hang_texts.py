@@ -36,6 +36,10 @@ def tell(verdict: Verdict) -> str:
     if verdict.is_gone:
         lacks = f", and has not entered {missing}" if missing else ""
         return f"{who} has ended{lacks}{behind}"
+    if verdict.finding is Finding.STOPPED:
+        lacks = f", and has not entered {missing}" if missing else ""
+        seen = f"; it was last seen in {culprit.line}" if culprit.line is not None else ""
+        return f"{who} is stopped by a signal{lacks}{seen}{behind}"
     if verdict.finding is Finding.SUSPECT:
         return f"{who} says nothing any more: it is stopped, or holds its interpreter lock{behind}"
     if verdict.finding is Finding.BUSY:

@@ -20,7 +20,7 @@ from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.hangs import Finding
 from trainyard.lifecycle.outcomes import Exit, Ruling, State
 from trainyard.lifecycle.passes import Pass
-from trainyard.lifecycle.ranks import Rank
+from trainyard.lifecycle.ranks import STOPPED, Rank
 from trainyard.lifecycle.replicas import Replica
 from trainyard.lifecycle.verdicts import Verdict
 from trainyard.schema.dataclass import dataclass
@@ -31,6 +31,7 @@ RULE = "runPolicy.hang"
 _REASONS = {
     Finding.HUNG: ConditionReason.HUNG,
     Finding.MISMATCH: ConditionReason.COLLECTIVES_DIFFER,
+    Finding.STOPPED: ConditionReason.RANK_STOPPED,
     Finding.SUSPECT: ConditionReason.HANG_SUSPECTED,
     Finding.BUSY: ConditionReason.WAITS_FOR_BUSY,
     Finding.SLEEPS: ConditionReason.SLEEPS,
@@ -68,7 +69,7 @@ def look(job: Pass) -> Look:
         return NOTHING
     by_pod = {replica.name: replica for replica in job.view.replicas}
     ranks = tuple(
-        replace(rank, pod=short_name(by_pod[rank.pod]))
+        _seen(rank, by_pod[rank.pod])
         for rank in job.observed.heard.ranks
         if _is_of(by_pod.get(rank.pod), rank)
     )
@@ -96,6 +97,14 @@ def short_name(replica: Replica) -> str:
 def _is_of(replica: Replica | None, rank: Rank) -> bool:
     """Whether a report is of the replica's present pod."""
     return replica is not None and replica.pod is not None and replica.pod.attempt == rank.attempt
+
+
+def _seen(rank: Rank, replica: Replica) -> Rank:
+    """By the replica's name; stopped, if its node says so."""
+    rank, pod = replace(rank, pod=short_name(replica)), replica.pod
+    if pod is None or pod.stopped_since is None or rank.pid not in pod.stopped:
+        return rank
+    return replace(rank, kind=STOPPED, since=pod.stopped_since)
 
 
 def _is_coming(replica: Replica) -> bool:

@@ -2,8 +2,8 @@
 
 Waiting for a rank that works is told and never acted on; a rank that says nothing may be stopped or
 hold its interpreter's lock, and is a suspect. What is declared to hang waits for a rank that is
-gone, idle or in a loop that changes nothing, or for each other. Measured on scripted hangs and
-healthy slow runs (`tests/embedded/test_hangs.py`).
+gone, stopped, idle or in a loop that changes nothing, or for each other. Measured on scripted hangs
+and healthy slow runs (`tests/embedded/test_hang_soak.py`).
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from trainyard.lifecycle.ranks import (
     LOOPING,
     MEETING,
     NEW,
+    STOPPED,
     WAITING,
     Collective,
     Rank,
@@ -49,6 +50,8 @@ class Finding(Enum):
     HUNG = "hung"
     MISMATCH = "mismatch"
     """It hangs, since ranks wait in collectives that are not each other's."""
+    STOPPED = "stopped"
+    """It hangs, since one is stopped by a signal."""
     SUSPECT = "suspect"
     BUSY = "busy"
     """Ranks wait for one that works."""
@@ -58,7 +61,7 @@ class Finding(Enum):
     @property
     def is_hang(self) -> bool:
         """Whether it may be acted on."""
-        return self in (Finding.HUNG, Finding.MISMATCH)
+        return self in (Finding.HUNG, Finding.MISMATCH, Finding.STOPPED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +93,8 @@ def judge(
     present = sorted(ranks, key=lambda rank: rank.rank)
     ended = [rank for rank in present if rank.kind == LEFT or rank.pod in gone]
     live = [rank for rank in present if rank not in ended]
-    silent = [rank for rank in live if is_silent(rank, now)]
+    stopped = [rank for rank in live if rank.kind == STOPPED]
+    silent = [rank for rank in live if rank.kind != STOPPED and is_silent(rank, now)]
     if any(rank.kind in (NEW, COLLECTING) for rank in live if rank not in silent):
         return None
     waiting = [r for r in live if r.kind in (WAITING, MEETING) and r not in silent]
@@ -103,6 +107,8 @@ def judge(
         return _none_waits(others) if others and not silent and not unseen else None
     if ended:
         return _blames(Finding.HUNG, ended[0], waiting, is_gone=True)
+    if stopped:
+        return _blames(Finding.STOPPED, stopped[0], waiting)
     if silent:
         return _blames(Finding.SUSPECT, silent[0], waiting)
     if busy := [rank for rank in others if rank.kind == BUSY]:

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from trainyard.kinds.shared import kueue, labels
+from trainyard.kinds.shared import kueue, labels, observing
 from trainyard.kinds.shared.gang import pod_groups_of
 from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
 from trainyard.kinds.shared.settings import GangBackend, Settings
@@ -94,6 +94,9 @@ class Pod:
     conditions: tuple[tuple[str, str], ...] = ()
     """Type and status of each condition."""
     containers: tuple[Container, ...] = ()
+    stopped: frozenset[int] = frozenset()
+    """Processes that are stopped by a signal, as far as the node tells."""
+    stopped_since: datetime | None = None
     told: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
     """The containers as a job's status tells them: built once, compared in every pass."""
 
@@ -111,6 +114,8 @@ class Pod:
         label, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
         containers, told = _told(_containers(spec, status))
+        stopped = conditions.get(observing.STOPPED, {})
+        is_stopped = stopped.get("status") == "True"
         placed = conditions.get("PodScheduled", {})
         disrupted = conditions.get("DisruptionTarget", {})
         return cls(
@@ -139,6 +144,8 @@ class Pod:
                 tuple((kind, c.get("status", "")) for kind, c in conditions.items())
             ),
             containers=containers,
+            stopped=observing.stopped_in(stopped.get("message", "")) if is_stopped else frozenset(),
+            stopped_since=parse(stopped.get("lastTransitionTime")) if is_stopped else None,
             told=told,
         )
 

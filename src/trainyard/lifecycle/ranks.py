@@ -17,6 +17,8 @@ BUSY, LOOPING, IDLE, LEFT, NEW = "Busy", "Looping", "Idle", "Left", "New"
 KINDS = frozenset((COLLECTING, WAITING, MEETING, BUSY, LOOPING, IDLE, LEFT, NEW))
 """As `payloads.signs` and `payloads.observer` have them, which are not imported: they are read by
 other Pythons."""
+STOPPED = "Stopped"
+"""No report says that: the node does, of a rank that is stopped by a signal."""
 STUCK = (WAITING, MEETING, LOOPING, IDLE, LEFT)
 """Kinds in which one does not get on."""
 MOST_FRAMES, MOST_ENTRIES, MOST_GROUPS, MOST_TEXT = 40, 12, 64, 512

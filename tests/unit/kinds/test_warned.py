@@ -175,6 +175,14 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.runPolicy.backoffLimit",
         "every restartPolicy is Never",
     ),
+    **{
+        f"what follows a hang of a {made.__name__} that nobody observes": (
+            made(runPolicy={"observe": False, "hang": {"action": "Restart"}}),
+            "spec.runPolicy.hang",
+            "is ignored: observe is false",
+        )
+        for made in (m.pytorch, m.deepspeed, m.colossalai, m.generic)
+    },
     "elastic that is not enabled": (
         m.deepspeed(elastic={"minReplicas": 1, "maxReplicas": 4}),
         "spec.elastic",

@@ -8,10 +8,12 @@ from typing import Any
 
 from tests.unit.lifecycle.test_hangs import rank
 from tests.unit.lifecycle.world import World, generic, pytorch
+from trainyard.kinds.shared import observing
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle import Observed
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.heard import Heard
+from trainyard.schema.times import render
 
 CULPRIT = "worker-1 (rank 1) has not entered all_reduce #6; it sleeps in wait_for_peer, train.py:5"
 TOLD = f"{CULPRIT}; rank 0 waits in train.py:12"
@@ -74,6 +76,44 @@ def test_a_hang_that_is_over_is_told_as_over() -> None:
     world.advance(1).settle().say("Collecting", "Collecting").settle()
     text = "The ranks get on, as far as they are observed."
     assert world.condition("Hung") == ("False", "-", text)
+
+
+def stop(world: Reporting, *processes: int) -> Reporting:
+    """As the node tells that a signal has stopped these of the second replica."""
+    pod = world.pods[world.name("1")]
+    told = {"type": observing.STOPPED, "status": "True" if processes else "False"}
+    told |= {"message": observing.stopped_text(processes)} if processes else {}
+    told["lastTransitionTime"] = render(world.now)
+    pod["status"]["conditions"] = [told]
+    return world
+
+
+def test_a_rank_that_its_node_says_to_be_stopped_hangs_the_others() -> None:
+    world = Reporting(job())
+    world.running()
+    world.say("Waiting", "Collecting").advance(100)
+    stop(world, 7, 41).settle().advance(299).settle()
+    assert world.condition("Hung") is None
+    world.advance(1).settle()
+    status, reason, text = world.condition("Hung") or ("", "", "")
+    assert (status, reason) == ("True", "RankStopped")
+    assert text.startswith("worker-1 (rank 1) is stopped by a signal, and has not entered")
+    [kept] = [obj for (resource, _), obj in world.owned.items() if resource == CONFIG_MAPS]
+    assert "worker-1 (rank 1): stopped" in kept["data"]["stacks"]
+    stop(world).say("Collecting", "Collecting").settle()
+    assert (world.condition("Hung") or ())[:2] == ("False", "-")
+
+
+def test_another_process_of_its_pod_or_too_short_a_stop_is_no_hang() -> None:
+    world = Reporting(job())
+    world.running()
+    world.say("Waiting", "Collecting")
+    stop(world, 7).advance(600).settle()
+    assert world.condition("Hung") is None
+    stop(world, 41).advance(200).settle()
+    stop(world).advance(1).settle()
+    stop(world, 41).advance(299).settle()
+    assert world.condition("Hung") is None
 
 
 def test_waiting_for_a_busy_rank_is_told_and_never_acted_on() -> None:

@@ -17,6 +17,7 @@ from trainyard.lifecycle.ranks import Rank
 NOW = START + timedelta(seconds=600)
 RING = [{"group": "0", "number": 6, "operation": "all_reduce", "sizes": [[4]], "done": False}]
 PLACES = {
+    "Stopped": (["/w/train.py", 9, "step"], ""),
     "Idle": (["/w/train.py", 5, "wait_for_peer"], "hrtimer_nanosleep"),
     "Waiting": (["/w/train.py", 12, "main"], "futex_do_wait"),
     "Busy": (["/w/eval.py", 80, "evaluate"], ""),
@@ -41,7 +42,9 @@ def rank(number: int, kind: str, /, **changed: Any) -> Rank:
         "waitsFor": waits,
         "ring": RING if kind == "Waiting" else [],
     }
-    return Rank.decode({**told, **changed}, f"worker-{number}", NOW - timedelta(seconds=1))
+    told |= {"kind": "New"} if kind == "Stopped" else {}
+    found = Rank.decode({**told, **changed}, f"worker-{number}", NOW - timedelta(seconds=1))
+    return replace(found, kind=kind)
 
 
 def ranks(*kinds: str, size: int = 0) -> list[Rank]:
@@ -169,6 +172,26 @@ def test_one_that_says_nothing_is_a_suspect_whatever_it_said_last() -> None:
     assert "worker-1 (rank 1) says nothing any more" in tell(verdict)
     late = replace(silent, heard=NOW - timedelta(seconds=65))
     assert judge([rank(0, "Waiting"), late], NOW) is None
+
+
+def test_one_that_is_stopped_hangs_those_who_wait_for_it() -> None:
+    given = [*ranks("Waiting", "Stopped"), rank(2, "Busy")]
+    # It was heard of long ago.
+    given[1] = replace(given[1], heard=NOW - timedelta(seconds=500))
+    verdict = found(*given)
+    assert (verdict.finding, verdict.finding.is_hang) == (Finding.STOPPED, True)
+    assert verdict.since == NOW - timedelta(seconds=101)
+    assert tell(verdict) == (
+        "worker-1 (rank 1) is stopped by a signal, and has not entered all_reduce #6; it was last "
+        "seen in step, train.py:9; rank 0 waits in train.py:12"
+    )
+
+
+@pytest.mark.parametrize(
+    "kinds", [("Stopped", "Stopped"), ("Stopped", "Collecting"), ("Stopped", "Idle"), ("Stopped",)]
+)
+def test_one_that_is_stopped_and_awaited_by_nobody_is_none_of_ours(kinds: tuple[str, ...]) -> None:
+    assert judge(ranks(*kinds), NOW) is None
 
 
 def test_a_pod_that_has_ended_is_gone_though_its_rank_said_nothing_of_it() -> None:

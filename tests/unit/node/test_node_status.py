@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.local.node.status import Run, Told, conditions, phase_of, pod_status
+from trainyard.local.node.status import (
+    Run,
+    Told,
+    conditions,
+    phase_of,
+    pod_status,
+    stopping,
+)
 from trainyard.schema.times import from_nanoseconds
 
 
@@ -51,6 +58,19 @@ def test_a_condition_keeps_its_time_until_it_changes() -> None:
 def test_conditions_of_others_are_kept() -> None:
     scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "x"}
     assert scheduled in conditions([run("running")], "Running", 1, [scheduled])
+
+
+def test_stopped_processes_are_a_condition_only_where_there_are_or_were_some() -> None:
+    assert stopping([], (), 1) == []
+    [told] = first = stopping([], (12, 7), 10**9)
+    assert (told["status"], told["message"]) == ("True", "stopped by a signal: 7, 12")
+    assert stopping(first, (7, 12), 5 * 10**9) == first
+    # Nobody was stopped for longer than it says.
+    [more] = second = stopping(first, (7, 12, 13), 6 * 10**9)
+    assert more["lastTransitionTime"] == from_nanoseconds(6 * 10**9)
+    [over] = third = stopping(second, (), 7 * 10**9)
+    assert (over["status"], over.get("message")) == ("False", None)
+    assert stopping(third, (), 8 * 10**9) == third
 
 
 @pytest.mark.parametrize("code", [0, 1])

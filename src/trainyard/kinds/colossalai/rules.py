@@ -51,6 +51,7 @@ def check(job: ColossalAIJob) -> list[Problem]:
         *job_rules.check_run_mode(spec.run_mode, types, [LAUNCHER]),
         *_replicas(spec),
         *_script(spec),
+        *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *_resumed(spec),
         *check_failure_policy(spec.run_policy.pod_failure_policy, _templates(spec)),
         *_options(spec),

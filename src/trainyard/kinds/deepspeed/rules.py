@@ -47,6 +47,7 @@ def check(job: DeepSpeedJob) -> list[Problem]:
         *job_rules.check_elastic(spec.elastic, bounds),
         *pod_rules.check_template(spec.worker.template, template),
         *_launch(spec),
+        *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *check_failure_policy(spec.run_policy.pod_failure_policy, {WORKER: spec.worker.template}),
         *job_rules.check_backoff(spec.run_policy, [spec.worker.restart_policy]),
         *job_rules.check_launched(spec.worker.template, KIND, WORKER, template, by=_BY),

@@ -32,6 +32,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         *job_rules.check_run_mode(spec.run_mode, types),
         *job_rules.check_elastic(spec.elastic, bounds),
         *_torchrun(spec),
+        *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *check_failure_policy(
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),

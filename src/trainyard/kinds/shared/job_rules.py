@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainyard.kinds.kind import Kind
@@ -157,6 +157,12 @@ def check_backoff(policy: RunPolicy, policies: Iterable[RestartPolicy]) -> Itera
         return
     if is_given and all(each is RestartPolicy.NEVER for each in policies):
         yield ignored(path, "every restartPolicy is Never, and restarts nothing")
+
+
+def check_hang(observe: bool | None, given: Container[str]) -> Iterator[Problem]:
+    """What is to follow a hang that nobody can see. `given`: the fields of the run policy."""
+    if observe is False and "hang" in given:
+        yield ignored(("spec", "runPolicy", "hang"), "observe is false, so that no hang is seen")
 
 
 def check_unused(model: Model, path: Path, switch: str = "enabled") -> Iterator[Problem]:

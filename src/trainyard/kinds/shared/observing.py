@@ -8,6 +8,7 @@ An image's own cannot be seen from outside, so whoever can see it puts ours befo
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,8 @@ VOLUME = "trainyard-observer"
 PATH = "/t9k/observer"
 VARIABLE = "TRAINYARD_OBSERVE"
 PYTHONPATH = "PYTHONPATH"
+STOPPED = "trainyard.dev/Stopped"
+"""The condition of an observed pod in which processes are stopped (decision 291)."""
 _READABLE = 0o444
 
 
@@ -44,6 +47,16 @@ def policy_of(
 
     action = HangAction(hang.action)
     return HangPolicy(hang.after_seconds, action, record, is_asked=is_asked, chains=chains)
+
+
+def stopped_text(processes: Iterable[int]) -> str:
+    """The message of that condition: their numbers, as the pod has them."""
+    return f"stopped by a signal: {', '.join(map(str, sorted(processes)))}"
+
+
+def stopped_in(message: str) -> frozenset[int]:
+    """The numbers in such a message."""
+    return frozenset(int(number) for number in re.findall(r"\b\d{1,9}\b", message))
 
 
 def dependents(

@@ -66,6 +66,7 @@ class ConditionReason(StrEnum):
     # Decision 225.
     HUNG = "Hung"
     COLLECTIVES_DIFFER = "CollectivesDiffer"
+    RANK_STOPPED = "RankStopped"
     HANG_SUSPECTED = "HangSuspected"
     WAITS_FOR_BUSY = "WaitsForBusyRank"
     SLEEPS = "AllSleep"

@@ -13,10 +13,11 @@ import os
 import socket
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from trainyard.local.findings import Fatal, Findings, Guard, batches
-from trainyard.local.node import cgroups, execs, gpus, services, usage
+from trainyard.local.node import cgroups, execs, gpus, services, stopped, usage
 from trainyard.local.node.allocation import Node, forget_old
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.hosts import HostsFiles
@@ -24,7 +25,7 @@ from trainyard.local.node.pod_object import EventWriter, PodObject
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.resolving import Announcements
 from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.status import ENDED
+from trainyard.local.node.status import ENDED, observed
 from trainyard.local.node.unsupported import service_not_honoured
 from trainyard.local.node.worker import PodWorker
 from trainyard.local.objects import Objects
@@ -251,8 +252,12 @@ class NodeAgent:
     async def _watch_limits(self) -> None:
         while True:
             await asyncio.sleep(_LIMITS_SECONDS)
+            firsts = {w: observed(w.runs) for w in self._workers.values()}
+            found = await asyncio.to_thread(stopped.look, [*chain(*firsts.values())])
             for worker in self._workers.values():
                 worker.tell_refused_processes()
+                ours = (found.get(first, ()) for first in firsts.get(worker, ()))
+                worker.tell_stopped(tuple(chain(*ours)))
 
     async def _forward_services(self) -> None:
         """Keep the relay's table and the resolver's names current; changes that come together are

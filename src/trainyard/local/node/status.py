@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
+from trainyard.kinds.shared import observing
 from trainyard.local.node.settings import NodeSettings
 from trainyard.schema import times
 from trainyard.schema.dataclass import dataclass
@@ -162,6 +163,33 @@ def conditions(
     return result
 
 
+def observed(runs: Sequence[Run]) -> list[int]:
+    """The first processes of the containers that run and whose ranks are observed."""
+    return [run.pid for run in runs if run.phase == "running" and run.pid and _is_observed(run)]
+
+
+def _is_observed(run: Run) -> bool:
+    return any(each.get("name") == observing.VARIABLE for each in run.spec.get("env") or ())
+
+
+def stopping(held: list[Status], stopped: Sequence[int], now: int) -> list[Status]:
+    """The conditions with that of stopped processes, where there are or were some.
+
+    Its time is that of the last change of who is stopped: none has been for longer than it says.
+    """
+    old = next((each for each in held if each["type"] == observing.STOPPED), None)
+    text = observing.stopped_text(stopped) if stopped else ""
+    if text == (old or {}).get("message", ""):
+        return held
+    told = {
+        "type": observing.STOPPED,
+        "status": "True" if stopped else "False",
+        "lastTransitionTime": times.from_nanoseconds(now),
+    }
+    told |= {"reason": "Stopped", "message": text} if stopped else {}
+    return [*(each for each in held if each is not old), told]
+
+
 class Told(NamedTuple):
     """What is told of a pod beside its containers; ``start_time`` in Unix nanoseconds."""
 
@@ -171,6 +199,8 @@ class Told(NamedTuple):
     address: str
     host_ip: str
     start_time: int
+    stopped: Sequence[int] = ()
+    """Processes that are stopped by a signal."""
 
 
 def pod_status(runs: Sequence[Run], told: Told, *, old: Status, now: int) -> Status:
@@ -181,10 +211,11 @@ def pod_status(runs: Sequence[Run], told: Told, *, old: Status, now: int) -> Sta
     if old.get("phase") in ENDED:  # decision 106
         why = {"reason": old.get("reason", ""), "message": old.get("message", "")}
         told = told._replace(phase=old["phase"], **why)
+    held = conditions(runs, told.phase, now, old.get("conditions", ()))
     result = {
         **{key: value for key, value in old.items() if key not in ("reason", "message")},
         "phase": told.phase,
-        "conditions": conditions(runs, told.phase, now, old.get("conditions", ())),
+        "conditions": stopping(held, () if told.phase in ENDED else told.stopped, now),
         "hostIP": told.host_ip,
         "hostIPs": [{"ip": told.host_ip}],
         "startTime": old.get("startTime") or times.from_nanoseconds(told.start_time),

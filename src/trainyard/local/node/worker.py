@@ -48,6 +48,7 @@ class PodWorker:
         self._gone = self._is_done = False
         self._over = ""
         self._reason = self._message = ""
+        self._stopped: tuple[int, ...] = ()
         self._stopping: asyncio.Task[None] | None = None
         self._prober = Prober(self._probed)
         self._stopper = Stopper(self._prober, self._is_cut_short)
@@ -122,6 +123,12 @@ class PodWorker:
         for run in self.runs:
             if run.active and not run.is_told_full:
                 self._tell_full(run)
+
+    def tell_stopped(self, stopped: tuple[int, ...]) -> None:
+        """Which of its observed processes a signal has stopped."""
+        if stopped != self._stopped:
+            self._stopped = stopped
+            self._wake.set()
 
     def _tell_full(self, run: Run) -> None:
         if cgroups.refused_processes(run.cgroups):
@@ -336,8 +343,8 @@ class PodWorker:
         if not self._over and phase in status.ENDED:
             phase = "Running"  # something is still being stopped
         addresses = (self._allocation.address, self._node.settings.host_ip)
-        started_at = self._object.started_at
-        told = status.Told(phase, self._reason, self._message, *addresses, started_at)
+        why = (self._reason, self._message)
+        told = status.Told(phase, *why, *addresses, self._object.started_at, self._stopped)
         self._gone = not await self._object.write_status(self.runs, told)
 
     # -- after a restart of the agent -------------------------------------------------------------
