@@ -19,7 +19,7 @@ from trainyard.local.objects import Objects
 from trainyard.shim.protocol import Account, Program
 
 Object = Mapping[str, Any]
-_CONTAINERS = ("initContainers", "containers")
+_CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _UID = re.compile(r"[0-9]{1,9}")
 _ALL_CAPABILITIES = (1 << 64) - 1
 _ALWAYS_SHARED = ("PATH", "VIRTUAL_ENV")

@@ -207,7 +207,9 @@ class Registry:
         elif served.status and not subresource:
             metadata.keep(new, old, "status")
         metadata.retain(served, new, old)
-        if not subresource:
+        if subresource:
+            served.prepare_part(subresource, new, old)
+        else:
             served.prepare_update(new, old, partial(self._latest, resource))
         if new == old:
             return old

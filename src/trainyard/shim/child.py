@@ -29,10 +29,12 @@ class Child:
     ) -> None:
         """``given`` descriptors are closed when it has them, ``lent`` ones (behind) are not."""
         self.order, self.flags = order, flags
-        self.is_plain = order is not None and order.around.kind == "plain"
+        self.has_company = order is not None and order.around.kind == "plain"
+        """Its end alone does not end what it has started."""
         self.given, self.lent = list(given), list(lent)
         self.born_in: list[int] = []
-        """The control group, if it is to be born in one; closed as what is given."""
+        """What it is to be born in, if anything: a process namespace, a control group; closed as
+        what is given."""
         self.channel: Channel | None = None
         self.pid = 0
         """0 until it has told."""
@@ -49,8 +51,8 @@ class Child:
             self.wanted_signal = number
 
     def end(self) -> None:
-        """Kill it, and in plain isolation everything beneath it."""
-        self.kill(END_ALL if self.is_plain else signal.SIGKILL)
+        """Kill it with everything beneath it."""
+        self.kill(END_ALL if self.has_company else signal.SIGKILL)
 
     def close_given(self) -> None:
         for fd in (*self.given, *self.born_in):

@@ -10,11 +10,19 @@ import time
 from collections.abc import Callable, Iterable
 
 from trainyard.shim import limits
+from trainyard.shim import syscalls as sys
 from trainyard.shim.child import Child
 from trainyard.shim.isolation import Sandbox
 from trainyard.shim.logfile import LogFile, LogLimits
 from trainyard.shim.loop import Loop, guarded
-from trainyard.shim.orders import BORN_IN_GROUP, CANNOT_START, NOT_EXECUTABLE, Order, Progress
+from trainyard.shim.orders import (
+    BORN_BESIDE,
+    BORN_IN_GROUP,
+    CANNOT_START,
+    NOT_EXECUTABLE,
+    Order,
+    Progress,
+)
 from trainyard.shim.protocol import (
     ContainerState,
     Event,
@@ -64,6 +72,15 @@ class Container(Child):
         self._log: LogFile | None = None
         self._log_path, self._limits = start.log, LogLimits(start.log_bytes, start.log_files)
         self._drain_until = 0.0
+
+    def share_processes(self, other: Container) -> None:
+        """Be born in the process namespace of another; raises ProcessLookupError if it has none."""
+        found = other.namespaces.get(sys.CLONE_NEWPID)
+        if other.has_ended or other.state.state != "running" or found is None:
+            raise ProcessLookupError(f"container {other.state.name} is not running")
+        self.born_in.append(os.dup(found))
+        self.flags = self.flags & ~sys.CLONE_NEWPID | BORN_BESIDE
+        self.has_company = True
 
     def open(self) -> None:
         """Make its log and its output's pipe; raises OSError."""
@@ -139,7 +156,7 @@ class Container(Child):
         self._finish()
         self._go_on()
         self._close_namespaces()
-        if self.is_plain:  # else they have died with it
+        if self.has_company:  # else they have died with it
             for session in self._pump.sessions:
                 if session.box is self:
                     session.end()

@@ -14,13 +14,15 @@ from trainyard.shim.protocol import Program, Start
 
 NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
 END_ALL = signal.SIGUSR1
-"""Has a child in plain isolation end everything beneath it; in namespaces SIGKILL does."""
+"""Has a child end everything beneath it; in a process namespace of its own SIGKILL does."""
 PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
 """What a first process hands on to the program."""
 FLAGS = struct.Struct("=I")
 """A request to the zygote: the namespaces to make. Attached is the child's end of its channel."""
 BORN_IN_GROUP = 1
 """Of the flags: attached behind the channel is the control group in which the child is born."""
+BORN_BESIDE = 2
+"""Of the flags: attached, before that, is the process namespace in which the child is born."""
 
 
 class Surroundings(NamedTuple):

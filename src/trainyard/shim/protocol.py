@@ -124,6 +124,8 @@ class Start(NamedTuple):
     stdin: Literal["", "once", "open"] = ""
     """Whether there is one to attach to, and whether it ends with the first who does."""
     tty: bool = False
+    beside: str = ""
+    """The container whose process namespace it is born in, instead of one of its own."""
 
 
 class Exec(NamedTuple):

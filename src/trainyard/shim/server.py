@@ -237,6 +237,8 @@ class Shim:
         spaces = owner.sandbox.all_namespaces
         order = Order(self._around, start=start, namespaces=tuple(spaces))
         box = Container(start, order, self._flags, spaces.values(), self._pump)
+        if start.beside and self._network.kind != "plain":
+            box.share_processes(self._container(start.pod, start.beside))
         owner.containers[start.name] = box
         try:
             box.open()

@@ -60,10 +60,13 @@ def run(
     where it has a terminal.
     """
     sys.join_cgroups(start.program.cgroups)
-    if around.kind != "plain":
+    if around.kind == "plain":
+        live_as_subreaper()
+    else:
         _isolate(start, around, namespaces, channel)
-        return _supervise(start, around, channel, given)
-    live_as_subreaper()
+        if not start.beside:
+            return _supervise(start, around, channel, given)
+        sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
     try:
         return _supervise(start, around, channel, given)
     finally:
@@ -81,7 +84,8 @@ def _isolate(
     start: Start, around: Surroundings, namespaces: Mapping[int, int], channel: int
 ) -> None:
     """Leave the host's namespaces and its root; the pod's user namespace is entered later."""
-    confinement.limit_process_numbers(start.program.processes)
+    if not start.beside:
+        confinement.limit_process_numbers(start.program.processes)
     for flag, fd in namespaces.items():
         sys.setns(fd, flag)
     own = {flag: os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for flag, name in _OWN.items()}
@@ -111,7 +115,7 @@ def _supervise(start: Start, around: Surroundings, channel: int, given: Sequence
     # Fails, and so ends all, if the shim has died meanwhile.
     tell(channel, Progress(started=True))
     code = os.waitstatus_to_exitcode(watch(pid, around.owner))
-    if around.kind == "plain":
+    if around.kind == "plain" or start.beside:
         descendants.end_all()
     told = code if code >= 0 else 128 - code
     full = bool(code) and around.kind != "plain" and rootfs.is_full()

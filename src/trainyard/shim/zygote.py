@@ -20,6 +20,7 @@ from trainyard.shim import limits, relay, seccomp, session, supervisor
 from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import receive_descriptors, tell, tell_anyway
 from trainyard.shim.orders import (
+    BORN_BESIDE,
     BORN_IN_GROUP,
     CANNOT_START,
     FLAGS,
@@ -72,17 +73,46 @@ def _warm_up() -> None:
 
 def _fork(control: socket.socket, flags: int, descriptors: list[int], base: str) -> None:
     group = descriptors.pop() if flags & BORN_IN_GROUP and len(descriptors) > 1 else -1
-    flags = flags & ~BORN_IN_GROUP | sys.CLONE_PARENT
+    beside = descriptors.pop() if flags & BORN_BESIDE and len(descriptors) > 1 else -1
+    needs_root = bool(flags & (BORN_BESIDE | sys.CLONE_NEWPID))
+    flags = flags & ~(BORN_IN_GROUP | BORN_BESIDE) | sys.CLONE_PARENT
     try:
-        pid = _clone(flags, group)
+        if beside < 0:
+            pid = _clone(flags, group)
+        else:
+            pid = _clone_beside(descriptors[0], beside, flags, group)
     except OSError as error:
         if descriptors:
             tell_anyway(descriptors[0], Progress(error=limits.explain(error), code=CANNOT_START))
         pid = -1
     if not pid:
-        _become_child(control, descriptors, base if flags & sys.CLONE_NEWPID else "")
+        _become_child(control, descriptors, base if needs_root else "")
     for fd in descriptors:
         os.close(fd)
+
+
+def _clone_beside(channel: int, namespace: int, flags: int, group: int) -> int:
+    """Fork into another process namespace, by way of a process that enters it for good.
+
+    Without root nobody comes back from there.
+    """
+    pid = -1
+    try:
+        pid = sys.clone(sys.CLONE_PARENT)
+        if not pid:
+            try:
+                sys.setns(namespace, sys.CLONE_NEWPID)
+                pid = _clone(flags, group)
+            except OSError as error:
+                tell_anyway(channel, Progress(error=limits.explain(error), code=CANNOT_START))
+                pid = -1
+            if pid:
+                os._exit(0)
+    finally:
+        os.close(namespace)
+        if pid and group >= 0:
+            os.close(group)
+    return pid
 
 
 def _clone(flags: int, group: int) -> int:

@@ -52,6 +52,13 @@ def test_templates_of_jobs_are_looked_into() -> None:
     assert "pods here run as bob (61002)" in cause.message
 
 
+def test_what_is_added_to_a_pod_that_runs_is_looked_into() -> None:
+    added = [{"securityContext": {"privileged": True}}]
+    pod = {"spec": {"containers": [], "ephemeralContainers": added}}
+    (cause,) = guests.problems(pod, BOB)
+    assert cause.field == "spec.ephemeralContainers[0].securityContext.privileged"
+
+
 def test_a_guests_program_has_their_user_and_no_privileges() -> None:
     wanted = Program(("id",), {}, "/", user=0, privileged=True, capabilities=1, unconfined=True)
     made = guests.restricted(wanted, BOB)

@@ -25,6 +25,7 @@ from trainyard.local.failures import (
 )
 from trainyard.local.findings import Findings
 from trainyard.local.registry import Registry
+from trainyard.local.resources import ephemeral
 from trainyard.local.runtime import PodRuntime
 from trainyard.local.storage.writes import DiskFull
 from trainyard.schema.errors import TrainyardError
@@ -58,6 +59,7 @@ class Api:
         self._subresources: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
             "scale": verbs.scale,
             "finalize": verbs.finalize,
+            ephemeral.SUBRESOURCE: verbs.part,
             "log": pods.log,
             "attach": pods.stream,
             "exec": pods.stream,

@@ -98,6 +98,7 @@ def _check_started(pod: Object, container: str, request: Request) -> None:
     statuses = [
         *(status.get("containerStatuses") or ()),
         *(status.get("initContainerStatuses") or ()),
+        *(status.get("ephemeralContainerStatuses") or ()),
     ]
     found: dict[str, Any] = next((s for s in statuses if s.get("name") == container), {})
     name = pod["metadata"]["name"]

@@ -21,6 +21,7 @@ from trainyard.local.apiserver import (
 )
 from trainyard.local.apiserver.admission import FieldValidation
 from trainyard.local.apiserver.messages import Request, Response, Stream
+from trainyard.local.apiserver.shapes import negotiated
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch
 from trainyard.local.failures import Cause, bad_request, unsupported_media_type
@@ -174,6 +175,13 @@ class Verbs:
         plain = Target(served, target.namespace, target.name, "")
         obj, warnings = await self._change(request, plain, change, FieldValidation.of(request, []))
         return formats.json_response(200, served.to_scale(obj), warnings)
+
+    async def part(self, request: Request, target: Target) -> Response:
+        """A subresource that shows the whole object and writes a part of it."""
+        negotiated(request)
+        if request.method == "GET":
+            return self.get(request, target)
+        return await (self.replace if request.method == "PUT" else self.patch)(request, target)
 
     async def finalize(self, request: Request, target: Target) -> Response:
         """Write the finalizers of a namespace."""

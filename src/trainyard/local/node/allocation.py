@@ -150,6 +150,10 @@ class Allocation:
         if missing := limits.unenforced(run.cgroups):
             text = "control groups cannot be written here, these limits are not enforced: "
             self._warn("NotHonoured", text + ", ".join(missing))
+        if run.ephemeral:
+            told = unsupported.of_container(self._pod["spec"], run.spec, place.isolation)
+            for problem in told:
+                self._warn("NotHonoured", problem)
         program = program._replace(cgroups=tuple(run.cgroups), processes=limits.processes)
         run.phase, run.reason, run.message = "starting", "", ""
         run.is_told_full = False
@@ -159,7 +163,8 @@ class Allocation:
             limits_of_log = (kept.size, kept.files)
             streams = (_input(run.spec), bool(run.spec.get("tty")))
             what = (self._uid, run.name, run.attempt, log, program, root)
-            await node.runtime.request(protocol.Start(*what, *limits_of_log, *streams))
+            beside = run.spec.get("targetContainerName", "")
+            await node.runtime.request(protocol.Start(*what, *limits_of_log, *streams, beside))
         except RuntimeRefused as error:
             run.phase = "waiting"
             raise NotReady("RunContainerError", str(error)) from None

@@ -27,6 +27,8 @@ class Run:
 
     spec: Mapping[str, Any]
     init: bool = False
+    ephemeral: bool = False
+    """Added to a pod that runs: it has no say in what becomes of that."""
     attempt: int = 0
     phase: str = "waiting"  # waiting, starting, running or terminated
     reason: str = ""
@@ -55,6 +57,10 @@ class Run:
     def sidecar(self) -> bool:
         """An init container that keeps running beside the others."""
         return self.init and self.spec.get("restartPolicy") == "Always"
+
+    @property
+    def main(self) -> bool:
+        return not self.init and not self.ephemeral
 
     @property
     def succeeded(self) -> bool:
@@ -109,7 +115,7 @@ def is_initialized(runs: Sequence[Run]) -> bool:
 # https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase
 def phase_of(runs: Sequence[Run], restart_policy: str) -> str:
     """The pod's phase; sidecars do not count."""
-    mains = [run for run in runs if not run.init]
+    mains = [run for run in runs if run.main]
     failed_init = [r for r in runs if r.init and not r.sidecar and r.phase == "terminated"]
     if restart_policy == "Never" and any(run.code for run in failed_init):
         return "Failed"
@@ -132,8 +138,8 @@ def conditions(
     A pod of which a main container has run is initialized, whatever its sidecars end with.
     """
     # `GeneratePodInitializedCondition` in pkg/kubelet/status/generate.go.
-    has_begun = any(run.phase in ("running", "terminated") for run in runs if not run.init)
-    mains = [run for run in runs if not run.init]
+    mains = [run for run in runs if run.main]
+    has_begun = any(run.phase in ("running", "terminated") for run in mains)
     over = phase in ENDED
     ready = not over and bool(mains) and all(run.ready for run in mains)
     reason = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(phase, "ContainersNotReady")
@@ -219,12 +225,14 @@ def pod_status(runs: Sequence[Run], told: Told, *, old: Status, now: int) -> Sta
         "hostIP": told.host_ip,
         "hostIPs": [{"ip": told.host_ip}],
         "startTime": old.get("startTime") or times.from_nanoseconds(told.start_time),
-        "containerStatuses": [run.describe() for run in runs if not run.init],
+        "containerStatuses": [run.describe() for run in runs if run.main],
     }
     if told.address:
         result |= {"podIP": told.address, "podIPs": [{"ip": told.address}]}
     if any(run.init for run in runs):
         result["initContainerStatuses"] = [run.describe() for run in runs if run.init]
+    if any(run.ephemeral for run in runs):
+        result["ephemeralContainerStatuses"] = [run.describe() for run in runs if run.ephemeral]
     if told.reason:
         result["reason"] = told.reason
     if told.message:
@@ -258,7 +266,7 @@ def lose(run: Run, now: int) -> None:
 
 def is_restarted(run: Run, pod_policy: str) -> bool:
     """A container that has ended; ``pod_policy`` is the pod's restartPolicy."""
-    if run.init and not run.sidecar and run.code == 0:
+    if run.ephemeral or (run.init and not run.sidecar and run.code == 0):
         return False
     policy = "Always" if run.sidecar else pod_policy
     return policy == "Always" or (policy == "OnFailure" and run.code != 0)

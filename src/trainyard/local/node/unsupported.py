@@ -64,7 +64,7 @@ def not_honoured(pod: Mapping[str, Any], isolation: str) -> list[str]:
     if spec.get("hostAliases") and isolation == "plain":
         found.append("hostAliases: needs namespaces")
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
-        found += _container(spec, container, isolation)
+        found += of_container(spec, container, isolation)
     return list(dict.fromkeys(found))
 
 
@@ -123,9 +123,10 @@ def _volumes(spec: Mapping[str, Any]) -> Iterator[str]:
             yield f"volume {volume['name']}: fsGroup is not given to it with medium: Memory"
 
 
-def _container(
+def of_container(
     spec: Mapping[str, Any], container: Mapping[str, Any], isolation: str
 ) -> Iterator[str]:
+    """The same of one container, where ``spec`` is that of its pod."""
     where = f" of container {container['name']}"
     for field, text in _OF_CONTAINER.items():
         if _value(container, field):

@@ -13,7 +13,7 @@ import logging
 import time
 from typing import Any
 
-from trainyard.local.node import cgroups, start_request, status
+from trainyard.local.node import cgroups, ephemeral, start_request, status
 from trainyard.local.node.allocation import Allocation, Node
 from trainyard.local.node.environment import NotReady
 from trainyard.local.node.folders import Refused
@@ -43,6 +43,7 @@ class PodWorker:
         spec = pod["spec"]
         self.runs = [Run(c, init=True) for c in spec.get("initContainers", ())]
         self.runs += [Run(c) for c in spec["containers"]]
+        self.runs += ephemeral.added(pod, self.runs)
         self._allocation = Allocation(node, pod, self._object.warn)
         self._wake = asyncio.Event()
         self._gone = self._is_done = False
@@ -71,6 +72,7 @@ class PodWorker:
             self._gone = True
         else:
             self._object.newest = pod
+            self.runs += ephemeral.added(pod, self.runs)
         self._wake.set()
 
     def is_over(self, container: str) -> bool:
@@ -97,7 +99,7 @@ class PodWorker:
         run.started_at, run.pid, run.gpus = event.started_at, event.pid, event.gpus
         if is_new:
             run.started = "startupProbe" not in run.spec
-            run.ready = run.started and "readinessProbe" not in run.spec
+            run.ready = run.started and not run.ephemeral and "readinessProbe" not in run.spec
             self._object.tell("Started", f"Started container {run.name}")
         if self._over:
             return
@@ -222,7 +224,8 @@ class PodWorker:
         if self._over:
             return None
         if self._should_stop():
-            is_failed = self._reason or not all(r.succeeded for r in self.runs if not r.sidecar)
+            counted = [r for r in self.runs if not (r.sidecar or r.ephemeral)]
+            is_failed = self._reason or not all(r.succeeded for r in counted)
             await self._end(self._object.end or ("Failed" if is_failed else "Succeeded"))
             return self._deadline_in()
         phase = status.phase_of(self.runs, self._object.restart_policy)
@@ -264,20 +267,18 @@ class PodWorker:
     # -- starting -----------------------------------------------------------------------------
 
     async def _run_containers(self) -> float | None:
-        """Start and restart what is due, init containers one after the other."""
-        delays = []
+        """Start and restart what is due, init containers one after the other.
+
+        Before them come ephemeral ones, which may be there to see why those do not get on.
+        """
+        delays = [await self._keep_running(run) for run in self.runs if run.ephemeral]
         for run in self.runs:
-            if not run.init:
+            if run.ephemeral:
+                continue
+            delays.append(await self._keep_running(run))
+            if run.init and not (run.started if run.sidecar else run.succeeded):
                 break
-            if delay := await self._keep_running(run):
-                delays.append(delay)
-            if not (run.started if run.sidecar else run.succeeded):
-                return min(delays, default=None)
-        for run in self.runs:
-            delay = None if run.init else await self._keep_running(run)
-            if delay is not None:
-                delays.append(delay)
-        return min(delays, default=None)
+        return min((delay for delay in delays if delay is not None), default=None)
 
     async def _keep_running(self, run: Run) -> float | None:
         """Start the container if it is to run now; or how long until then."""
@@ -356,7 +357,8 @@ class PodWorker:
         if old.get("phase") in status.ENDED:
             self._over = old["phase"]
         self._reason, self._message = old.get("reason", ""), old.get("message", "")
-        statuses = [*old.get("initContainerStatuses", ()), *old.get("containerStatuses", ())]
+        kinds = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+        statuses = [seen for kind in kinds for seen in old.get(kind, ())]
         for run in self.runs:
             if seen := next((s for s in statuses if s["name"] == run.name), None):
                 status.restore(run, seen)

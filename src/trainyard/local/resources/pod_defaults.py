@@ -38,11 +38,10 @@ def complete(spec: Object) -> None:
     """Fill in what the spec of a pod leaves out, or has empty."""
     _fill(spec, _SPEC)
     spec.setdefault("securityContext", {})
-    containers = [*(spec.get("initContainers") or ()), *spec["containers"]]
-    for container in containers:
-        _container(container)
+    for each in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        of_container(each)
         if spec.get("hostNetwork"):
-            for port in container.get("ports") or ():
+            for port in each.get("ports") or ():
                 port["hostPort"] = port.get("hostPort") or port["containerPort"]
     for volume in spec.get("volumes") or ():
         _volume(volume)
@@ -54,7 +53,8 @@ def _fill(obj: Object, defaults: Object) -> None:
             obj[field] = value
 
 
-def _container(container: Object) -> None:
+def of_container(container: Object) -> None:
+    """Fill in what a container of any sort leaves out."""
     _fill(container, _CONTAINER)
     _fill(container, {"imagePullPolicy": _pull_policy(container.get("image") or "")})
     resources = container.setdefault("resources", {})

@@ -7,10 +7,17 @@ from typing import Any
 
 from trainyard.kube.resources import PODS
 from trainyard.local.failures import Cause, bad_request, forbidden
-from trainyard.local.resources import pod_defaults
+from trainyard.local.resources import ephemeral, pod_defaults
 from trainyard.local.resources.columns import AGE, NAME, Column, at
 from trainyard.local.resources.pod_messages import POD_MESSAGES
-from trainyard.local.resources.resource import PROXY_VERBS, Object, Present, Served, Subresource
+from trainyard.local.resources.resource import (
+    PROXY_VERBS,
+    Object,
+    Present,
+    Served,
+    Subresource,
+    Verdict,
+)
 from trainyard.schema.problems import Problem
 from trainyard.schema.rules.pods import grace_seconds, pod, pod_status
 
@@ -19,7 +26,11 @@ _GATED = "SchedulingGated"
 
 class _Pods(Served):
     def rules(self, obj: Object, old: Object | None) -> Iterable[Problem]:
-        return pod(obj)
+        return pod(obj, old)
+
+    def judge(self, obj: Object, old: Object | None) -> Verdict:
+        found = super().judge(obj, old)
+        return found._replace(warnings=[*found.warnings, *ephemeral.warnings(obj, old)])
 
     def unusable(self, obj: Object) -> Iterable[Problem]:
         """An older one may run although it would be refused today."""
@@ -52,6 +63,10 @@ class _Pods(Served):
             changed.discard("nodeName")
         causes = [cause for key in sorted(changed) if (cause := _refusal(key, before, after))]
         if causes:
+            raise self.refused(new, *causes)
+
+    def prepare_part(self, subresource: str, new: Object, old: Object) -> None:
+        if subresource == ephemeral.SUBRESOURCE and (causes := ephemeral.prepare(new, old)):
             raise self.refused(new, *causes)
 
     def grace_seconds(self, obj: Object, asked: int | None) -> int:
@@ -110,6 +125,7 @@ _WHY = {
     "activeDeadlineSeconds": "it may only become less",
     "tolerations": "existing tolerations may not change, except their tolerationSeconds",
     "schedulingGates": "gates may only be taken away",
+    "ephemeralContainers": f"they are added by the subresource {ephemeral.SUBRESOURCE} only",
 }
 
 
@@ -126,7 +142,9 @@ def chosen_container(pod: Object, asked: str) -> str:
     """The container asked for, or the pod's only one; raises BadRequest as kube-apiserver does."""
     spec, name = pod.get("spec") or {}, pod["metadata"]["name"]
     names = [
-        each["name"] for group in ("containers", "initContainers") for each in spec.get(group) or ()
+        each["name"]
+        for group in ("containers", "initContainers", "ephemeralContainers")
+        for each in spec.get(group) or ()
     ]
     if asked:
         if asked not in names:
@@ -235,6 +253,7 @@ SERVED = _Pods(
         "attach": Subresource("PodAttachOptions", ("create", "get")),
         "exec": Subresource("PodExecOptions", ("create", "get")),
         "portforward": Subresource("PodPortForwardOptions", ("create", "get")),
+        ephemeral.SUBRESOURCE: Subresource("Pod", ("get", "patch", "update")),
         "proxy": Subresource("PodProxyOptions", PROXY_VERBS),
         "binding": Subresource("Binding", ("create",)),
         "eviction": Subresource("Eviction", ("create",)),

@@ -166,6 +166,9 @@ class Served:
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         """Complete an object about to take the place of `old`, or refuse the change."""
 
+    def prepare_part(self, subresource: str, new: Object, old: Object) -> None:
+        """The same where a subresource was written, and `new` may have more that is changed."""
+
     def check_delete(self, name: str) -> None:
         """Refuse to delete what must stay."""
 

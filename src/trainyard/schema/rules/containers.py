@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trainyard.schema.problems import REQUIRED, Path, Problem, error, suggest
@@ -23,6 +23,16 @@ from trainyard.schema.rules.probes import HOOKS, PROBES, lifecycle
 from trainyard.schema.rules.security import of_container
 
 _PATHS = ("workingDir", "terminationMessagePath")
+_NOT_EPHEMERAL = (
+    "ports",
+    "resources",
+    *PROBES,
+    "lifecycle",
+    "restartPolicy",
+    "restartPolicyRules",
+    "resizePolicy",
+)
+_NOTHING: tuple[str, Object] = ("resources", {})
 _RESIZED = ("cpu", "memory")
 _RESIZES = ("NotRequired", "RestartContainer")
 
@@ -62,6 +72,33 @@ def containers(spec: Object, pod: Pod, path: Path) -> Iterator[Problem]:
             yield from lifecycle(container, here, pod.grace_seconds)
         else:
             yield from _without_lifecycle(container, here)
+    names = {container["name"] for container in (*first, *ordinary)}
+    yield from _ephemeral(spec.get("ephemeralContainers") or (), names, pod, path)
+
+
+def _ephemeral(
+    group: Sequence[Object], others: Collection[str], pod: Pod, path: Path
+) -> Iterator[Problem]:
+    """Problems of what is added to a pod that runs, beside its `others`: it has no say in it."""
+    taken = set(others)
+    for index, container in enumerate(group):
+        here, name = (*path, "ephemeralContainers", index), container["name"]
+        if name and name in taken:
+            yield error((*here, "name"), f"{shown(name)} is another container's name")
+        taken.add(name)
+        yield from _container(container, pod, here)
+        target = container.get("targetContainerName")
+        if target and target not in others:
+            text = f"there is no container named {shown(target)}"
+            yield error((*here, "targetContainerName"), text, suggest(target, tuple(others)))
+        for field in _NOT_EPHEMERAL:
+            if container.get(field) not in (None, "") and (field, container[field]) != _NOTHING:
+                yield error((*here, field), "cannot be set for an ephemeral container")
+        for number, mount in enumerate(container.get("volumeMounts") or ()):
+            for field in ("subPath", "subPathExpr"):
+                if mount.get(field):
+                    place = (*here, "volumeMounts", number, field)
+                    yield error(place, "cannot be set for an ephemeral container")
 
 
 def _without_lifecycle(container: Object, path: Path) -> Iterator[Problem]:

@@ -44,15 +44,15 @@ def grace_seconds(spec: Object) -> int:
     return min(given, MOST_INT32) if given >= 0 else 1
 
 
-def pod(obj: Object) -> Iterator[Problem]:
-    """Problems of a pod."""
+def pod(obj: Object, old: Object | None = None) -> Iterator[Problem]:
+    """Problems of a pod that is new, or takes the place of `old`."""
     spec, path = obj.get("spec") or {}, ("spec",)
     if not spec.get("containers"):
         yield error(("spec", "containers"), "needs at least one container")
         return
     yield from pod_spec(spec, path)
     yield from choice(spec, path, "restartPolicy", _RESTART)
-    if spec.get("ephemeralContainers") and not (obj["metadata"].get("uid")):
+    if old is None and spec.get("ephemeralContainers"):
         yield error(("spec", "ephemeralContainers"), "cannot be set when a pod is created")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield error(("spec", "nodeName"), "cannot be set while there are schedulingGates")
@@ -78,6 +78,9 @@ def pod_status(status: Object) -> Iterator[Problem]:
 
 def pod_spec(spec: Object, path: Path, *, is_template: bool = False) -> Iterator[Problem]:
     """Problems of the spec of a pod or, with `is_template`, of a template; it has containers."""
+    if is_template and spec.get("ephemeralContainers"):
+        text = "may not be in a template; `kubectl debug` adds them to a pod that runs"
+        yield error((*path, "ephemeralContainers"), text)
     volumes = spec.get("volumes") or ()
     yield from unique(
         (each["name"] for each in volumes), (*path, "volumes"), "name", "volume named"
