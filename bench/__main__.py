@@ -31,6 +31,7 @@ MODULES = (
     "operator",
     "many",
     "observer",
+    "in_place",
     "cold",
 )
 _DOCUMENT = Path(__file__).parent.parent / "docs" / "benchmarks.md"

@@ -197,6 +197,38 @@ def _named_pods(told: Told, found: re.Match[str]) -> Iterator[str]:
         yield from _next_attempt(told, pod, attempt)
 
 
+@says("event NewReplica", "Normal", r"Start (?P<number>\d+) replicas again in their pods\.")
+def _in_pods(told: Told, found: re.Match[str]) -> Iterator[str]:
+    number = len(told.goes_on)
+    yield from _if(int(found["number"]) != number, f"{number} go on")
+    yield from _if(bool(told.creates), f"{sorted(told.creates)} are created")
+
+
+@says(
+    "event NewReplica",
+    "Normal",
+    r"Start (?P<number>\d+) replicas again in their pods: (?P<pods>.+)\.",
+)
+def _in_named_pods(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _in_pods(told, found)
+    named = [re.fullmatch(r"(\S+) \(attempt (\d+)\)", each) for each in found["pods"].split(", ")]
+    pods = {each[1]: int(each[2]) for each in named if each is not None}
+    yield from _if(pods != told.goes_on, f"{told.goes_on} go on")
+
+
+@says(
+    "event Restart",
+    "Warning",
+    r"The replicas get new pods: (?P<pods>.+) (?:cannot go on|did not answer in time)\.",
+)
+def _not_in_place(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _if("inPlaceUntil" not in told.account(told.before), "they were to get new pods")
+    yield from _if("inPlaceUntil" in told.account(told.after), "they still may go on")
+    stay = [pod for pod in told.pods if told.pods[pod].attempt < told.wanted(pod)]
+    yield from _if(any(not told.goes(pod) for pod in stay), f"{stay} do not go")
+    yield from _if(bool(told.goes_on), f"{told.goes_on} go on")
+
+
 # Modes and size.
 
 

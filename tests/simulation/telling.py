@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from tests.simulation import policies
 from tests.simulation.server import Obj
 from trainyard.kinds.shared import labels
-from trainyard.lifecycle.actions import Create, Delete, Event, Plan
+from trainyard.lifecycle.actions import Create, Delete, Event, Patch, Plan
 from trainyard.lifecycle.observed import Container, Observed, Pod
 
 ENDS = ("Succeeded", "Failed")
@@ -98,7 +98,21 @@ class Told:
     @cached_property
     def pods(self) -> Mapping[str, Pod]:
         uid = self.job["metadata"]["uid"]
-        return {pod.name: pod for pod in self.observed.pods if pod.owner_uid == uid}
+        return {p.name: self._as_held(p) for p in self.observed.pods if p.owner_uid == uid}
+
+    def _as_held(self, pod: Pod) -> Pod:
+        """With the end that it has told itself, as one that waits for its next attempt."""
+        told = self.observed.heard.holds.get(pod.name)
+        if told is None or (told.uid, told.attempt) != (pod.uid, pod.attempt):
+            return pod
+        if not told.ended or not told.code or pod.phase != "Running":
+            return pod
+        code, words = told.code, told.message
+        ended = [
+            replace(c, state="Terminated", reason="Error", exit_code=code, message=words)
+            for c in pod.containers
+        ]
+        return replace(pod, phase="Failed", containers=tuple(ended))
 
     @cached_property
     def creates(self) -> Mapping[str, Create]:
@@ -114,6 +128,20 @@ class Told:
         seen = self.pods.get(pod)
         deleted = {a.uid for a in self.plan.actions if isinstance(a, Delete)}
         return seen is None or seen.deleting is not None or seen.uid in deleted
+
+    @cached_property
+    def goes_on(self) -> Mapping[str, int]:
+        """Pods that are given another attempt now, and which."""
+        found = {}
+        for action in self.plan.actions:
+            if isinstance(action, Patch) and isinstance(action.patch, dict):
+                notes = (action.patch.get("metadata") or {}).get("annotations") or {}
+                found |= {action.name: int(notes[labels.ATTEMPT])} if notes else {}
+        return found
+
+    def wanted(self, pod: str) -> int:
+        """The attempt that a replica is to have."""
+        return _wanted(self.after, pod)
 
     def attempt_of(self, pod: str) -> int:
         """Of a pod that is created now."""

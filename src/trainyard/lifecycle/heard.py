@@ -6,11 +6,16 @@ in the job's status.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import datetime
+from collections.abc import Mapping
+from dataclasses import field, replace
+from datetime import datetime, timedelta
+from typing import Any
 
-from trainyard.lifecycle.ranks import Rank
+from trainyard.lifecycle.ranks import Rank, number
 from trainyard.schema.dataclass import dataclass
+
+_MESSAGE = 4096
+"""Characters; as many bytes as a termination message of Kubernetes may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +89,52 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """How an attempt in one pod is, as last told at `heard`: whether it has ended, and if so when,
+    with which exit code and which last words. The pod is held until the next one may start."""
+
+    uid: str
+    attempt: int
+    heard: datetime
+    ended: bool = False
+    code: int = 0
+    at: datetime | None = None
+    message: str = ""
+
+    @property
+    def state(self) -> tuple[str, int, bool]:
+        """What the controller acts on."""
+        return self.uid, self.attempt, self.ended
+
+    @classmethod
+    def decode(cls, obj: Any, heard: datetime) -> Hold:
+        """From a report, which may be anything; raises ValueError, with the field."""
+        if not isinstance(obj, Mapping):
+            raise ValueError("hold: must be an object")
+        ended, message = obj.get("ended"), obj.get("message")
+        if not isinstance(ended, bool) or not isinstance(message, str):
+            raise ValueError("hold: ended is a boolean, and message a text")
+        seconds = number(obj, "hold", "seconds", 1e9)
+        return cls(
+            uid=str(obj.get("uid", "")),
+            attempt=int(number(obj, "hold", "attempt", 1e9)),
+            heard=heard,
+            ended=ended,
+            code=int(number(obj, "hold", "exitCode", 255)),
+            at=heard - timedelta(seconds=seconds) if ended else None,
+            message=message[-_MESSAGE:],
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Heard:
     """Everything that the pods of one job have said."""
 
     progress: Progress | None = None
     ranks: tuple[Rank, ...] = ()
     """The last report of each rank."""
+    holds: Mapping[str, Hold] = field(default_factory=dict)
+    """The last word of what holds a pod, by the pod's name."""
 
 
 NOTHING = Heard()

@@ -134,7 +134,8 @@ class Ledger:
     attempt ran, `resized_at` when an elastic job changed its `size` last. `attempts` is the
     history, as in status, the current one last. `ended` is the phase that the job has ended with.
     A job that is `held` has no pods either, but by the will of a queue (decision 171). `repeat` is
-    of replicas that restart together.
+    of replicas that restart together. `in_place_until` is there while pods of the attempt before
+    are to go on with this one (decision 284).
     """
 
     attempt: int = 1
@@ -145,6 +146,7 @@ class Ledger:
     ready_at: datetime | None = None
     resized_at: datetime | None = None
     not_before: datetime | None = None
+    in_place_until: datetime | None = None
     resumed: bool = False
     paused: bool = False
     held: bool = False
@@ -172,6 +174,7 @@ class Ledger:
             ready_at=parse(internal.get("readyAt")),
             resized_at=parse(internal.get("resizedAt")),
             not_before=parse(internal.get("notBefore")),
+            in_place_until=parse(internal.get("inPlaceUntil")),
             resumed=internal.get("resumed", False),
             paused=internal.get("paused", False),
             held=internal.get("held", False),
@@ -197,6 +200,7 @@ class Ledger:
             "readyAt": self.ready_at,
             "resizedAt": self.resized_at,
             "notBefore": self.not_before,
+            "inPlaceUntil": self.in_place_until,
         }
         values = {
             "backoff": self.backoff,

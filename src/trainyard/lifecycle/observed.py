@@ -97,6 +97,8 @@ class Pod:
     stopped: frozenset[int] = frozenset()
     """Processes that are stopped by a signal, as far as the node tells."""
     stopped_since: datetime | None = None
+    held: bool = False
+    """Whether its command has failed, as told by what holds it for another attempt."""
     told: list[dict[str, Any]] = field(default_factory=list, compare=False, repr=False)
     """The containers as a job's status tells them: built once, compared in every pass."""
 

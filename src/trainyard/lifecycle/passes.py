@@ -12,6 +12,7 @@ from typing import Any
 
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
+from trainyard.lifecycle import held
 from trainyard.lifecycle.ledger import Ledger, Repeat
 from trainyard.lifecycle.observed import Observed
 from trainyard.lifecycle.outcomes import Exit
@@ -43,7 +44,7 @@ class Pass:
         settings: Settings,
     ) -> Pass:
         """With the account that status holds, and the pods sorted out."""
-        ledger = Ledger.decode(before)
+        ledger, observed = Ledger.decode(before), held.seen(workload, observed)
         view = look(workload, ledger, entries_of(before), observed)
         return cls(workload, before, observed, now, settings, ledger, view)
 

@@ -25,12 +25,12 @@ from trainyard.lifecycle import (
     dependents,
     elastic,
     hanging,
+    in_place,
     launches,
     pause,
     progress,
     queue_writes,
     queueing,
-    restarts,
     stored,
     troubles,
     verdicts,
@@ -161,13 +161,12 @@ class _Steps:
         self.job = launches.give_up(self.job.look_again(anew))
         if self._has_decided() or self._end_if(self._overdue()) or self._hangs():
             return
-        response = restarts.respond(self.job)
+        response = in_place.respond(self.job)
         self._wake(response.wake_at)
         if any(self._end_if(policy(self.job, response)) for policy in ENDS):
             return
         self.report.restarts(response)
         self.restarted = tuple(incident.reason for incident in response.incidents)
-        self.report.failed_for_good(response.failed_for_good)
         self._keep(response.ledger)
         self.job = self.job.look_again(response.restarted)
         self._go_on(well=not response.failed_for_good)
@@ -252,7 +251,9 @@ class _Steps:
 
     def _go_on(self, *, well: bool) -> None:
         """Bring the replicas to where they should be, and tell where they are."""
-        self.actions += deletion.removals(self.job.view)
+        self.job, actions, wake_at = in_place.go_on(self.job, self.report)
+        self.actions += actions
+        self._wake(wake_at)
         self._force_deletions()
         self.actions += cleanup.stop_helpers(self.job.view)
         needs = dependents.needs(self.job.workload, self.job.observed, paused=False)
@@ -303,9 +304,8 @@ class _Steps:
             self.report.up(job.view)
             self._wake(self._due())
             return True
-        unknown = job.view.rank0_is(State.UNKNOWN)
         trouble = troubles.find(job, needs) or troubles.of_flavors(job, self.standing)
-        self.report.down(job.view, trouble, unknown=unknown)
+        self.report.down(job.view, trouble, unknown=job.view.rank0_is(State.UNKNOWN))
         return False
 
     def _is_complete(self) -> bool:

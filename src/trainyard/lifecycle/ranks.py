@@ -118,11 +118,16 @@ def _text(obj: Mapping[str, Any], name: str) -> str:
     return found[:MOST_TEXT]
 
 
-def _number(obj: Mapping[str, Any], name: str, most: float) -> float:
+def number(obj: Mapping[str, Any], place: str, name: str, most: float) -> float:
+    """A number of a report; raises ValueError, with the field, for anything else."""
     found = obj.get(name, 0)
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 <= found <= most:
-        raise ValueError(f"observation.{name}: must be a number from 0 to {most:g}")
+        raise ValueError(f"{place}.{name}: must be a number from 0 to {most:g}")
     return found
+
+
+def _number(obj: Mapping[str, Any], name: str, most: float) -> float:
+    return number(obj, "observation", name, most)
 
 
 def _list(obj: Mapping[str, Any], name: str) -> list[Any]:

@@ -22,6 +22,7 @@ from trainyard.lifecycle import aggregate, conditions, texts
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.ledger import Ledger
+from trainyard.lifecycle.observed import Pod
 from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Response
 from trainyard.lifecycle.replicas import Replica, View
@@ -111,6 +112,15 @@ class Report:
             text = texts.new_replica(name, attempt, grown=ledger.is_first(name))
             self._event(EventReason.NEW_REPLICA, text)
 
+    def in_place(self, attempts: Sequence[tuple[str, int]]) -> None:
+        """The next attempt starts in pods that are there."""
+        self._event(EventReason.NEW_REPLICA, texts.in_place(attempts))
+
+    def not_in_place(self, pods: Sequence[Pod | Replica], *, is_lost: bool) -> None:
+        """It does not, because of these."""
+        text = texts.not_in_place([each.name for each in pods], is_lost=is_lost)
+        self._event(EventReason.RESTART, text, warning=True)
+
     # Changes of mode and size.
 
     def paused(self, *, first: bool) -> None:
@@ -175,6 +185,7 @@ class Report:
             if blamed:
                 failure = texts.replica_failure(incident.cause) + again
                 conditions.replica_failure(self.conditions, failure)
+        self.failed_for_good(response.failed_for_good)
 
     def failed_for_good(self, replicas: Sequence[Replica]) -> None:
         """The job goes on without these."""

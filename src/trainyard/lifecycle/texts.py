@@ -240,6 +240,21 @@ def new_replicas(attempts: Sequence[tuple[str, int]]) -> str:
     return f"{number}: {', '.join(f'{pod} (attempt {attempt})' for pod, attempt in attempts)}."
 
 
+def in_place(attempts: Sequence[tuple[str, int]]) -> str:
+    """Several pods go on with another attempt."""
+    if len(attempts) > _NAMED:
+        return f"Start {len(attempts)} replicas again in their pods."
+    named = ", ".join(f"{pod} (attempt {attempt})" for pod, attempt in attempts)
+    return f"Start {len(attempts)} replicas again in their pods: {named}."
+
+
+def not_in_place(pods: Sequence[str], *, is_lost: bool) -> str:
+    """Why new pods come instead."""
+    why = "cannot go on" if is_lost else "did not answer in time"
+    which = f"{len(pods)} pods" if len(pods) > _NAMED else ", ".join(pods)
+    return f"The replicas get new pods: {which} {why}."
+
+
 def budget(spent: int, limit: int) -> str:
     """How much of a restart policy's limit is used."""
     return f"{spent} of {limit} restarts"

@@ -177,6 +177,10 @@ class Controller:
             reflectors.append(make(NAMESPACES, Namespace.decode, self.namespaces, which=which))
         return reflectors
 
+    def key_of(self, uid: str) -> JobKey | None:
+        """The job with that UID, if it is known."""
+        return self._keys.get(uid)
+
     def looks_after(self, namespace: str) -> bool:
         """Whether jobs of the namespace are for this operator."""
         return (

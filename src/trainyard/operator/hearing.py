@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import PODS
+from trainyard.lifecycle import in_place
+from trainyard.lifecycle.observed import Pod
 from trainyard.operator.channel import Subject
 from trainyard.operator.planners import ENDED
+from trainyard.operator.reports import HOLD
 
 if TYPE_CHECKING:
     from trainyard.operator.controller import Controller
@@ -41,8 +44,18 @@ class Hearing:
         return self._controller.reports.allows(uid, pod)
 
     def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take in a report; raises BadReport."""
-        return self._controller.reports.hear(uid, pod, body)
+        """Take in a report; raises BadReport. What holds a pod is answered by what is stored."""
+        answer = self._controller.reports.hear(uid, pod, body)
+        return self._word(uid, pod) if HOLD in body else answer
+
+    def _word(self, uid: str, pod: str) -> Mapping[str, Any]:
+        its = self._controller
+        key = its.key_of(uid)
+        job = its.jobs[key.kind].get(key.namespace, key.name) if key is not None else None
+        known = its.children[PODS].store.get(key.namespace, pod) if key is not None else None
+        if job is None or not isinstance(known, Pod):
+            return {}
+        return in_place.word(job.status or {}, known)
 
 
 def _is_of(kind: str, plural: str) -> bool:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
-from trainyard.lifecycle.heard import NOTHING, Heard, Progress
+from trainyard.lifecycle.heard import NOTHING, Heard, Hold, Progress
 from trainyard.lifecycle.ranks import STUCK, Rank
 from trainyard.operator.host import Clock
 from trainyard.operator.trainer_status import BadReport, progress
 from trainyard.schema.dataclass import dataclass
 
-TRAINER_STATUS, OBSERVATION = "trainerStatus", "observation"
+TRAINER_STATUS, OBSERVATION, HOLD = "trainerStatus", "observation", "hold"
 _MOST_RANKS = 20_000
 _OF_POD, _OF_JOB = 10.0, 200.0
 """Reports a second; after a pause, twice as many at once."""
@@ -68,6 +68,9 @@ class Reports:
         if OBSERVATION in body:
             self._observe(uid, body[OBSERVATION], pod)
             return {}
+        if HOLD in body:
+            self._hold(uid, body[HOLD], pod)
+            return {}
         if TRAINER_STATUS not in body:
             raise BadReport(f"{TRAINER_STATUS}: missing")
         told = progress(body[TRAINER_STATUS], pod, self._now())
@@ -91,6 +94,21 @@ class Reports:
         job.heard = replace(job.heard, ranks=tuple(job.ranks.values()))
         if rank.kind in STUCK or before is None or before.kind != rank.kind:
             self._tell(uid, job)
+
+    def _hold(self, uid: str, told: Any, pod: str) -> None:
+        """How an attempt is in a pod that is held; its end is decided upon at once."""
+        try:
+            hold = Hold.decode(told, self._now())
+        except ValueError as error:
+            raise BadReport(str(error)) from error
+        job = self._jobs.setdefault(uid, _Of())
+        before = job.heard.holds.get(pod)
+        is_news = before is None or before.state != hold.state
+        if before is not None and not is_news:
+            hold = replace(hold, at=before.at)  # later reports only repeat it
+        job.heard = replace(job.heard, holds={**job.heard.holds, pod: hold})
+        if is_news:
+            self._wake(uid)
 
     def forget(self, uid: str) -> None:
         """The job is gone."""

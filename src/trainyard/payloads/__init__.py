@@ -1,5 +1,5 @@
 """The programs that run inside the pods, as text: those that launch over ssh, mounted from a
-ConfigMap, and the observer.
+ConfigMap, the observer, and what holds pods of jobs that restart in place.
 
 Nothing here is imported by trainyard itself but this list. The programs need Python 3.8 and its
 standard library; what each does is in its own first lines.
@@ -26,6 +26,8 @@ OBSERVER = {
     "telling.py": "trainyard_observer/telling.py",
 }
 """The observer's programs, and where a pod's Python finds them."""
+HOLDER = ("hold.py", "processes.py", "telling.py")
+"""What starts the command again in the same pod."""
 
 
 def texts(names: Iterable[str] = NAMES) -> dict[str, str]:

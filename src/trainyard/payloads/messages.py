@@ -152,3 +152,15 @@ class Observation(TypedDict):
     waitsFor: str
     counts: list[list[Any]]
     ring: list[dict[str, Any]]
+
+
+class Hold(TypedDict):
+    """What holds a pod that starts again in place tells of it: the pod, its present attempt, and
+    once that has ended, with which code, how many seconds ago, and what it wrote last."""
+
+    uid: str
+    attempt: int
+    ended: bool
+    exitCode: int
+    seconds: float
+    message: str

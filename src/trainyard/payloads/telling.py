@@ -11,7 +11,7 @@ import ssl
 import time
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 # What a connection would import, in a thread, where a fork must not meet it.
@@ -38,12 +38,7 @@ class Teller:
         """Whether the controller has taken it; False too while it is left alone."""
         if time.monotonic() < self._again_at:
             return False
-        body = json.dumps({"observation": observation}).encode()
-        was_open = self._connection is not None
-        status = self._try(body)
-        if status == 0 and was_open:  # the controller may have closed what was idle
-            status = self._try(body)
-        if status == 200:
+        if self.ask({"observation": observation})[0] == 200:
             self._rest = FIRST_REST_SECONDS
             return True
         self.close()
@@ -51,21 +46,29 @@ class Teller:
         self._rest = min(self._rest * 2, LONGEST_REST_SECONDS)
         return False
 
+    def ask(self, document: dict[str, Any]) -> tuple[int, bytes]:
+        """Send it now; status and body of the answer, or 0 and nothing without one."""
+        body = json.dumps(document).encode()
+        was_open = self._connection is not None
+        answer = self._try(body)
+        if answer[0] == 0 and was_open:  # the controller may have closed what was idle
+            answer = self._try(body)
+        return answer
+
     def close(self) -> None:
         """Let go of the connection."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
 
-    def _try(self, body: bytes) -> int:
-        """The status of the answer; 0 without one."""
+    def _try(self, body: bytes) -> tuple[int, bytes]:
         try:
             return self._post(body)
         except (OSError, HTTPException, ValueError):
             self.close()
-            return 0
+            return 0, b""
 
-    def _post(self, body: bytes) -> int:
+    def _post(self, body: bytes) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = HTTPSConnection(
                 self._url.hostname or "",
@@ -80,5 +83,4 @@ class Teller:
         }
         self._connection.request("POST", f"{self._url.path}?{self._url.query}", body, headers)
         answer = self._connection.getresponse()
-        answer.read()
-        return answer.status
+        return answer.status, answer.read()

@@ -210,7 +210,11 @@ class World:
         else:
             pod = self.pods[action.name]
             assert pod["metadata"]["uid"] == action.uid
-            pod["spec"].update(action.patch["spec"])
+            assert isinstance(action.patch, dict)
+            pod["spec"].update(action.patch.get("spec", {}))
+            pod["metadata"]["annotations"].update(
+                action.patch.get("metadata", {}).get("annotations", {})
+            )
 
     def _create(self, action: Create) -> None:
         obj = json.loads(json.dumps(action.manifest()))

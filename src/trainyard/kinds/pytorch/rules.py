@@ -33,6 +33,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         *job_rules.check_elastic(spec.elastic, bounds),
         *_torchrun(spec),
         *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
+        *_in_place(spec),
         *check_failure_policy(
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),
@@ -64,6 +65,28 @@ def _plain(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
         if found := pod_rules.trainer(replica.template, KIND, replica.type):
             path: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
             yield from process_rules.check_ranks(found[1], replica.replicas, total, path)
+
+
+def _in_place(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
+    """What can only be restarted by new pods (decision 283)."""
+    path: Path = ("spec", "runPolicy", "restartMode")
+    policy, config = spec.run_policy, spec.torchrun_config
+    if policy.restart_mode != "InPlace":
+        return
+    if spec.elastic.enabled:
+        yield error(path, "cannot be InPlace: replicas of an elastic job come and go")
+    scopes = [policy.restart_scope, *(each.restart_scope for each in spec.replica_specs)]
+    if "Replica" in scopes:
+        yield error(path, "cannot be InPlace: a replica that restarts alone gets a new pod")
+    elif config.enabled and config.max_restarts and policy.restart_scope is None:
+        why = "with maxRestarts the agents that live on take new pods in"
+        yield error(path, f"cannot be InPlace: {why}; set runPolicy.restartScope to Job")
+    for index, replica in enumerate(spec.replica_specs):
+        found = pod_rules.trainer(replica.template, KIND, replica.type)
+        if found is not None and not config.enabled and not found[1].get("command"):
+            here: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
+            message = "is required with restartMode InPlace: an image's own cannot be started again"
+            yield error((*here, "command"), message)
 
 
 def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:

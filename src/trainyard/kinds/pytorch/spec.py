@@ -9,6 +9,7 @@ from pydantic import Field, Strict, WithJsonSchema
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.run import (
     MANAGED_BY,
+    RESTART_MODE,
     RUN_MODE,
     SCHEDULER,
     Elastic,
@@ -41,6 +42,7 @@ class PyTorchRunPolicy(RunPolicy):
         "replicas have; an exit 0 is final then, under Always too. Defaults to Rank0.",
         examples=["AllReplicas"],
     )
+    restart_mode: Literal["Recreate", "InPlace"] = RESTART_MODE
 
 
 class PyTorchReplicaSpec(Model):

@@ -18,7 +18,7 @@ from trainyard.kinds.pytorch.spec import (
     PyTorchTrainingJob,
     PyTorchTrainingJobSpec,
 )
-from trainyard.kinds.shared import labels, pod_rules, pods
+from trainyard.kinds.shared import in_place, labels, pod_rules, pods
 from trainyard.kinds.shared.description import Description, Endpoint, Start
 from trainyard.kinds.shared.pod_rules import gpu_count
 from trainyard.kinds.shared.settings import Settings
@@ -120,6 +120,7 @@ class _Description(Description[PyTorchTrainingJobSpec]):
             survivors_stay=self.survivors_stay,
             success_policy=policy,
             restart_after_success=policy is not SuccessPolicy.ALL_REPLICAS,
+            in_place=self.in_place,
         )
 
     def _tensorboard(self, name: str) -> Manifest:
@@ -140,7 +141,22 @@ class _Description(Description[PyTorchTrainingJobSpec]):
         """Torchrun's agents do, in their ranks' environment."""
         return super().chains_observer or self.spec.torchrun_config.enabled
 
+    @property
+    def in_place(self) -> int | None:
+        """See `Workload.in_place`."""
+        is_possible = self.settings.channel_address and not self.spec.run_mode.debug.enabled
+        if not (is_possible and in_place.is_asked(self.spec)):
+            return None
+        return in_place.grace_of(spec.template for spec in self.specs.values())
+
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
+        self._launch(pod, key, start)
+        if self.in_place is not None:
+            mine = self.identity, self.settings
+            attempt = int(pod["metadata"]["annotations"][labels.ATTEMPT])
+            in_place.hold(pod, self.container(key.type), *mine, attempt, self.total)
+
+    def _launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         if not self.spec.torchrun_config.enabled:
             pods.put_env_first(pod, self._plain_env(key))
             super().launch(pod, key, start)

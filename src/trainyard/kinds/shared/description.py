@@ -164,7 +164,7 @@ class Description(ABC, Generic[Spec]):
             build_pod=self.build_pod,
             dependents=(
                 *((services.headless(identity),) if self.has_names else ()),
-                *observing.dependents(identity, self.settings, self.hang),
+                *observing.dependents(identity, self.settings, self.hang, self.spec),
                 *self.beside(),
                 *(self.gang.dependents() if self.gang else ()),
             ),

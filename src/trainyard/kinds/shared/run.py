@@ -134,6 +134,16 @@ BACKOFF_RESET: BackoffReset = Field(
 )
 """`backoff_reset` of every `run_policy` (decision 232)."""
 
+RESTART_MODE: Literal["Recreate", "InPlace"] = Field(
+    default="Recreate",
+    description="Ours. InPlace: a restart of all replicas ends their processes and starts the "
+    "command again in the pods that are there, as long as all are healthy; else, and under "
+    "Recreate, it makes new pods. What is counted, told and waited for is the same. It needs a "
+    "shell and a Python (3.8 or newer) in the image; not for elastic jobs. Defaults to Recreate.",
+    examples=["InPlace"],
+)
+"""`restart_mode` of the `run_policy` of kinds that can (decision 283)."""
+
 
 class RunPolicy(Model):
     """Limits of a run, and what happens after it."""

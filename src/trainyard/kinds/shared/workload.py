@@ -289,6 +289,9 @@ class Workload:
     launches nothing, or nothing is known of it."""
     hang: HangPolicy | None = None
     """None: its ranks are not observed, or not judged."""
+    in_place: int | None = None
+    """Its replicas restart in their pods, where their processes have so many seconds to end; None:
+    in new pods (decision 283)."""
     paused: bool = False
     debug: bool = False
     elastic: Elastic | None = None

@@ -1,0 +1,78 @@
+"""Restart in place: what stays in a pod when its command has failed (decision 283).
+
+Without a channel to hear it by, or a Python in the image, the command runs as it would anyway, and
+every restart makes new pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainyard.kinds.shared import channel, names, pod_rules, pods
+from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.settings import Settings
+from trainyard.kinds.shared.workload import Manifest
+from trainyard.payloads import HOLDER
+
+VOLUME = "trainyard-hold"
+PATH = "/t9k/hold"
+_GRACE_SECONDS = 30
+"""Kubernetes' own `terminationGracePeriodSeconds`."""
+_LEAST_SECONDS, _REPORTS = 0.25, 100.0
+"""How often an ended attempt asks; of a large job, so many times a second in all."""
+_READABLE = 0o444
+SCRIPT = f"""\
+for each in python3 python; do
+    [ -r {PATH}/hold.py ] && command -v "$each" >/dev/null 2>&1 && \\
+        "$each" -IS -c 'import sys; sys.exit(sys.version_info < (3, 8))' 2>/dev/null && \\
+        exec "$each" -IS {PATH}/hold.py "$@"
+done
+exec "$@"
+"""
+
+
+def is_asked(spec: Any) -> bool:
+    """Whether the run policy, if it knows of it, asks for restarts in place."""
+    return getattr(getattr(spec, "run_policy", None), "restart_mode", "Recreate") == "InPlace"
+
+
+def grace_of(templates: Iterable[Mapping[str, Any]]) -> int:
+    """Seconds that the processes of a job have to end, by their pods' templates."""
+    given = ((each.get("spec") or {}).get("terminationGracePeriodSeconds") for each in templates)
+    return max((_GRACE_SECONDS if each is None else int(each) for each in given), default=0)
+
+
+def hold(
+    pod: Manifest, container: str, identity: Identity, settings: Settings, attempt: int, total: int
+) -> None:
+    """Have what stays start the command of one container of an assembled pod."""
+    training = pod_rules.container_of(pod, container)
+    command = training.get("command")
+    mount = {"name": VOLUME, "mountPath": PATH, "readOnly": True}
+    if not command or not pods.add_mount(pod, container, mount):
+        return
+    every = max(_LEAST_SECONDS, total / _REPORTS)
+    told = {
+        "attempt": attempt,
+        "grace": grace_of([pod]),
+        "every": f"{every:g}",
+        "files": channel.PATH,
+        "url": channel.address(pod, identity, settings),
+    }
+    uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
+    env = [
+        {"name": "TRAINYARD_HOLD", "value": ",".join(f"{k}={v}" for k, v in told.items())},
+        {"name": "TRAINYARD_POD_UID", "valueFrom": uid},
+        *(training.get("env") or ()),
+    ]
+    line = ["/bin/sh", "-c", SCRIPT, "trainyard", *command]
+    pods.change_container(pod, container, command=line, env=env)
+    source = {
+        "secretName": names.channel_secret_name(identity.base),
+        "defaultMode": _READABLE,
+        "optional": True,
+        "items": [{"key": name, "path": name} for name in HOLDER],
+    }
+    volumes = pod["spec"].get("volumes") or ()
+    pod["spec"]["volumes"] = [*volumes, {"name": VOLUME, "secret": source}]

@@ -1,0 +1,64 @@
+"""Pods that are held after their command has failed (`payloads/hold.py`), seen as what they are.
+
+The container of such a pod runs, as its status says, and what trains in it has ended: so its end
+is judged, counted and told as that of any container. A controller that has not heard of it yet
+hears it within a second (decision 284).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from trainyard.kinds.shared.workload import Workload
+from trainyard.lifecycle.heard import Hold
+from trainyard.lifecycle.observed import Observed, Pod
+
+
+def seen(workload: Workload, observed: Observed) -> Observed:
+    """What was observed, with the ends that holders have told."""
+    holds = observed.heard.holds
+    if workload.in_place is None or not holds:
+        return observed
+    pods = (_as_told(workload, pod, of(pod, holds.get(pod.name))) for pod in observed.pods)
+    return replace(observed, pods=tuple(pods))
+
+
+def of(pod: Pod, hold: Hold | None) -> Hold | None:
+    """What was told, if it is about the pod's present attempt."""
+    if hold is None or (hold.uid, hold.attempt) != (pod.uid, pod.attempt):
+        return None
+    return hold
+
+
+def main_container(workload: Workload, pod: Pod) -> str | None:
+    """The name of the container that trains in it."""
+    found = workload.type_of.get(pod.type)
+    return found.main_container if found is not None else None
+
+
+def _as_told(workload: Workload, pod: Pod, hold: Hold | None) -> Pod:
+    if hold is None or not hold.ended or not hold.code or pod.phase != "Running":
+        return pod
+    name = main_container(workload, pod)
+    main = pod.container(name) if name is not None else None
+    if main is None or main.state != "Running":
+        return pod
+    ended = replace(
+        main,
+        state="Terminated",
+        exit_code=hold.code,
+        reason="Error",
+        message=hold.message,
+        ended=hold.at,
+        ready=False,
+        since=None,
+    )
+    containers = tuple(ended if each is main else each for each in pod.containers)
+    is_alone = all(each.is_init or each is main for each in pod.containers)
+    return replace(
+        pod,
+        phase="Failed" if is_alone else pod.phase,
+        containers=containers,
+        told=[container.tell() for container in containers],
+        held=True,
+    )

@@ -1,0 +1,300 @@
+"""First process of the container that trains, in a job that restarts in place.
+
+It starts the command, and when that has failed it stays: it tells the controller how the attempt
+ended, and waits for its word to start the command again. Until the controller has decided, and
+whenever it is silent for too long, the pod ends with the command's exit code, as it would without
+us, and new pods take its place. Mounted into the user's image: standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING or __package__:
+    from trainyard.payloads import processes
+    from trainyard.payloads.telling import Teller
+else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
+    sys.path.insert(0, str(Path(__file__).parent))
+    import processes
+    from telling import Teller
+
+if TYPE_CHECKING:  # not mounted
+    from trainyard.payloads.messages import Hold
+
+VARIABLE, UID = "TRAINYARD_HOLD", "TRAINYARD_POD_UID"
+"""``attempt=1,grace=30,every=0.25,files=/t9k/channel,url=https://…``, and the pod's own UID."""
+OBSERVE = "TRAINYARD_OBSERVE"
+PATIENCE_SECONDS = 30.0
+"""How long an ended attempt waits for a decision, and after that for any answer."""
+RUNNING_SECONDS = 0.5
+"""How often the controller is asked while the command runs."""
+LAST_OUTPUT_SECONDS = 2.0
+KILLED_SECONDS = 5.0
+MESSAGE_BYTES = 2048
+"""As much of the last output as Kubernetes keeps of a container's."""
+NOT_FOUND = 127
+PR_SET_CHILD_SUBREAPER = 36
+NEWS = signal.SIGALRM
+"""By which our own thread says that there is an answer."""
+PASSED_ON = (
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGCONT, signal.SIGWINCH),
+)
+WATCHED = (signal.SIGCHLD, NEWS, *PASSED_ON)
+OOM_EVENTS = Path("/sys/fs/cgroup/memory.events")
+
+
+def say(text: str) -> None:
+    """A line in the container's log."""
+    print(f"trainyard: {text}", flush=True)
+
+
+def settings_of(text: str) -> dict[str, str]:
+    """What the pod's variable says."""
+    return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+
+
+def oom_kills() -> int:
+    """How many processes of this container were killed for want of memory."""
+    try:
+        lines = OOM_EVENTS.read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+
+class Errors:
+    """The command's stderr: passed on as it comes, and its end kept."""
+
+    def __init__(self) -> None:
+        self.last = b""
+        self.read, self.write = os.pipe()
+        self.thread = threading.Thread(target=self._pass_on, daemon=True)
+        self.thread.start()
+
+    def _pass_on(self) -> None:
+        while True:
+            data = os.read(self.read, 1 << 16)
+            if not data:
+                os.close(self.read)
+                return
+            self.last = (self.last + data)[-MESSAGE_BYTES:]
+            with contextlib.suppress(OSError):  # nobody reads it any more
+                while data:
+                    data = data[os.write(2, data) :]
+
+    def end(self) -> str:
+        """The last of it, once all who could write have gone."""
+        self.thread.join(LAST_OUTPUT_SECONDS)
+        return self.last.decode(errors="replace")
+
+
+class Holder:
+    """Holds the pod, for one attempt after the other."""
+
+    def __init__(self, argv: list[str], variables: dict[str, str]) -> None:
+        given = settings_of(variables[VARIABLE])
+        self.argv, self.variables = argv, variables
+        self.attempt = int(given["attempt"])
+        self.told = self.told_running()
+        """How the attempt is: replaced as a whole, since another thread reads it."""
+        self.grace, self.every = float(given["grace"]), float(given["every"])
+        self.teller = Teller(given["url"], given["files"])
+        self.child = 0
+        self.ended_at = self.answered_at = 0.0
+        self.kill_at = 0.0
+        self.wanted = self.may_start = 0
+        """The attempt that the job is in, and the one that is to run in this pod."""
+        self.is_over = False
+        """Whether the controller wants nothing of this pod any more."""
+        self.leaving = False
+        """Whether the pod is to end."""
+        self.changed = threading.Event()
+
+    # What the controller says.
+
+    def ask(self) -> None:
+        """The thread that asks, until the process ends."""
+        while True:
+            status, body = self.teller.ask({"hold": self.report()})
+            self.is_over = status in (404, 409)
+            if status == 200:
+                self.take(body)
+            if status:
+                self.answered_at = time.monotonic()
+            os.kill(os.getpid(), NEWS)
+            at_least = 0.0 if self.told["ended"] else RUNNING_SECONDS
+            self.changed.wait(max(self.every, at_least))
+            self.changed.clear()
+
+    def take(self, body: bytes) -> None:
+        """An answer."""
+        try:
+            answer: dict[str, Any] = json.loads(body)
+            self.wanted, self.may_start = int(answer["wanted"]), int(answer["start"])
+        except (ValueError, KeyError, TypeError):
+            return
+
+    def report(self) -> Hold:
+        """How the attempt is now."""
+        told = self.told
+        ago = round(time.monotonic() - self.ended_at, 3) if told["ended"] else 0.0
+        return {**told, "seconds": ago}
+
+    def told_running(self) -> Hold:
+        """Of an attempt that has not ended."""
+        uid = self.variables.get(UID, "")
+        return {
+            "uid": uid,
+            "attempt": self.attempt,
+            "ended": False,
+            "exitCode": 0,
+            "seconds": 0.0,
+            "message": "",
+        }
+
+    # One attempt.
+
+    def start(self) -> Errors | None:
+        """Start the command; its stderr, unless that is a terminal."""
+        environment = dict(self.variables)
+        if OBSERVE in environment:
+            old, _, rest = environment[OBSERVE].partition(",")
+            if old.startswith("attempt="):
+                environment[OBSERVE] = f"attempt={self.attempt},{rest}"
+        errors = None if os.isatty(2) else Errors()
+        actions = [(os.POSIX_SPAWN_DUP2, errors.write, 2)] if errors else []
+        try:
+            self.child = os.posix_spawnp(
+                self.argv[0],
+                self.argv,
+                environment,
+                file_actions=actions,
+                setsigmask=(),
+                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
+            )
+        finally:
+            if errors:
+                os.close(errors.write)
+        return errors
+
+    def run(self) -> int:
+        """The attempt from its start until its last process has gone; its exit code."""
+        self.told, self.kill_at = self.told_running(), 0.0
+        killed_before = oom_kills()
+        errors = self.start()
+        self.changed.set()
+        while (code := self.reap()) is None:
+            if self.wanted > self.attempt and not self.kill_at:
+                self.kill_at = time.monotonic() + self.grace
+                os.kill(self.child, signal.SIGTERM)
+            elif self.kill_at and time.monotonic() >= self.kill_at:
+                self.kill_all()
+            self.wait(0.1 if self.kill_at else 60.0)
+        self.child = 0
+        self.end_rest()
+        message = errors.end() if errors else ""
+        if oom_kills() > killed_before:  # the pod's own status tells of that
+            self.leaving = True
+        self.ended_at = time.monotonic()
+        ended: Hold = {**self.told, "ended": True, "exitCode": code, "message": message}
+        self.told = ended
+        self.changed.set()
+        return code
+
+    def reap(self) -> int | None:
+        """Take notice of whatever has ended; the command's exit code, if it has."""
+        found = None
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return found
+            if not pid:
+                return found
+            if pid == self.child:
+                signalled = os.WIFSIGNALED(status)
+                found = 128 + os.WTERMSIG(status) if signalled else os.WEXITSTATUS(status)
+
+    def kill_all(self) -> bool:
+        """Kill whatever the command has started; whether there was anything."""
+        below = processes.descendants(os.getpid(), processes.children_of())
+        for pid in below:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return bool(below)
+
+    def end_rest(self) -> None:
+        """What the command has left behind goes with it, as it would with a container."""
+        until = time.monotonic() + KILLED_SECONDS
+        while self.kill_all() and time.monotonic() < until:
+            self.reap()
+            time.sleep(0.01)
+
+    def wait(self, seconds: float) -> None:
+        """Until something happens."""
+        got = signal.sigtimedwait(WATCHED, seconds)
+        if got is None or got.si_signo not in PASSED_ON:
+            return
+        if got.si_signo in (signal.SIGTERM, signal.SIGINT):
+            self.leaving = True
+        if self.child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.child, got.si_signo)
+
+    # From one to the next.
+
+    def is_last(self, code: int) -> bool:
+        """Whether the pod ends with this attempt."""
+        is_ended_by_us = self.wanted > self.attempt
+        return self.leaving or self.is_over or (code == 0 and not is_ended_by_us)
+
+    def may_go_on(self) -> bool:
+        """Wait for the word; False where none comes."""
+        while not (self.leaving or self.is_over):
+            if self.may_start > self.attempt and self.may_start >= self.wanted:
+                return True
+            is_decided = self.wanted > self.attempt
+            since = max(self.ended_at, self.answered_at) if is_decided else self.ended_at
+            if time.monotonic() - since > PATIENCE_SECONDS:
+                return False
+            self.wait(1.0)
+        return False
+
+    def main(self) -> int:
+        """Attempts until there is no other; the pod's exit code."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+        with contextlib.suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        threading.Thread(target=self.ask, daemon=True).start()
+        while True:
+            code = self.run()
+            if self.is_last(code) or not self.may_go_on():
+                return code
+            say(f"attempt {self.may_start} starts here, after attempt {self.attempt} in this pod")
+            self.attempt = self.may_start
+
+
+def main() -> int:
+    """Hold the pod; its exit code."""
+    try:
+        return Holder(sys.argv[1:], dict(os.environ)).main()
+    except OSError as error:
+        say(f"cannot start: {sys.argv[1]}: {error.strerror}")
+        return NOT_FOUND
+
+
+if __name__ == "__main__":
+    # The thread may be in the midst of a request, which nobody waits for.
+    code = main()
+    sys.stdout.flush()
+    os._exit(code)

@@ -1,0 +1,283 @@
+"""Restarts in place: the same pods, the same account as with new ones (decisions 283 and 284)."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.tools import soak
+from tests.unit.lifecycle.world import SETTINGS, World, pytorch
+from trainyard.kinds.pytorch.rules import check
+from trainyard.kinds.pytorch.spec import PyTorchTrainingJob
+from trainyard.kinds.shared import labels
+from trainyard.lifecycle import Pod
+from trainyard.lifecycle.heard import Hold
+from trainyard.lifecycle.in_place import LIMIT, word
+from trainyard.schema.problems import Severity
+from trainyard.schema.times import parse, render
+
+CHANNEL = replace(SETTINGS, channel_address="channel.test:7443")
+WORKERS = 4
+SEEDS = soak(12, 400)
+
+
+class Holders(World):
+    """A world whose pods are held, or not, by the job's restart mode."""
+
+    def __init__(self, mode: str = "InPlace", **policy: Any) -> None:
+        run_policy = {"backoffLimit": 3, **policy, "restartMode": mode}
+        super().__init__(pytorch(workers=WORKERS, run_policy=run_policy), CHANNEL)
+        self.is_held = mode == "InPlace"
+        self.holds: dict[str, Hold] = {}
+        self.silent: set[str] = set()
+
+    def fail(self, replica: str, code: int = 1) -> None:
+        """A command ends with that code."""
+        if not self.is_held:
+            self.exit(replica, code)
+            return
+        pod = self.pods[self.name(replica)]
+        meta = pod["metadata"]
+        attempt = int(meta["annotations"][labels.ATTEMPT])
+        hold = Hold(meta["uid"], attempt, self.now, ended=True, code=code, at=self.now)
+        self.holds[self.name(replica)] = hold
+
+    def hear(self) -> None:
+        """Holders do what they are told, and say how they are."""
+        for name, obj in self.pods.items():
+            pod = Pod.decode(obj)
+            if not self.is_held or pod.phase != "Running" or name in self.silent:
+                continue
+            told, said = self.holds.get(name), word(self.status or {}, pod)
+            if told is None or told.uid != pod.uid:
+                told = Hold(pod.uid, pod.attempt, self.now)
+            if said["start"] > told.attempt:
+                assert told.ended, "an attempt starts while another runs"
+                assert said["start"] == said["wanted"]
+                told = Hold(pod.uid, said["start"], self.now)
+            elif said["wanted"] > told.attempt and not told.ended:
+                told = Hold(pod.uid, told.attempt, self.now, ended=True, code=143, at=self.now)
+            self.holds[name] = replace(told, heard=self.now)
+        self.heard = replace(self.heard, holds=dict(self.holds))
+
+    def forget(self) -> None:
+        """Another controller leads, which has heard nothing yet."""
+        self.heard = replace(self.heard, holds={})
+
+    def play(self, seconds: float = 0.0) -> None:
+        """Time passes, in which pods start and all is done that is due."""
+        self.advance(seconds)
+        for _ in range(3):
+            self.hear()
+            self.settle().run().settle()
+
+    @property
+    def uids(self) -> set[str]:
+        return {pod["metadata"]["uid"] for pod in self.pods.values()}
+
+    def account(self) -> dict[str, Any]:
+        """What people are told of restarts, without times to the second."""
+        status = self.status or {}
+        return {
+            "phase": status["phase"],
+            "backoffCount": status["backoffCount"],
+            "restarts": [task["restartCount"] for task in status["tasks"]],
+            "attempts": [
+                {key: each.get(key) for key in ("number", "reason", "replica", "exitCode")}
+                for each in status["attempts"]
+            ],
+            "told": [e.message for e in self.events if e.reason in ("Restart", "ReplicaFailure")],
+        }
+
+
+def running(mode: str = "InPlace", **policy: Any) -> Holders:
+    world = Holders(mode, **policy)
+    world.running()
+    world.hear()
+    return world
+
+
+def test_a_failed_rank_restarts_all_in_the_pods_that_are_there() -> None:
+    world = running()
+    before = world.uids
+    world.fail("2", 3)
+    world.play()
+    assert world.phase == "Pending"
+    assert {each["metadata"]["annotations"][labels.ATTEMPT] for each in world.pods.values()} == {
+        "1"
+    }, "nothing starts before its time"
+    world.play(SETTINGS.backoff_base_seconds)
+    assert world.phase == "Running"
+    assert world.uids == before
+    assert {world.attempt_of(str(i)) for i in range(WORKERS)} == {"2"}
+    assert all(not each.ended and each.attempt == 2 for each in world.holds.values())
+    assert world.status is not None
+    assert "inPlaceUntil" not in world.status["internal"]
+    (start,) = [text for text in world.told("NewReplica") if "again" in text]
+    assert start.startswith("Start 4 replicas again in their pods: ")
+
+
+def test_a_new_controller_goes_on_where_the_old_one_was() -> None:
+    """Both words are in the API server: the account in the status, the start in annotations."""
+    world = running()
+    before = world.uids
+    world.fail("0")
+    world.hear()
+    world.step()
+    world.forget()
+    world.settle()
+    assert world.uids == before
+    world.advance(SETTINGS.backoff_base_seconds).settle()
+    assert world.attempt_of("0") == "1", "nobody has said that it has ended"
+    world.play()
+    assert (world.uids, world.attempt_of("0"), world.backoff) == (before, "2", 1)
+
+
+def test_a_pod_that_does_not_answer_in_time_has_all_get_new_ones() -> None:
+    world = running()
+    before = world.uids
+    world.silent.add(world.name("3"))
+    world.fail("1")
+    world.play(SETTINGS.backoff_base_seconds)
+    assert world.uids == before
+    world.play(30 + LIMIT.total_seconds())
+    assert not world.uids & before
+    assert world.backoff == 1
+    assert world.told("Restart")[-1] == (
+        f"The replicas get new pods: {world.name('3')} did not answer in time."
+    )
+
+
+def test_a_pod_that_ends_meanwhile_has_all_get_new_ones_at_once() -> None:
+    world = running()
+    before = world.uids
+    world.fail("1")
+    world.hear()
+    world.step()
+    world.exit("2", 137)
+    world.play(SETTINGS.backoff_base_seconds)
+    assert not world.uids & before
+    assert (world.backoff, world.phase) == (1, "Running")
+
+
+def test_a_pod_that_was_deleted_is_not_restarted_in_place() -> None:
+    world = running()
+    world.remove("1")
+    world.play()
+    assert world.status is not None
+    assert "inPlaceUntil" not in world.status["internal"]
+    assert world.backoff == 0
+    assert world.attempt_of("0") == "2"
+
+
+def test_a_budget_that_is_spent_ends_the_job_by_the_code_that_was_told() -> None:
+    world = running(backoffLimit=0)
+    world.fail("1", 7)
+    world.play()
+    assert world.phase == "Failed"
+    failure = world.condition("ReplicaFailure")
+    assert failure is not None
+    assert "exited with error code 7" in failure[2]
+
+
+def test_without_a_channel_there_is_nobody_to_hear_and_pods_run_their_commands() -> None:
+    job = pytorch(run_policy={"restartMode": "InPlace"})
+    world = World(job).running()
+    pod = next(iter(world.pods.values()))
+    assert pod["spec"]["containers"][0]["command"] == ["x"]
+
+
+def test_a_pod_is_told_its_own_uid_and_its_command_is_kept() -> None:
+    world = running()
+    container = next(iter(world.pods.values()))["spec"]["containers"][0]
+    assert container["command"][-1] == "x"
+    assert container["args"] == ["train.py"]
+    env = {each["name"]: each for each in container["env"]}
+    assert env["TRAINYARD_POD_UID"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.uid"
+    assert env["TRAINYARD_HOLD"]["value"].startswith("attempt=1,grace=30,every=0.25,files=")
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        ({"elastic": {"enabled": True}, "torchrunConfig": {"enabled": True}}, "elastic job"),
+        ({"runPolicy": {"restartScope": "Replica"}}, "restarts alone"),
+        ({"torchrunConfig": {"enabled": True, "maxRestarts": 2}}, "restartScope to Job"),
+        ({"command": None}, "an image's own"),
+    ],
+)
+def test_what_cannot_be_is_refused(change: dict[str, Any], text: str) -> None:
+    job = pytorch()
+    policy = {"restartMode": "InPlace", **change.pop("runPolicy", {})}
+    container = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    if "command" in change:
+        container.pop("command")
+        change = {}
+    job["spec"] |= {**change, "runPolicy": policy}
+    problems = check(PyTorchTrainingJob.model_validate(job))
+    errors = [each.message for each in problems if each.severity is Severity.ERROR]
+    assert any(text in each for each in errors), problems
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_counts_agree_in_both_modes(seed: int) -> None:
+    """The same failures at the same times, whoever leads meanwhile: the same account."""
+    accounts = []
+    for mode in ("Recreate", "InPlace"):
+        rng = random.Random(seed)
+        world = running(mode, backoffLimit=rng.randint(0, 4))
+        for _ in range(rng.randint(1, 6)):
+            victims = rng.sample(range(WORKERS), rng.choice((1, 1, 2, WORKERS)))
+            code, waits = rng.choice((1, 2, 137, 143)), rng.choice((0.0, 3.0, 400.0))
+            changes_hands, steps = rng.random() < 0.4, rng.randint(0, 3)
+            if world.phase != "Running":
+                break
+            for victim in victims:
+                world.fail(str(victim), code)
+                world.advance(rng.choice((0.1, 3.0)))
+            world.hear()
+            for _ in range(steps):
+                world.step()
+            if changes_hands:
+                world.forget()
+            for seconds in (120.0, 120.0, 120.0, waits):
+                world.play(seconds)
+        accounts.append(world.account())
+    assert accounts[0] == accounts[1]
+
+
+def test_the_delay_is_that_of_new_pods() -> None:
+    """A pass before its time changes nothing, whoever is ready."""
+    world = running()
+    world.fail("0")
+    world.play()
+    assert world.status is not None
+    start = parse(world.status["internal"]["notBefore"])
+    assert start is not None
+    assert start - world.now == timedelta(seconds=SETTINGS.backoff_base_seconds)
+    assert world.last.wake_at == start, render(world.now)
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"ended": 1}, "ended"),
+        ({"message": None}, "message"),
+        ({"exitCode": -1}, "hold.exitCode"),
+        ({"exitCode": 256}, "hold.exitCode"),
+        ({"attempt": "2"}, "hold.attempt"),
+        ({"seconds": True}, "hold.seconds"),
+    ],
+)
+def test_what_a_pod_tells_may_be_anything(change: dict[str, Any], field: str) -> None:
+    told = {"uid": "u", "attempt": 2, "ended": True, "exitCode": 1, "seconds": 3, "message": "m"}
+    now = World(pytorch()).now
+    assert Hold.decode(told, now).at == now - timedelta(seconds=3)
+    with pytest.raises(ValueError, match=field):
+        Hold.decode({**told, **change}, now)
+    with pytest.raises(ValueError, match="object"):
+        Hold.decode([told], now)
