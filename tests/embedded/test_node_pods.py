@@ -533,10 +533,10 @@ async def test_a_port_of_a_service_that_is_not_forwarded_is_told_to_its_owner(
         "services",
         {
             "metadata": {"name": "s", "ownerReferences": [owner]},
-            "spec": {"selector": {"a": "b"}, "ports": [{"port": 53, "protocol": "UDP"}]},
+            "spec": {"selector": {"a": "b"}, "ports": [{"port": 53, "protocol": "SCTP"}]},
         },
     )
     await node.run("job-0", ["true"])
     (event,) = [e for e in node.registry.list("events") if e["reason"] == "NotHonoured"]
     assert event["involvedObject"] == {**owner, "namespace": "default"}
-    assert "53/UDP is not forwarded" in event["message"]
+    assert "53/SCTP is not forwarded" in event["message"]

@@ -85,11 +85,12 @@ class Program(NamedTuple):
 
 
 class Forward(NamedTuple):
-    """Connections to ``address:port`` go to one of ``endpoints``, in turn."""
+    """Connections to ``address:port`` go to one of ``endpoints``, in turn; or datagrams."""
 
     address: str
     port: int
     endpoints: tuple[tuple[str, int], ...]
+    protocol: Literal["TCP", "UDP"] = "TCP"
 
 
 class AddPod(NamedTuple):
@@ -179,7 +180,7 @@ class OpenListener(NamedTuple):
 
 
 class SetForwards(NamedTuple):
-    """Replace the connections that the relay forwards."""
+    """Replace what the relay forwards."""
 
     forwards: tuple[Forward, ...]
 

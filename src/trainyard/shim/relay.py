@@ -3,7 +3,7 @@
 It lives in the cluster's network namespace, to which pods send what is not for their own subnet.
 Each connection has two threads that move bytes inside the kernel (``splice``). A pod that does
 not listen yet is tried again for a while, so that a client need not know in which order pods
-start. TCP only.
+start. Datagrams have a thread of their own (``relay_datagrams``).
 """
 
 from __future__ import annotations
@@ -18,15 +18,18 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import receive_descriptors, tell_anyway
 from trainyard.shim.netlink import LOOPBACK_INDEX, Netlink
 from trainyard.shim.orders import Progress
 from trainyard.shim.protocol import Forward, SetForwards, from_raw
+
+if TYPE_CHECKING:
+    from trainyard.shim.relay_datagrams import DatagramRelay
 
 _CONNECT_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
@@ -115,9 +118,11 @@ class _Relay:
         self._netlink = Netlink() if own_addresses else None
         self._listeners: dict[Endpoint, _Listener] = {}
         self._addresses: set[str] = set()
+        self._datagrams: DatagramRelay | None = None
 
-    def configure(self, forwards: Iterable[Forward]) -> None:
-        wanted = {(forward.address, forward.port): forward for forward in forwards}
+    def configure(self, forwards: Sequence[Forward]) -> None:
+        streams = [forward for forward in forwards if forward.protocol == "TCP"]
+        wanted = {(forward.address, forward.port): forward for forward in streams}
         for key in self._listeners.keys() - wanted.keys():
             listener = self._listeners.pop(key)
             with contextlib.suppress(OSError):
@@ -130,6 +135,17 @@ class _Relay:
                 self._listeners[key].endpoints = forward.endpoints
             else:
                 self._attempt(partial(self._listen, forward))
+        self._attempt(partial(self._set_datagrams, [f for f in forwards if f.protocol == "UDP"]))
+
+    def _set_datagrams(self, forwards: Sequence[Forward]) -> None:
+        for forward in forwards:
+            self._add_address(forward.address)
+        if self._datagrams is None and forwards:
+            from trainyard.shim.relay_datagrams import DatagramRelay  # few Services need it
+
+            self._datagrams = DatagramRelay(self._complain)
+        if self._datagrams is not None:
+            self._datagrams.set(forwards)
 
     def _attempt(self, do: Callable[[], None]) -> None:
         """What cannot be forwarded must not keep the rest from it."""

@@ -152,7 +152,9 @@ def test_a_field_of_a_container_that_nothing_here_does_is_told(field: str) -> No
 def test_a_field_of_a_service_that_nothing_here_does_is_told(field: str) -> None:
     kind = {"type": "ExternalName"} if field == "externalName" else {"clusterIP": "10.96.0.1"}
     service = {"metadata": {"name": "s"}, "spec": {**kind, field: SERVICE[field]}}
-    assert service_not_honoured(service, has_resolver=False).startswith("Service s: ")
+    assert service_not_honoured(service, has_resolver=False, is_plain=False).startswith(
+        "Service s: "
+    )
 
 
 def test_defaults_and_what_jobs_are_given_are_not_told() -> None:
@@ -168,4 +170,4 @@ def test_defaults_and_what_jobs_are_given_are_not_told() -> None:
     usual = {"sessionAffinity": "None", "externalTrafficPolicy": "Cluster", "type": "LoadBalancer"}
     spec = {**usual, "clusterIP": "10.96.0.1", "ports": [{"port": 80, "protocol": "TCP"}]}
     service = {"metadata": {"name": "s"}, "spec": spec}
-    assert service_not_honoured(service, has_resolver=False) == ""
+    assert service_not_honoured(service, has_resolver=False, is_plain=False) == ""

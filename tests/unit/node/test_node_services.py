@@ -51,15 +51,15 @@ def test_a_port_goes_to_the_target_port_of_every_ready_pod() -> None:
     pods = [pod(), pod("10.0.0.3"), pod("10.0.0.4", ready=False)]
     ports = [{"port": 80, "targetPort": "web"}, {"port": 81, "targetPort": 9}, {"port": 82}]
     assert forwards([service(ports=ports)], pods) == [
-        ("10.96.0.1", 80, (("10.0.0.2", 8080), ("10.0.0.3", 8080))),
-        ("10.96.0.1", 81, (("10.0.0.2", 9), ("10.0.0.3", 9))),
-        ("10.96.0.1", 82, (("10.0.0.2", 82), ("10.0.0.3", 82))),
+        Forward("10.96.0.1", 80, (("10.0.0.2", 8080), ("10.0.0.3", 8080))),
+        Forward("10.96.0.1", 81, (("10.0.0.2", 9), ("10.0.0.3", 9))),
+        Forward("10.96.0.1", 82, (("10.0.0.2", 82), ("10.0.0.3", 82))),
     ]
 
 
 def test_publish_not_ready_addresses_includes_them() -> None:
     found = forwards([service(publishNotReadyAddresses=True)], [pod(ready=False)])
-    assert found == [("10.96.0.1", 80, (("10.0.0.2", 80),))]
+    assert found == [Forward("10.96.0.1", 80, (("10.0.0.2", 80),))]
 
 
 def test_what_is_being_stopped_is_reached_only_where_nothing_else_is_ready() -> None:
@@ -72,19 +72,29 @@ def test_what_is_being_stopped_is_reached_only_where_nothing_else_is_ready() -> 
 
 def test_a_port_that_a_pod_does_not_name_does_not_lead_to_it() -> None:
     ports = [{"port": 80, "targetPort": "metrics"}]
-    assert forwards([service(ports=ports)], [pod()]) == [("10.96.0.1", 80, ())]
+    assert forwards([service(ports=ports)], [pod()]) == [Forward("10.96.0.1", 80, ())]
 
 
-def test_headless_services_udp_and_foreign_pods_are_left_out() -> None:
-    udp = service(ports=[{"port": 53, "protocol": "UDP"}])
-    assert forwards([service(clusterIP="None")], [pod()]) == forwards([udp], [pod()]) == []
-    assert forwards([service()], [pod(a="c")]) == [("10.96.0.1", 80, ())]
+def test_headless_services_and_foreign_pods_are_left_out() -> None:
+    assert forwards([service(clusterIP="None")], [pod()]) == []
+    assert forwards([service()], [pod(a="c")]) == [Forward("10.96.0.1", 80, ())]
+
+
+def test_datagrams_are_forwarded_as_connections_are() -> None:
+    ports = [{"port": 53, "protocol": p} for p in ("TCP", "UDP", "SCTP")]
+    ends = (("10.0.0.2", 53),)
+    assert forwards([service(ports=ports)], [pod()]) == [
+        Forward("10.96.0.1", 53, ends),
+        Forward("10.96.0.1", 53, ends, "UDP"),
+    ]
+    moved = [{"port": 53, "targetPort": 5353, "protocol": "UDP"}]
+    assert forwards([service(ports=moved)], [pod("127.1.2.3")], plain=True) == []
 
 
 def test_without_namespaces_only_a_differing_port_is_forwarded() -> None:
     ports = [{"port": 80}, {"port": 81, "targetPort": 8081}]
     assert forwards([service(ports=ports)], [pod("127.1.2.3")], plain=True) == [
-        ("127.1.2.3", 81, (("127.1.2.3", 8081),))
+        Forward("127.1.2.3", 81, (("127.1.2.3", 8081),))
     ]
 
 
@@ -102,8 +112,8 @@ def test_a_service_without_a_selector_leads_to_its_own_endpoints() -> None:
     }
     found = forwards([service(selector={}, ports=ports)], [pod()], own)
     assert found == [
-        ("10.96.0.1", 5432, (("10.0.0.7", 15432), ("10.0.0.8", 15432))),
-        ("10.96.0.1", 80, ()),
+        Forward("10.96.0.1", 5432, (("10.0.0.7", 15432), ("10.0.0.8", 15432))),
+        Forward("10.96.0.1", 80, ()),
     ]
 
 
@@ -115,7 +125,7 @@ def test_changes_are_followed() -> None:
         return found.wanted()
 
     assert found.note(event("services", service()))
-    assert wanted() == [("10.96.0.1", 80, ())]
+    assert wanted() == [Forward("10.96.0.1", 80, ())]
     assert not found.note(event("pods", pod(a="c")))
     assert found.note(event("pods", pod(), "MODIFIED"))
     assert wanted()[0].endpoints == (("10.0.0.2", 80),)

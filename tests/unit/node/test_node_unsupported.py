@@ -108,21 +108,35 @@ def service(address: str, *protocols: str) -> dict[str, Any]:
     return {"metadata": {"name": "s"}, "spec": {"clusterIP": address, "ports": ports}}
 
 
-def test_a_port_that_is_not_tcp_is_told() -> None:
-    text = service_not_honoured(service("10.96.0.1", "TCP", "UDP", "SCTP"), has_resolver=True)
-    assert text == ("Service s: port 81/UDP, 82/SCTP is not forwarded on this machine, only TCP is")
+def said(service: dict[str, Any], *, has_resolver: bool = True, is_plain: bool = False) -> str:
+    return service_not_honoured(service, has_resolver=has_resolver, is_plain=is_plain)
 
 
-@pytest.mark.parametrize("one", [service("10.96.0.1", "TCP"), service("None", "UDP")])
-def test_tcp_and_headless_services_are_served(one: dict[str, Any]) -> None:
-    assert service_not_honoured(one, has_resolver=False) == ""
+def test_a_port_that_is_neither_tcp_nor_udp_is_told() -> None:
+    text = "Service s: port 82/SCTP is not forwarded on this machine, only TCP and UDP are"
+    assert said(service("10.96.0.1", "TCP", "UDP", "SCTP")) == text
+
+
+def test_what_is_not_done_with_datagrams_is_told() -> None:
+    one = service("10.96.0.1", "UDP")
+    one["spec"]["ports"][0] |= {"nodePort": 30053, "targetPort": 53}
+    told = "nodePort 30053/UDP is not opened on this machine, only TCP is"
+    assert said(one) == f"Service s: {told}"
+    plain = "port 80/UDP: needs namespaces, as targetPort is another"
+    assert said(one, is_plain=True) == f"Service s: {plain}; {told}"
+
+
+@pytest.mark.parametrize("one", [service("10.96.0.1", "TCP", "UDP"), service("None", "SCTP")])
+@pytest.mark.parametrize("is_plain", [False, True])
+def test_tcp_udp_and_headless_services_are_served(one: dict[str, Any], is_plain: bool) -> None:
+    assert said(one, is_plain=is_plain) == ""
 
 
 def test_an_external_name_is_told_where_a_file_of_hosts_must_say_it() -> None:
     def named(name: str, *, has_resolver: bool = False) -> str:
         spec = {"type": "ExternalName", "externalName": name}
         service = {"metadata": {"name": "s"}, "spec": spec}
-        return service_not_honoured(service, has_resolver=has_resolver)
+        return said(service, has_resolver=has_resolver)
 
     assert named("db.other.svc.cluster.local") == named("db.other.svc.cluster.local.") == ""
     for name in ("example.org", "db.other.svc.elsewhere", "x.db.other.svc.cluster.local"):

@@ -273,8 +273,11 @@ class NodeAgent:
             await self._announcements.tell()
 
     def _service(self, kind: str, service: dict[str, Any]) -> None:
-        has_resolver = bool(self._hosts.name_server)
-        problem = service_not_honoured(service, has_resolver=has_resolver)
+        problem = service_not_honoured(
+            service,
+            has_resolver=bool(self._hosts.name_server),
+            is_plain=self.isolation == "plain",
+        )
         if kind == "ADDED" and problem:
             self._events.warn_owner(service, "NotHonoured", problem)
         if self._node_ports is None and any(

@@ -141,7 +141,8 @@ class Forwarding:
             return
         pods = reached(self._selections.behind(service))
         for port in spec.get("ports") or ():
-            if port.get("protocol", "TCP") != "TCP":
+            protocol = port.get("protocol", "TCP")
+            if protocol not in ("TCP", "UDP"):
                 continue
             if spec.get("selector"):
                 known = ((each.address, port_of(each.pod, port)) for each in pods)
@@ -150,8 +151,8 @@ class Forwarding:
                 ends = tuple(_told_ends(self._endpoints.get(key) or {}, port))
             number = port["port"]
             if not self._plain:
-                yield Forward(address, number, ends)
-            else:
+                yield Forward(address, number, ends, protocol)
+            elif protocol == "TCP":
                 yield from (Forward(host, number, ((host, n),)) for host, n in ends if n != number)
 
 

@@ -68,19 +68,28 @@ def not_honoured(pod: Mapping[str, Any], isolation: str) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def service_not_honoured(service: Mapping[str, Any], *, has_resolver: bool) -> str:
-    """The same for a Service; "" when all of it is served. `has_resolver`: pods have one."""
+def service_not_honoured(service: Mapping[str, Any], *, has_resolver: bool, is_plain: bool) -> str:
+    """The same for a Service; "" when all of it is served. `has_resolver`: pods have one;
+    `is_plain`: they have no namespaces."""
     spec, name = service["spec"], service["metadata"]["name"]
     if spec.get("type") == "ExternalName" and alias_of(service) is None and not has_resolver:
         other = spec["externalName"]
         return f"Service {name}: pods on this machine do not find {other} by the Service's name"
     told = [text for field, text in _OF_SERVICE.items() if spec.get(field)]
     told += [text for (field, value), text in _CHOICES.items() if spec.get(field) == value]
-    ports = [p for p in spec.get("ports", ()) if p.get("protocol", "TCP") != "TCP"]
-    if ports and spec.get("clusterIP", "") not in ("", HEADLESS):
-        text = ", ".join(f"{port['port']}/{port['protocol']}" for port in ports)
-        told.append(f"port {text} is not forwarded on this machine, only TCP is")
+    if spec.get("clusterIP", "") not in ("", HEADLESS):
+        told += [text for port in spec.get("ports", ()) for text in _port(port, is_plain=is_plain)]
     return f"Service {name}: {'; '.join(told)}" if told else ""
+
+
+def _port(port: Mapping[str, Any], *, is_plain: bool) -> Iterator[str]:
+    protocol, number = port.get("protocol", "TCP"), port["port"]
+    if protocol == "SCTP":
+        yield f"port {number}/SCTP is not forwarded on this machine, only TCP and UDP are"
+    if protocol == "UDP" and is_plain and port.get("targetPort", number) != number:
+        yield f"port {number}/UDP: needs namespaces, as targetPort is another"
+    if protocol != "TCP" and port.get("nodePort"):
+        yield f"nodePort {port['nodePort']}/{protocol} is not opened on this machine, only TCP is"
 
 
 def _pod(spec: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""UDP: a connected socket outside for each pair of ends, and its answers back to the pod."""
+"""UDP: a connected socket for each pair of ends, and what it answers back to the pod."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import socket
 import struct
 import time
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from trainyard.shim.egress import packets
 from trainyard.shim.egress.packets import Flow
-from trainyard.shim.egress.policy import Denied, Policy, Quota, is_pod
+from trainyard.shim.egress.policy import Endpoint, Quota, is_pod
 from trainyard.shim.egress.poll import Poll
 from trainyard.shim.egress.replies import Replies
 
@@ -23,33 +25,35 @@ _UNANSWERED_SECONDS, _ANSWERED_SECONDS = 30.0, 120.0
 
 
 class _Association:
-    def __init__(self, flow: Flow, outside: socket.socket, quoted: bytes) -> None:
-        self.flow, self.outside, self.quoted = flow, outside, quoted
+    def __init__(self, flow: Flow, place: Endpoint, outside: socket.socket, quoted: bytes) -> None:
+        self.flow, self.place, self.outside, self.quoted = flow, place, outside, quoted
         self.used_at = time.monotonic()
         self.patience = _UNANSWERED_SECONDS
 
 
-class Datagrams:
-    """``inside``: the gate's socket. A pod that has too many associations loses its oldest."""
+class Places(Protocol):
+    """Who decides where datagrams go."""
 
-    def __init__(
-        self,
-        inside: socket.socket,
-        poll: Poll,
-        replies: Replies,
-        quota: Quota,
-        policy: Policy,
-    ) -> None:
-        self._inside, self._poll, self._replies, self._quota = inside, poll, replies, quota
-        self._policy = policy
+    def place(self, address: bytes, port: int) -> Endpoint:
+        """For a pod that begins to send there; raises OSError, which the pod is told of."""
+
+
+class Datagrams:
+    """A pod that has too many associations loses its oldest."""
+
+    def __init__(self, poll: Poll, replies: Replies, quota: Quota, places: Places) -> None:
+        self._poll, self._replies, self._quota, self._places = poll, replies, quota, places
         self._by_pod: dict[bytes, OrderedDict[Flow, _Association]] = defaultdict(OrderedDict)
-        poll.watch(inside.fileno(), self._read)
         poll.every_second(self._sweep)
 
-    def _read(self, _: int) -> None:
+    def take_from(self, inside: socket.socket) -> None:
+        """Of a socket that tells with each datagram where it was sent to."""
+        self._poll.watch(inside.fileno(), partial(self._read, inside))
+
+    def _read(self, inside: socket.socket, _: int) -> None:
         with contextlib.suppress(BlockingIOError):
             for _turn in range(_AT_ONCE):
-                data, extra, _, (source, port) = self._inside.recvmsg(_MOST_BYTES, 64)
+                data, extra, _, (source, port) = inside.recvmsg(_MOST_BYTES, 64)
                 place = next((c for _, kind, c in extra if kind == _IP_ORIGDSTADDR), b"")
                 if len(place) >= 8:
                     (target_port,) = struct.unpack_from(">H", place, 2)
@@ -75,9 +79,9 @@ class Datagrams:
         quoted = packets.ip_header(flow.source, flow.target, packets.UDP, 8 + length)
         quoted += packets.datagram(flow.source_port, flow.target_port, bytes(length))[:8]
         try:
-            place = self._policy.place(flow.target, flow.target_port)
-        except Denied:
-            self._replies.unreachable(flow, quoted, errno.EACCES)
+            place = self._places.place(flow.target, flow.target_port)
+        except OSError as error:
+            self._replies.unreachable(flow, quoted, error.errno or errno.EACCES)
             return None
         if not self._quota.take(flow.source):
             if not self._by_pod[flow.source]:
@@ -94,7 +98,7 @@ class Datagrams:
             self._quota.give_back(flow.source)
             self._replies.unreachable(flow, quoted, error.errno or 0)
             return None
-        made = self._by_pod[flow.source][flow] = _Association(flow, outside, quoted)
+        made = self._by_pod[flow.source][flow] = _Association(flow, place, outside, quoted)
         self._poll.watch(outside.fileno(), partial(self._answer, made))
         return made
 
@@ -112,6 +116,13 @@ class Datagrams:
 
     def _refused(self, association: _Association, error: OSError) -> None:
         self._replies.unreachable(association.flow, association.quoted, error.errno or 0)
+
+    def keep(self, leads: Callable[[Flow, Endpoint], bool]) -> None:
+        """Forget associations that lead where they should not any more."""
+        for associations in tuple(self._by_pod.values()):
+            for each in tuple(associations.values()):
+                if not leads(each.flow, each.place):
+                    self._drop(each)
 
     def forget_pod(self, pod: bytes) -> None:
         for association in list(self._by_pod.get(pod, {}).values()):

@@ -26,7 +26,7 @@ _TCP, _UDP = 6, 17
 _PROHIBITED = 13
 """Code of ICMP: communication administratively prohibited."""
 _PODS, _SERVICES, _MASK = "10.244.0.0", "10.96.0.0", "255.255.0.0"
-_IP_TRANSPARENT, _IP_RECVORIGDSTADDR = 19, 20
+_IP_TRANSPARENT, IP_RECVORIGDSTADDR = 19, 20
 _SO_ATTACH_FILTER, _SO_RCVBUFFORCE, _SO_MARK = 26, 33, 36
 _ETHERNET_IPV4 = 0x0800
 _BUFFER_BYTES = 4 << 20
@@ -131,7 +131,7 @@ def _make_all(gateway: str, opened: list[socket.socket]) -> Sockets:
     streams.listen(_BACKLOG)
     datagrams = new(socket.AF_INET, socket.SOCK_DGRAM)
     datagrams.setsockopt(socket.SOL_IP, _IP_TRANSPARENT, 1)
-    datagrams.setsockopt(socket.SOL_IP, _IP_RECVORIGDSTADDR, 1)
+    datagrams.setsockopt(socket.SOL_IP, IP_RECVORIGDSTADDR, 1)
     _enlarge(datagrams)
     datagrams.bind(("127.0.0.1", _UDP_PORT))
     # No protocol yet: nothing is caught before the filter is there.

@@ -47,7 +47,7 @@ _ANSWER_SECONDS = 1.0
 Endpoint = tuple[str, int]
 
 
-class Denied(Exception):
+class Denied(OSError):
     """Pods may not go there."""
 
 

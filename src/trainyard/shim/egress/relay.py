@@ -52,7 +52,8 @@ class Relay:
         policy = self._policy = Policy(Routes())
         opening = sockets.caught, sockets.streams, sockets.again
         self._connecting = Connecting(*opening, poll, replies, streams, connections, policy)
-        self._datagrams = Datagrams(sockets.datagrams, poll, replies, associations, policy)
+        self._datagrams = Datagrams(poll, replies, associations, policy)
+        self._datagrams.take_from(sockets.datagrams)
         questions = sockets.questions, sockets.long_questions
         self._zone = Zone()
         self._resolver = Resolver(*questions, poll, self._zone, lookups, connections)
