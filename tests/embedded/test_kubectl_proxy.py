@@ -144,6 +144,31 @@ async def test_a_service_leads_to_a_pod_that_is_ready(cluster: Cluster) -> None:
     assert "no service port" in said
 
 
+async def test_a_service_without_a_selector_leads_where_its_endpoints_say(
+    cluster: Cluster,
+) -> None:
+    """To pods of its namespace: nothing else is reached by way of the API server."""
+    async with page_server() as port:
+        ports = [{"name": "page", "port": 80}, {"name": "other", "port": 81}]
+        service = {"metadata": {"name": "s"}, "spec": {"ports": ports}}
+        await cluster.registry.create("services", service)
+        await running_pod(cluster)
+        address = cluster.registry.get("pods", "default", "p")["status"]["podIP"]
+        subsets = [{"addresses": [{"ip": address}], "ports": [{"name": "page", "port": port}]}]
+        own = {"metadata": {"name": "s"}, "subsets": subsets}
+        await cluster.registry.create("endpoints", own)
+        told = json.loads(await cluster("get", "--raw", f"{SERVICES}/s:page/proxy/here"))
+        assert told["path"] == "/here"
+        said = await cluster("get", "--raw", f"{SERVICES}/s:other/proxy/", fails=True)
+        assert "no endpoints available" in said
+        subsets[0]["addresses"] = [{"ip": "10.244.200.200"}]
+        await cluster.registry.update(
+            "endpoints", "default", "s", lambda found: {**found, "subsets": subsets}
+        )
+        said = await cluster("get", "--raw", f"{SERVICES}/s:page/proxy/", fails=True)
+        assert "no endpoints available" in said
+
+
 @pytest.mark.parametrize(
     ("name", "expected"),
     [

@@ -102,6 +102,27 @@ async def test_connections_follow_the_pods_that_are_there(tmp_path: Path) -> Non
         assert {await ask(port, b".") for _ in range(4)} == {b"two."}
 
 
+async def test_a_service_without_a_selector_leads_where_its_endpoints_say(tmp_path: Path) -> None:
+    async with cluster(tmp_path / "s") as node:
+        spec = {"type": "NodePort", "ports": [{"name": "echo", "port": 80}]}
+        made = await node.registry.create("services", {"metadata": {"name": "own"}, "spec": spec})
+        for name in ("one", "two"):
+            await echo_pod(node, name, name)
+
+        def subsets(pod: Object) -> list[Object]:
+            address = {"ip": pod["status"]["podIP"]}
+            return [{"addresses": [address], "ports": [{"name": "echo", "port": 7000}]}]
+
+        one, two = [await node.until(name, is_ready) for name in ("one", "two")]
+        own = {"metadata": {"name": "own"}, "subsets": subsets(one)}
+        await node.registry.create("endpoints", own)
+        assert await ask(port_of(made), b".") == b"one."
+        await node.registry.update(
+            "endpoints", "default", "own", lambda found: {**found, "subsets": subsets(two)}
+        )
+        assert await ask(port_of(made), b".") == b"two."
+
+
 async def test_a_deleted_service_leaves_its_port(tmp_path: Path) -> None:
     async with cluster(tmp_path / "s") as node:
         port = port_of(await service(node))

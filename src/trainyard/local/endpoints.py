@@ -46,6 +46,39 @@ def reached(found: Iterable[Endpoint]) -> list[Endpoint]:
     return ready or [each for each in found if each.is_serving and each.is_terminating]
 
 
+def led_to(
+    service: Mapping[str, Any],
+    port: Mapping[str, Any],
+    pods: Iterable[Mapping[str, Any]],
+    endpoints: Mapping[str, Any],
+) -> list[tuple[Mapping[str, Any], int]]:
+    """The pods, of those, that connections to a port of the Service go to, and their ports.
+
+    `endpoints` is the Endpoints of its name, if there is one, which leads a Service without a
+    selector.
+    """
+    if service["spec"].get("selector"):
+        found = [(e.pod, port_of(e.pod, port)) for e in reached(behind(service, pods))]
+        return [(pod, number) for pod, number in found if number]
+    present = {pod["status"]["podIP"]: pod for pod in pods if _is_present(pod)}
+    told = () if not endpoints or is_written(endpoints) else told_ends(endpoints, port)
+    return [(present[address], number) for address, number in told if address in present]
+
+
+def told_ends(endpoints: Mapping[str, Any], port: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
+    """Where somebody's own Endpoints say that a port of a Service without a selector leads."""
+    for subset in endpoints.get("subsets") or ():
+        for each in subset.get("ports") or ():
+            if same_port(each) == same_port(port):
+                for address in subset.get("addresses") or ():
+                    yield address["ip"], each["port"]
+
+
+def same_port(port: Mapping[str, Any]) -> tuple[str, str]:
+    """What a port of a Service and one of an Endpoints have in common."""
+    return port.get("name") or "", port.get("protocol") or "TCP"
+
+
 def selects(service: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     """A Service without a selector selects nothing."""
     if pod["metadata"]["namespace"] != service["metadata"]["namespace"]:

@@ -6,6 +6,7 @@ https://github.com/kubernetes/kubernetes/blob/v1.36.0/staging/src/k8s.io/apimach
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 from collections.abc import AsyncGenerator
@@ -13,12 +14,12 @@ from urllib.parse import quote
 
 import httptools
 
-from trainyard.kube.errors import ApiError, ServerError
-from trainyard.kube.resources import PODS
+from trainyard.kube.errors import ApiError, NotFound, ServerError
+from trainyard.kube.resources import ENDPOINTS, PODS
 from trainyard.local.apiserver.messages import Answer, Request, Response, Stream, Upgrade
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.wire import Wire
-from trainyard.local.endpoints import behind, port_of, reached
+from trainyard.local.endpoints import led_to
 from trainyard.local.failures import bad_request, not_found
 from trainyard.local.registry import Registry
 from trainyard.local.runtime import Connection, PodRuntime
@@ -126,12 +127,15 @@ def _of_service(service: Object, port: str, registry: Registry) -> tuple[Object,
         chosen = list(ports)
     if not chosen:
         raise _unavailable(f"no service port {port!r} found for service {name!r}")
-    pods = registry.list(PODS.full_name, service["metadata"]["namespace"])
-    found = reached(behind(service, pods))
+    namespace, endpoints = service["metadata"]["namespace"], {}
+    with contextlib.suppress(NotFound):
+        endpoints = registry.get(ENDPOINTS.full_name, namespace, name)
+    pods = registry.list(PODS.full_name, namespace)
+    found = led_to(service, chosen[0], pods, endpoints)
     if not found:
         raise _unavailable(f"no endpoints available for service {name!r}")
-    pod = dict(random.choice(found).pod)
-    return pod, port_of(pod, chosen[0])
+    pod, number = random.choice(found)
+    return dict(pod), number
 
 
 def _unavailable(text: str) -> ApiError:

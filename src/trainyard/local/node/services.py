@@ -7,19 +7,23 @@ the pods' network from outside, so it is kept to loopback and to this user. TCP 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from trainyard.kube.errors import NotFound
 from trainyard.local.endpoints import (
     Key,
     Selections,
-    behind,
     host_name_in,
     is_written,
+    led_to,
     port_of,
     reached,
+    same_port,
+    told_ends,
 )
 from trainyard.local.guests import guest_of
 from trainyard.local.node import visitors
@@ -148,7 +152,7 @@ class Forwarding:
                 known = ((each.address, port_of(each.pod, port)) for each in pods)
                 ends = tuple((host, number) for host, number in known if number)
             else:
-                ends = tuple(_told_ends(self._endpoints.get(key) or {}, port))
+                ends = tuple(told_ends(self._endpoints.get(key) or {}, port))
             number = port["port"]
             if not self._plain:
                 yield Forward(address, number, ends, protocol)
@@ -172,21 +176,8 @@ def _numbers(pod: Mapping[str, Any], ports: list[Object]) -> tuple[int, ...]:
 
 
 def _told_numbers(subset: Mapping[str, Any], ports: list[Object]) -> tuple[int, ...]:
-    numbers = {_which(each): each["port"] for each in subset.get("ports") or ()}
-    return tuple(numbers.get(_which(port), 0) for port in ports)
-
-
-def _told_ends(endpoints: Mapping[str, Any], port: Object) -> Iterator[tuple[str, int]]:
-    """Where somebody's own Endpoints say that a port of a Service without a selector leads."""
-    for subset in endpoints.get("subsets") or ():
-        for each in subset.get("ports") or ():
-            if _which(each) == _which(port):
-                for address in subset.get("addresses") or ():
-                    yield address["ip"], each["port"]
-
-
-def _which(port: Mapping[str, Any]) -> tuple[str, str]:
-    return port.get("name") or "", port.get("protocol") or "TCP"
+    numbers = {same_port(each): each["port"] for each in subset.get("ports") or ()}
+    return tuple(numbers.get(same_port(port), 0) for port in ports)
 
 
 class NodePorts:
@@ -291,17 +282,23 @@ class _NodePort:
         namespace, name = metadata["namespace"], metadata["name"]
         while True:
             service = self.objects.get("services", namespace, name)
-            found = reached(behind(service, self.objects.list("pods", namespace)))
+            port = dict(_node_ports(service)).get(self.number)
+            found = self._behind(service, port) if port else []
             try:
                 if not found:
                     raise TrainyardError(f"no pod is ready behind Service {name}")
-                pod = dict(found[turn % len(found)].pod)
-                port = dict(_node_ports(service)).get(self.number)
-                return await self.runtime.connect(pod, port_of(pod, port) if port else 0)
+                pod, number = found[turn % len(found)]
+                return await self.runtime.connect(dict(pod), number)
             except TrainyardError:
                 if asyncio.get_running_loop().time() > until:
                     raise
             await asyncio.sleep(_CONNECT_RETRY_SECONDS)
+
+    def _behind(self, service: Object, port: Object) -> list[tuple[Mapping[str, Any], int]]:
+        namespace, endpoints = service["metadata"]["namespace"], {}
+        with contextlib.suppress(NotFound):
+            endpoints = self.objects.get("endpoints", namespace, service["metadata"]["name"])
+        return led_to(service, port, self.objects.list("pods", namespace), endpoints)
 
 
 def _node_ports(service: Object) -> Iterator[tuple[int, Object]]:
