@@ -183,5 +183,31 @@ print("gone", [until(lambda got: not got, lambda: short(name))], looked_up(), fl
     assert b"cluster" not in asked, "nobody outside is asked for them"
 
 
+@naming
+async def names_are_looked_up_as_the_pod_says(node: Cluster, _: Path) -> None:
+    """With the machine's domains, or only by servers and in domains of its own."""
+    script = """
+print([line for line in open("/etc/resolv.conf").read().splitlines()])
+print(socket.getaddrinfo("data", 80, type=socket.SOCK_STREAM)[0][4][0])
+"""
+    resolver, domain, dots = "nameserver 10.244.0.1", "search example.org", "options ndots:2"
+    own = {
+        "nameservers": [world.SERVER],
+        "searches": ["example.org"],
+        "options": [{"name": "ndots", "value": "2"}],
+    }
+    for name, expected, spec in (
+        ("machines", [resolver, domain], {"dnsPolicy": "Default"}),
+        (
+            "own",
+            [f"nameserver {world.SERVER}", domain, dots],
+            {"dnsPolicy": "None", "dnsConfig": own},
+        ),
+    ):
+        text = await does(node, name, script, **spec)
+        assert text.splitlines() == [str(expected), world.SERVER]
+    assert not [e for e in node.registry.list("events") if e["reason"] == "NotHonoured"]
+
+
 if __name__ == "__main__":
     print(json.dumps(asyncio.run(played(SCENES, Path(sys.argv[1])))))

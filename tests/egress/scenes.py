@@ -17,6 +17,7 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 from tests.egress import world
 from tests.embedded.node_cluster import PATIENCE, Cluster, cluster, eventually
@@ -60,9 +61,9 @@ def python(script: str) -> list[str]:
     return [sys.executable, "-c", HEAD + textwrap.dedent(script)]
 
 
-async def does(node: Cluster, name: str, script: str) -> str:
+async def does(node: Cluster, name: str, script: str, **spec: Any) -> str:
     """What the script prints in a pod of its own, in which it must succeed."""
-    pod = await node.run(name, python(script), container={"workingDir": "/"})
+    pod = await node.run(name, python(script), container={"workingDir": "/"}, **spec)
     text = await node.log(name)
     assert pod["status"]["phase"] == "Succeeded", (text, pod["status"])
     return text

@@ -10,9 +10,15 @@ from trainyard.local.node import unsupported
 from trainyard.local.node.unsupported import not_honoured, service_not_honoured
 
 
-def told(spec: dict[str, Any], container: dict[str, Any], isolation: str = "root") -> list[str]:
+def told(
+    spec: dict[str, Any],
+    container: dict[str, Any],
+    isolation: str = "root",
+    *,
+    has_resolver: bool = True,
+) -> list[str]:
     pod = {"spec": {**spec, "containers": [{"name": "main", **container}]}}
-    return not_honoured(pod, isolation)
+    return not_honoured(pod, isolation, has_resolver=has_resolver)
 
 
 @pytest.mark.parametrize(
@@ -22,8 +28,6 @@ def told(spec: dict[str, Any], container: dict[str, Any], isolation: str = "root
         ({"hostPID": True}, "hostPID"),
         ({"hostIPC": True}, "hostIPC"),
         ({"shareProcessNamespace": True}, "shareProcessNamespace"),
-        ({"dnsPolicy": "None"}, "dnsPolicy"),
-        ({"dnsConfig": {"nameservers": ["8.8.8.8"]}}, "dnsPolicy, dnsConfig"),
         ({"runtimeClassName": "nvidia"}, "runtimeClassName"),
         ({"serviceAccountName": "trainer"}, "serviceAccountName"),
         ({"priorityClassName": "high"}, "priorityClassName"),
@@ -100,12 +104,31 @@ def test_a_profile_of_system_calls_is_the_default_one() -> None:
 
 def test_one_sentence_for_equal_replicas_of_a_container() -> None:
     pod = {"spec": {"containers": [{"name": "main", "volumeDevices": [{}]}] * 2}}
-    assert len(not_honoured(pod, "root")) == 1
+    assert len(not_honoured(pod, "root", has_resolver=True)) == 1
 
 
 def service(address: str, *protocols: str) -> dict[str, Any]:
     ports = [{"port": 80 + n, "protocol": name} for n, name in enumerate(protocols)]
     return {"metadata": {"name": "s"}, "spec": {"clusterIP": address, "ports": ports}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "count"),
+    [
+        ({"dnsPolicy": "None"}, 1),
+        ({"dnsPolicy": "Default"}, 1),
+        ({"dnsConfig": {"nameservers": ["8.8.8.8"]}}, 1),
+        ({"dnsConfig": {"options": [{"name": "ndots"}]}}, 1),
+        ({"dnsConfig": {"searches": ["job.ns.svc.cluster.local"]}}, 0),
+        ({"dnsPolicy": "ClusterFirstWithHostNet"}, 0),
+    ],
+)
+def test_how_names_are_looked_up_is_told_where_nobody_answers(
+    spec: dict[str, Any], count: int
+) -> None:
+    text = "dnsPolicy, dnsConfig: pods reach no name server here"
+    assert told(spec, {}, has_resolver=False) == [text] * count
+    assert told(spec, {}) == []
 
 
 def said(service: dict[str, Any], *, has_resolver: bool = True, is_plain: bool = False) -> str:
@@ -156,5 +179,7 @@ def test_a_limit_of_what_is_written_is_kept_where_there_are_namespaces(
 ) -> None:
     limits = {"limits": {"ephemeral-storage": "1Gi"}}
     container = {"name": "main", "resources": limits}
-    found = unsupported.not_honoured({"spec": {"containers": [container]}}, isolation)
+    found = unsupported.not_honoured(
+        {"spec": {"containers": [container]}}, isolation, has_resolver=True
+    )
     assert sum(text.startswith("limits.ephemeral-storage") for text in found) == count

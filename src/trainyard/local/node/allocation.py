@@ -14,7 +14,15 @@ from typing import Any, Literal
 
 from trainyard.kinds.shared import names
 from trainyard.local import guests
-from trainyard.local.node import access, cgroups, gpus, removal, start_request, unsupported
+from trainyard.local.node import (
+    access,
+    cgroups,
+    gpus,
+    removal,
+    resolv_conf,
+    start_request,
+    unsupported,
+)
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.environment import NotReady, PodContext, Warn, host_name
 from trainyard.local.node.folders import Refused, component
@@ -105,7 +113,9 @@ class Allocation:
             protocol.AddPod(self._uid, host_name(self._pod), wanted)
         )
         self.adopt(answer.address)
-        for problem in unsupported.not_honoured(self._pod, isolation):
+        for problem in unsupported.not_honoured(
+            self._pod, isolation, has_resolver=bool(self._node.hosts.name_server)
+        ):
             self._warn("NotHonoured", problem)
 
     def adopt(self, address: str) -> None:
@@ -125,6 +135,15 @@ class Allocation:
         own = "".join(["# Entries added by HostAliases.\n", *aliases]) if aliases else ""
         return Host(namespace, subdomain or "", host_name(self._pod), address, own)
 
+    def _resolver_path(self) -> str:
+        hosts, machine = self._node.hosts, ""
+        if self._pod["spec"].get("dnsPolicy") == "Default":
+            with contextlib.suppress(OSError):
+                machine = Path("/etc/resolv.conf").read_text(errors="replace")
+        namespace = self._pod["metadata"]["namespace"]
+        text = resolv_conf.compose(self._pod["spec"], namespace, hosts.name_server, machine)
+        return hosts.resolver_path(self._uid, text)
+
     def restore(self, run: Run, found: protocol.ContainerState) -> None:
         """Note what a container that is known to the shim holds."""
         run.cgroups = list(found.cgroups)
@@ -132,11 +151,11 @@ class Allocation:
 
     async def start(self, run: Run) -> None:
         """Start a container; raises NotReady or Refused. Its events follow."""
-        node, metadata = self._node, self._pod["metadata"]
+        node = self._node
         volumes, host = await self._prepared_volumes(), self._host()
         place = start_request.Place(
             hosts=node.hosts.path(host.group, host.aliases),
-            resolver=node.hosts.resolver_path(metadata["namespace"]),
+            resolver=self._resolver_path(),
             isolation=node.runtime.hello.isolation,
             gpus=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),
         )

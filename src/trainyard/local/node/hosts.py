@@ -20,7 +20,6 @@ from trainyard.shim.egress.told import Name
 
 DOMAIN = "svc.cluster.local"
 _HEAD = "127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n"
-_RESOLVER = "search {0}.svc.cluster.local svc.cluster.local cluster.local\noptions ndots:5\n"
 
 Group = tuple[str, str]
 """Namespace, and a subdomain or something unique."""
@@ -68,6 +67,9 @@ class HostsFiles:
         """Each Service that everybody knows, as a namespace has it: its own lines, and those of the
         pods that are named below it."""
         self._written: dict[str, str] = {}
+        self._resolvers: dict[str, set[str]] = {}
+        """The pods that have a file, by its path."""
+        self._resolvers_of: dict[str, set[str]] = {}
         self.name_server = ""
         """Who answers what the hosts file cannot; "": nobody, a look-up then fails at once."""
 
@@ -77,15 +79,14 @@ class HostsFiles:
         own = [hashlib.sha1(aliases.encode()).hexdigest()[:16]] if aliases else []
         return os.path.join(self._folder, "_".join([*group, *own]))
 
-    def resolver_path(self, namespace: str) -> str:
-        """The file to mount at /etc/resolv.conf."""
-        path = os.path.join(self._folder, f"{namespace}.resolv")
-        text = _RESOLVER.format(namespace)
-        if self.name_server:
-            text += f"nameserver {self.name_server}\n"
-        if self._written.get(path) != text:
-            self._written[path] = text
+    def resolver_path(self, uid: str, text: str) -> str:
+        """The file to mount at /etc/resolv.conf of a pod; those with the same text share it."""
+        name = hashlib.sha1(text.encode()).hexdigest()[:16]
+        path = os.path.join(self._folder, f"{name}.resolv")
+        if path not in self._resolvers:
             _rewrite(path, text.encode())
+        self._resolvers.setdefault(path, set()).add(uid)
+        self._resolvers_of.setdefault(uid, set()).add(path)
         return path
 
     def set_pod(self, uid: str, host: Host) -> None:
@@ -94,6 +95,11 @@ class HostsFiles:
         self._write(host.group)
 
     def remove_pod(self, uid: str) -> None:
+        for path in self._resolvers_of.pop(uid, ()):
+            self._resolvers[path].discard(uid)
+            if not self._resolvers[path]:
+                del self._resolvers[path]
+                os.unlink(path)
         host = self._pods.pop(uid, None)
         if host is None:
             return

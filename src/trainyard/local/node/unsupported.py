@@ -57,10 +57,10 @@ _KERNEL_POLICIES = ("appArmorProfile", "seLinuxOptions")
 
 
 # Decision 66.
-def not_honoured(pod: Mapping[str, Any], isolation: str) -> list[str]:
+def not_honoured(pod: Mapping[str, Any], isolation: str, *, has_resolver: bool) -> list[str]:
     """Each in a sentence that begins with the field's name; ``isolation`` as of the shim."""
     spec = pod["spec"]
-    found = [*_pod(spec), *_volumes(spec)]
+    found = [*_pod(spec), *([] if has_resolver else _look_ups(spec)), *_volumes(spec)]
     if spec.get("hostAliases") and isolation == "plain":
         found.append("hostAliases: needs namespaces")
     for container in (*spec.get("initContainers", ()), *spec["containers"]):
@@ -96,9 +96,6 @@ def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
     for field, text in _ABSENT.items():
         if _value(spec, field):
             yield f"{field}: {text}"
-    policy = spec.get("dnsPolicy", "ClusterFirst")
-    if _value(spec, "dnsConfig.nameservers") or not policy.startswith("ClusterFirst"):
-        yield "dnsPolicy, dnsConfig: names are looked up in this cluster, then by this machine"
     if spec.get("schedulerName", _SCHEDULERS[0]) not in _SCHEDULERS:
         yield "schedulerName: all pods are placed by the one scheduler of this cluster"
     if spec.get("hostUsers") is False:
@@ -111,6 +108,14 @@ def _pod(spec: Mapping[str, Any]) -> Iterator[str]:
         yield "automountServiceAccountToken: pods on this machine get no token for the API server"
     if spec.get("serviceAccountName", "default") != "default":
         yield "serviceAccountName: pods on this machine get no token for the API server"
+
+
+def _look_ups(spec: Mapping[str, Any]) -> Iterator[str]:
+    """Of searches nothing is told: our controllers set them, and /etc/hosts has the names."""
+    policy = spec.get("dnsPolicy", "ClusterFirst")
+    config = spec.get("dnsConfig") or {}
+    if config.get("nameservers") or config.get("options") or not policy.startswith("ClusterFirst"):
+        yield "dnsPolicy, dnsConfig: pods reach no name server here"
 
 
 def _value(spec: Mapping[str, Any], path: str) -> Any:
