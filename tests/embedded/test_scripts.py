@@ -218,3 +218,16 @@ def test_a_script_outside_of_the_working_folder_is_found(
     line = CommandLine(tmp_path, start_in=here)
     output = line.run("run", str(tmp_path / "there" / "tell.py"))
     assert f"[worker-0] from {here}" in output
+
+
+def test_a_detached_script_is_left_to_the_cluster(trainyard: CommandLine) -> None:
+    """The first of them starts the cluster."""
+    (trainyard.folder / "long.py").write_text("import time\ntime.sleep(600)\n")
+    try:
+        said = trainyard.run("run", "-d", "--name", "long", "long.py")
+        assert said.endswith("default/long created; to follow it: trainyard logs -f long\n")
+        trainyard.run("wait", "long", "--for", "phase=Running")
+        again = trainyard.run("run", "--detach", "--name", "long", "long.py", code=1)
+        assert "already" in again
+    finally:
+        trainyard.run("down")

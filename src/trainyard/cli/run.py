@@ -33,6 +33,12 @@ _KEPT_RUNS = 20
     is_flag=True,
     help="Run on the background cluster, started if need be, and leave it and the job there.",
 )
+@click.option(
+    "-d",
+    "--detach",
+    is_flag=True,
+    help="The same, without waiting for the end: leave the job there as soon as it is created.",
+)
 @snapshot_option
 @script_options
 @cluster_options
@@ -41,6 +47,7 @@ def command(
     words: tuple[str, ...],
     file: str | None,
     keep: bool,
+    detach: bool,
     snapshots: bool,
     script: ScriptShape,
     options: ClusterShape,
@@ -56,22 +63,30 @@ def command(
     if not any(place[1:]):
         require_linux()
     gc.disable()  # imports make nothing but lasting objects; `running` turns it on again
+    on_cluster = any(place[1:])
+    if on_cluster and (keep or not options.is_default):
+        raise click.UsageError("on a cluster there is nothing of this machine to say or to keep")
+    keep = keep or detach
     cluster = find_cluster() if keep or options.is_default else None
     python = cluster.python if cluster else ""
-    on_cluster = any(place[1:])
     if snapshots and not file and words:
         words = (_within(words[0]), *words[1:])
     source = _source(
         words, file, script, options, on_cluster=on_cluster, python=python, snapshots=snapshots
     )
     if on_cluster:
-        return _run_elsewhere(source, place, options, keep=keep)
+        from trainyard.cli.running import run_on_cluster
+
+        return run_on_cluster(source, *place, detach=detach)
     if keep:
         from trainyard.cli import in_force
         from trainyard.cli.up import ensure_up
 
         in_force.check(ensure_up(options), options)
-    return run_here(source, options, place[0], on_background=keep or cluster is not None, keep=keep)
+    on_background = keep or cluster is not None
+    return run_here(
+        source, options, place[0], on_background=on_background, keep=keep, detach=detach
+    )
 
 
 def run_here(
@@ -81,13 +96,14 @@ def run_here(
     *,
     on_background: bool,
     keep: bool = False,
+    detach: bool = False,
 ) -> int:
     """Run it on the embedded cluster that is up, or on one of its own; the exit code."""
     if not on_background:
         return _run_alone(source, options, namespace)
     from trainyard.cli.running import run_on_background
 
-    return run_on_background(source, namespace, keep=keep)
+    return run_on_background(source, namespace, keep=keep, detach=detach)
 
 
 def _source(
@@ -128,20 +144,6 @@ def _within(script: str) -> str:
             "holds all of the code"
         )
     return path if os.path.exists(path) else script
-
-
-def _run_elsewhere(
-    source: Source,
-    place: tuple[str | None, str | None, str | None],
-    options: ClusterShape,
-    *,
-    keep: bool,
-) -> int:
-    if not options.is_default or keep:
-        raise click.UsageError("on a cluster there is nothing of this machine to say or to keep")
-    from trainyard.cli.running import run_on_cluster
-
-    return run_on_cluster(source, *place)
 
 
 def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> int:

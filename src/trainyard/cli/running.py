@@ -56,7 +56,12 @@ def run_alone(
 
 
 def run_on_cluster(
-    source: Source, namespace: str | None, kubeconfig: str | None, context: str | None
+    source: Source,
+    namespace: str | None,
+    kubeconfig: str | None,
+    context: str | None,
+    *,
+    detach: bool = False,
 ) -> int:
     """Run it on a cluster of a kubeconfig, and leave the jobs there; the exit code."""
     from trainyard.api.commands import Where, ask
@@ -72,12 +77,14 @@ def run_on_cluster(
         options += f" --context {shlex.quote(context)}" if context else ""
         documents = result.documents
         run = _Run(target, source, documents, None, keeps=True, options=options, said=said)
-        return await run.to_the_end(clean=False)
+        return await run.detached() if detach else await run.to_the_end(clean=False)
 
     return ask(Where(namespace, kubeconfig, context), action)
 
 
-def run_on_background(source: Source, namespace: str | None = None, *, keep: bool) -> int:
+def run_on_background(
+    source: Source, namespace: str | None = None, *, keep: bool, detach: bool = False
+) -> int:
     """Run it on the cluster that is up; the exit code."""
     import uvloop
 
@@ -86,7 +93,7 @@ def run_on_background(source: Source, namespace: str | None = None, *, keep: boo
         log_to(paths.log.open("a+"))
     result = source.read(namespace)
     collect_garbage_again()
-    return uvloop.run(_on_background(source, result, namespace, keep=keep))
+    return uvloop.run(_on_background(source, result, namespace, keep=keep, detach=detach))
 
 
 async def _alone(
@@ -110,7 +117,7 @@ async def _alone(
 
 
 async def _on_background(
-    source: Source, result: ReadResult, namespace: str | None, *, keep: bool
+    source: Source, result: ReadResult, namespace: str | None, *, keep: bool, detach: bool
 ) -> int:
     paths = Paths(state_folder())
     cluster = find_cluster(paths.folder)
@@ -125,7 +132,7 @@ async def _on_background(
         watching = group.create_task(_until_down(paths))
         try:
             run = _Run(target, source, result.documents, paths, keeps=keep, said=said)
-            return await run.to_the_end(clean=not keep)
+            return await run.detached() if detach else await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
 
@@ -158,12 +165,16 @@ class _Run:
         self._started = time.monotonic()
         self._screen = _screen(names_jobs=sum(d.is_job for d in self.documents) > 1)
 
+    async def detached(self) -> int:
+        """Submit them, and say how to go on."""
+        run = await self._submitted()
+        for job in run.jobs:
+            self._screen.note(f"{job} created; to follow it: {self._command('logs -f', job)}")
+        return 0
+
     async def to_the_end(self, *, clean: bool) -> int:
         """Follow to the end; `clean` deletes the jobs from a cluster that lives on."""
-        for line in self.said:
-            self._screen.note(line)
-        said = self.source.recorded(self._screen.note)
-        run = await Run.submitted(self.target, self.documents, self._screen, StandIns(), said)
+        run = await self._submitted()
         try:
             return await self._to_the_end(run, clean=clean)
         except Exception:  # such as a pipe that nobody reads any more
@@ -171,6 +182,15 @@ class _Run:
                 with contextlib.suppress(TrainyardError):
                     await run.delete()
             raise
+
+    async def _submitted(self) -> Run:
+        for line in self.said:
+            self._screen.note(line)
+        said = self.source.recorded(self._screen.note)
+        return await Run.submitted(self.target, self.documents, self._screen, StandIns(), said)
+
+    def _command(self, verb: str, job: Job) -> str:
+        return f"trainyard {verb} {job.name} {self.options}".rstrip()
 
     async def _to_the_end(self, run: Run, *, clean: bool) -> int:
         with _Interrupts() as interrupts, self._screen:
@@ -225,7 +245,7 @@ class _Run:
             for line in summary(job, logs, seconds=seconds):
                 self._screen.note(line)
         if self.options:
-            self._screen.note(f"  it stays: trainyard delete {job.name} {self.options}")
+            self._screen.note(f"  it stays: {self._command('delete', job)}")
         if job.viewer:
             self._screen.note(viewer_summary(job, keeps=self.keeps))
         if card is not None:  # last: it is what one has to see
