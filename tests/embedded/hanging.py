@@ -70,6 +70,7 @@ def loader(mode):
 
 
 def wait_for_peer():
+    print("warm", time.time(), flush=True)
     time.sleep(LONG)  # HANG
 
 
@@ -575,7 +576,7 @@ def main():
     t = torch.ones(4)
     for _ in range(20):
         dist.all_reduce(t)
-        time.sleep(0.02)
+        time.sleep(0.2)  # each rank has reported by the end
     print("warm", time.time(), flush=True)
     ({**HANGS, **HEALTHY})[case](t)
     if case in HEALTHY:

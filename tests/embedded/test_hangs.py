@@ -39,7 +39,7 @@ STOPPED = {"stopped"}
 """Of which the line is that where they were seen last."""
 NOBODYS = {"reordered", "both_receive", "everybody", "wrong_world_size"}
 """In which all wait, and any of them may be named."""
-USUAL = ["mismatched", "wrong_world_size", "stopped"]
+USUAL = ["mismatched", "reordered", "wrong_world_size", "stopped"]
 FEW = ["evaluation", "stopped_a_while"]
 in_soak = pytest.mark.skipif(not SOAK, reason="TRAINYARD_SOAK=1 runs it")
 

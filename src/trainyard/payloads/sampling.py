@@ -103,9 +103,14 @@ def counts() -> Counts:
     """The last collective begun and completed of each group; empty where that is not recorded."""
     status = recorded().get("pg_status") or {}
     return tuple(
-        (name, int(each["last_enqueued_collective"]), int(each["last_completed_collective"]))
+        (name, _last(each, "enqueued"), _last(each, "completed"))
         for name, each in sorted(status.items())
     )
+
+
+def _last(told: dict[str, Any], what: str) -> int:
+    """A group's last collective; 0 for none, which torch calls -1."""
+    return max(0, int(told[f"last_{what}_collective"]))
 
 
 def ring() -> list[dict[str, Any]]:

@@ -79,9 +79,12 @@ def is_in_collective(frames: tuple[Frame, ...]) -> bool:
 
 
 def is_meeting(frames: tuple[Frame, ...]) -> bool:
-    """Whether the innermost frames are of a rendezvous or a store."""
+    """Whether the innermost frames are of a rendezvous or a store of torch's: a user's own
+    function may well be called `restore`."""
     return any(
-        frame[2] in _MEETINGS or "store" in frame[2].lower() for frame in frames[:_STORE_FRAMES]
+        frame[2] in _MEETINGS or "store" in frame[2].lower()
+        for frame in frames[:_STORE_FRAMES]
+        if "torch/distributed" in frame[0]
     )
 
 

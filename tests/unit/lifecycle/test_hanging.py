@@ -6,6 +6,8 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
+import pytest
+
 from tests.unit.lifecycle.test_hangs import rank
 from tests.unit.lifecycle.world import World, generic, pytorch
 from trainyard.kinds.shared import observing
@@ -178,6 +180,28 @@ def test_a_generic_job_that_says_that_it_serves_is_not_judged() -> None:
     world.running()
     world.say("Waiting", "Idle").advance(3000).settle()
     assert world.condition("Hung") is None
+
+
+@pytest.mark.parametrize(
+    ("value", "port", "is_judged"),
+    [
+        ("29500", {"port": 29500}, True),
+        ("29500", {"port": 80, "targetPort": 29500}, True),
+        ("$(service.port[meet])", {"port": 29500}, True),
+        ("29500", {"port": 80}, False),
+    ],
+)
+def test_the_port_at_which_ranks_meet_serves_nobody(
+    value: str, port: dict[str, Any], is_judged: bool
+) -> None:
+    job = generic(service={"ports": [{"name": "meet", **port}]}, runPolicy={"hang": {}})
+    (worker,) = job["spec"]["replicaSpecs"]
+    (main,) = worker["template"]["spec"]["containers"]
+    main["env"] = [{"name": "MASTER_PORT", "value": value}]
+    world = Reporting(job)
+    world.running()
+    world.say("Waiting", "Idle").advance(300).settle()
+    assert ((world.condition("Hung") or ("",))[0] == "True") == is_judged
 
 
 def test_the_time_in_which_a_job_hung_is_told_as_that() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from trainyard.payloads import signs
+from trainyard.payloads import sampling, signs
 from trainyard.payloads.signs import Doing, Sample, classify
 
 TORCH = ("/x/site-packages/torch/distributed/distributed_c10d.py", 10, "all_reduce")
@@ -54,6 +57,7 @@ def window(**changed: Any) -> list[Sample]:
         (signs.WAITING, {"counts": (), "frames": (TORCH, USER)}),
         (signs.IDLE, {"counts": (), "frames": (TORCH, USER), "position": lambda at: at}),
         (signs.MEETING, {"counts": (), "frames": (MEETING, USER)}),
+        (signs.IDLE, {"counts": (), "frames": (("/w/train.py", 9, "restore"), USER)}),
         (signs.BUSY, {"counts": (), "frames": (MEETING, USER), "cpu": lambda at: at}),
         (
             signs.BUSY,
@@ -110,3 +114,13 @@ def test_too_few_looks_say_nothing() -> None:
 
 def test_pending_collectives_are_those_begun_and_not_completed() -> None:
     assert signs.pending((("a", 3, 3), ("b", 8, 7))) == (("b", 8),)
+
+
+def test_a_group_whose_first_collective_hangs_has_completed_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = {"last_enqueued_collective": 1, "last_completed_collective": -1}  # as torch says it
+    status = {"1": told, "2": dict.fromkeys(told, -1)}
+    torch = SimpleNamespace(_dump_fr_trace_json=lambda *_: json.dumps({"pg_status": status}))
+    monkeypatch.setitem(sys.modules, "torch._C._distributed_c10d", torch)
+    assert sampling.counts() == (("1", 1, 0), ("2", 0, 0))

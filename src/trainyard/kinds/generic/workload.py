@@ -63,9 +63,18 @@ class _Description(Description[GenericJobSpec]):
         """Where its pods say that they answer requests, nobody judges whether they wait."""
         found = super().hang
         templates = (spec.template for spec in self.spec.replica_specs)
-        if found is None or self.ports or any(map(observing.serves, templates)):
+        if found is None or any(map(observing.serves, templates)):
+            return None
+        if not all(map(self._is_for_meeting, self.ports)):
             return None
         return replace(found, may_serve=True)
+
+    # Decision 293.
+    def _is_for_meeting(self, port: Mapping[str, Any]) -> bool:
+        """Whether a port of its Services is that at which its ranks meet."""
+        told = {str(port.get("targetPort") or port["port"]), f"$(service.port[{port.get('name')}])"}
+        variables = (v for name in self.counts for v in self.training(name).get("env") or ())
+        return any(v.get("name") == "MASTER_PORT" and v.get("value") in told for v in variables)
 
     def template(self, replica_type: str) -> Mapping[str, Any]:
         return next(s.template for s in self.spec.replica_specs if s.type == replica_type)
