@@ -9,6 +9,7 @@ from tests.simulation import launch_judges as launch_judges
 from tests.simulation import policies
 from tests.simulation import queue_judges as queue_judges
 from tests.simulation import rule_judges as rule_judges
+from tests.simulation import straggler_judges as straggler_judges
 from tests.simulation.judges import judged
 from tests.simulation.server import Obj
 from tests.simulation.telling import ENDS, Told, texts_of

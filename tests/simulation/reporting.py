@@ -45,6 +45,7 @@ class Reporters(Observer):
         self._own_writes: Counter[str] = Counter()
         self._rng = random.Random(seed ^ 0x7E11)
         self._ranks = random.Random(seed ^ 0x0B5E)
+        self._arrivals = random.Random(seed ^ 0x1A7E)
         self._stuck: dict[str, str] = {}
         self.controllers: list[Controller] = []
         """All that ever were: those that are dead hear nothing that matters."""
@@ -109,11 +110,26 @@ class Reporters(Observer):
             "counts": [["0", number, number - 1]],
             "ring": [{**entry, "number": 5, "done": True}, entry][: rng.choice((0, 2, 2))],
         }
+        told |= self._arrived(rank)
         if rng.random() < 0.1:  # users' programs can send what they like
             told[rng.choice(list(told))] = rng.choice((None, [1], [[1, 2, 3]], {}, "?", -1, True))
         with contextlib.suppress(BadReport):
             sent: object = told if rng.random() < 0.99 else [told]
             controller.reports.hear(uid, meta["name"], {"observation": sent})
+
+    def _arrived(self, rank: int) -> Obj:
+        """When it came to its collectives, by a clock of its own; rank 1 is late now and then."""
+        rng, now = self._arrivals, self._loop.time()
+        late = 0.3 * (rank == 1 and int(now / 60) % 2)
+        numbers = range(max(1, int(now) - 40), int(now))
+        ago = [[n, 1e3 * (now - n - late - rng.random() / 10), 1000.0] for n in numbers]
+        arrivals = [["0", [[n, max(0.0, each), gap] for n, each, gap in ago]]]
+        machine = rng.choice(("a", "a", "a", "b"))
+        return {
+            "machine": machine,
+            "now": 1e9 + 5000.0 * (machine == "b") + now,
+            "arrivals": arrivals,
+        }
 
     def _work(self, pod: str) -> Obj | None:
         now = self._loop.time()

@@ -21,6 +21,7 @@ HEADINGS = {
     "memory": "MEMORY",
     "gpu": "GPU",
     "gpu_memory": "GPU-MEMORY",
+    "late": "LATE",
 }
 """The columns of figures, in the order in which there is room for them."""
 _GAP, _INDENT = "  ", "  "

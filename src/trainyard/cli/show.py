@@ -97,6 +97,7 @@ def _facts(job: Job, now: datetime, logs: str, owner: str) -> Iterator[tuple[str
     yield "Progress", _progress(job, now)
     yield "Metrics", _metrics(job)
     yield "Checkpoint", _checkpoint(job, now)
+    yield "Late", _late(job, now)
     yield "Restarts", job.budget or job.restarts
     yield "Elastic", _elastic(job)
     yield "Queue", job.queue
@@ -137,6 +138,19 @@ def _checkpoint(job: Job, now: datetime) -> str:
         return ""
     step = f" of step {made['step']:,}" if made.get("step") is not None else ""
     return printable(f"{made.get('path')}{step}, {age(made.get('time'), now)} ago")
+
+
+def _late(job: Job, now: datetime) -> str:
+    lines = [
+        printable(
+            f"{job.replica_of(str(each.get('replica')))} (rank {each.get('rank')}), for "
+            f"{age(each.get('since'), now)}: others wait for it {each.get('latePercent')}% of the "
+            "time"
+        )
+        for each in job.stragglers
+        if not job.is_over
+    ]
+    return "\n".join(lines)
 
 
 def _moment(text: str | None, now: datetime) -> str:

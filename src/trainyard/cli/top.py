@@ -46,8 +46,9 @@ async def command(
 
     On a terminal it goes on until JOB has ended or Ctrl-C is typed; elsewhere, or with --once, it
     prints what is used now. CPU is in thousandths of a core, GPU 100% is one GPU at work all the
-    time. GPUs are told by the embedded cluster only, of which `kubectl top` knows too; another
-    cluster needs a metrics server.
+    time. LATE is for how much of the time other ranks wait for one that is late again and again
+    (see `explain`). GPUs are told by the embedded cluster only, of which `kubectl top` knows too;
+    another cluster needs a metrics server.
     """
     found = await client.found(job) if job else None
     namespace = None if all_namespaces else (await client.target()).namespace
@@ -70,6 +71,13 @@ class _Use:
     pod: PodView
     used: Used
     container: str = ""
+    late: str = ""
+    """For how much of the time others wait for a rank of it, if they do again and again."""
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """What is told of it, by the keys of `rows.HEADINGS`."""
+        return {**self.used.figures(), **({"late": self.late} if self.late else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,19 +107,45 @@ class _Wish:
 
     async def _found(self) -> Iterator[_Use]:
         told = await self.client.usage(self.job, all_namespaces=self.namespace is None)
+        late = _late(await self._jobs())
         if self.by_container:
             return (
-                _Use(usage.job, usage.pod, used, name)
+                _Use(usage.job, usage.pod, used, name, late.get(_place(usage.pod), ""))
                 for usage in told
                 for name, used in sorted(usage.containers.items())
             )
-        return (_Use(usage.job, usage.pod, usage.used) for usage in told)
+        return (
+            _Use(usage.job, usage.pod, usage.used, late=late.get(_place(usage.pod), ""))
+            for usage in told
+        )
+
+    async def _jobs(self) -> list[Job]:
+        """Whose replicas they are."""
+        if self.job is not None:
+            return [await self.client.found(self.job)]
+        return await self.client.list(all_namespaces=self.namespace is None)
+
+
+def _late(jobs: Iterable[Job]) -> dict[tuple[str, str], str]:
+    """By pod."""
+    return {
+        (job.namespace, str(each["replica"])): f"{each['latePercent']}%"
+        for job in jobs
+        if not job.is_over
+        for each in reversed(job.stragglers)  # of several ranks in a pod, the latest
+        if "replica" in each and "latePercent" in each
+    }
+
+
+def _place(pod: PodView) -> tuple[str, str]:
+    return pod.namespace, pod.name
 
 
 def _printed(uses: Sequence[_Use], wish: _Wish) -> str:
-    headers = {"cpu": "CPU", "memory": "MEMORY", "gpu": "GPU", "gpu_memory": "GPU-MEMORY"}
-    figures = [use.used.figures() for use in uses]
-    keys = [key for key in headers if any(key in told for told in figures)]
+    from trainyard.cli.rows import HEADINGS
+
+    figures = [use.figures for use in uses]
+    keys = [key for key in HEADINGS if any(key in told for told in figures)]
     first = ["JOB", "REPLICA", *(["CONTAINER"] if wish.by_container else []), "PHASE"]
     if wish.namespace is None:
         first.insert(0, "NAMESPACE")
@@ -120,7 +154,7 @@ def _printed(uses: Sequence[_Use], wish: _Wish) -> str:
         row = [use.job, use.pod.replica, *([use.container] if wish.by_container else [])]
         row = [use.pod.namespace, *row] if wish.namespace is None else row
         rows.append([*row, use.pod.phase, *(told.get(key, "") for key in keys)])
-    return table([*first, *(headers[key] for key in keys)], rows)
+    return table([*first, *(HEADINGS[key] for key in keys)], rows)
 
 
 async def _go_on(wish: _Wish) -> None:
@@ -134,7 +168,7 @@ async def _go_on(wish: _Wish) -> None:
     uses, head = await wish.uses(), await _head(wish)
 
     def rows(uses: Iterable[_Use]) -> list[Row]:
-        return [Row(_name(use, wish), use.pod.phase, use.used.figures()) for use in uses]
+        return [Row(_name(use, wish), use.pod.phase, use.figures) for use in uses]
 
     area = Area(
         lambda width, height: [

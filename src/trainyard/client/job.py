@@ -124,6 +124,8 @@ class Job:
     tasks = ListAt("status", "tasks")
     """The replica types."""
     conditions = ListAt("status", "conditions")
+    stragglers = ListAt("status", "stragglers")
+    """Ranks for which others wait again and again."""
     attempts = ListAt("status", "attempts")
     """The history, oldest first."""
     viewer = ObjectAt("status", "tensorboard")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from trainyard.client.events import event_time
-from trainyard.diagnosis import deaths, ended, hanging, launches, pods, waiting
+from trainyard.diagnosis import deaths, ended, hanging, launches, pods, straggling, waiting
 from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.kinds.shared.reasons import Phase, launch_words
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
@@ -36,6 +36,7 @@ _RULES: tuple[_Rule, ...] = (
     launches.waiting,
     launches.differing,
     hanging.waiting,
+    straggling.late,
     waiting.degraded,
     pods.half_ended,
     pods.unready,
@@ -49,7 +50,10 @@ _FALLBACKS = frozenset({waiting.resuming, pods.starting})
 """Rules that say no more than the phase; for want of something better."""
 
 _TOLD = frozenset(
-    {"FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff", "LaunchWaits", "Hung"}
+    {
+        *("FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff"),
+        *("LaunchWaits", "Hung", "Straggler"),
+    }
 )
 """Reasons of warnings that the causes tell in other words."""
 

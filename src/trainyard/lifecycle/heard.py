@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainyard.lifecycle.ranks import Rank, number
+from trainyard.lifecycle.stragglers import Late
 from trainyard.schema.dataclass import dataclass
 
 _MESSAGE = 4096
@@ -135,6 +136,8 @@ class Heard:
     """The last report of each rank."""
     holds: Mapping[str, Hold] = field(default_factory=dict)
     """The last word of what holds a pod, by the pod's name."""
+    late: tuple[Late, ...] | None = None
+    """The ranks for which others wait again and again; None while that is not known."""
 
 
 NOTHING = Heard()

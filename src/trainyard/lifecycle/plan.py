@@ -32,6 +32,7 @@ from trainyard.lifecycle import (
     queue_writes,
     queueing,
     stored,
+    straggling,
     troubles,
     verdicts,
     viewer_links,
@@ -242,6 +243,7 @@ class _Steps:
         """Whether the job ends since its ranks get nowhere."""
         seen = hanging.look(self.job)
         self.report.events += hanging.tell(seen, self.report.conditions)
+        straggling.tell(self.job, self.report)
         self._wake(seen.due)
         self.found, self.job = hanging.evidence(self.job, seen), hanging.give_up(self.job, seen)
         return self._end_if(hanging.failure(self.job, seen))
@@ -310,9 +312,8 @@ class _Steps:
 
     def _is_complete(self) -> bool:
         """Whether all replicas are back, or an elastic job has settled for those that are."""
-        job = self.job
+        job, rest = self.job, self.job.view.not_running
         together = job.workload.scope is Scope.JOB and job.ledger.ready_at is not None
-        rest = job.view.not_running
         return all(r.ended or (together and not r.type.restarts_alone) for r in rest)
 
     def _settle(self) -> None:
@@ -386,9 +387,8 @@ class _Steps:
         """The plan; without a status when that is as it was."""
         workload, ledger, new = self.job.workload, self.job.ledger, self.report.status
         new |= {"conditions": self.report.conditions.encode(), "internal": ledger.encode()}
-        new["attempts"] = [dict(attempt) for attempt in ledger.attempts]
+        new |= {"attempts": [*map(dict, ledger.attempts)], "replicas": self.job.view.existing}
         new["observedGeneration"] = workload.generation
-        new["replicas"] = self.job.view.existing
         new["selector"] = labels.selector(workload.uid)
         count = ledger.backoff if workload.counts_backoff else sum(ledger.restarts.values())
         new["backoffCount" if workload.counts_backoff else "restartCount"] = count

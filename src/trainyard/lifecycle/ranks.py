@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainyard.schema.dataclass import dataclass
 
@@ -22,7 +22,8 @@ STOPPED = "Stopped"
 STUCK = (WAITING, MEETING, LOOPING, IDLE, LEFT)
 """Kinds in which one does not get on."""
 MOST_FRAMES, MOST_ENTRIES, MOST_GROUPS, MOST_TEXT = 40, 12, 64, 512
-_MOST_RANK, _MOST_SECONDS = 1 << 20, 1e9
+MOST_ARRIVALS = 64
+_MOST_RANK, _MOST_SECONDS, _MOST_TIME = 1 << 20, 1e9, 1e11
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,14 @@ class Collective:
         return f"{self.operation} #{self.number}"
 
 
+class Arrival(NamedTuple):
+    """At a collective: Unix time by the rank's own clock, and seconds since the one before."""
+
+    number: int
+    at: float
+    gap: float
+
+
 @dataclass(frozen=True, slots=True)
 class Rank:
     """The last report of one rank, from the pod of that name. `since`: when it began what it does;
@@ -76,6 +85,12 @@ class Rank:
     counts: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """By group: the last collective begun, and the last completed."""
     ring: tuple[Collective, ...] = ()
+    machine: str = ""
+    """Whose clock it has."""
+    now: float = 0.0
+    """What that showed when it said so."""
+    arrivals: Mapping[str, tuple[Arrival, ...]] = field(default_factory=dict)
+    """By group: the last collectives, oldest first, or some of them."""
 
     @property
     def pending(self) -> Collective | None:
@@ -93,6 +108,7 @@ class Rank:
         frames = [_frame(each) for each in _list(obj, "frames")[:MOST_FRAMES]]
         line = _list(obj, "line")
         entries = _list(obj, "ring")[-MOST_ENTRIES:]
+        now = _number(obj, "now", _MOST_TIME)
         return cls(
             pod=pod,
             attempt=int(_number(obj, "attempt", _MOST_RANK)),
@@ -108,6 +124,9 @@ class Rank:
             waits_for=_text(obj, "waitsFor"),
             counts=dict(map(_counts, _list(obj, "counts")[:MOST_GROUPS])),
             ring=tuple(map(_collective, entries)),
+            machine=_text(obj, "machine"),
+            now=now,
+            arrivals=dict(_arrivals(each, now) for each in _list(obj, "arrivals")[:MOST_GROUPS]),
         )
 
 
@@ -163,3 +182,15 @@ def _collective(obj: Any) -> Collective:
         sizes=str(obj.get("sizes", ""))[:MOST_TEXT],
         done=bool(obj.get("done")),
     )
+
+
+def _arrivals(obj: Any, now: float) -> tuple[str, tuple[Arrival, ...]]:
+    if not isinstance(obj, list) or len(obj) != 2 or not isinstance(obj[1], list):
+        raise ValueError("observation.arrivals: a group has a name and a list")
+    found = []
+    for each in obj[1][-MOST_ARRIVALS:]:
+        if not isinstance(each, list) or len(each) != 3:
+            raise ValueError("observation.arrivals: an arrival has a number and two times")
+        number, ago, gap = (_number({"arrivals": p}, "arrivals", _MOST_TIME) for p in each)
+        found.append(Arrival(int(number), now - ago / 1e3, gap / 1e3))
+    return str(obj[0])[:MOST_TEXT], tuple(found)

@@ -13,6 +13,7 @@ from typing import Any
 
 from trainyard.lifecycle.heard import NOTHING, Heard, Hold, Progress
 from trainyard.lifecycle.ranks import STUCK, Rank
+from trainyard.lifecycle.stragglers import judge
 from trainyard.operator.host import Clock
 from trainyard.operator.trainer_status import BadReport, progress
 from trainyard.schema.dataclass import dataclass
@@ -22,6 +23,8 @@ _MOST_RANKS = 20_000
 _OF_POD, _OF_JOB = 10.0, 200.0
 """Reports a second; after a pause, twice as many at once."""
 _ALL = ""
+_LATEST_SKEWS = 64
+"""Reports by which the clock of a machine is known: the one that took the least time tells most."""
 _RATE_SECONDS, _RATE_REPORTS = 60.0, 64
 """The rate is that of the last minute, or of the last two reports."""
 
@@ -32,6 +35,12 @@ class _Of:
 
     heard: Heard = NOTHING
     ranks: dict[int, Rank] = field(default_factory=dict)
+    """Without their arrivals, of which passes see what they come to."""
+    arrived: dict[int, Rank] = field(default_factory=dict)
+    skews: dict[str, deque[float]] = field(default_factory=dict)
+    """By machine: how many seconds later, by our clock, than by its own, its reports came."""
+    judged: float = float("-inf")
+    """When it was last looked which ranks are late."""
     steps: deque[tuple[float, int]] = field(default_factory=deque)
     """When which step was told, by the loop's clock."""
     pace: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -90,9 +99,10 @@ class Reports:
         before = job.ranks.get(rank.rank)
         if before is None and len(job.ranks) >= _MOST_RANKS:
             raise BadReport(f"observation.rank: there are {_MOST_RANKS} already")
-        job.ranks[rank.rank] = rank
+        job.ranks[rank.rank] = replace(rank, arrivals={})
         job.heard = replace(job.heard, ranks=tuple(job.ranks.values()))
-        if rank.kind in STUCK or before is None or before.kind != rank.kind:
+        is_news = self._compare(job, rank)
+        if is_news or rank.kind in STUCK or before is None or before.kind != rank.kind:
             self._tell(uid, job)
 
     def _hold(self, uid: str, told: Any, pod: str) -> None:
@@ -109,6 +119,24 @@ class Reports:
         job.heard = replace(job.heard, holds={**job.heard.holds, pod: hold})
         if is_news:
             self._wake(uid)
+
+    def _compare(self, job: _Of, rank: Rank) -> bool:
+        """Look which ranks are late, now and then; whether there are others than before."""
+        job.arrived[rank.rank] = rank
+        if not rank.arrivals:
+            return False
+        skews = job.skews.setdefault(rank.machine, deque(maxlen=_LATEST_SKEWS))
+        skews.append(self._now().timestamp() - rank.now)
+        now = self._loop.time()
+        if now - job.judged < self._every:
+            return False
+        job.judged, before = now, job.heard.late
+        least = {machine: min(each) for machine, each in job.skews.items()}
+        late = judge(job.arrived.values(), least, before)
+        if late is None:
+            return False
+        job.heard = replace(job.heard, late=late)
+        return {each.rank for each in late} != {each.rank for each in before or ()}
 
     def forget(self, uid: str) -> None:
         """The job is gone."""

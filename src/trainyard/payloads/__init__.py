@@ -20,6 +20,7 @@ TORCHRUN = "torchrun.py"
 OBSERVER = {
     "hook.py": "sitecustomize.py",
     "answering.py": "trainyard_observer/answering.py",
+    "arrivals.py": "trainyard_observer/arrivals.py",
     "observer.py": "trainyard_observer/observer.py",
     "sampling.py": "trainyard_observer/sampling.py",
     "signs.py": "trainyard_observer/signs.py",

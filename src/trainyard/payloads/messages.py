@@ -138,7 +138,9 @@ class Observation(TypedDict):
     """What the observer in a rank tells of it. ``kind`` is of `signs`, or ``Left``; ``seconds``
     says for how long; after ``every`` seconds there is another. ``line`` and ``frames`` (innermost
     first) are files, lines and functions; ``counts``, of each group, the last collective begun and
-    the last completed; ``ring``, of one that is stuck, its last collectives."""
+    the last completed; ``ring``, of one that is stuck, its last collectives. ``arrivals`` are, by
+    group, at which collectives it arrived how many milliseconds before ``now``, which is Unix time
+    as ``machine`` has it, and how many after the one before."""
 
     attempt: int
     rank: int
@@ -152,6 +154,9 @@ class Observation(TypedDict):
     waitsFor: str
     counts: list[list[Any]]
     ring: list[dict[str, Any]]
+    machine: str
+    now: float
+    arrivals: list[list[Any]]
 
 
 class Hold(TypedDict):

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from . import answering, sampling, signs, telling
+    from . import answering, arrivals, sampling, signs, telling
 else:
     sys.path.insert(0, str(Path(__file__).parent))
     import answering
+    import arrivals
     import sampling
     import signs
     import telling
@@ -34,6 +35,8 @@ VARIABLE = "TRAINYARD_OBSERVE"
 patience with hangs, and the channel. The script's own variables may lead elsewhere."""
 MOST_SECONDS_BETWEEN, FEWEST_SECONDS_BETWEEN = 30.0, 2.0
 LEAST_WINDOW_SECONDS = 4.0
+FRESH, RANKS_A_SECOND = 4, 20
+"""After so many new collectives a rank reports sooner, though no more of all ranks in a second."""
 FORK_SECONDS, EXIT_SECONDS = 0.2, 1.0
 """How long a fork, and the end of the process, wait for the thread."""
 LEFT = "Left"
@@ -63,6 +66,7 @@ class Observer:
         self.looking = sampling.Looking()
         self.answering = answering.Answering()
         self.doing = signs.Doing(settings.window)
+        self.arrivals = arrivals.Arrivals()
         self.counts: signs.Counts = ()
         self.frames: tuple[signs.Frame, ...] = ()
         self.told = ""
@@ -89,6 +93,7 @@ class Observer:
         if known != self.counts:
             self.counts = known
             self.doing.collects(at)
+            self.arrivals.look(at, self.pace())
         else:
             sample = self.looking.sample(at, known)
             self.frames = sample.frames
@@ -96,9 +101,15 @@ class Observer:
         if group is not None or self.told or self.doing.kind == signs.MEETING:
             self.tell(at, self.doing.kind)
 
+    def pace(self) -> float:
+        """Seconds between two reports of a rank that goes from collective to collective."""
+        soon = max(FEWEST_SECONDS_BETWEEN, self.size / RANKS_A_SECOND)
+        return min(self.settings.every, soon)
+
     def tell(self, at: float, kind: str) -> None:
         """Send a report if it is time for one."""
-        if kind in (signs.NEW, self.told) and at - self.told_at < self.settings.every:
+        every = self.pace() if self.arrivals.fresh >= FRESH else self.settings.every
+        if kind in (signs.NEW, self.told) and at - self.told_at < every:
             return
         if kind == LEFT == self.told:
             return
@@ -111,6 +122,7 @@ class Observer:
             self.frames = self.looking.frames()[0]
         is_stuck = kind in signs.STUCK
         line = next((each for each in self.frames if self.looking.is_users(each[0])), None)
+        machine, now, arrived = self.arrivals.report()
         return {
             "attempt": self.settings.attempt,
             "rank": self.rank if self.rank >= 0 else int(os.environ.get("RANK") or 0),
@@ -124,6 +136,9 @@ class Observer:
             "waitsFor": self.looking.waits_for() if is_stuck else "",
             "counts": [list(each) for each in self.counts],
             "ring": sampling.ring() if is_stuck and self.counts else [],
+            "machine": machine,
+            "now": now,
+            "arrivals": arrived,
         }
 
 

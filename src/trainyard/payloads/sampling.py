@@ -87,14 +87,21 @@ def default_group() -> Any:
     return getattr(world, "default_pg", None)
 
 
-def recorded(entries: bool = False) -> dict[str, Any]:
-    """What torch's flight recorder tells; empty for a torch that has none."""
+def recorder(entries: bool) -> bytes:
+    """What torch's flight recorder tells, as JSON; empty for a torch that has none."""
     dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)
-    if dump is None:
-        return {}
     try:
-        found: dict[str, Any] = json.loads(dump(entries, False))
-    except (RuntimeError, TypeError, ValueError):
+        found: bytes = dump(entries, False) if dump is not None else b""
+    except (RuntimeError, TypeError):
+        return b""
+    return found
+
+
+def recorded(entries: bool = False) -> dict[str, Any]:
+    """The same, read."""
+    try:
+        found: dict[str, Any] = json.loads(recorder(entries))
+    except ValueError:
         return {}
     return found
 

@@ -100,6 +100,8 @@ class EventReason(StrEnum):
     FLAVOR_UNKNOWN = "FlavorUnknown"
     HUNG = "Hung"
     WAITING_RANKS = "WaitingRanks"
+    # Decision 287.
+    STRAGGLER = "Straggler"
 
 
 _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)

@@ -160,6 +160,20 @@ class Progress(OpenModel):
     )
 
 
+class Straggler(OpenModel):
+    """A rank for which the others wait again and again."""
+
+    replica: str = Field(default="", description="Name of its pod.")
+    attempt: int = Field(default=0, description="Which pod of that name it is.")
+    rank: int = Field(default=0, description="Its rank.")
+    late_percent: int | None = Field(
+        default=None,
+        description="For how much of the time between two collectives the others waited for it, in "
+        "the median, when it was named.",
+    )
+    since: Time | None = Field(default=None, description="When it was named.")
+
+
 class JobStatus(OpenModel):
     """What the controller observed last."""
 
@@ -183,6 +197,11 @@ class JobStatus(OpenModel):
     progress: Progress | None = Field(
         default=None,
         description="How far the training is, as its own replicas tell; absent where none does.",
+    )
+    stragglers: Items[Straggler] = Field(
+        default=(),
+        description="Ranks that are late at most of their last collectives, the latest ones, eight "
+        "at most; absent where there is none, or none is observed.",
     )
     start_time: Time | None = Field(
         default=None, description="When the job first left Pending, or was last resumed."

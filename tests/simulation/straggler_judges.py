@@ -1,0 +1,34 @@
+"""The judge of what is said of ranks that are late."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tests.simulation.judges import _if, says
+from tests.simulation.telling import Told
+
+_ONE = re.compile(
+    r"(?P<who>\S+) \(rank (?P<rank>\d+)\) is late at most collectives: "
+    r"others wait for it (?P<percent>\d+)% of the time"
+)
+
+
+@says("event Straggler", "Warning", r"(?P<text>.+)\.")
+def _late(told: Told, found: re.Match[str]) -> Iterator[str]:
+    """Who is named is late by what was heard, is there, and was not named before."""
+    heard = {each.rank: each for each in told.observed.heard.late or ()}
+    before = {(each["rank"], each["attempt"]) for each in told.before.get("stragglers") or ()}
+    now = {each["rank"] for each in told.after.get("stragglers") or ()}
+    for text in found["text"].split("; "):
+        one = _ONE.fullmatch(text)
+        if one is None or int(one["rank"]) not in heard:
+            yield f"{text!r} was not heard"
+            continue
+        late = heard[int(one["rank"])]
+        pod = told.pods.get(late.pod)
+        yield from _if(not late.pod.endswith(f"-{one['who']}"), f"it is {late.pod}")
+        yield from _if(abs(100 * late.share - int(one["percent"])) > 1, f"it is {late.share}")
+        yield from _if(pod is None or pod.attempt != late.attempt, "its pod is not there")
+        yield from _if((late.rank, late.attempt) in before, "it was named before")
+        yield from _if(late.rank not in now, "the status does not name it")
