@@ -47,7 +47,8 @@ def test_one_of_four_ranks_killed_restarts_all_in_their_pods(cluster: Yard, laun
     command, spec = training.command(name), Object()
     if launch == "torchrun":
         command, spec = training.arguments(cluster, name), {"torchrunConfig": {"enabled": True}}
-    job = pytorch(name, template(command), replicas=4, runPolicy=IN_PLACE, **spec)
+    pods = template(command, grace=60)  # so long may it take
+    job = pytorch(name, pods, replicas=4, runPolicy=IN_PLACE, **spec)
     cluster.submit(job)
     until(lambda: training.step(cluster, name) >= 5, "it trains", START_SECONDS)
     before = cluster.uids(name)
@@ -88,14 +89,15 @@ def test_a_pod_that_is_deleted_has_all_get_new_ones(cluster: Yard) -> None:
 def test_what_fails_at_each_start_ends_the_job_by_its_own_code(cluster: Yard) -> None:
     """The budget is spent in one pod, which then ends as the status says."""
     name = "place-failing"
-    script = f"echo once >>/data/{name}; echo why >&2; exit 3"
+    script = f"echo >>/data/{name}; echo try `wc -l </data/{name}` >&2; exit 3"
     policy = {**IN_PLACE, "backoffLimit": 2}
     cluster.submit(pytorch(name, template(["sh", "-c", script]), runPolicy=policy))
     status = cluster.end(name, "Failed")
     assert ends_of(status) == [("worker-0", 3)] * 3
     assert status["backoffCount"] == 2
     assert len(cluster.lines(name)) == 3
-    assert "why" in condition(status, "ReplicaFailure")["message"]
+    assert cluster.run("logs", "-p", name) == "try 2\n"
+    assert condition(status, "ReplicaFailure")["message"].endswith(": try 3")
     until(
         lambda: cluster.pod_phases(name) == {"worker-0": "Failed"},
         "the pod says what the status says",
@@ -109,7 +111,8 @@ def test_what_fails_at_each_start_ends_the_job_by_its_own_code(cluster: Yard) ->
 def test_the_word_outlives_the_controller(cluster: Yard) -> None:
     """Cluster and controller are killed, and a rank; the next ones restart it where it is."""
     name = "place-killed"
-    job = pytorch(name, template(training.command(name)), replicas=2, runPolicy=IN_PLACE)
+    pods = template(training.command(name), grace=60)
+    job = pytorch(name, pods, replicas=2, runPolicy=IN_PLACE)
     cluster.submit(job)
     until(lambda: training.step(cluster, name) >= 3, "it trains", START_SECONDS)
     before, victim = cluster.uids(name), rank(cluster, name, 1)

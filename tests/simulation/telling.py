@@ -132,7 +132,7 @@ class Told:
     @cached_property
     def goes_on(self) -> Mapping[str, int]:
         """Pods that are given another attempt now, and which."""
-        found = {}
+        found: dict[str, int] = {}
         for action in self.plan.actions:
             if isinstance(action, Patch) and isinstance(action.patch, dict):
                 notes = (action.patch.get("metadata") or {}).get("annotations") or {}

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
+from trainyard.client.attemptlogs import attempt_before
 from trainyard.client.job import Job
 from trainyard.client.jobs import pods_of
 from trainyard.client.keptlogs import find_kept, kept_logs, read_kept, reader
@@ -51,6 +53,13 @@ async def read_logs(
 
     Raises CommandError where there is no log, or no such replica or container.
     """
+    if request.previous and job.run_policy.get("restartMode") == "InPlace":
+        is_found = False
+        async for each in _before_in_place(target, job, request):
+            is_found = True
+            yield each
+        if is_found:
+            return
     if request.previous and target.folder is not None:
         found = find_kept(target.folder, job, request)
         several = not request.replica and len(found) > 1
@@ -70,6 +79,22 @@ async def read_logs(
     async with contextlib.aclosing(blocks):
         async for each in blocks:
             yield each
+
+
+async def _before_in_place(
+    target: Target, job: Job, request: LogRequest
+) -> AsyncGenerator[LogLines]:
+    """The attempt before of replicas that have started again in their pods."""
+    pods = await pods_of(target.client, job)
+    check_replica(job, pods, request.replica)
+    several = not request.replica and len(pods) > 1
+    whole = replace(request, previous=False, follow=False, tail=None)
+    for pod in pods:
+        replica, container = job.replica_of(pod.name), shown_container(job, pod, request)
+        if request.replica in ("", pod.name, replica) and pod.has_started(container):
+            async with contextlib.aclosing(read(target.client, pod, container, whole)) as log:
+                async for line in attempt_before(log, request.tail):
+                    yield LogLines(replica, line, several)
 
 
 async def _live(

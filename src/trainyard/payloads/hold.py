@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # not mounted
 VARIABLE, UID = "TRAINYARD_HOLD", "TRAINYARD_POD_UID"
 """``attempt=1,grace=30,every=0.25,files=/t9k/channel,url=https://…``, and the pod's own UID."""
 OBSERVE = "TRAINYARD_OBSERVE"
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 60.0
 """How long an ended attempt waits for a decision, and after that for any answer."""
 RUNNING_SECONDS = 0.5
 """How often the controller is asked while the command runs."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.tools import soak
+from tests.unit.lifecycle.test_hangs import rank
 from tests.unit.lifecycle.world import SETTINGS, World, pytorch
 from trainyard.kinds.pytorch.rules import check
 from trainyard.kinds.pytorch.spec import PyTorchTrainingJob
@@ -281,3 +282,33 @@ def test_what_a_pod_tells_may_be_anything(change: dict[str, Any], field: str) ->
         Hold.decode({**told, **change}, now)
     with pytest.raises(ValueError, match="object"):
         Hold.decode([told], now)
+
+
+def test_a_hang_restarts_the_job_where_it_is() -> None:
+    world = running(hang={"action": "Restart"})
+    before, said = world.uids, world.now
+
+    def say() -> None:
+        kinds = ("Waiting", "Idle", "Waiting", "Waiting")
+        ranks = [
+            replace(
+                rank(number, kind, attempt=1),
+                pod=world.name(str(number)),
+                size=WORKERS,
+                since=said,
+                heard=world.now,
+            )
+            for number, kind in enumerate(kinds)
+        ]
+        world.heard = replace(world.heard, ranks=tuple(ranks))
+
+    say()
+    world.settle()
+    world.advance(300)
+    say()
+    world.play()
+    world.play(SETTINGS.backoff_base_seconds)
+    assert world.status is not None
+    assert [each.get("reason") for each in world.status["attempts"]] == ["Hung", None]
+    assert (world.uids, world.backoff, world.phase) == (before, 1, "Running")
+    assert {world.attempt_of(str(number)) for number in range(WORKERS)} == {"2"}
