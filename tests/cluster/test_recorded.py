@@ -11,7 +11,14 @@ from click.testing import CliRunner
 from tests.cluster.plane import RunningControlPlane
 from tests.differential.cases import SERVICE
 from tests.differential.newer import SAMPLES, judged
-from tests.differential.record import answers, fates, of_plane, recording, subjects
+from tests.differential.record import (
+    OF_SUBJECT,
+    answers,
+    fates,
+    of_plane,
+    recording,
+    subjects,
+)
 from trainyard.cli.main import cli
 from trainyard.schema import core, history
 
@@ -33,12 +40,13 @@ def test_what_is_newer_is_dropped_and_refused_as_we_say(plane: RunningControlPla
     if not plane.is_one:
         pytest.skip("pods are judged by an older server there")
     with of_plane(plane) as ask:
-        found = fates(ask, "newer")
+        found = {subject: fates(ask, subject, "again") for subject in OF_SUBJECT}
     ours = {name: judged(*sample, plane.version) for name, sample in SAMPLES.items()}
-    assert {name: told for name, told in found.items() if told != ours[name]} == {}
-    path = recording("newer", plane.version)
-    if path.exists():
-        assert found == json.loads(path.read_text())
+    assert {name: told for name, told in found["newer"].items() if told != ours[name]} == {}
+    for subject, told in found.items():
+        path = recording(subject, plane.version)
+        if path.exists():
+            assert told == json.loads(path.read_text())
 
 
 def test_a_server_knows_the_fields_that_we_say(plane: RunningControlPlane) -> None:

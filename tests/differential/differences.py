@@ -12,6 +12,7 @@ _WORDS = "refused by both, in other words"
 
 _OF_CORE = {
     "pod spec.containers.0.env.0={'name': '1A'}": _LATER,
+    "pod spec.containers.0.restartPolicy='Sometimes'": _LATER,
     "pod spec.containers.0.resources={'limits': {'hugepages-2Mi': '3Mi', 'memory': '1Gi'}}": _LATER,
     "pod spec.volumes.0={'name': 'v', 'hostPath': {'path': 'a'}}": (
         "no runtime starts a pod that mounts a relative path of its node"

@@ -21,6 +21,7 @@ from tests.differential.objects import (
     spread,
     volume,
 )
+from tests.differential.templates import GOOD, REFUSABLE
 from trainyard.manifest.reader import read
 from trainyard.schema.problems import Severity
 
@@ -43,8 +44,8 @@ _PODS: list[dict[str, Any]] = [
     {V: EMPTY, **source(fileKeyRef=_FILE)},
     {"spec.os": {"name": "linux"}, f"{C}lifecycle": {"stopSignal": "SIGUSR1"}},
     {f"{C}lifecycle": {"preStop": {"sleep": {"seconds": 1}}}},
-    affinity("podAffinity", _HARD, {**_LABELS, "matchLabelKeys": ["a"]}),
-    affinity("podAntiAffinity", _HARD, {**_LABELS, "mismatchLabelKeys": ["a"]}),
+    affinity("podAffinity", _HARD, {**_LABELS, "matchLabelKeys": ["c"]}),
+    affinity("podAntiAffinity", _HARD, {**_LABELS, "mismatchLabelKeys": ["c"]}),
     affinity("podAffinity", _HARD, {**_LABELS, "namespaceSelector": {}}),
     {"spec.securityContext": {"seLinuxChangePolicy": "Recursive"}},
     {"spec.securityContext": {"supplementalGroupsPolicy": "Strict"}},
@@ -142,13 +143,15 @@ _CLAIMS: list[dict[str, Any]] = [
 SAMPLES = {
     f"{kind} {changes}": (kind, changed(base, changes))
     for kind, base, of_kind in (
-        ("pod", POD, _PODS),
+        ("pod", POD, [*_PODS, *GOOD]),
         ("service", SERVICE, _SERVICES),
         ("claim", CLAIM, _CLAIMS),
     )
     for changes in of_kind
 }
 """By name: which collection, and the object."""
+REFUSED_SAMPLES = {f"pod {changes}": ("pod", changed(POD, changes)) for changes in REFUSABLE}
+"""Of these, a server refuses all whose fields it does not drop."""
 
 
 Fate = str | list[str]
@@ -182,18 +185,24 @@ def _lost(given: Any, kept: Any, path: str) -> list[str]:
     return [place for pair in pairs for place in _lost(*pair)]
 
 
+def job(pod: dict[str, Any]) -> dict[str, Any]:
+    """One whose pods are to be like a pod."""
+    metadata = {key: pod["metadata"][key] for key in ("annotations",) if key in pod["metadata"]}
+    template = {"metadata": metadata, "spec": pod["spec"]}
+    return {
+        "apiVersion": "batch.tensorstack.dev/v1beta1",
+        "kind": "GenericJob",
+        "metadata": {"name": "j"},
+        "spec": {"replicaSpecs": [{"type": "a", "replicas": 1, "template": template}]},
+    }
+
+
 def judged(kind: str, obj: dict[str, Any], version: tuple[int, int]) -> Fate:
     """The same by what is said of a manifest; pods are templates of a job there."""
     prefix = ""
     if kind == "pod":
         prefix = "spec.replicaSpecs[0].template."
-        template = {"spec": obj["spec"]}
-        obj = {
-            "apiVersion": "batch.tensorstack.dev/v1beta1",
-            "kind": "GenericJob",
-            "metadata": {"name": "j"},
-            "spec": {"replicaSpecs": [{"type": "a", "replicas": 1, "template": template}]},
-        }
+        obj = job(obj)
     found = read(json.dumps(obj), server=version).problems
     if any(problem.severity is Severity.ERROR for problem in found):
         return REFUSED

@@ -24,10 +24,11 @@ from tests.cluster.current_plane import CurrentControlPlane
 from tests.cluster.plane import ADMIN, RunningControlPlane
 from tests.differential.asking import Answer, Ask, over, play
 from tests.differential.cases import JSON, MERGE, cases
-from tests.differential.newer import SAMPLES, Fate, fate
+from tests.differential.newer import REFUSED_SAMPLES, SAMPLES, Fate, fate
 from trainyard.kinds import crds
 
 RECORDED = Path(__file__).parent / "recorded"
+OF_SUBJECT = {"newer": SAMPLES, "refusable": REFUSED_SAMPLES}
 _WITHOUT_TOKEN = b'{"automountServiceAccountToken": false}'
 _SECONDS = 30.0
 _DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -99,12 +100,12 @@ def answers(ask: Ask, subject: str, prefix: str = "case") -> dict[str, list[Answ
     return found
 
 
-def fates(ask: Ask, prefix: str = "sample") -> dict[str, Fate]:
-    """What a real server makes of every sample of what is newer than some servers."""
+def fates(ask: Ask, subject: str, prefix: str = "sample") -> dict[str, Fate]:
+    """What a real server makes of every sample, by what they are samples of."""
     found = {}
-    for number, (name, (kind, obj)) in enumerate(SAMPLES.items()):
+    for number, (name, (kind, obj)) in enumerate(OF_SUBJECT[subject].items()):
         for attempt in range(50):
-            told = fate(ask, namespace(ask, f"{prefix}-{number}-{attempt}"), kind, obj)
+            told = fate(ask, namespace(ask, f"{prefix}-{subject}-{number}-{attempt}"), kind, obj)
             if told is not None:
                 found[name] = told
                 break
@@ -137,7 +138,8 @@ def main() -> int:
                     _write(recording(subject, plane.version), answers(ask, subject))
             if plane.is_one:
                 with of_plane(plane) as ask:
-                    _write(recording("newer", plane.version), fates(ask))
+                    for subject in OF_SUBJECT:
+                        _write(recording(subject, plane.version), fates(ask, subject))
         finally:
             plane.stop()
     return 0

@@ -13,6 +13,7 @@ from trainyard.kinds.kind import Kind
 from trainyard.schema import quantity
 from trainyard.schema.problems import Path, Problem, error
 from trainyard.schema.rules.checks import labels, qualified
+from trainyard.schema.rules.noted import noted
 from trainyard.schema.rules.pods import pod_spec
 
 _LONGEST_WORD = 128 << 10
@@ -62,6 +63,8 @@ def check_template(
     for key in metadata.get("annotations") or {}:
         problems += qualified(key, (*path, "metadata", "annotations"))
     spec = template["spec"]
+    given = metadata.get("annotations") or {}
+    problems += noted(given, spec, (*path, "metadata", "annotations"))
     problems += pod_spec(spec, (*path, "spec"), is_template=True)
     for key in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(key) or ()):

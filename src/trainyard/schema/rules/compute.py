@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from trainyard.schema import quantity
 from trainyard.schema.names import is_qualified_name
@@ -10,6 +11,7 @@ from trainyard.schema.problems import REQUIRED, Path, Problem, error, suggest
 from trainyard.schema.rules.checks import Object, shown, unique
 
 _STANDARD = ("cpu", "memory", "ephemeral-storage")
+_OF_PODS = ("cpu", "memory")
 _HUGE = "hugepages-"
 _OWN_DOMAIN = "kubernetes.io/"
 _QUOTA = "requests."
@@ -38,6 +40,36 @@ def requirements(resources: Object, path: Path, claims: list[str]) -> Iterator[P
     if any(name.startswith(_HUGE) for name in named) and not named & {"cpu", "memory"}:
         yield error(path, "huge pages need a request or limit of cpu or memory beside them")
     yield from _claims(resources.get("claims") or (), (*path, "claims"), claims)
+
+
+def of_all(spec: Object, path: Path) -> Iterator[Problem]:
+    """Problems of a pod's own `resources`, and of its `overhead`."""
+    for name, amount in (spec.get("overhead") or {}).items():
+        yield from _name(name, (*path, "overhead", name))
+        yield from _amount(name, amount, (*path, "overhead", name))
+    own, here = spec.get("resources") or {}, (*path, "resources")
+    if own.get("claims"):
+        yield error((*here, "claims"), "belong to containers")
+    yield from requirements({**own, "claims": ()}, here, [])
+    for field in ("limits", "requests"):
+        for name, amount in (own.get(field) or {}).items():
+            if name not in _OF_PODS and not name.startswith(_HUGE):
+                text = f"belongs to containers; a pod has {', '.join(_OF_PODS)} and huge pages"
+                yield error((*here, field, name), text)
+            else:
+                asked = [_asked(each, field, name) for each in spec["containers"]]
+                most = sum(asked) if field == "requests" else max(asked)
+                if most > quantity.parse(amount):
+                    text = f"{amount} is less than what containers ask for, {most:f}"
+                    yield error((*here, field, name), text)
+
+
+def _asked(container: Object, field: str, name: str) -> Decimal:
+    """By a container; who gives a limit alone requests as much."""
+    given = container.get("resources") or {}
+    found = {**(given.get("limits") or {})} if field == "requests" else {}
+    found.update(given.get(field) or {})
+    return quantity.parse(found.get(name, 0))
 
 
 def _claims(used: Sequence[Object], path: Path, known: list[str]) -> Iterator[Problem]:

@@ -13,6 +13,7 @@ from trainyard.schema.rules.checks import (
     choice,
     descending,
     label_name,
+    no_way_up,
     port_name,
     shown,
     unique,
@@ -21,6 +22,7 @@ from trainyard.schema.rules.compute import requirements
 from trainyard.schema.rules.env import variables
 from trainyard.schema.rules.probes import HOOKS, PROBES, lifecycle
 from trainyard.schema.rules.security import of_container
+from trainyard.schema.rules.systems import stop_signal
 
 _PATHS = ("workingDir", "terminationMessagePath")
 _NOT_EPHEMERAL = (
@@ -34,6 +36,8 @@ _NOT_EPHEMERAL = (
 )
 _NOTHING: tuple[str, Object] = ("resources", {})
 _RESIZED = ("cpu", "memory")
+_RESTARTS = ("Always", "OnFailure", "Never")
+_MOST_RULES = 20
 _RESIZES = ("NotRequired", "RestartContainer")
 
 
@@ -44,7 +48,9 @@ class Pod(NamedTuple):
     claims: list[str]
     grace_seconds: int
     host_network: bool
+    host_users: bool
     is_template: bool
+    system: str | None
 
 
 def containers(spec: Object, pod: Pod, path: Path) -> Iterator[Problem]:
@@ -123,17 +129,35 @@ def _container(container: Object, pod: Pod, path: Path) -> Iterator[Problem]:
         if "\0" in (container.get(field) or ""):
             yield error((*path, field), "must not hold a null character")
     yield from _ports(container, pod, path)
-    yield from variables(container, path)
+    yield from variables(container, path, pod.volumes)
+    yield from _restarts(container, path)
+    yield from stop_signal(container, path, pod.system)
     yield from _mounts(container, pod.volumes, path)
     yield from _devices(container, pod.volumes, path)
     here = (*path, "resources")
     yield from requirements(container.get("resources") or {}, here, pod.claims)
-    yield from of_container(container.get("securityContext") or {}, (*path, "securityContext"))
+    context, here = container.get("securityContext") or {}, (*path, "securityContext")
+    yield from of_container(context, here, host_users=pod.host_users)
     policies, here = container.get("resizePolicy") or (), (*path, "resizePolicy")
     yield from unique((p["resourceName"] for p in policies), here, "resourceName", "policy for")
     for index, policy in enumerate(policies):
         yield from choice(policy, (*here, index), "resourceName", _RESIZED)
         yield from choice(policy, (*here, index), "restartPolicy", _RESIZES)
+
+
+def _restarts(container: Object, path: Path) -> Iterator[Problem]:
+    yield from choice(container, path, "restartPolicy", _RESTARTS)
+    rules, here = container.get("restartPolicyRules") or (), (*path, "restartPolicyRules")
+    if rules and not container.get("restartPolicy"):
+        yield error((*path, "restartPolicy"), "is required beside restartPolicyRules")
+    if len(rules) > _MOST_RULES:
+        yield error(here, f"there may be at most {_MOST_RULES}")
+    for index, rule in enumerate(rules):
+        yield from choice(rule, (*here, index), "action", ("Restart", "RestartAllContainers"))
+        if (codes := rule.get("exitCodes")) is None:
+            yield error((*here, index, "exitCodes"), REQUIRED)
+        else:
+            yield from choice(codes, (*here, index, "exitCodes"), "operator", ("In", "NotIn"))
 
 
 def _ports(container: Object, pod: Pod, path: Path) -> Iterator[Problem]:
@@ -210,7 +234,9 @@ def _propagation(mount: Object, container: Object, path: Path) -> Iterator[Probl
 
 def _devices(container: Object, volumes: Mapping[str, Object], path: Path) -> Iterator[Problem]:
     devices, here = container.get("volumeDevices") or (), (*path, "volumeDevices")
-    mounted = {mount["name"] for mount in container.get("volumeMounts") or ()}
+    mounts = container.get("volumeMounts") or ()
+    mounted = {mount["name"] for mount in mounts}
+    places = {mount["mountPath"] for mount in mounts}
     yield from unique((each["name"] for each in devices), here, "name", "device named")
     yield from unique((each["devicePath"] for each in devices), here, "devicePath", "device at")
     for index, device in enumerate(devices):
@@ -224,3 +250,6 @@ def _devices(container: Object, volumes: Mapping[str, Object], path: Path) -> It
             yield error((*place, "name"), "is in volumeMounts as well")
         if not device["devicePath"]:
             yield error((*place, "devicePath"), REQUIRED)
+        yield from no_way_up(device["devicePath"], (*place, "devicePath"))
+        if device["devicePath"] in places:
+            yield error((*place, "devicePath"), "is a mountPath as well")

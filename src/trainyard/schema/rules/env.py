@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from trainyard.schema import quantity
 from trainyard.schema.problems import REQUIRED, Path, Problem, error, suggest
 from trainyard.schema.rules.checks import (
     Object,
     data_key,
+    file_path,
     object_name,
     qualified,
     required,
@@ -47,7 +48,7 @@ _CPU_DIVISORS = ("1m", "1")
 _BYTE_DIVISORS = ("1", *(f"1{unit}" for unit in "kMGTPE"), *(f"1{unit}i" for unit in "KMGTPE"))
 
 
-def variables(container: Object, path: Path) -> Iterator[Problem]:
+def variables(container: Object, path: Path, volumes: Mapping[str, Object]) -> Iterator[Problem]:
     """Problems of a container's `env` and `envFrom`."""
     for index, variable in enumerate(container.get("env") or ()):
         here = (*path, "env", index)
@@ -57,6 +58,8 @@ def variables(container: Object, path: Path) -> Iterator[Problem]:
             yield from variable_name(variable["name"], (*here, "name"))
         if (source := variable.get("valueFrom")) is not None:
             yield from _value_from(variable, source, (*here, "valueFrom"))
+            if (file := source.get("fileKeyRef")) is not None:
+                yield from _of_file(file, volumes, (*here, "valueFrom", "fileKeyRef"))
     for index, source in enumerate(container.get("envFrom") or ()):
         here = (*path, "envFrom", index)
         if source.get("prefix"):
@@ -86,6 +89,18 @@ def _value_from(variable: Object, source: Object, path: Path) -> Iterator[Proble
             yield from resource_reference(source[field], here)
         elif field != "fileKeyRef":
             yield from _key(source[field], here)
+
+
+def _of_file(reference: Object, volumes: Mapping[str, Object], path: Path) -> Iterator[Problem]:
+    yield from required(reference, path, "volumeName", "path", "key")
+    yield from file_path(reference["path"], (*path, "path"))
+    if reference["key"]:
+        yield from variable_name(reference["key"], (*path, "key"))
+    if (name := reference["volumeName"]) and name not in volumes:
+        text = f"there is no volume named {shown(name)}"
+        yield error((*path, "volumeName"), text, suggest(name, tuple(volumes)))
+    elif name and volumes[name].get("emptyDir") is None:
+        yield error((*path, "volumeName"), "must be that of an emptyDir")
 
 
 def _key(reference: Object, path: Path) -> Iterator[Problem]:

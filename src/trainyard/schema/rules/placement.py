@@ -80,8 +80,13 @@ def _pod_term(term: Object, path: Path) -> Iterator[Problem]:
 def _label_keys(keys: Sequence[str], owner: Object, path: Path) -> Iterator[Problem]:
     if keys and owner.get("labelSelector") is None:
         yield error(path, "needs a labelSelector")
+    selector = owner.get("labelSelector") or {}
+    expressions = selector.get("matchExpressions") or () if keys else ()
+    selected = {*(selector.get("matchLabels") or ()), *(each["key"] for each in expressions)}
     for index, key in enumerate(keys):
         yield from qualified(key, (*path, index))
+        if key in selected:
+            yield error((*path, index), f"'{key}' is in the labelSelector as well")
 
 
 def _topology_key(owner: Object, path: Path) -> Iterator[Problem]:

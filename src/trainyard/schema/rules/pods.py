@@ -20,8 +20,11 @@ from trainyard.schema.rules.checks import (
     qualified,
     unique,
 )
+from trainyard.schema.rules.compute import of_all
 from trainyard.schema.rules.containers import Pod, containers
+from trainyard.schema.rules.noted import noted
 from trainyard.schema.rules.placement import placement
+from trainyard.schema.rules.systems import system
 from trainyard.schema.rules.volumes import volume
 
 GRACE_SECONDS = 30
@@ -32,6 +35,7 @@ _NAMES = (
     ("priorityClassName", "name of a priority class"),
     ("runtimeClassName", "name of a runtime class"),
 )
+_LONGEST_HOST_NAME = 64
 _MOST_SERVERS, _MOST_SEARCHES, _MOST_SEARCHED = 3, 32, 2048
 
 
@@ -51,6 +55,8 @@ def pod(obj: Object, old: Object | None = None) -> Iterator[Problem]:
         yield error(("spec", "containers"), "needs at least one container")
         return
     yield from pod_spec(spec, path)
+    given = obj["metadata"].get("annotations") or {}
+    yield from noted(given, spec, ("metadata", "annotations"))
     yield from choice(spec, path, "restartPolicy", _RESTART)
     if old is None and spec.get("ephemeralContainers"):
         yield error(("spec", "ephemeralContainers"), "cannot be set when a pod is created")
@@ -97,7 +103,9 @@ def pod_spec(spec: Object, path: Path, *, is_template: bool = False) -> Iterator
         claims=[each["name"] for each in spec.get("resourceClaims") or ()],
         grace_seconds=grace_seconds(spec),
         host_network=bool(spec.get("hostNetwork")),
+        host_users=spec.get("hostUsers") is not False,
         is_template=is_template,
+        system=(spec.get("os") or {}).get("name"),
     )
     yield from containers(spec, about, path)
     yield from bounds(spec, path, "activeDeadlineSeconds", 1, MOST_INT32)
@@ -108,8 +116,10 @@ def pod_spec(spec: Object, path: Path, *, is_template: bool = False) -> Iterator
     for field, what in _NAMES:
         if spec.get(field):
             yield from object_name(spec[field], (*path, field), what)
-    if (system := spec.get("os")) is not None:
-        yield from choice(system, (*path, "os"), "name", ("linux", "windows"))
+    yield from system(spec, path)
+    yield from of_all(spec, path)
+    if is_template and spec.get("ephemeralContainers"):
+        yield error((*path, "ephemeralContainers"), "cannot be in a template")
 
 
 def _network(spec: Object, path: Path) -> Iterator[Problem]:
@@ -117,6 +127,14 @@ def _network(spec: Object, path: Path) -> Iterator[Problem]:
         if spec.get(field) and not is_plain_label(spec[field]):
             text = f"'{spec[field][:63]}' is no host name; use lower-case letters, digits and '-'"
             yield error((*path, field), text)
+    if (name := spec.get("hostnameOverride")) is not None:
+        here = (*path, "hostnameOverride")
+        yield from object_name(name, here, "host name")
+        if len(name) > _LONGEST_HOST_NAME:
+            yield error(here, f"must not be longer than {_LONGEST_HOST_NAME} characters")
+        for field in ("setHostnameAsFQDN", "hostNetwork"):
+            if spec.get(field):
+                yield error(here, f"cannot be combined with {field}: true")
     for index, alias in enumerate(spec.get("hostAliases") or ()):
         here = (*path, "hostAliases", index)
         yield from address(alias.get("ip") or "", (*here, "ip"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from trainyard.schema.problems import REQUIRED, Path, Problem, error
 from trainyard.schema.rules.checks import (
@@ -21,6 +21,10 @@ _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _SYSCTL = re.compile(
     r"(?=.{1,253}\Z)([a-z0-9]([-_a-z0-9]*[a-z0-9])?[./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?\Z"
 )
+_HOST_SYSCTLS = (
+    ("hostNetwork", ("net.",)),
+    ("hostIPC", ("kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.")),
+)
 _HOST_NAMESPACES = ("hostNetwork", "hostPID", "hostIPC")
 
 
@@ -35,14 +39,7 @@ def of_pod(spec: Object, path: Path) -> Iterator[Problem]:
     yield from choice(context, here, "fsGroupChangePolicy", ("OnRootMismatch", "Always"))
     yield from choice(context, here, "supplementalGroupsPolicy", ("Merge", "Strict"))
     yield from choice(context, here, "seLinuxChangePolicy", ("Recursive", "MountOption"))
-    sysctls = context.get("sysctls") or ()
-    yield from unique(
-        (each["name"] for each in sysctls), (*here, "sysctls"), "name", "sysctl named"
-    )
-    for index, each in enumerate(sysctls):
-        if not _SYSCTL.match(each["name"]):
-            text = f"{shown(each['name'])} is not the name of a sysctl"
-            yield error((*here, "sysctls", index, "name"), text)
+    yield from _sysctls(context.get("sysctls") or (), spec, (*here, "sysctls"))
     if spec.get("shareProcessNamespace") and spec.get("hostPID"):
         yield error((*path, "shareProcessNamespace"), "cannot be combined with hostPID")
     if spec.get("hostUsers") is False:
@@ -51,9 +48,23 @@ def of_pod(spec: Object, path: Path) -> Iterator[Problem]:
                 yield error((*path, field), "cannot be combined with hostUsers: false")
 
 
-def of_container(context: Object, path: Path) -> Iterator[Problem]:
-    """Problems of a container's security context."""
+def _sysctls(sysctls: Sequence[Object], spec: Object, path: Path) -> Iterator[Problem]:
+    yield from unique((each["name"] for each in sysctls), path, "name", "sysctl named")
+    for index, each in enumerate(sysctls):
+        if not _SYSCTL.match(each["name"]):
+            text = f"{shown(each['name'])} is not the name of a sysctl"
+            yield error((*path, index, "name"), text)
+        for field, begins in _HOST_SYSCTLS:
+            if spec.get(field) and each["name"].replace("/", ".").startswith(begins):
+                text = f"belongs to the node where {field} is true"
+                yield error((*path, index, "name"), text)
+
+
+def of_container(context: Object, path: Path, *, host_users: bool) -> Iterator[Problem]:
+    """Problems of a container's security context; `host_users`: its pod has the node's users."""
     yield from _common(context, path)
+    if host_users and context.get("procMount") == "Unmasked":
+        yield error((*path, "procMount"), "needs the pod's hostUsers: false to be Unmasked")
     yield from choice(context, path, "procMount", ("Default", "Unmasked"))
     if context.get("allowPrivilegeEscalation") is False:
         here = (*path, "allowPrivilegeEscalation")

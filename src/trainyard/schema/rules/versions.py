@@ -28,6 +28,7 @@ _NOT_MOUNTED = {
 """Volumes that servers still take and nodes no longer mount, and since when.
 https://kubernetes.io/docs/concepts/storage/volumes/"""
 _SECCOMP = ("seccomp.security.alpha.kubernetes.io/", "container.seccomp.security.alpha.kubernetes")
+_PROFILES = ("runtime/default", "docker/default", "unconfined", "localhost/")
 
 
 def differing(definition: str, obj: Object, path: Path, version: int) -> Iterator[Problem]:
@@ -109,11 +110,14 @@ def _empty_dir(obj: Object, path: Path, version: int) -> Iterator[Problem]:
 
 
 def _metadata(obj: Object, path: Path, version: int) -> Iterator[Problem]:
-    for key in obj.get("annotations") or ():
-        if version >= 27 and key.startswith(_SECCOMP):
-            text = f"has no effect on Kubernetes 1.{version}, nor on any since 1.27"
-            fix = "set securityContext.seccompProfile"
-            yield warning((*path, "annotations", key), f"{text}; {fix}")
+    fix = "set securityContext.seccompProfile"
+    for key, value in (obj.get("annotations") or {}).items():
+        here = (*path, "annotations", key)
+        if key.startswith(_SECCOMP) and version >= 27:
+            text = f"has no effect on Kubernetes 1.{version}, nor on any since 1.27; {fix}"
+            yield warning(here, text)
+        elif key.startswith(_SECCOMP) and not value.startswith(_PROFILES):
+            yield from _refused(here, version, 27, shown(value), fix)
 
 
 _RULES: Mapping[str, Callable[[Object, Path, int], Iterator[Problem]]] = {

@@ -20,6 +20,7 @@ from trainyard.schema.rules.checks import (
     shown,
 )
 from trainyard.schema.rules.claims import claim_spec
+from trainyard.schema.rules.disks import disk
 from trainyard.schema.rules.env import VOLUME_FIELDS, field_reference, resource_reference
 
 _HOST_PATH_TYPES = (
@@ -49,7 +50,17 @@ _REQUIRED = {
     "azureFile": ("secretName", "shareName"),
     "azureDisk": ("diskName", "diskURI"),
     "iscsi": ("targetPortal", "iqn"),
+    "awsElasticBlockStore": ("volumeID",),
+    "gcePersistentDisk": ("pdName",),
+    "photonPersistentDisk": ("pdID",),
+    "portworxVolume": ("volumeID",),
+    "quobyte": ("registry", "volume"),
+    "scaleIO": ("gateway", "system", "volumeName"),
+    "storageos": ("volumeName",),
+    "vsphereVolume": ("volumePath",),
 }
+_KEYS = ["RSA3072", "RSA4096", "ECDSAP256", "ECDSAP384", "ECDSAP521", "ED25519"]
+_CERTIFICATES = ("credentialBundlePath", "keyPath", "certificateChainPath")
 _TOKEN_SECONDS = (600, 1 << 32)
 
 
@@ -67,6 +78,7 @@ def _source(kind: str, source: Object, path: Path) -> Iterator[Problem]:
     yield from mode(source, path, "defaultMode")
     if (rules := _RULES.get(kind)) is not None:
         yield from rules(source, path)
+    yield from disk(kind, source, path)
 
 
 def _empty_dir(source: Object, path: Path) -> Iterator[Problem]:
@@ -135,12 +147,34 @@ def _projected(source: Object, path: Path) -> Iterator[Problem]:
             yield from bounds(token, place, "expirationSeconds", *_TOKEN_SECONDS)
             yield from required(token, place, "path")
             yield from file_path(token["path"], (*place, "path"))
+        yield from _certificates(part, here)
         for kind in ("secret", "configMap", "downwardAPI"):
             for number, item in enumerate((part.get(kind) or {}).get("items") or ()):
                 if item["path"] in taken:
                     place = (*here, kind, "items", number, "path")
                     yield error(place, f"there is a file {shown(item['path'])} already")
                 taken.add(item["path"])
+
+
+def _certificates(part: Object, path: Path) -> Iterator[Problem]:
+    if (bundle := part.get("clusterTrustBundle")) is not None:
+        here, fields = (*path, "clusterTrustBundle"), ("name", "signerName")
+        yield from at_most_one(bundle, here, fields, "of both")
+        if all(bundle.get(field) is None for field in fields):
+            yield error(here, f"must have one of {' and '.join(fields)}")
+        yield from required(bundle, here, "path")
+        yield from file_path(bundle["path"], (*here, "path"))
+    if (own := part.get("podCertificate")) is not None:
+        here = (*path, "podCertificate")
+        if "/" not in own["signerName"]:
+            text = f"{shown(own['signerName'])} is no signer, such as example.com/signer"
+            yield error((*here, "signerName"), text)
+        yield from choice(own, here, "keyType", _KEYS)
+        given = [field for field in _CERTIFICATES if own.get(field)]
+        if not given:
+            yield error(here, f"must have one of {', '.join(_CERTIFICATES)}")
+        for field in given:
+            yield from file_path(own[field], (*here, field))
 
 
 def _claim(source: Object, path: Path) -> Iterator[Problem]:
