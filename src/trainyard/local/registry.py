@@ -193,7 +193,7 @@ class Registry:
         subresource: str = "",
         dry_run: bool = False,
     ) -> Object:
-        """A resourceVersion that `change` puts into the copy is a precondition."""
+        """A resourceVersion that `change` puts into the copy is a precondition, unless it is 0."""
         served = self._served(resource)
         key = Key(resource, namespace, name)
         current = self._present(key)
@@ -201,7 +201,10 @@ class Registry:
         if new is None:
             return current.object
         old, wanted = current.object, new["metadata"]
-        metadata.check_preconditions(key, wanted.get("uid"), wanted.get("resourceVersion"), old)
+        version = wanted.get("resourceVersion")
+        metadata.check_preconditions(
+            key, wanted.get("uid"), version if version != "0" else None, old
+        )
         if subresource == "status":
             new = {**orjson.loads(current.raw), "status": new.get("status", {})}
         elif served.status and not subresource:

@@ -343,3 +343,52 @@ async def test_only_kubectl_takes_over_what_it_applied_itself(
     assert found == status
     if status == 409:
         assert 'conflict with "kubectl-client-side-apply"' in answer["message"]
+
+
+async def test_kubectl_finds_what_it_applied_last_after_its_server_side_apply(
+    cluster: Cluster,
+) -> None:
+    place = "/api/v1/namespaces/default/configmaps"
+    key = "kubectl.kubernetes.io/last-applied-configuration"
+    shape = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}}
+    written = {**shape, "metadata": {"name": "settings", "annotations": {key: "{}"}}}
+    assert (await cluster("POST", place, written))[0] == 201
+
+    async def applied(manager: str, value: str) -> Any:
+        body = {**shape, "metadata": {"name": "settings"}, "data": {"a": value}}
+        status, answer = await cluster(
+            "PATCH", f"{place}/settings", body, APPLY, fieldManager=manager, force="true"
+        )
+        assert status == 200
+        return answer["metadata"]["annotations"]
+
+    last = json.loads((await applied("kubectl", "2"))[key])
+    metadata = {"name": "settings", "namespace": "default", "annotations": {}}
+    assert last == {**shape, "metadata": metadata, "data": {"a": "2"}}
+    assert json.loads((await applied("robot", "3"))[key])["data"] == {"a": "2"}
+    large = {**shape, "metadata": {"name": "settings"}, "data": {"a": "x" * (300 << 10)}}
+    status, answer = await cluster(
+        "PATCH", f"{place}/settings", large, APPLY, fieldManager="kubectl", force="true"
+    )
+    assert (status, answer["metadata"].get("annotations", {})) == (200, {})
+
+
+async def test_resource_version_0_of_an_update_is_no_precondition(cluster: Cluster) -> None:
+    place = "/api/v1/namespaces/default/configmaps"
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}}
+    assert (await cluster("POST", place, body))[0] == 201
+    changed = {**body, "metadata": {"name": "settings", "resourceVersion": "0"}, "data": {"a": "1"}}
+    status, answer = await cluster("PUT", f"{place}/settings", changed)
+    assert (status, answer.get("data")) == (200, {"a": "1"})
+    patch = {"metadata": {"resourceVersion": "0"}, "data": {"a": "2"}}
+    status, answer = await cluster("PATCH", f"{place}/settings", patch, MERGE)
+    assert (status, answer.get("data")) == (200, {"a": "2"})
+
+
+async def test_resource_version_0_is_none_where_one_is_demanded(cluster: Cluster) -> None:
+    assert (await cluster("POST", JOBS, m.generic()))[0] == 201
+    name = m.generic()["metadata"]["name"]
+    _, job = await cluster("GET", f"{JOBS}/{name}")
+    job["metadata"]["resourceVersion"] = "0"
+    status, answer = await cluster("PUT", f"{JOBS}/{name}", job)
+    assert (status, "must be specified for an update" in answer["message"]) == (422, True)

@@ -15,6 +15,7 @@ from trainyard.local.apiserver import fieldpaths
 from trainyard.local.apiserver.fieldpaths import Path
 from trainyard.local.clock import now_text
 from trainyard.local.failures import Cause
+from trainyard.local.resources.metadata_rules import MOST_ANNOTATIONS, annotations_size
 from trainyard.local.resources.resource import Object, Served
 from trainyard.schema.dataclass import dataclass
 
@@ -64,7 +65,28 @@ class Apply:
         owned |= {path[:length] for path in owned for length in range(1, len(path))}
         fieldpaths.remove(merged, sorted(mine - owned, key=len))
         owners[self._me] = wanted
+        if self.manager == _KUBECTL:
+            self._keep_last_applied(merged)
         return _record(merged, owners, self.served.resource.api_version)
+
+    def _keep_last_applied(self, merged: Object) -> None:
+        """What kubectl's next client-side apply compares with; a real API server writes it too."""
+        metadata = merged["metadata"]
+        annotations = metadata.get("annotations") or {}
+        if _LAST_APPLIED not in annotations:
+            return
+        given = {**self.wanted["metadata"]}
+        own = given.get("annotations") or {}
+        given["annotations"] = {key: own[key] for key in own if key != _LAST_APPLIED}
+        text = json.dumps(
+            {**self.wanted, "metadata": given},
+            separators=(",", ":"),
+            sort_keys=True,
+            ensure_ascii=False,
+        )
+        metadata["annotations"] = {**annotations, _LAST_APPLIED: f"{text}\n"}
+        if annotations_size(metadata) > MOST_ANNOTATIONS:
+            metadata["annotations"].pop(_LAST_APPLIED)
 
     @property
     def _me(self) -> Manager:

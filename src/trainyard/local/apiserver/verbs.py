@@ -86,7 +86,8 @@ class Verbs:
         options.check_write(request, "UpdateOptions")
         body, validation = _body(request, target)
         served = target.served
-        unversioned = served.needs_version and not body["metadata"].get("resourceVersion")
+        version = body["metadata"].get("resourceVersion")
+        unversioned = served.needs_version and version in (None, "", "0")
 
         def change(_: Object) -> Object:
             if unversioned:

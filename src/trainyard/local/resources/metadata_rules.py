@@ -14,7 +14,7 @@ _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LONGEST_PREFIX = 58
 """Of a generateName, so that a label can hold the name."""
 _FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes")
-_MOST_ANNOTATIONS = 256 << 10
+MOST_ANNOTATIONS = 256 << 10
 _OPERATIONS = ("Apply", "Update")
 
 
@@ -72,10 +72,15 @@ def _labels(metadata: dict[str, Any]) -> Iterator[Problem]:
             if field == "labels" and not _LABEL_VALUE.fullmatch(value):
                 yield error(path, f"{value[:100]!r} is not a label value")
 
-    size = sum(len(k.encode()) + len(v.encode()) for k, v in _annotations(metadata).items())
-    if size > _MOST_ANNOTATIONS:
-        text = f"have {size} bytes; there may be at most {_MOST_ANNOTATIONS}"
+    size = annotations_size(metadata)
+    if size > MOST_ANNOTATIONS:
+        text = f"have {size} bytes; there may be at most {MOST_ANNOTATIONS}"
         yield error(("metadata", "annotations"), text)
+
+
+def annotations_size(metadata: dict[str, Any]) -> int:
+    """Bytes that the annotations take, of which there may be `MOST_ANNOTATIONS`."""
+    return sum(len(k.encode()) + len(v.encode()) for k, v in _annotations(metadata).items())
 
 
 def _annotations(metadata: dict[str, Any]) -> dict[str, str]:
