@@ -130,3 +130,16 @@ async def test_a_port_nobody_listens_on_is_said(cluster: Cluster) -> None:
     finally:
         process.kill()
         await process.communicate()
+
+
+@pytest.mark.parametrize("command", ["exec p -- true", "attach p", "port-forward p :80"])
+async def test_a_pod_that_has_no_node_yet_cannot_be_reached(cluster: Cluster, command: str) -> None:
+    container = {"name": "main", "image": "python"}
+    spec = {"containers": [container]}
+    await cluster.registry.create("pods", {"metadata": {"name": "p"}, "spec": spec})
+    # Of what is not running port-forward and attach know by themselves; they are asked to try.
+    status = {"phase": "Running"}
+    await cluster.registry.update(
+        "pods", "default", "p", lambda copy: {**copy, "status": status}, subresource="status"
+    )
+    assert "pod p does not have a host assigned" in await cluster(*command.split(), fails=True)

@@ -36,6 +36,7 @@ class PodAccess:
         pod = self.registry.get(*target.place)
         if self.runtime is None:
             raise bad_request(f"no node runs pods here, so pod {target.name} cannot be reached")
+        _check_assigned(pod)
         if request.headers.get("upgrade", "").lower() not in ("websocket", "spdy/3.1"):
             raise bad_request("Upgrade request required")
         if target.subresource in ("attach", "exec"):
@@ -111,10 +112,14 @@ def _check_started(pod: Object, container: str, request: Request) -> None:
     state = found.get("state") or {}
     if found and ("running" in state or "terminated" in state):
         return
-    if not (pod.get("spec") or {}).get("nodeName"):
-        raise bad_request(f"pod {name} does not have a host assigned")
+    _check_assigned(pod)
     reason = (state.get("waiting") or {}).get("reason") or "ContainerCreating"
     raise bad_request(f'container "{container}" in pod "{name}" is waiting to start: {reason}')
+
+
+def _check_assigned(pod: Object) -> None:
+    if not pod["spec"].get("nodeName"):
+        raise bad_request(f"pod {pod['metadata']['name']} does not have a host assigned")
 
 
 async def _first(chunks: AsyncIterator[bytes]) -> bytes:
