@@ -308,6 +308,22 @@ async def test_an_address_and_a_node_port_are_one_services_own(cluster: Cluster)
     assert (found, "nodePort" in status["message"]) == (422, True)
 
 
+@pytest.mark.parametrize("address", ["None", "10.96.0.9"])
+async def test_the_address_of_a_service_stays_which_it_says_alone(
+    cluster: Cluster, address: str
+) -> None:
+    wanted = service(clusterIP=address, ports=[{"port": 1}])
+    assert (await cluster("POST", SERVICES, wanted))[0] == 201
+    patch = {"spec": {"clusterIP": "10.96.0.12"}}
+    name = wanted["metadata"]["name"]
+    found, status = await cluster("PATCH", f"{SERVICES}/{name}", patch, STRATEGIC)
+    assert found == 422
+    causes = [(each["field"], each["message"]) for each in status["details"]["causes"]]
+    assert causes == [
+        ("spec.clusterIPs[0]", "Invalid value: '10.96.0.12': may not change once set")
+    ]
+
+
 async def test_what_cannot_be_written_as_json_is_no_defect(cluster: Cluster) -> None:
     deep: Any = "x"
     for _ in range(300):

@@ -39,7 +39,7 @@ class _Services(Served):
         from trainyard.schema.rules.services import service
 
         yield from service(obj)
-        yield from _rules_here(obj.get("spec") or {})
+        yield from _rules_here(obj.get("spec") or {}, (old or {}).get("spec") or {})
 
     def unusable(self, obj: Object) -> Iterable[Problem]:
         return self.rules(obj, None)
@@ -66,8 +66,8 @@ class _Services(Served):
         if address and not after.get("clusterIP"):
             after["clusterIP"] = address
         if address and after["clusterIP"] != address:
-            cause = Cause("spec.clusterIP", "Invalid value: field is immutable")
-            raise self.refused(new, cause)
+            text = f"Invalid value: {after['clusterIP']!r}: may not change once set"
+            raise self.refused(new, Cause("spec.clusterIPs[0]", text))
         if after.get("type") == before.get("type") != "ClusterIP":
             _keep_node_ports(after, before)
         self._refuse_taken(new, present)
@@ -97,7 +97,7 @@ class _Services(Served):
             return
         if not spec.get("clusterIP"):
             spec["clusterIP"] = self._free_address(present)
-        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec["clusterIPs"] = [spec["clusterIP"]]
         spec.setdefault("ipFamilies", ["IPv4"])
         spec.setdefault("ipFamilyPolicy", "SingleStack")
         spec.setdefault("internalTrafficPolicy", "Cluster")
@@ -126,7 +126,7 @@ class _Services(Served):
             taken.add(port["nodePort"])
 
 
-def _rules_here(spec: Object) -> Iterator[Problem]:
+def _rules_here(spec: Object, before: Object) -> Iterator[Problem]:
     """What this cluster's networks hold."""
     address = spec.get("clusterIP") or "None"
     if address != "None" and not _is_in_network(address):
@@ -135,8 +135,10 @@ def _rules_here(spec: Object) -> Iterator[Problem]:
             f"'{address[:60]}' is not an address of the service network {_NETWORK}; "
             "leave it out, and one is chosen",
         )
-    for index, other in enumerate(spec.get("clusterIPs") or ()):
-        if index or other != address:
+    addresses = spec.get("clusterIPs") or ()
+    is_left = addresses == before.get("clusterIPs")  # by who changes clusterIP, as few know both
+    for index, other in enumerate(addresses):
+        if index or (other != address and not is_left):
             here = ("spec", "clusterIPs", index)
             yield error(here, "there is one address, which spec.clusterIP has as well")
     for index, port in enumerate(spec.get("ports") or ()):
