@@ -139,6 +139,7 @@ chaos: $(LAUNCHERS) $(TORCHX)
 	$(BIN)/python -m bench.chaos
 
 soak: $(LAUNCHERS)
+	-$(BIN)/python -m tools.kubernetes_tests fetch
 	TRAINYARD_SOAK=1 $(MAKE) test
 	TRAINYARD_SOAK=1 $(MAKE) cluster
 	$(MAKE) cluster CURRENT=1

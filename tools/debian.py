@@ -24,7 +24,7 @@ _GIBIBYTE = 1 << 30
 
 def lacking(what: str) -> NoReturn:
     """End, and say what this machine lacks."""
-    print(f"cannot build a control plane: {what}", file=sys.stderr)
+    print(f"cannot go on: {what}", file=sys.stderr)
     sys.exit(LACKING)
 
 

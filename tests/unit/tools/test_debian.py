@@ -27,7 +27,7 @@ def test_a_build_says_what_the_machine_lacks(tool: str, tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == debian.LACKING
-    assert done.stderr.startswith("cannot build a control plane: apt-get, dpkg-deb")
+    assert done.stderr.startswith("cannot go on: apt-get, dpkg-deb")
     assert "Traceback" not in done.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["bin"]
 
@@ -138,6 +138,4 @@ def test_a_source_out_of_reach_is_told_in_a_sentence(
     assert ended.value.code == debian.LACKING
     told = capfd.readouterr().err
     assert "127.0.0.1" in told
-    assert told.endswith(
-        "cannot build a control plane: no list of packages could be had; it says above why\n"
-    )
+    assert told.endswith("cannot go on: no list of packages could be had; it says above why\n")
