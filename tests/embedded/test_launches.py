@@ -32,12 +32,21 @@ async def jobs(tmp_path: Path) -> AsyncIterator[Jobs]:
 
 async def file_at(jobs: Jobs, name: str, path: str, text: str) -> Object:
     """A worker's template in which a file is at this path."""
+    template = worker(volumeMounts=[])
+    template["spec"]["volumes"] = []
+    await add_file(jobs, template, name, path, text)
+    return template
+
+
+async def add_file(jobs: Jobs, template: Object, name: str, path: str, text: str) -> None:
+    """One more, of the ConfigMap of that name."""
     metadata = {"name": name}
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"file": text}}
     await jobs.client.create(CONFIG_MAPS, body, "default")
-    template = worker(volumeMounts=[{"name": "file", "mountPath": path, "subPath": "file"}])
-    template["spec"]["volumes"] = [{"name": "file", "configMap": {"name": name}}]
-    return template
+    spec = template["spec"]
+    mount = {"name": name, "mountPath": path, "subPath": "file"}
+    spec["containers"][0]["volumeMounts"].append(mount)
+    spec["volumes"].append({"name": name, "configMap": {"name": name}})
 
 
 def beside(template: Object, *argv: str) -> Object:
@@ -86,10 +95,9 @@ async def waiting(jobs: Jobs) -> dict[str, tuple[Object, str]]:
     account = "root:x:0:0:root:/root:/usr/bin/true\nsshd:x:100:1::/run/sshd:/bin/false\n"
     lonely = "127.0.0.1 localhost\n"
     dumb = beside(await file_at(jobs, "dns", "/etc/hosts", lonely), "python3", "-c", NAME_SERVER)
-    await file_at(jobs, "resolver", "/etc/resolv.conf", "nameserver 127.0.0.1\n")
-    mount = {"name": "resolver", "mountPath": "/etc/resolv.conf", "subPath": "file"}
-    dumb["spec"]["containers"][0]["volumeMounts"].append(mount)
-    dumb["spec"]["volumes"].append({"name": "resolver", "configMap": {"name": "resolver"}})
+    await add_file(jobs, dumb, "resolver", "/etc/resolv.conf", "nameserver 127.0.0.1\n")
+    alone = await file_at(jobs, "hosts", "/etc/hosts", lonely)
+    await add_file(jobs, alone, "no-dns", "/etc/nsswitch.conf", "hosts: files\n")
     silent = await file_at(jobs, "silent", "/usr/sbin/sshd", SILENT_SSHD)
     silent["spec"]["volumes"][0]["configMap"]["defaultMode"] = 0o755
     hanging = jobs.folder / "hanging"
@@ -99,7 +107,7 @@ async def waiting(jobs: Jobs) -> dict[str, tuple[Object, str]]:
     path = {"name": "PATH", "value": f"{hanging}:{os.environ['PATH']}"}
     return {
         "hangs": (worker(env=[path]), "deepspeed was started, but no rank has begun"),
-        "unknown": (await file_at(jobs, "hosts", "/etc/hosts", lonely), "its name cannot be found"),
+        "unknown": (alone, "its name cannot be found"),
         "slow-dns": (dumb, "the name server does not answer"),
         "silent": (silent, "Connection refused"),
         "ends": (
