@@ -79,10 +79,14 @@ def _on_cluster(situation: Situation, text: str) -> tuple[str, ...]:
     advice = []
     if "Insufficient" in text or "needs " in text:
         advice.append("ask for less in resources.requests, or wait until others free it")
-    if "untolerated taint" in text:
-        advice.append("add a toleration to the pod template, or remove the taint")
+    if "were unschedulable" in text:
+        advice.append("`kubectl uncordon NODE` lets pods onto a node again, once it may have them")
+    if found := re.search(r"untolerated taint {([^:}]+)", text):
+        taint = f"`kubectl taint node NODE {found[1]}-`"
+        advice.append(f"add a toleration to the pod template, or remove the taint: {taint}")
     if "node affinity" in text or "selector" in text or "labels" in text:
         advice.append("correct nodeSelector or affinity of the pod template")
+        advice.append("or label a node: `kubectl label node NODE KEY=VALUE`")
     if "persistentvolumeclaim" in text.lower():
         advice.append("create the claim that the pod template names")
     if not advice and not situation.is_local:

@@ -28,6 +28,7 @@ from trainyard.local.clock import now_text
 from trainyard.local.controllers.endpoints import EndpointController
 from trainyard.local.controllers.housekeeping import Housekeeping
 from trainyard.local.controllers.queues import QueueController
+from trainyard.local.controllers.taints import TaintEviction
 from trainyard.local.findings import Findings
 from trainyard.local.node import folders
 from trainyard.local.node.agent import NodeAgent
@@ -152,7 +153,7 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         await server.serve_unix(paths.api_socket)
         if settings.tls_port is not None:
             cluster.port = await _serve_tls(server, settings)
-        scheduling = SchedulerSettings(name, found, settings.is_strict, _labels(name))
+        scheduling = SchedulerSettings(name, found, settings.is_strict)
         async with asyncio.TaskGroup() as group:
             services = _services(registry, agent, scheduling, findings) | {"events": events.run}
             tasks = [
@@ -192,6 +193,7 @@ def _services(
         "housekeeping": lambda: Housekeeping(registry, findings).run(),
         "endpoints": lambda: EndpointController(registry, findings).run(),
         "queues": lambda: QueueController(registry, findings).run(),
+        "taints": lambda: TaintEviction(registry, findings).run(),
     }
 
 

@@ -111,8 +111,14 @@ CASES = [
     Case(
         "taint",
         job("Pending"),
-        ("untolerated taint", "add a toleration"),
+        ("untolerated taint", "add a toleration", "kubectl taint node NODE a-"),
         (unplaced("worker-0", "0/1 nodes are available: 1 node(s) had untolerated taint {a: b}."),),
+    ),
+    Case(
+        "cordoned",
+        job("Pending"),
+        ("were unschedulable", "kubectl uncordon"),
+        (unplaced("worker-0", "0/1 nodes are available: 1 node(s) were unschedulable."),),
     ),
     Case(
         "queue closed",

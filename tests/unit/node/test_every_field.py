@@ -16,7 +16,7 @@ from trainyard.schema import core
 
 # By the admission and defaults of the API server.
 REFUSED = {"overhead", "ephemeralContainers"}
-SCHEDULER = {"nodeName", "nodeSelector", "schedulingGates"}
+SCHEDULER = {"nodeName", "nodeSelector", "schedulingGates", "tolerations"}
 """Nodes by name and label are taken to mean this machine, which PlacementIgnored tells."""
 NODE = {
     "activeDeadlineSeconds",
@@ -35,7 +35,6 @@ NOTHING_TO_DO = {
     "imagePullSecrets": "images stand for environments, nothing is pulled",
     "preemptionPolicy": "no pod is ended for another, as with Never",
     "serviceAccount": "the old name of serviceAccountName, which is set with it",
-    "tolerations": "this machine has no taints",
 }
 POD: Mapping[str, Any] = {
     "affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{}]}},

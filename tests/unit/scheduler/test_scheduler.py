@@ -20,6 +20,7 @@ QUEUES = "queues.scheduler.tensorstack.dev"
 GROUPS = "podgroups.scheduler.tensorstack.dev"
 CAPACITY = {"cpu": 2000, "memory": 4 << 30, "nvidia.com/gpu": 4, "pods": 100}
 Object = dict[str, Any]
+UNCHOSEN = "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
 
 
 class Cluster:
@@ -65,6 +66,18 @@ class Cluster:
     async def queue(self, name: str, **spec: Any) -> None:
         """Create a Queue."""
         await self.registry.create(QUEUES, {"metadata": {"name": name}, "spec": spec})
+
+    async def node(self, labels: Object | None = None, **spec: Any) -> None:
+        """Create the node."""
+        metadata = {"name": NODE, "labels": labels or {}}
+        await self.registry.create("nodes", {"metadata": metadata, "spec": spec})
+
+    async def change_node(self, change: Callable[[Object], object]) -> None:
+        def changed(node: Object) -> Object:
+            change(node)
+            return node
+
+        await self.registry.update("nodes", "", NODE, changed)
 
     async def end(self, name: str) -> None:
         """The pod succeeds."""
@@ -200,12 +213,62 @@ async def test_a_pod_of_another_node_runs_here_with_a_warning() -> None:
         assert any("nodeName gpu-7" in warning for warning in cluster.warnings())
 
 
+async def test_labels_that_the_machine_has_are_nothing_to_warn_of() -> None:
+    async with running() as cluster:
+        await cluster.node(labels={"zone": "a"})
+        await cluster.pod("here", nodeSelector={"zone": "a"})
+        await cluster.bound("here")
+        await cluster.pod("there", nodeSelector={"zone": "b"})
+        await cluster.until(lambda: bool(cluster.warnings()))
+        (warning,) = cluster.warnings()
+        assert "nodeSelector" in warning
+
+
 async def test_a_node_selector_counts_under_strict_scheduling() -> None:
-    async with running(is_strict=True, node_labels={"zone": "b"}) as cluster:
+    async with running(is_strict=True) as cluster:
+        await cluster.node(labels={"zone": "b"})
         await cluster.pod("right", nodeSelector={"zone": "b"})
         await cluster.pod("wrong", nodeSelector={"zone": "a"})
         await cluster.bound("right")
-        assert "zone" in cluster.message("wrong")
+        await cluster.until(lambda: cluster.message("wrong") == UNCHOSEN)
+        await cluster.change_node(lambda node: node["metadata"]["labels"].update(zone="a"))
+        await cluster.until(lambda: cluster.is_bound("wrong"))
+
+
+async def test_nothing_starts_on_a_cordoned_machine_until_it_is_uncordoned() -> None:
+    async with running() as cluster:
+        await cluster.node(unschedulable=True)
+        await cluster.pod("waits")
+        tolerated = {"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}
+        await cluster.pod("tolerates", tolerations=[tolerated])
+        await cluster.bound("tolerates")
+        text = "0/1 nodes are available: 1 node(s) were unschedulable."
+        await cluster.until(lambda: cluster.message("waits") == text)
+        await cluster.change_node(lambda node: node["spec"].pop("unschedulable"))
+        await cluster.until(lambda: cluster.is_bound("waits"))
+
+
+async def test_a_taint_keeps_pods_off_that_do_not_tolerate_it() -> None:
+    async with running() as cluster:
+        await cluster.node(taints=[{"key": "team", "value": "b", "effect": "NoSchedule"}])
+        await cluster.pod("waits")
+        text = "0/1 nodes are available: 1 node(s) had untolerated taint {team: b}."
+        await cluster.until(lambda: cluster.message("waits") == text)
+        toleration = {"key": "team", "value": "b", "effect": "NoSchedule"}
+
+        def tolerate(pod: Object) -> Object:
+            return {**pod, "spec": {**pod["spec"], "tolerations": [toleration]}}
+
+        await cluster.registry.update("pods", "default", "waits", tolerate)
+        await cluster.until(lambda: cluster.is_bound("waits"))
+
+
+async def test_a_machine_that_is_no_longer_a_node_object_takes_pods() -> None:
+    async with running() as cluster:
+        await cluster.node(unschedulable=True)
+        await cluster.registry.delete("nodes", "", NODE)
+        await cluster.pod("goes-on")
+        await cluster.bound("goes-on")
 
 
 async def test_a_group_starts_only_when_all_its_pods_exist_and_fit() -> None:

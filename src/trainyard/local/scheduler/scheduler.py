@@ -8,17 +8,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from typing import Any
 
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.labels import DEFAULT_QUEUE
 from trainyard.kinds.table import KINDS
 from trainyard.kube.errors import AlreadyExists, NotFound
-from trainyard.kube.resources import PODS
+from trainyard.kube.resources import NODES, PODS
 from trainyard.local.clock import now_text
 from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Objects
+from trainyard.local.scheduler import placement
 from trainyard.local.scheduler.capacity import Capacity
 from trainyard.local.scheduler.node_info import NodeInfo, PodEntry, Shortage
 from trainyard.local.scheduler.queues import GroupRules, QueueRules
@@ -30,7 +30,7 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import is_dns_subdomain
 
-_PODS = PODS.full_name
+_PODS, _NODES = PODS.full_name, NODES.full_name
 _QUEUES = KINDS["Queue"].full_name
 _GROUPS = KINDS["PodGroup"].full_name
 _ENDED = ("Succeeded", "Failed")
@@ -43,7 +43,6 @@ class SchedulerSettings:
     node_name: str
     capacity: Capacity
     is_strict: bool = False
-    node_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +83,8 @@ class Scheduler:
         self._guard: Guard[Event | None] = Guard("scheduler", findings)
         self._settings = settings
         self._node = NodeInfo(settings.capacity.amounts, is_strict=settings.is_strict)
+        self._machine: Object = {}
+        """The node, as it is stored."""
         self._waiting: dict[str, PodEntry] = {}
         self._queues: dict[str, QueueRules] = {}
         self._groups: dict[tuple[str, str], GroupRules] = {}
@@ -96,7 +97,7 @@ class Scheduler:
         """Follow the registry and place pods as they come; there is always a default queue."""
         with suppress(AlreadyExists):
             await self._objects.create(_QUEUES, _queue(DEFAULT_QUEUE))
-        subscription = self._objects.subscribe(*RESOURCES, _PODS, _QUEUES, _GROUPS)
+        subscription = self._objects.subscribe(_NODES, *RESOURCES, _PODS, _QUEUES, _GROUPS)
         try:
             async for events in batches(subscription, self._guard):
                 again = [event for event in self._guard.due() if event is not None]
@@ -122,6 +123,10 @@ class Scheduler:
             return job in self._held and bool(self._waiting)
         metadata = event.object["metadata"]
         name, is_gone = metadata["name"], event.type == "DELETED"
+        if event.resource == _NODES:
+            if name == self._settings.node_name:
+                self._machine = {} if is_gone else event.object
+            return bool(self._waiting)
         if event.resource == _QUEUES:
             self._queues.pop(name, None)
             if not is_gone:
@@ -154,9 +159,8 @@ class Scheduler:
             return False
         if entry.node and self._settings.is_strict:
             return False  # pinned to a machine that is not there: nobody's to place
-        is_new = uid not in self._waiting
-        self._waiting[uid] = entry
-        return is_new
+        known, self._waiting[uid] = self._waiting.get(uid), entry
+        return known is None or known.raw["spec"] != entry.raw["spec"]
 
     # Placing.
 
@@ -254,9 +258,11 @@ class Scheduler:
         return [*together, *(_Unit((pod,), queue, group) for pod in pods[first:])]
 
     def _refusal(self, unit: _Unit) -> str:
-        selector = unit.pods[0].raw["spec"].get("nodeSelector") or {}
-        if self._settings.is_strict and not selector.items() <= self._settings.node_labels.items():
-            return f"this machine does not have the labels {selector}"
+        for pod in unit.pods:
+            if text := placement.refusal(
+                pod.raw, self._machine, is_strict=self._settings.is_strict
+            ):
+                return text
         if unit.queue is not None and (held := unit.queue.refusal(unit.pods, self._node)):
             return held
         shortages = self._node.shortages(unit.pods)
@@ -326,11 +332,10 @@ class Scheduler:
             # The sum grows pod by pod; once is enough.
             if self._told.setdefault(_clamped(job), text) is text:
                 await self._reporter.warn(job, "RequestsClamped", text)
-        spec = pod.raw["spec"]
         if pod.node:
             text = f"nodeName {pod.node} is taken to mean this machine"
             await self._reporter.warn(job, "PlacementIgnored", text)
-        if spec.get("nodeSelector") or (spec.get("affinity") or {}).get("nodeAffinity"):
+        if not placement.is_chosen(pod.raw, self._machine):
             text = "nodeSelector and nodeAffinity are taken to mean this machine"
             await self._reporter.warn(job, "PlacementIgnored", text)
 
