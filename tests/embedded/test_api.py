@@ -136,6 +136,9 @@ def test_a_cluster_that_cannot_be_is_refused_with_the_reason(line: CommandLine) 
     wrong: trainyard.ClusterOptions = {"resources": {"example.com/device": "many"}}
     with pytest.raises(trainyard.CommandError, match="is not a resource and an amount"):
         trainyard.Client(cluster="private", options=wrong).list()
+    closed: trainyard.ClusterOptions = {"network": "none", "allowed_ports": [5432]}
+    with pytest.raises(trainyard.CommandError, match="--allow-port needs --network open"):
+        trainyard.Client(cluster="private", options=closed).list()
     with pytest.raises(trainyard.CommandError, match="start one with `trainyard up`"):
         trainyard.Client(cluster="running").list()
 

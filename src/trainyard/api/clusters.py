@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, TypedDict
 
-from trainyard.api.shape import ClusterShape
+from trainyard.api.shape import ClusterShape, Network
 from trainyard.client.target import CommandError, Target, Where
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import find_cluster
@@ -39,6 +39,10 @@ class ClusterOptions(TypedDict, total=False):
     """Requests, queues, node names and selectors are taken to the letter."""
     isolation: Literal["auto", "namespaces", "plain"]
     """Separate pods by namespaces, or run them as plain processes."""
+    network: Network
+    """What pods reach: what this machine reaches, but nothing of it itself; or only each other."""
+    allowed_ports: list[int]
+    """Ports of this machine's 127.0.0.1 that pods reach as `host.trainyard.internal`."""
 
 
 def shape_of(options: ClusterOptions) -> ClusterShape:
@@ -50,6 +54,8 @@ def shape_of(options: ClusterOptions) -> ClusterShape:
         resources=dict(options.get("resources", {})),
         is_strict=options.get("is_strict", False),
         isolation=options.get("isolation", "auto"),
+        network=options.get("network", "open"),
+        allowed_ports=tuple(options.get("allowed_ports", ())),
     )
 
 
@@ -64,6 +70,8 @@ def _words(options: ClusterOptions) -> Iterator[str]:
     yield from (f"--pass-env={name}" for name in options.get("passed", []))
     yield from ["--strict-scheduling"] if options.get("is_strict") else []
     yield f"--isolation={options.get('isolation', 'auto')}"
+    yield f"--network={options.get('network', 'open')}"
+    yield from (f"--allow-port={port}" for port in options.get("allowed_ports", []))
 
 
 class Private:
