@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test matrix simulate fuzz control-plane cluster cluster-quick check format generate bench chaos soak lock clean
+.PHONY: help setup demo test clients matrix simulate fuzz control-plane cluster cluster-quick check format generate bench chaos soak lock clean
 
 find_python = for each in python3 python3.14 python3.13 python3.12 python3.11; do \
 	if "$$each" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; \
@@ -18,6 +18,9 @@ STAMP := .venv/.complete-$(KEY)
 LAUNCHERS := .venv/.launchers-$(KEY)
 # Beside it, for the tests of the chart and of the Dockerfile.
 DEPLOYING := .venv/.deploying-$(KEY)
+# Clients of Kubernetes that tests/foreign plays, each in an environment of its own.
+CLIENT_LOCKS := $(wildcard requirements/clients/*.lock requirements/clients/node/*.json)
+CLIENTS := .cache/clients/.complete-$(shell cat $(CLIENT_LOCKS) | sha256sum | cut -c1-16)
 # Measured beside trainyard.
 TORCHX := .cache/torchx/.complete
 PIP := $(BIN)/python -m pip install -qq
@@ -25,6 +28,7 @@ PIP := $(BIN)/python -m pip install -qq
 help:
 	@echo "make demo      train on four replicas and show how it ends"
 	@echo "make test      all tests"
+	@echo "make clients   install the clients of Kubernetes that make test plays"
 	@echo "make simulate  play new simulated runs; SEED=N one of them, with a diary in .cache"
 	@echo "make fuzz      odd requests, manifests and messages; SEED=N one seed of them"
 	@echo "make matrix    some tests with every Python from 3.11 to 3.14 that is here"
@@ -66,12 +70,26 @@ $(DEPLOYING): $(STAMP)
 	rm -f .venv/.deploying-*
 	touch $@
 
+clients: $(CLIENTS)
+
+$(CLIENTS): $(STAMP)
+	@echo "adding clients of Kubernetes"
+	for each in newest older; do \
+		$(BIN)/uv venv -q --clear --python $(BIN)/python .cache/clients/$$each; \
+		$(BIN)/uv pip install -q --python .cache/clients/$$each --require-hashes \
+			-r requirements/clients/$$each.lock; done
+	mkdir -p .cache/clients/node && cp requirements/clients/node/*.json .cache/clients/node
+	if command -v npm >/dev/null; then \
+		npm ci --silent --ignore-scripts --prefix .cache/clients/node; fi
+	rm -f .cache/clients/.complete-*
+	touch $@
+
 demo: $(STAMP)
 	mkdir -p .cache/demo
 	$(BIN)/trainyard run -f examples/ddp-torchrun/job.yaml --volume digits=.cache/demo
 	@echo "TensorBoard events:"; find .cache/demo -name 'events.*' | sort | tail -n 1
 
-test: $(LAUNCHERS) $(DEPLOYING)
+test: $(LAUNCHERS) $(DEPLOYING) $(CLIENTS)
 	$(BIN)/pytest $(AGAIN) -n auto tests/unit tests/simulation tests/fuzz
 	$(BIN)/pytest $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests \
 		$(foreach each,unit simulation fuzz cluster,--ignore tests/$(each))
@@ -113,6 +131,7 @@ check: $(STAMP)
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.api_reference --check
 	$(BIN)/python -m tools.chart --check
+	$(BIN)/python -m tools.conformance --check
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
@@ -126,6 +145,7 @@ generate: $(STAMP)
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.api_reference
 	$(BIN)/python -m tools.chart
+	$(BIN)/python -m tools.conformance
 
 $(TORCHX):
 	"$(PYTHON)" -m venv .cache/torchx
@@ -162,6 +182,12 @@ lock: $(STAMP)
 	$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
 		--python-version 3.11 --constraint requirements/dev.lock --extra operator \
 		pyproject.toml --output-file requirements/operator.lock
+	for each in newest older; do \
+		$(BIN)/uv pip compile --quiet --universal --upgrade --no-header --generate-hashes \
+			--python-version 3.11 requirements/clients/$$each.in \
+			--output-file requirements/clients/$$each.lock; done
+	if command -v npm >/dev/null; then npm update --silent --package-lock-only \
+		--prefix requirements/clients/node; fi
 
 clean:
 	rm -rf .venv .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

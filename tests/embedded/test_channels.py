@@ -102,10 +102,13 @@ async def shouting_server() -> AsyncIterator[int]:
         server.close()
 
 
-async def test_port_forward_carries_a_connection(session: aiohttp.ClientSession) -> None:
+@pytest.mark.parametrize("protocols", [V4, ()], ids=["v4", "unnamed"])
+async def test_port_forward_carries_a_connection(
+    session: aiohttp.ClientSession, protocols: tuple[str, ...]
+) -> None:
     async with shouting_server() as port:
         url = f"{POD}/portforward?ports={port}"
-        async with session.ws_connect(url, protocols=V4) as socket:
+        async with session.ws_connect(url, protocols=protocols) as socket:
             await socket.send_bytes(b"\x00hello")
             found = await channels(socket)
     assert found == {0: struct.pack("<H", port) + b"HELLO", 1: struct.pack("<H", port)}

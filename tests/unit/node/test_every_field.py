@@ -126,6 +126,12 @@ def told(spec: Mapping[str, Any], container: Mapping[str, Any]) -> list[str]:
     return not_honoured(pod, "root", has_resolver=False)
 
 
+def told_of_service(field: str) -> str:
+    kind = {"type": "ExternalName"} if field == "externalName" else {"clusterIP": "10.96.0.1"}
+    service = {"metadata": {"name": "s"}, "spec": {**kind, field: SERVICE[field]}}
+    return service_not_honoured(service, has_resolver=False, is_plain=False)
+
+
 def test_every_field_has_its_place() -> None:
     pod = REFUSED | SCHEDULER | NODE | NOTHING_TO_DO.keys()
     assert not pod & POD.keys()
@@ -150,11 +156,7 @@ def test_a_field_of_a_container_that_nothing_here_does_is_told(field: str) -> No
 
 @pytest.mark.parametrize("field", SERVICE)
 def test_a_field_of_a_service_that_nothing_here_does_is_told(field: str) -> None:
-    kind = {"type": "ExternalName"} if field == "externalName" else {"clusterIP": "10.96.0.1"}
-    service = {"metadata": {"name": "s"}, "spec": {**kind, field: SERVICE[field]}}
-    assert service_not_honoured(service, has_resolver=False, is_plain=False).startswith(
-        "Service s: "
-    )
+    assert told_of_service(field).startswith("Service s: ")
 
 
 def test_defaults_and_what_jobs_are_given_are_not_told() -> None:

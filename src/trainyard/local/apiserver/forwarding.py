@@ -2,7 +2,7 @@
 
 The official Python and JavaScript clients speak WebSocket channels instead: the n-th port asked
 for has two, 2n carries data, 2n + 1 a text when something fails; the first message on each is the
-port's number.
+port's number. kr8s speaks them without a protocol's name, which Kubernetes takes for the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def respond(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
     name = pod["metadata"]["name"]
     if (pod.get("status") or {}).get("phase") != "Running":
         raise bad_request(f"unable to forward port because pod {name} is not running")
-    protocol, headers = negotiate(request, _PROTOCOL, (_TUNNEL, _CHANNELS))
+    protocol, headers = negotiate(request, _PROTOCOL, (_TUNNEL, _CHANNELS), unnamed=_CHANNELS)
     ports = _ports(request) if protocol == _CHANNELS else []
 
     async def run(wire: Wire) -> None:

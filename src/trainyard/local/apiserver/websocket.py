@@ -24,18 +24,19 @@ _MAX_CONTROL_BYTES = 125
 
 
 def negotiate(
-    request: Request, spdy: str, protocols: Sequence[str]
+    request: Request, spdy: str, protocols: Sequence[str], unnamed: str = ""
 ) -> tuple[str, list[tuple[str, str]]]:
     """The first of the WebSocket `protocols` that the client offers, and the headers of the answer.
 
-    "" where it asks for SPDY, whose protocol is then `spdy`.
+    "" where it asks for SPDY, whose protocol is then `spdy`. With a client that offers no protocol
+    by name `unnamed` is spoken, if there is one.
     """
     if request.headers.get("upgrade", "").lower() != "websocket":
         switch = [("Connection", "Upgrade"), ("Upgrade", "SPDY/3.1")]
         return "", [*switch, ("X-Stream-Protocol-Version", spdy)]
     header = request.headers.get("sec-websocket-protocol", "")
     offers = [each.strip() for each in header.split(",") if each.strip()]
-    protocol = next((each for each in protocols if each in offers), "")
+    protocol = next((each for each in protocols if each in offers), "" if offers else unnamed)
     if not protocol:
         raise bad_request(f"none of the WebSocket protocols {offers} is spoken here")
     key = request.headers.get("sec-websocket-key", "").encode("latin-1")
@@ -44,7 +45,7 @@ def negotiate(
         ("Upgrade", "websocket"),
         ("Connection", "Upgrade"),
         ("Sec-WebSocket-Accept", digest),
-        ("Sec-WebSocket-Protocol", protocol),
+        *([("Sec-WebSocket-Protocol", protocol)] if offers else []),
     ]
 
 
