@@ -23,7 +23,6 @@ from tests.embedded.command_line import Object, until
 from tests.embedded.lifecycle_yard import (
     ENDS,
     Yard,
-    condition,
     generic,
     manifest,
     pytorch,
@@ -39,7 +38,6 @@ from tests.embedded.test_hangs import (
     SCRIPT,
     SOAK,
     STOPPED,
-    events,
     hung,
     name_of,
     named,
@@ -191,6 +189,13 @@ def hangs(made: Yard, row: Row) -> Outcome:
         made.run("delete", row.name, "--yes", code=None)
 
 
+def told_of(made: Yard, name: str, reason: str) -> list[str]:
+    """The texts of a job's events."""
+    _, listed = made.api.request("GET", "/api/v1/namespaces/default/events")
+    mine = [e for e in listed["items"] if e["involvedObject"]["name"] == name]
+    return [str(e["message"]) for e in mine if e["reason"] == reason]
+
+
 def is_slow(made: Yard, row: Row) -> str:
     """Run it to its end, or for long if it has none; what it is wrongly said to do."""
     made.submit(row.manifest())
@@ -202,9 +207,8 @@ def is_slow(made: Yard, row: Row) -> str:
             else:
                 made.await_phase(row.name, *ENDS, seconds=LONG_SECONDS)
         status = made.status(row.name)
-        said = condition(status, "Hung") if "Hung" in events(made, row.name) else {}
         failed = "" if status["phase"] != "Failed" else made.story(row.name)
-        return str(said.get("message", "")) or failed
+        return "; ".join(told_of(made, row.name, "Hung")) or failed
     finally:
         made.run("delete", row.name, "--yes", code=None)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -215,6 +217,17 @@ def test_a_job_that_is_not_to_be_observed_is_left_alone(made: Yard) -> None:
     made.submit(pytorch("alone", show, policy="Never", runPolicy={"observe": False}))
     made.end("alone", "Failed")
     assert made.run("logs", "alone").split()[0].endswith("0")
+
+
+def test_stacks_of_a_process_that_nobody_observes_need_py_spy(made: Yard) -> None:
+    program = "import time\ndef hold():\n    print('up', flush=True)\n    time.sleep(3600)\nhold()"
+    made.submit(pytorch("isolated", template(["python", "-IS", "-c", program])))
+    until(lambda: "up" in made.run("logs", "isolated", code=None), "it is up", LONG_SECONDS)
+    told = made.run("stacks", "isolated")
+    assert told.startswith("worker-0 (rank 0): is not observed")
+    spy = shutil.which("py-spy", path=f"{sysconfig.get_path('scripts')}:{os.environ['PATH']}")
+    assert ("hold (<string>:4)" if spy else "pip install 'trainyard[stacks]'") in told
+    made.run("delete", "isolated", "--yes")
 
 
 def test_a_program_finds_what_it_would_find_by_its_own_path(made: Yard) -> None:

@@ -259,8 +259,7 @@ class Asking(Connection):
         if text := await kept(target.client, found):
             return text
         raise CommandError(
-            f"no process of {found} can be asked for its stacks: only Python programs that have "
-            "imported torch.distributed are, unless runPolicy.observe is false"
+            f"no process of {found} can be asked for its stacks: no Python program runs in its pods"
         )
 
     @asynccontextmanager

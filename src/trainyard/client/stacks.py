@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import sysconfig
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 from trainyard.client.job import Job
@@ -24,11 +26,13 @@ Thread = tuple[str, tuple[tuple[str, int, str], ...]]
 _STDOUT = 1
 _WAITS = ("waiting", "meeting")
 """Words for what ranks do that wait for others, and so are less odd than these."""
+_SPY = str(Path(sysconfig.get_path("scripts"), "py-spy"))
+"""Where it is if it was installed with trainyard, which pods of this machine see."""
 _AT_ONCE = 16
 """Pods that are asked at a time."""
 _STATES = {
-    "T": "is stopped (SIGSTOP), and cannot say where",
-    "t": "is held by a debugger, and cannot say where",
+    "T": "is stopped (SIGSTOP)",
+    "t": "is held by a debugger",
     "R": "does not answer, and runs: it holds its interpreter's lock in a long call",
     "D": "does not answer, and waits for a disk or a device",
     "": "has ended meanwhile",
@@ -43,23 +47,25 @@ def program() -> str:
 @dataclass(frozen=True, slots=True)
 class Stack:
     """One process: its replica, its rank (-1: it has none), what it does, and its threads'
-    frames (file, line, function), the innermost first; without threads `doing` says why."""
+    frames (file, line, function), the innermost first; without threads `doing` says why.
+    `answers`: for itself."""
 
     replica: str
     pid: int
     rank: int
     doing: str
     threads: tuple[Thread, ...] = ()
+    answers: bool = True
 
     @classmethod
     def decode(cls, replica: str, line: str) -> Stack:
         """From a line of the program's; raises ValueError for any other."""
         told = json.loads(line)
-        if "threads" not in told:
-            state = told.get("state", "")
-            return cls(replica, told["pid"], -1, _STATES.get(state, f"does not answer ({state})"))
-        threads = tuple(_thread(each) for each in told["threads"])
-        return cls(replica, told["pid"], told["rank"], told["doing"].lower(), threads)
+        pid, rank = told["pid"], told.get("rank", -1)
+        threads = tuple(_thread(each) for each in told.get("threads", ()))
+        if "state" not in told:
+            return cls(replica, pid, rank, told["doing"].lower(), threads)
+        return cls(replica, pid, rank, _silent(told), threads, answers=False)
 
     @property
     def name(self) -> str:
@@ -67,6 +73,17 @@ class Stack:
         return (
             f"{self.replica} ({f'rank {self.rank}' if self.rank >= 0 else f'process {self.pid}'})"
         )
+
+
+def _silent(told: Mapping[str, Any]) -> str:
+    """What is said of a process that does not answer for itself."""
+    state, problem = told["state"], told.get("problem")
+    doing = _STATES.get(state, f"does not answer ({state})")
+    if state and not told.get("observed", True):
+        doing = f"is not observed{', and is stopped (SIGSTOP)' if state == 'T' else ''}"
+    if problem == "missing":
+        return f"{doing}; only py-spy can tell where: pip install 'trainyard[stacks]'"
+    return f"{doing}; py-spy says: {problem}" if problem else doing
 
 
 def _thread(told: Mapping[str, Any]) -> Thread:
@@ -102,14 +119,14 @@ async def collect(target: Target, job: Job, *, all_threads: bool) -> str:
     limit = asyncio.Semaphore(_AT_ONCE)
     found = await asyncio.gather(*(_of_pod(target, job, pod, limit) for pod in running))
     stacks = sorted((each for some in found for each in some), key=lambda each: each.rank)
-    ranks = [each for each in stacks if each.rank >= 0 or not each.threads]
+    ranks = [each for each in stacks if each.rank >= 0 or not each.answers]
     return grouped(ranks or stacks, all_threads=all_threads)
 
 
 async def _of_pod(
     target: Target, job: Job, pod: PodView, limit: asyncio.Semaphore
 ) -> Sequence[Stack]:
-    words = ["/usr/bin/env", "python3", "-IS", "-c", program(), pod.name]
+    words = ["/usr/bin/env", "python3", "-IS", "-c", program(), pod.name, _SPY]
     written = bytearray()
     wanted = Execution(pod, job.training_container(pod), words, stdin=False)
     async with (

@@ -1,18 +1,25 @@
 """Asks the observers of all processes in this pod for their stacks; prints one JSON line for each.
 
-One that does not answer is stopped, or holds its interpreter's lock: then the line has its state.
-Needs the standard library of Python 3.8, and runs as an argument of it (``python3 -IS -c``).
+One that does not answer is stopped, or holds its interpreter's lock: then the line has its state,
+and py-spy is asked, if it is there. So it is of Python processes that nobody
+observes. Needs the standard library of Python 3.8, and runs as an argument of it (``python3 -IS
+-c``).
 """
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 PREFIX = "@trainyard-observer-"
+OURS = "trainyard-observer"
+SPY_SECONDS, TRIES = 20.0, 3
 SECONDS = 5.0
 """How long one may take to answer: it looks each second."""
 
@@ -23,6 +30,79 @@ def listening() -> list[int]:
     lines = Path("/proc/net/unix").read_text(errors="replace").splitlines()
     names = {line.rpartition(" ")[2] for line in lines}
     return sorted(int(name[len(PREFIX) :]) for name in names if name.startswith(PREFIX))
+
+
+def variables_of(pid: int) -> dict[str, str]:
+    """What a process was started with; nothing if it is gone, or not ours to see."""
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace")
+    except OSError:
+        return {}
+    return dict(each.split("=", 1) for each in text.split("\0") if "=" in each)
+
+
+def rank_of(pid: int) -> int:
+    """As its environment has it; -1 without."""
+    text = variables_of(pid).get("RANK", "")
+    return int(text) if text.isdecimal() else -1
+
+
+def unobserved(observed: list[int]) -> list[int]:
+    """The other Python processes of this pod that may be ranks: with a RANK, or, where nobody is
+    observed, all. What a rank has started is none."""
+    host = os.environ.get("HOSTNAME")
+    found = []
+    for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()):
+        if pid in observed or pid == os.getpid() or not _is_python(pid):
+            continue
+        parent, rank = int((fields_of(pid) or ["", "0"])[1]), rank_of(pid)
+        is_child = rank >= 0 and _is_python(parent) and rank_of(parent) == rank
+        if (
+            not is_child
+            and (rank >= 0 or not observed)
+            and variables_of(pid).get("HOSTNAME") == host
+        ):
+            found.append(pid)
+    return found
+
+
+def _is_python(pid: int) -> bool:
+    try:
+        return os.path.basename(os.readlink(f"/proc/{pid}/exe")).startswith("python")
+    except OSError:
+        return False
+
+
+def spied(pid: int, spy: str) -> dict[str, object]:
+    """What py-spy says of a process, which need not go on for it; or why it says nothing."""
+    program = spy if os.access(spy, os.X_OK) else shutil.which("py-spy")
+    if program is None:
+        return {"problem": "missing"}
+    command = [program, "dump", "--json", "--nonblocking", "--pid", str(pid)]
+    problem = ""
+    for _ in range(TRIES):  # what it reads may change meanwhile
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SPY_SECONDS
+            )
+            if done.returncode == 0:
+                return {"threads": _threads(pid, json.loads(done.stdout))}
+            problem = (done.stderr.decode(errors="replace").strip().splitlines() or [""])[-1]
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            problem = str(error)
+    return {"problem": problem[:300] or "it failed"}
+
+
+def _threads(pid: int, told: list[dict[str, Any]]) -> list[dict[str, object]]:
+    """As an observer has them: the main thread first, frames as file, line and function."""
+    return [
+        {
+            "name": each.get("thread_name") or "?",
+            "frames": [[f["filename"], f["line"], f["name"]] for f in each["frames"]],
+        }
+        for each in sorted(told, key=lambda each: each.get("os_thread_id") != pid)
+        if each.get("thread_name") != OURS
+    ]
 
 
 def is_of(pid: int, pod: str) -> bool:
@@ -47,25 +127,33 @@ def ask(pid: int) -> str:
             parts.append(part)
 
 
-def state_of(pid: int) -> str:
-    """What the kernel calls the state of a process: R, S, D, T …; empty if it has ended."""
+def fields_of(pid: int) -> list[str]:
+    """What the kernel tells of a process, from its state (R, S, D, T …) on; nothing if it has
+    ended."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
+        return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []
 
 
-def main(pod: str) -> None:
-    """Ask all of them."""
-    for pid in listening():
-        if pid == os.getpid() or not is_of(pid, pod):
-            continue
+def seen(pid: int, spy: str) -> dict[str, object]:
+    """A process that did not answer for itself."""
+    state = (fields_of(pid) or [""])[0]
+    return dict(spied(pid, spy), state=state, rank=rank_of(pid)) if state else {"state": ""}
+
+
+def main(pod: str, spy: str = "") -> None:
+    """Ask all of them; `spy`: where py-spy may be, beside the PATH."""
+    observed = [pid for pid in listening() if pid != os.getpid() and is_of(pid, pod)]
+    for pid in observed:
         try:
             told = json.loads(ask(pid))
         except (OSError, ValueError):
-            told = {"state": state_of(pid)}
+            told = seen(pid, spy)
         print(json.dumps(dict(told, pid=pid)), flush=True)
+    for pid in unobserved(observed):
+        print(json.dumps(dict(seen(pid, spy), pid=pid, observed=False)), flush=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])
