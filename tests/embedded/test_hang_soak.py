@@ -153,7 +153,7 @@ SLOW = [
         case,
         4 if number % 7 == 6 else 2,
         number,
-        starved=number % 2 == 1,
+        starved=(number + number // len(WELL)) % 2 == 1,
     )
     for number, case in enumerate((WELL * SLOW_RUNS)[:SLOW_RUNS])
 ]

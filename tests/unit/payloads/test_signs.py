@@ -68,7 +68,11 @@ def window(**changed: Any) -> list[Sample]:
         (signs.BUSY, {"read": lambda at: at * 100_000}),
         (signs.BUSY, {"values": lambda at: at}),
         (signs.IDLE, {"values": lambda at: at % 2, "wrote": lambda at: at * 400}),
-        (signs.LOOPING, {"cpu": float, "position": lambda at: at}),
+        (
+            signs.LOOPING,
+            {"cpu": float, "opcode": lambda at: ("CALL", "JUMP_BACKWARD")[int(at) % 2]},
+        ),
+        (signs.BUSY, {"cpu": float, "position": lambda at: at}),  # now in one call, now in another
         (signs.LOOPING, {"cpu": float, "opcode": "JUMP_BACKWARD"}),
         (signs.BUSY, {"cpu": float}),  # in one call that takes long
         (signs.BUSY, {"cpu": float, "position": lambda at: at, "children": 1}),
