@@ -76,4 +76,4 @@ def test_none_in_a_new_pod_or_a_template() -> None:
     ]
     spec = {**SPEC, "ephemeralContainers": [PLAIN]}
     (problem,) = pod_spec(spec, ("spec",), is_template=True)
-    assert "kubectl debug" in problem.message
+    assert problem.where == "spec.ephemeralContainers"

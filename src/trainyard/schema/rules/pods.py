@@ -84,9 +84,6 @@ def pod_status(status: Object) -> Iterator[Problem]:
 
 def pod_spec(spec: Object, path: Path, *, is_template: bool = False) -> Iterator[Problem]:
     """Problems of the spec of a pod or, with `is_template`, of a template; it has containers."""
-    if is_template and spec.get("ephemeralContainers"):
-        text = "may not be in a template; `kubectl debug` adds them to a pod that runs"
-        yield error((*path, "ephemeralContainers"), text)
     volumes = spec.get("volumes") or ()
     yield from unique(
         (each["name"] for each in volumes), (*path, "volumes"), "name", "volume named"
