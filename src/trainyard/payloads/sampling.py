@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from collections import deque
 from opcode import opname
 from pathlib import Path
 from types import FrameType
@@ -34,6 +35,7 @@ _OPTIMIZED = 0x1  # inspect.CO_OPTIMIZED: of a function
 _KEEPS_LOCALS = sys.version_info < (3, 13)
 _DESCRIPTOR_CALLS = ("0", "1", "45", "47")
 """Of x86-64: read, write, recvfrom, recvmsg, whose first argument is a descriptor."""
+_COLLECTIONS = (bytearray, deque, dict, list, set)
 _PACKAGES = ("/site-packages/", "/dist-packages/", "/torchinductor_")
 
 
@@ -166,9 +168,39 @@ class Looking:
             if len(found) < MOST_FRAMES:
                 found.append((file, each.f_lineno or 0, each.f_code.co_name))
             if self.is_users(file):
-                values.append(_fingerprint(each))
+                values.append(self._fingerprint(each))
             each = each.f_back
         return tuple(found), hash((tuple(found), place)), hash(tuple(values)), opcode
+
+    def _fingerprint(self, frame: FrameType) -> int:
+        """Stands for what the variables of a frame are, at the cost of no reference to any."""
+        try:
+            variables = frame.f_locals
+            found = hash(tuple(map(self._mark, variables.values())))
+        except RuntimeError:  # they change meanwhile
+            return 0
+        # Before 3.13 the frame keeps what was just made for us, and with it tensors that the
+        # program deletes. It is emptied unless somebody else has it, who has called locals() (3:
+        # the frame, `variables` and the argument).
+        if _KEEPS_LOCALS and frame.f_code.co_flags & _OPTIMIZED and sys.getrefcount(variables) <= 3:
+            variables.clear()
+        return found
+
+    def _mark(self, value: object) -> int:
+        """Stands for a variable: which object it is, and what it holds if its class is the user's
+        or it is one of Python's collections."""
+        kind = type(value)
+        if kind in _COLLECTIONS:
+            return hash((id(value), len(value)))  # type: ignore[arg-type]
+        module = sys.modules.get(str(type.__getattribute__(kind, "__module__")))
+        file = getattr(module, "__file__", None)
+        if not isinstance(file, str) or not self.is_users(file):
+            return id(value)
+        try:
+            held = object.__getattribute__(value, "__dict__")
+        except AttributeError:  # it has slots
+            return id(value)
+        return hash((id(value), *map(id, held.values())))
 
     def sample(self, at: float, known: Counts) -> Sample:
         """One look; `known` are the counts of collectives."""
@@ -206,18 +238,3 @@ class Looking:
             except (OSError, ValueError):
                 pass
         return text_of(f"/proc/self/task/{self._thread}/wchan").strip("0")
-
-
-def _fingerprint(frame: FrameType) -> int:
-    """Stands for what the variables of a frame are, at the cost of no reference to any of them."""
-    try:
-        variables = frame.f_locals
-        found = hash(tuple(map(id, variables.values())))
-    except RuntimeError:  # they change meanwhile
-        return 0
-    # Before 3.13 the frame keeps what was just made for us, and with it tensors that the program
-    # deletes. It is emptied unless somebody else has it, who has called locals() (3: the frame,
-    # `variables` and the argument).
-    if _KEEPS_LOCALS and frame.f_code.co_flags & _OPTIMIZED and sys.getrefcount(variables) <= 3:
-        variables.clear()
-    return found

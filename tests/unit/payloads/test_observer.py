@@ -134,7 +134,7 @@ def main():
     tensor = Tensor()
     seen = weakref.ref(tensor)
     frame = sys._getframe()
-    worker = threading.Thread(target=lambda: sampling._fingerprint(frame))
+    worker = threading.Thread(target=lambda: sampling.Looking()._fingerprint(frame))
     worker.start(); worker.join()
     del tensor, frame
     return seen() is None, locals().get("seen") is seen
@@ -142,3 +142,36 @@ print(main())
 """
     done = run(python, site, "-c", code, str(site))
     assert (done.stdout, done.stderr) == ("(True, True)\n", "")
+
+
+@pytest.mark.parametrize(
+    ("turn", "differs"),
+    [
+        ("pass", False),
+        ("counter.value < 0", False),
+        ("len(done)", False),
+        ("counter.value += 1", True),
+        ("done.append(None)", True),
+        ("number += 1", True),
+    ],
+)
+def test_what_a_loop_changes_is_seen(python: str, site: Path, turn: str, *, differs: bool) -> None:
+    """In a variable, in an object of the script's own, in a list."""
+    script = site / "script.py"
+    script.write_text(f"""
+import sys, types
+sys.path.insert(0, sys.argv[1])
+from trainyard_observer import sampling
+class Counter:
+    value = 0
+def main():
+    counter, done, number = Counter(), [], 2 ** 40
+    SEEN.append(sampling.Looking()._fingerprint(sys._getframe()))
+    {turn}
+    SEEN.append(sampling.Looking()._fingerprint(sys._getframe()))
+SEEN = []
+main()
+print(SEEN[0] != SEEN[1])
+""")
+    done = run(python, site, str(script), str(site))
+    assert (done.stdout, done.stderr) == (f"{differs}\n", "")
