@@ -139,7 +139,7 @@ print(done.exit_code, done.stdout)  # 0 b'0\\n'
 try:
     client.stacks("sleep")
 except trainyard.CommandError as error:
-    print("torch.distributed" in str(error))  # True
+    print("no Python program runs" in str(error))  # True
 """,
     "Client.running_replica": """
 print(client.running_replica("sleep"))  # worker-0

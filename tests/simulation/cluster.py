@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from tests.simulation.launching import PROBE_SECONDS, UNREADY, Launch, waits
 from tests.simulation.repeats import FALLOUT
@@ -20,6 +20,7 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 NODES = ("node-a", "node-b", "node-c")
 JOB_PLURALS = frozenset(kind.plural for kind in JOB_KINDS.values())
 BOARDS = "tensorboards"
+_HOLD = "TRAINYARD_HOLD"
 OWNER_PLURALS = JOB_PLURALS | {BOARDS}
 
 
@@ -36,6 +37,14 @@ class WallClock:
 
 Outcome = tuple[float, int]
 """How long a pod's containers run, in seconds, and their exit code."""
+
+
+class Holding(Protocol):
+    """What the cluster has to know of them; see `holding`."""
+
+    def begin(self, pod: Obj, outcome: Outcome) -> None: ...
+    def attempt(self, uid: str) -> int: ...
+    def command_ends(self, uid: str, attempt: int, code: int, *, because_of_peer: bool) -> None: ...
 
 
 @dataclass(slots=True)
@@ -58,6 +67,8 @@ class Cluster(Observer):
     """What a pod says that ends with that code by itself."""
     names_oom: bool
     """Whether what ends with 137 was killed for want of memory."""
+    holders: Holding | None = None
+    """What holds the pods of jobs that restart in place."""
     lost: set[str] = field(default_factory=set)
     doomed: set[str] = field(default_factory=set)
     """UIDs of running pods whose planned end no longer holds."""
@@ -107,7 +118,7 @@ class Cluster(Observer):
                 self._later(0.1, 2.0, self._exceed, uid)
 
     def _bind(self, uid: str) -> None:
-        key, pod = self._pod(uid)
+        key, pod = self.find(uid)
         if pod is None or pod["spec"].get("nodeName"):
             return
         nodes = [node for node in NODES if node not in self.lost]
@@ -122,7 +133,7 @@ class Cluster(Observer):
 
     def _run(self, uid: str) -> None:
         key, pod = self._reachable(uid, self._run)
-        if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
+        if pod is None or pod["metadata"].get("deletionTimestamp") or has_ended(pod):
             return
         limit = pod["spec"].get("activeDeadlineSeconds")
         if limit is not None:
@@ -144,13 +155,15 @@ class Cluster(Observer):
     def _start(self, uid: str, outcome: Outcome | None) -> None:
         """The main containers run, for as long as `outcome` says."""
         key, pod = self._reachable(uid, self._start, outcome)
-        if pod is None or pod["metadata"].get("deletionTimestamp") or _ended(pod):
+        if pod is None or pod["metadata"].get("deletionTimestamp") or has_ended(pod):
             return
         running = {"running": {"startedAt": render(self.server.now())}}
         launch = self.launch(pod)
         self._set_status(key, pod, "Running", running, self._terminated(0))
         if launch is not None and outcome is not None:
             self._begin_launch(key, launch, outcome)
+        elif outcome is not None and self.holders is not None and is_held(pod):
+            self.holders.begin(pod, outcome)
         elif outcome is not None:
             self.loop.call_later(outcome[0], self._end, uid, outcome[1])
         else:
@@ -165,7 +178,7 @@ class Cluster(Observer):
 
     def _end_page(self, uid: str, codes: list[int]) -> None:
         key, pod = self._reachable(uid, self._end_page, codes)
-        if pod is None or _ended(pod) or pod["metadata"].get("deletionTimestamp"):
+        if pod is None or has_ended(pod) or pod["metadata"].get("deletionTimestamp"):
             return
         waiting = {"waiting": {"reason": "CrashLoopBackOff"}}
         self._set_status(key, pod, "Running", waiting, self._terminated(0))
@@ -177,7 +190,7 @@ class Cluster(Observer):
 
     def _run_page(self, uid: str, codes: list[int]) -> None:
         key, pod = self._reachable(uid, self._run_page, codes)
-        if pod is None or _ended(pod) or pod["metadata"].get("deletionTimestamp"):
+        if pod is None or has_ended(pod) or pod["metadata"].get("deletionTimestamp"):
             return
         running = {"running": {"startedAt": render(self.server.now())}}
         self._set_status(key, pod, "Running", running, self._terminated(0))
@@ -203,7 +216,7 @@ class Cluster(Observer):
 
     def _say(self, uid: str, words: str) -> None:
         """A startup probe fails with these words; the kubelet makes an Event of it."""
-        key, pod = self._pod(uid)
+        key, pod = self.find(uid)
         if pod is None or pod["spec"].get("nodeName") in self.lost or not waits(pod):
             return
         event = {
@@ -236,7 +249,7 @@ class Cluster(Observer):
     def _fail_to_begin(self, uid: str, code: int) -> None:
         """An init container fails, and the pod with it."""
         key, pod = self._reachable(uid, self._fail_to_begin, code)
-        if pod is not None and not _ended(pod) and not pod["metadata"].get("deletionTimestamp"):
+        if pod is not None and not has_ended(pod) and not pod["metadata"].get("deletionTimestamp"):
             waiting = {"waiting": {"reason": "PodInitializing"}}
             self._set_status(key, pod, "Failed", waiting, self._terminated(code))
 
@@ -259,38 +272,51 @@ class Cluster(Observer):
 
     def _end(self, uid: str, code: int, *, because_of_peer: bool = False) -> None:
         key, pod = self._reachable(uid, self._end, code)
-        if pod is None or _ended(pod) or (uid in self.doomed and not because_of_peer):
+        if pod is None or has_ended(pod) or (uid in self.doomed and not because_of_peer):
             return
         if code == 0 and self.is_launched(pod):
             self._later(0.1, 2.0, self._end, uid, code)
             return
         self._terminate(key, pod, code, words=FALLOUT if because_of_peer else None)
         if code and self.peers_die(pod):
-            self._take_peers_along(pod)
+            self.take_peers_along(pod)
 
-    def _end_with_peer(self, uid: str) -> None:
-        self._end(uid, 1, because_of_peer=True)
+    def end(self, uid: str, code: int, words: str) -> None:
+        """A pod ends with that code, as soon as its node can tell."""
+        key, pod = self._reachable(uid, self.end, code, words)
+        if pod is not None and not has_ended(pod):
+            self._terminate(key, pod, code, words=words)
+            if code and self.peers_die(pod):
+                self.take_peers_along(pod)
+
+    def _end_with_peer(self, uid: str, attempt: int) -> None:
+        if self.holders is not None and attempt:
+            self.holders.command_ends(uid, attempt, 1, because_of_peer=True)
+        else:
+            self._end(uid, 1, because_of_peer=True)
 
     def _exceed(self, uid: str) -> None:
         key, pod = self._reachable(uid, self._exceed)
-        if pod is not None and not _ended(pod):
+        if pod is not None and not has_ended(pod):
             self._terminate(key, pod, 137, reason="DeadlineExceeded")
 
     def _stop(self, uid: str) -> None:
         key, pod = self._reachable(uid, self._stop)
         if pod is None:
             return
-        if not _ended(pod) and pod["status"].get("containerStatuses"):
+        if not has_ended(pod) and pod["status"].get("containerStatuses"):
             self._terminate(key, pod, 143)
         self.server.delete(key, grace=0)
 
-    def _take_peers_along(self, pod: Obj) -> None:
+    def take_peers_along(self, pod: Obj) -> None:
+        """The other replicas of a job end or hang."""
         for peer in list(self.server.owned("pods", owner_uid(pod))):
             uid = peer["metadata"]["uid"]
-            if uid != pod["metadata"]["uid"] and not _ended(peer):
+            if uid != pod["metadata"]["uid"] and not has_ended(peer):
                 self.doomed.add(uid)
                 if self.rng.random() < 0.8:  # the others hang
-                    self._later(0.01, 3.0, self._end_with_peer, uid)
+                    attempt = self.holders.attempt(uid) if self.holders is not None else 0
+                    self._later(0.01, 3.0, self._end_with_peer, uid, attempt)
 
     def _terminate(
         self, key: Key, pod: Obj, code: int, reason: str = "", words: str | None = None
@@ -345,8 +371,8 @@ class Cluster(Observer):
     # What befalls pods and nodes from outside.
     def evict(self, pod: Obj, *, delete: bool) -> None:
         """By the kubelet (the pod stays, Failed), or through the API (it is deleted)."""
-        key, pod_now = self._pod(pod["metadata"]["uid"])
-        if pod_now is None or _ended(pod_now) or pod_now["metadata"].get("deletionTimestamp"):
+        key, pod_now = self.find(pod["metadata"]["uid"])
+        if pod_now is None or has_ended(pod_now) or pod_now["metadata"].get("deletionTimestamp"):
             return
         target = {
             "type": "DisruptionTarget",
@@ -388,7 +414,7 @@ class Cluster(Observer):
 
     def evict_by_taint(self, pod: Obj) -> None:
         """As the node controller does with the pods of a node that is gone."""
-        key, _ = self._pod(pod["metadata"]["uid"])
+        key, _ = self.find(pod["metadata"]["uid"])
         target = {
             "type": "DisruptionTarget",
             "status": "True",
@@ -406,13 +432,14 @@ class Cluster(Observer):
         self, uid: str, again: Callable[..., None], *args: Any
     ) -> tuple[Key, Obj | None]:
         """The pod, unless it is gone or on a lost node; then `again` is called later."""
-        key, pod = self._pod(uid)
+        key, pod = self.find(uid)
         if pod is not None and pod["spec"].get("nodeName") in self.lost:
             self._later(5.0, 10.0, again, uid, *args)
             return key, None
         return key, pod
 
-    def _pod(self, uid: str) -> tuple[Key, Obj | None]:
+    def find(self, uid: str) -> tuple[Key, Obj | None]:
+        """The pod with that UID, if it is there."""
         for key, obj in self.server.objects.items():
             if key.plural == "pods" and obj["metadata"]["uid"] == uid:
                 return key, obj
@@ -438,5 +465,12 @@ def sidecars(pod: Obj) -> set[str]:
     return {each["name"] for each in inits if each.get("restartPolicy") == "Always"}
 
 
-def _ended(pod: Obj) -> bool:
+def has_ended(pod: Obj) -> bool:
+    """Whether all of its containers have."""
     return pod["status"].get("phase") in ("Succeeded", "Failed")
+
+
+def is_held(pod: Obj) -> bool:
+    """Whether what holds a pod is its first process."""
+    variables = pod["spec"]["containers"][0].get("env") or ()
+    return any(each["name"] == _HOLD for each in variables)

@@ -219,6 +219,11 @@ class Monitor(Observer):
                 self._disturb(job, truth)
             return
         assert change.old is not None
+        if truth_of(pod).attempt != truth.attempt:  # it goes on where it is
+            truth.gone = True
+            job.pods[f"{uid} {truth.attempt}"] = truth
+            self._pod_added(job, pod)
+            return
         phase, was = pod["status"].get("phase"), change.old["status"].get("phase")
         taken = pod["metadata"].get("deletionTimestamp") is not None
         if taken and not truth.disturbed and uid not in self.controller_deletes:
@@ -226,14 +231,21 @@ class Monitor(Observer):
         if phase in TERMINAL and was not in TERMINAL:
             if pod["status"].get("reason") in ("Evicted", "DeadlineExceeded"):
                 self._disturb(job, truth)
-            elif not taken:
-                self._ended_by_itself(job, truth, pod)
+            elif not taken and truth.own_end is None:
+                self._ended_by_itself(job, truth, _exit_code(pod), _words(pod))
                 if truth.own_end and self._misses_a_pod(owner_uid(pod)):
                     self._endanger(job)
 
-    def _ended_by_itself(self, job: JobTruth, truth: PodTruth, pod: Obj) -> None:
-        truth.own_end = _exit_code(pod)
-        truth.words = _words(pod)
+    def attempt_ended(self, pod: Obj, code: int, words: str) -> None:
+        """An attempt has failed by itself in a pod that is held."""
+        job = self.jobs.get(owner_uid(pod))
+        if job is not None:
+            self._ended_by_itself(job, job.pods[pod["metadata"]["uid"]], code, words)
+            if self._misses_a_pod(owner_uid(pod)):
+                self._endanger(job)
+
+    def _ended_by_itself(self, job: JobTruth, truth: PodTruth, code: int, words: str) -> None:
+        truth.own_end, truth.words = code, words
         if not truth.own_end:
             job.completions[job.attempt] += not truth.apart
             return

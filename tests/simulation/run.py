@@ -18,6 +18,7 @@ import orjson
 
 from tests.simulation import launching, policies
 from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
+from tests.simulation.holding import Holders
 from tests.simulation.invariants import TERMINAL, Monitor, Violation
 from tests.simulation.network import CRASHES, Call, Conditions, Fault, WatchFault, Wire
 from tests.simulation.queueing import Queues
@@ -129,6 +130,7 @@ class Process(NamedTuple):
     wire: Wire
     turn: asyncio.Event
     task: asyncio.Task[None]
+    controller: Controller
 
 
 async def _look_after(controller: Controller, turn: asyncio.Event) -> None:
@@ -177,6 +179,7 @@ class Run:
         self.incarnation = 0
         self.call_number = 0
         self.controller: asyncio.Task[None] | None = None
+        self.leader: Controller | None = None
         self.standby: Process | None = None
         self.keys = [_key(job) for job in scenario.jobs]
         self.settings = scenario.settings
@@ -191,6 +194,14 @@ class Run:
                     "action": "Fail" if scenario.seed % 4 == 0 else "Explain",
                 }
                 job["spec"].setdefault("runPolicy", {})["hang"] = hang
+            rng = random.Random(scenario.seed ^ 0x401D)
+            self.cluster.holders = Holders(
+                self.cluster,
+                rng,
+                lambda: self.leader,
+                self.monitor.attempt_ended,
+                self.monitor.fail,
+            )
             self.reporters = Reporters(self.server, scenario.seed, self.monitor.fail, loop)
             self.server.observers.append(self.reporters)
 
@@ -345,6 +356,7 @@ class Run:
         process = self.standby or self._begin_process(self.incarnation)
         self.standby = None
         self.wire, self.controller = process.wire, process.task
+        self.leader = process.controller
         self.wire.stands_by = False
         process.turn.set()
         if self.scenario.has_standby:
@@ -370,14 +382,15 @@ class Run:
         if self.reporters:
             self.reporters.controllers.append(controller)
         turn = asyncio.Event()
-        return Process(wire, turn, self.loop.create_task(_look_after(controller, turn)))
+        task = self.loop.create_task(_look_after(controller, turn))
+        return Process(wire, turn, task, controller)
 
     def _crash(self) -> None:
         self.report.crashes += 1
         if self.controller is not None:
             self.wire.is_dead = True
             self.controller.cancel()
-            self.controller = None
+            self.controller = self.leader = None
         self.loop.call_later(self.rng.uniform(0.01, 20.0), self._restart)
 
     def _restart(self) -> None:

@@ -9,9 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.queueing.kueue import Kueue
-from tests.simulation import elastic, launching, queueing, repeats
+from tests.simulation import elastic, holding, launching, queueing, repeats
 from tests.simulation.network import CRASHES, Fault, WatchFault
-from tests.simulation.seeds import FIRST_GENERATION, SECOND_GENERATION, THIRD_GENERATION
+from tests.simulation.reporting import reports
+from tests.simulation.seeds import (
+    FIRST_GENERATION,
+    FOURTH_GENERATION,
+    SECOND_GENERATION,
+    THIRD_GENERATION,
+)
 from trainyard.kinds.shared.settings import GangBackend, Settings
 
 Obj = dict[str, Any]
@@ -177,6 +183,8 @@ def draw(seed: int) -> Scenario:
         steps += [Step(*each) for each in queueing.steps(seed)]
     once = FIRST_GENERATION | SECOND_GENERATION | THIRD_GENERATION
     words = repeats.draw(seed, jobs, judged=seed not in once)
+    if reports(seed) and seed not in once | FOURTH_GENERATION:
+        holding.draw(seed, jobs)
     count = rng.randint(2, 7)
     call_faults: dict[int, Fault] = {
         rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)

@@ -22,6 +22,8 @@ SECOND_GENERATION = frozenset({77, 8000635, 358016702, 758550509, 812937761})
 """Likewise, from before standbys took over."""
 THIRD_GENERATION = frozenset({1626, 1728, 874106316})
 """Likewise, from before restarts had a judge."""
+FOURTH_GENERATION = frozenset({20206, 419970178, 419970307})
+"""Likewise, from before jobs restarted in place."""
 FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
 
 

@@ -28,6 +28,8 @@ from trainyard.lifecycle import (
     hang_texts,
     hanging,
     hangs,
+    held,
+    in_place,
     outcomes,
     passes,
     progress,
@@ -243,6 +245,16 @@ def keep_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hanging, "evidence", lambda *_: ())
 
 
+def start_in_place_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next attempt starts in pods whose processes have not ended."""
+    monkeypatch.setattr(in_place, "_is_waiting", lambda job, pod: True)
+
+
+def hear_an_earlier_attempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How an attempt ended is taken for the end of the one that follows in the same pod."""
+    monkeypatch.setattr(held, "of", lambda pod, hold: hold)
+
+
 def account_for(seconds: Callable[[float], float]) -> Plant:
     """Time that passes is accounted for as something else."""
 
@@ -331,6 +343,8 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
     "hear those before": (hear_those_before, "have reported|no rank has reported"),
     "blame another rank": (blame_another_rank, "have reported|for less than|are at work"),
     "keep no evidence of a hang": (keep_no_evidence, "no evidence of it is kept"),
+    "start in place at once": (start_in_place_at_once, "is to start attempt .* while one runs"),
+    "hear an earlier attempt": (hear_an_earlier_attempt, "."),
     "account for half of the time": (account_for(lambda s: s / 2), "goodput has .* s of"),
     "account for no short times": (account_for(lambda s: s if s > 1 else 0), "goodput has .* s of"),
     "train while paused": (train_while_paused, "phase Paused, time goes to training"),
@@ -351,7 +365,11 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
 }
 
 
-RARE = {"keep a paused job in its queue": 1650, "take a silent watch at its word": 6814}
+RARE = {
+    "start in place at once": 400,
+    "keep a paused job in its queue": 1650,
+    "take a silent watch at its word": 6814,
+}
 """Seeds from which on bugs are looked for that take much to show."""
 
 

@@ -1,0 +1,200 @@
+"""Pods that are held after their command has failed, for restarts in place (decision 283).
+
+They do what `payloads/hold.py` does: they tell whichever controller leads how their attempt is, and
+end it, start the next one or leave by its answers. One job in two that can restart in place does,
+in runs in which pods report.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tests.simulation.cluster import Cluster, Outcome, has_ended
+from tests.simulation.repeats import FALLOUT
+from tests.simulation.server import Obj
+from trainyard.kinds.shared import labels
+from trainyard.kinds.table import JOB_KINDS
+from trainyard.operator.controller import Controller
+from trainyard.operator.hearing import Hearing
+
+_PATIENCE_SECONDS = 60.0
+_ENDING_SECONDS = (1.0, 5.0, 28.0)
+"""At most so long do commands take to end when they are told to; some of their grace."""
+_STOPPED = 143
+_OUT_OF_MEMORY = 137
+"""Then the kernel has killed something, and the pod itself has to tell of it."""
+
+
+def draw(seed: int, jobs: Sequence[Obj]) -> None:
+    """Have some jobs ask for it."""
+    rng = random.Random(f"{seed} in place")
+    for job in jobs:
+        if rng.random() < 0.5 and _is_possible(job):
+            job["spec"]["runPolicy"]["restartMode"] = "InPlace"
+            for type_ in job["spec"]["replicaSpecs"]:
+                type_["template"]["spec"]["containers"][0]["command"] = ["python"]
+
+
+def _is_possible(job: Obj) -> bool:
+    spec = job["spec"]
+    if job["kind"] != "PyTorchTrainingJob" or "elastic" in spec:
+        return False
+    scopes = [each.get("restartScope") for each in (spec["runPolicy"], *spec["replicaSpecs"])]
+    return "Replica" not in scopes
+
+
+@dataclass(slots=True)
+class Held:
+    """One such pod. `code`: how the attempt ended; None as long as it runs."""
+
+    attempt: int
+    code: int | None = None
+    words: str = ""
+    ended_at: float = 0.0
+    answered_at: float = 0.0
+    wanted: int = 0
+    start: int = 0
+    is_over: bool = False
+    is_stopping: bool = False
+
+
+class Holders:
+    """All of a run. `ended` is told of each attempt that has failed in a pod which stays, `fail`
+    of what must not be."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        rng: random.Random,
+        leader: Callable[[], Controller | None],
+        ended: Callable[[Obj, int, str], None],
+        fail: Callable[[str], None],
+    ) -> None:
+        self._cluster, self._rng, self._leader = cluster, rng, leader
+        self._ended, self._fail = ended, fail
+        self._loop = cluster.loop
+        self._pods: dict[str, Held] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def begin(self, pod: Obj, outcome: Outcome) -> None:
+        """The container of a pod has started."""
+        uid = pod["metadata"]["uid"]
+        self._pods[uid] = Held(_attempt(pod))
+        self._start(uid, outcome)
+        task = self._loop.create_task(self._hold(uid))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def attempt(self, uid: str) -> int:
+        """The attempt in a pod; 0 for one that is not held."""
+        held = self._pods.get(uid)
+        return held.attempt if held is not None else 0
+
+    def command_ends(self, uid: str, attempt: int, code: int, *, because_of_peer: bool) -> None:
+        """A command ends, if that attempt still runs."""
+        held = self._pods.get(uid)
+        _, pod = self._cluster.find(uid)
+        if held is None or held.attempt != attempt or held.code is not None:
+            return
+        if pod is None or has_ended(pod):
+            return
+        if uid in self._cluster.doomed and not because_of_peer:
+            return
+        is_alone = code == 0 or (code == _OUT_OF_MEMORY and self._cluster.names_oom)
+        held.code, held.ended_at = code, self._loop.time()
+        held.words = FALLOUT if because_of_peer else self._cluster.words(pod, code)
+        if is_alone and held.wanted <= held.attempt:
+            self._leave(uid, held)
+            return
+        if pod["metadata"].get("deletionTimestamp") is None:
+            self._ended(pod, code, held.words)
+        if self._cluster.peers_die(pod):
+            self._cluster.take_peers_along(pod)
+
+    def _start(self, uid: str, outcome: Outcome) -> None:
+        attempt = self._pods[uid].attempt
+        self._cluster.doomed.discard(uid)
+        self._loop.call_later(outcome[0], self._ends, uid, attempt, outcome[1])
+
+    def _ends(self, uid: str, attempt: int, code: int) -> None:
+        self.command_ends(uid, attempt, code, because_of_peer=False)
+
+    def _leave(self, uid: str, held: Held) -> None:
+        """The pod ends as its command has."""
+        assert held.code is not None
+        self._pods.pop(uid, None)
+        self._cluster.end(uid, held.code, held.words)
+
+    async def _hold(self, uid: str) -> None:
+        while (held := self._pods.get(uid)) is not None:
+            most = 1.5 if held.code is not None or held.is_stopping else 5.0
+            await asyncio.sleep(self._rng.uniform(0.5, most))
+            _, pod = self._cluster.find(uid)
+            if pod is None or has_ended(pod) or pod["metadata"].get("deletionTimestamp"):
+                self._pods.pop(uid, None)
+            elif pod["spec"].get("nodeName") not in self._cluster.lost:
+                self._ask(pod, held)
+                self._act(pod, held)
+
+    def _ask(self, pod: Obj, held: Held) -> None:
+        """As the channel answers."""
+        controller = self._leader()
+        if controller is None or held.is_over:
+            return
+        hearing, meta = Hearing(controller), pod["metadata"]
+        held.answered_at = self._loop.time()
+        if not hearing.is_working:
+            return
+        owner = meta["ownerReferences"][0]
+        job = JOB_KINDS[owner["kind"]].plural, meta["namespace"], owner["name"]
+        subject = hearing.subject(*job, meta["name"])
+        if subject is None:
+            return
+        if subject.ended or not subject.has_pod:
+            held.is_over = True
+            return
+        report = {
+            "uid": meta["uid"],
+            "attempt": held.attempt,
+            "ended": held.code is not None,
+            "exitCode": held.code or 0,
+            "seconds": self._loop.time() - held.ended_at if held.code is not None else 0.0,
+            "message": held.words,
+        }
+        answer = hearing.hear(subject.uid, meta["name"], {"hold": report})
+        if answer:
+            held.wanted, held.start = answer["wanted"], answer["start"]
+            if held.start > held.attempt and held.code is None:
+                self._fail(f"{meta['name']} is to start attempt {held.start} while one runs")
+
+    def _act(self, pod: Obj, held: Held) -> None:
+        uid = pod["metadata"]["uid"]
+        if held.code is None:
+            if held.wanted > held.attempt and not held.is_stopping:
+                held.is_stopping = True
+                seconds = self._rng.uniform(0.1, self._rng.choice(_ENDING_SECONDS))
+                self._loop.call_later(seconds, self._stopped, uid, held.attempt)
+            return
+        if held.is_over:
+            self._leave(uid, held)
+        elif held.start > held.attempt and held.start >= held.wanted:
+            self._pods[uid] = Held(held.start, answered_at=held.answered_at)
+            self._start(uid, self._cluster.outcome(pod))
+        else:
+            is_decided = held.wanted > held.attempt
+            since = max(held.ended_at, held.answered_at) if is_decided else held.ended_at
+            if self._loop.time() - since > _PATIENCE_SECONDS:
+                self._leave(uid, held)
+
+    def _stopped(self, uid: str, attempt: int) -> None:
+        """The command has done as it was told: that is no failure of its own."""
+        held = self._pods.get(uid)
+        if held is not None and held.attempt == attempt and held.code is None:
+            held.code, held.ended_at = _STOPPED, self._loop.time()
+
+
+def _attempt(pod: Obj) -> int:
+    return int(pod["metadata"]["annotations"][labels.ATTEMPT])
