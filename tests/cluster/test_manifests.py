@@ -212,8 +212,8 @@ async def test_an_operator_of_one_namespace_needs_a_role_there_only(
         await yard.reaches("digits", "Succeeded")
         assert await operator.answer("/readyz") == "leading"
         assert "no right" not in operator.log
-        # Only what launches over ssh needs them.
-        asked = ("auth", "can-i", "list", "configmaps", f"--as={account(yard)}")
+        others = "deepspeedjobs.batch.tensorstack.dev"
+        asked = ("auth", "can-i", "list", others, f"--as={account(yard)}")
         assert await yard.kubectl(*asked, fails=True) == ""
 
 

@@ -77,6 +77,7 @@ ONCE_FAILED = {
     20206: "a replica lost by a rule, whose end nobody saw, was told as deleted and as failed",
     419970178: "the monitor told equal failures apart by their exit code and the number of the pod",
     419970307: "the same",
+    505500882: "an init container and a preflight that ended with the same code were one cause",
 }
 
 

@@ -31,7 +31,10 @@ def lasting(end: Exit | None) -> tuple[str, str]:
     from trainyard.evidence.lasting import lasting_cause  # starting up needs none of it
 
     cause = lasting_cause(end.code, end.reason, end.message)
-    return (cause.text, cause.key) if cause else ("", "")
+    if cause is None:
+        return "", ""
+    where = f" (init container {end.init_container})" if end.init_container else ""
+    return cause.text + where, cause.key + where
 
 
 def now_at(job: Pass) -> Reached:

@@ -64,8 +64,8 @@ _SCOPE = (
     Setting(
         "kinds",
         Several(Text("a kind of job", "KIND", lambda name: name in JOB_KINDS)),
-        "Look after jobs of these kinds only. Without one that launches over ssh, no rights to "
-        "ConfigMaps are needed, nor to Secrets if pods do not report. Repeatable.",
+        "Look after jobs of these kinds only. Without one that launches over ssh, and if pods do "
+        "not report, no rights to Secrets and ConfigMaps are needed. Repeatable.",
         "operator.kinds",
         option="--kind",
     ),

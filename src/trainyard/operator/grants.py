@@ -65,7 +65,7 @@ def grants() -> list[Grant]:
         Grant(_rule(PODS, ["create", "delete", "get", "list", "patch", "watch"])),
         Grant(_rule(SERVICES, _OWN)),
         Grant(_rule(SECRETS, _OWN), kinds=over_ssh(), channel=True),
-        Grant(_rule(CONFIG_MAPS, _OWN), kinds=over_ssh()),
+        Grant(_rule(CONFIG_MAPS, _OWN), kinds=over_ssh(), channel=True),
         *(Grant(_rule(each, _OWN), gang=name) for name, each in POD_GROUPS_OF.items()),
         *_of_kueue(),
         Grant(_of([""], ["events"], ["create", "list", "patch"])),

@@ -15,6 +15,7 @@ from trainyard.cli.crds import command as crds_command
 from trainyard.cli.manifests import command
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.table import KINDS
+from trainyard.kube.resources import CONFIG_MAPS, SECRETS
 from trainyard.lifecycle.observed import observed_resources
 from trainyard.operator.effective import Effective
 from trainyard.operator.manifests import (
@@ -24,7 +25,7 @@ from trainyard.operator.manifests import (
     network_policy,
     rights,
 )
-from trainyard.operator.planners import served_kinds
+from trainyard.operator.planners import served_kinds, watched_resources
 from trainyard.operator.settings import OperatorSettings
 
 INSTALL = Install("registry/trainyard:1", "training", 3, settings={"sshPort": 2299})
@@ -139,7 +140,17 @@ def test_secrets_are_for_kinds_that_launch_over_ssh_and_for_reports_only() -> No
     plain = rights_of(**silent)
     assert not may(plain) & {"secrets", "configmaps", "deepspeedjobs", "colossalaijobs/status"}
     for kind in ("DeepSpeedJob", "ColossalAIJob"):
-        assert {"secrets", "configmaps"} < may(rights_of(kinds=(kind,)))
+        assert {"secrets", "configmaps"} < may(rights_of(**{**silent, "kinds": (kind,)}))
+    assert {"secrets", "configmaps"} < may(rights_of(**{**silent, "has_channel": True}))
+
+
+def test_what_is_written_for_pods_that_report_is_watched() -> None:
+    """The evidence of a hang is a ConfigMap: an operator for PyTorch alone did not know of any."""
+    kinds = ("PyTorchTrainingJob",)
+    reporting = Settings(channel_address="reports:7443")
+    watched = watched_resources(OperatorSettings(kinds=kinds, lifecycle=reporting))
+    assert {SECRETS, CONFIG_MAPS} < set(watched)
+    assert not {SECRETS, CONFIG_MAPS} & set(watched_resources(OperatorSettings(kinds=kinds)))
     assert "tensorboards/status" not in may(rights_of(serves_tensorboards=False))
 
 
@@ -180,7 +191,11 @@ def test_rights_follow_the_settings_that_the_command_is_given(tmp_path: Path) ->
     printed = CliRunner().invoke(command, options, catch_exceptions=False).output
     objects = [obj for obj in yaml.safe_load_all(printed) if obj["kind"].endswith("Role")]
     mine = [obj for obj in objects if "operator" in obj["metadata"]["name"]]
-    assert {name.partition("/")[0] for name in may(mine)} == wanted | {"endpoints", "secrets"}
+    assert {name.partition("/")[0] for name in may(mine)} == wanted | {
+        "configmaps",
+        "endpoints",
+        "secrets",
+    }
     file.write_text("workers: 0")
     refused = CliRunner().invoke(command, options)
     assert refused.exit_code == 2
