@@ -193,7 +193,7 @@ class Looking:
         if kind in _COLLECTIONS:
             return hash((id(value), len(value)))  # type: ignore[arg-type]
         module = sys.modules.get(str(type.__getattribute__(kind, "__module__")))
-        file = getattr(module, "__file__", None)
+        file = getattr(module, "__dict__", {}).get("__file__")  # runs nothing of a lazy module
         if not isinstance(file, str) or not self.is_users(file):
             return id(value)
         try:
