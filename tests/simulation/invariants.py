@@ -221,7 +221,7 @@ class Monitor(Observer):
         assert change.old is not None
         if truth_of(pod).attempt != truth.attempt:  # it goes on where it is
             truth.gone = True
-            job.pods[f"{uid} {truth.attempt}"] = truth
+            job.pods[f"{uid} {truth.attempt}"] = job.pods.pop(uid)  # in the order of their times
             self._pod_added(job, pod)
             return
         phase, was = pod["status"].get("phase"), change.old["status"].get("phase")
