@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ from typing import Any
 import pytest
 
 from tests.embedded import as_user
-from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine, job, until
+from tests.embedded.command_line import CommandLine, job, until
 from tests.embedded.kubectl import JOBS
-from tests.embedded.terminal import started_on_terminal
+from tests.embedded.users_kubectl import UsersKubectl
 from tests.tools import kubectl_path, missing, oldest_and_newest_kubectl
 
 Object = dict[str, Any]
@@ -48,25 +47,8 @@ def trainyard(request: pytest.FixtureRequest) -> Iterator[CommandLine]:
             line.kill_everything()
 
 
-class Kubectl:
-    """One that speaks to the cluster."""
-
-    def __init__(self, trainyard: CommandLine, path: str) -> None:
-        self.path, self.trainyard = path, trainyard
-        self.config = str(trainyard.state / "kubeconfig")
-
-    def __call__(self, *arguments: str, stdin: str = "", codes: tuple[int, ...] = (0,)) -> str:
-        """What it prints."""
-        done = subprocess.run(
-            [self.path, *arguments],
-            env={"PATH": os.environ["PATH"], "HOME": "/", "KUBECONFIG": self.config},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-        )
-        assert done.returncode in codes, (done.stdout[-2000:], done.stderr)
-        return done.stdout
+class Kubectl(UsersKubectl):
+    """With what is asked of pods here."""
 
     def pod(self, name: str) -> Object:
         found: Object = json.loads(self("get", "pod", name, "-o", "json"))
@@ -106,10 +88,7 @@ def kubectl(request: pytest.FixtureRequest, trainyard: CommandLine) -> Iterator[
 
 def test_a_shell_among_the_processes_of_a_container(kubectl: Kubectl) -> None:
     shell = ("-it", "--target=main", "-c", "d", "--", "sh", "-i")
-    program = [kubectl.path, "debug", "p", *DEBUG, *shell]
-    with started_on_terminal(
-        kubectl.trainyard, program=program, KUBECONFIG=kubectl.config
-    ) as terminal:
+    with kubectl.on_terminal("debug", "p", *DEBUG, *shell) as terminal:
         # The shell alone says what is reckoned: the terminal may echo what is typed.
         terminal.type("\necho $((40 + 2)) of `hostname`\n")
         terminal.until("42 of p")

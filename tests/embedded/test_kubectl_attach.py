@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 
 import pytest
 
-from tests.embedded.command_line import PATIENCE_SECONDS, CommandLine
-from tests.embedded.terminal import Terminal, started_on_terminal
+from tests.embedded.command_line import CommandLine
+from tests.embedded.users_kubectl import UsersKubectl
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
 
 NUMBERS = "".join(f"{number}\n" for number in range(100_000))
@@ -28,46 +25,19 @@ def trainyard(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]
         line.kill_everything()
 
 
-class Kubectl:
-    """One that speaks to the cluster."""
-
-    def __init__(self, trainyard: CommandLine, path: str) -> None:
-        self.path = path
-        self._trainyard = trainyard
-        self._config = str(trainyard.state / "kubeconfig")
-
-    def __call__(self, *arguments: str, stdin: str = "", code: int = 0) -> str:
-        """What it prints; what it says beside that, if it is to fail."""
-        done = subprocess.run(
-            [self.path, *arguments],
-            env={"PATH": os.environ["PATH"], "HOME": "/", "KUBECONFIG": self._config},
-            input=stdin,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE_SECONDS,
-        )
-        assert done.returncode == code, (done.stdout[-2000:], done.stderr)
-        return done.stderr if code else done.stdout
-
-    def on_terminal(self, *arguments: str) -> AbstractContextManager[Terminal]:
-        """On a terminal of 40 lines and 100 columns."""
-        program: Sequence[str] = [self.path, *arguments]
-        return started_on_terminal(self._trainyard, program=program, KUBECONFIG=self._config)
-
-
 @pytest.fixture(params=oldest_and_newest_kubectl())
-def kubectl(request: pytest.FixtureRequest, trainyard: CommandLine) -> Kubectl:
-    return Kubectl(trainyard, kubectl_path(request.param))
+def kubectl(request: pytest.FixtureRequest, trainyard: CommandLine) -> UsersKubectl:
+    return UsersKubectl(trainyard, kubectl_path(request.param))
 
 
-def test_a_pod_reads_what_is_piped_in_and_answers(kubectl: Kubectl) -> None:
+def test_a_pod_reads_what_is_piped_in_and_answers(kubectl: UsersKubectl) -> None:
     answer = kubectl(*RUN, "-i", "--quiet", "filter", "--", "cat", stdin=NUMBERS)
     assert answer == NUMBERS
-    said = kubectl(*RUN, "-i", "fails", "--", "sh", "-c", "cat; exit 3", stdin="x", code=3)
+    said = kubectl(*RUN, "-i", "fails", "--", "sh", "-c", "cat; exit 3", stdin="x", codes=(3,))
     assert "terminated (Error)" in said
 
 
-def test_a_shell_on_a_terminal(kubectl: Kubectl) -> None:
+def test_a_shell_on_a_terminal(kubectl: UsersKubectl) -> None:
     with kubectl.on_terminal(*RUN, "-it", "shell", "--", "sh", "-i") as terminal:
         terminal.until("try pressing enter")
         # Its size is told beside what is typed, not before.
@@ -86,10 +56,10 @@ def test_a_shell_on_a_terminal(kubectl: Kubectl) -> None:
         code, shown = terminal.end()
     assert code == 5, shown
     assert "discarding message" not in shown
-    assert "not found" in kubectl("get", "pod", "shell", code=1)
+    assert "not found" in kubectl("get", "pod", "shell", codes=(1,))
 
 
-def test_a_terminal_is_left_and_met_again(kubectl: Kubectl) -> None:
+def test_a_terminal_is_left_and_met_again(kubectl: UsersKubectl) -> None:
     kubectl("run", "stays", "--image=x", "-it", "--attach=false", "--", "sh")
     try:
         kubectl("wait", "pod/stays", "--for=condition=Ready", "--timeout=5m")

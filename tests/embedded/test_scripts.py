@@ -227,6 +227,10 @@ def test_a_detached_script_is_left_to_the_cluster(trainyard: CommandLine) -> Non
         said = trainyard.run("run", "-d", "--name", "long", "long.py")
         assert said.endswith("default/long created; to follow it: trainyard logs -f long\n")
         trainyard.run("wait", "long", "--for", "phase=Running")
+        said = trainyard.run("run", "-d", "-n", "team", "--name", "other", "long.py")
+        followed = said.rpartition("to follow it: trainyard ")[2].split()
+        assert followed == ["logs", "-f", "other", "-n", "team"]
+        trainyard.run("logs", *followed[2:])
         again = trainyard.run("run", "--detach", "--name", "long", "long.py", code=1)
         assert "already" in again
     finally:

@@ -131,7 +131,9 @@ async def _on_background(
     ):
         watching = group.create_task(_until_down(paths))
         try:
-            run = _Run(target, source, result.documents, paths, keeps=keep, said=said)
+            options = f"-n {own}" if keep and namespace else ""
+            documents = result.documents
+            run = _Run(target, source, documents, paths, keeps=keep, options=options, said=said)
             return await run.detached() if detach else await run.to_the_end(clean=not keep)
         finally:
             watching.cancel()
@@ -157,7 +159,7 @@ class _Run:
     hint: str = ""
     keeps: bool = False
     options: str = ""
-    """How commands reach a cluster that is not the embedded one."""
+    """How commands reach what stays, where that is not where they look by themselves."""
     said: Sequence[str] = ()
     """What is said before anything is submitted."""
 
