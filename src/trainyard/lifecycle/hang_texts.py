@@ -20,7 +20,7 @@ _AWAITED = {
     "flock": " for a lock of a file",
 }
 """By what the kernel calls it, or what its descriptor is."""
-_NAMED = 8
+_NAMED, _GROUP_NAME = 8, 12
 _MOST_STACKS = 262_144
 """Characters; a ConfigMap has room for a MiB."""
 
@@ -45,11 +45,12 @@ def tell(verdict: Verdict) -> str:
     if verdict.finding is Finding.BUSY:
         return f"{_ranks(waiting)} {_verb(waiting, 'wait')} for {who}, which is busy{_at(culprit)}"
     if verdict.finding is Finding.MISMATCH:
-        theirs = _in(waiting[0].pending) if waiting else ""
+        own, theirs = culprit.pending, waiting[0].pending
+        apart = own is not None and theirs is not None and own.group != theirs.group
         return (
-            f"the collectives do not match: {who} is in {_in(culprit.pending)}{_at(culprit)}; "
-            f"{_ranks(waiting)} {'is' if len(waiting) == 1 else 'are'} in {theirs}"
-            f"{_at(waiting[0]) if waiting else ''}"
+            f"the collectives do not match: {who} is in {_in(own, apart=apart)}{_at(culprit)}; "
+            f"{_ranks(waiting)} {'is' if len(waiting) == 1 else 'are'} in "
+            f"{_in(theirs, apart=apart)}{_at(waiting[0])}"
         )
     if missing and not _has_entered(culprit, waiting):
         return f"{who} has not entered {missing}; it {_does(culprit)}{behind}"
@@ -107,7 +108,8 @@ def _nobody(verdict: Verdict) -> str:
     if all(rank.kind == MEETING for rank in ranks):
         text = f"{everyone} {_verb(ranks, 'wait')} for others to meet{_at(first)}"
         if first.size > len(ranks):
-            return f"{text}: WORLD_SIZE is {first.size}, and {len(ranks)} of them have come"
+            have = "has" if len(ranks) == 1 else "have"
+            return f"{text}: WORLD_SIZE is {first.size}, and {len(ranks)} of them {have} come"
         return text
     if first.pending is not None:
         return f"{everyone} {_verb(ranks, 'wait')} in {_in(first.pending)}{_at(first)}"
@@ -135,11 +137,13 @@ def _at(rank: Rank) -> str:
     return f" at {rank.line.short}" if rank.line is not None else ""
 
 
-def _in(collective: Collective | None) -> str:
+def _in(collective: Collective | None, *, apart: bool = False) -> str:
+    """`apart`: not of the group that others are in, whose names torch counts or hashes."""
     if collective is None:
         return "one that torch does not record"
     sizes = f" of {collective.sizes}" if collective.sizes not in ("", "[]") else ""
-    return f"{collective}{sizes}"
+    group = f" in process group {collective.group[:_GROUP_NAME]}" if apart else ""
+    return f"{collective}{sizes}{group}"
 
 
 def _missing(waiting: Sequence[Rank]) -> str:

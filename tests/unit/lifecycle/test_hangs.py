@@ -143,6 +143,7 @@ def test_a_meeting_to_which_fewer_come_than_are_expected_is_told_with_both_numbe
         "all 2 ranks wait for others to meet at train.py:2: WORLD_SIZE is 4, and 2 of them have "
         "come"
     )
+    assert tell(found(*ranks("Meeting", size=3))).endswith("3, and 1 of them has come")
 
 
 def test_ranks_that_never_reported_are_a_suspicion() -> None:
@@ -246,6 +247,18 @@ def test_the_rank_whose_collectives_do_not_match(
     assert verdict.culprit.rank == odd
     assert tell(verdict).startswith(
         f"the collectives do not match: worker-{odd} (rank {odd}) is in"
+    )
+
+
+def test_collectives_of_two_groups_are_told_with_their_groups() -> None:
+    verdict = found(
+        rank(0, "Waiting", ring=[entry(1, "all_reduce", "1")]),
+        rank(1, "Waiting", ring=[entry(1, "all_reduce", "5f1e7b0c9d2a43e8")]),
+    )
+    assert tell(verdict) == (
+        "the collectives do not match: worker-1 (rank 1) is in all_reduce #1 of [[4]] in process "
+        "group 5f1e7b0c9d2a at train.py:12; rank 0 is in all_reduce #1 of [[4]] in process group 1 "
+        "at train.py:12"
     )
 
 
