@@ -24,6 +24,7 @@ _OF_CORE = {
     "pod spec.runtimeClassName='A B'": _NO_CLASSES,
     "pod spec.serviceAccountName='A B'": _WORDS,
     "pod spec.preemptionPolicy='Sometimes'": _WORDS,
+    "eviction in another namespace": _LATER,
     "pod replaced: then": _ADMISSION,
     "pod replaced: then spec.containers.0.image": _ADMISSION,
     "pod replaced: then spec.activeDeadlineSeconds": _ADMISSION,

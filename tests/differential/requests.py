@@ -400,5 +400,36 @@ def _status() -> Iterator[Case]:
         yield Case(name, [Step("POST", pods, POD), Step("POST", f"{pods}/p/{place}", body)])
 
 
-CASES = [*_updates(), *_patches(), *_deletions(), *_reading(), *_odd(), *_status()]
+def _evictions() -> Iterator[Case]:
+    pods, _ = COLLECTIONS["pod"]
+    eviction = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": "p"}}
+    for name, query, changes in (
+        ("of another pod", "", {"metadata": {"name": "q"}}),
+        ("of no name", "", {"metadata": {}}),
+        ("in another namespace", "", {"metadata": {"name": "p", "namespace": "other"}}),
+        ("of another kind", "", {"kind": "Pod", "apiVersion": "v1"}),
+        ("of an unknown version", "", {"apiVersion": "policy/v3"}),
+        ("without kind", "", {"kind": "", "apiVersion": ""}),
+        ("dry", "?dryRun=All", {}),
+        ("odd dry", "?dryRun=Some", {}),
+        ("dry by its options", "", {"deleteOptions": {"dryRun": ["All"]}}),
+        ("at once", "", {"deleteOptions": {"gracePeriodSeconds": 0}}),
+        ("of another UID", "", {"deleteOptions": {"preconditions": {"uid": "other"}}}),
+        ("of another version", "", {"deleteOptions": {"preconditions": {"resourceVersion": "1"}}}),
+        ("of this version", "", {"deleteOptions": {"preconditions": {"resourceVersion": LATEST}}}),
+        ("with options of a text", "", {"deleteOptions": "now"}),
+    ):
+        steps = [
+            Step("POST", pods, POD),
+            Step("POST", f"{pods}/p/eviction{query}", {**eviction, **changes}),
+            Step("GET", f"{pods}/p"),
+        ]
+        yield Case(f"eviction {name}", steps)
+    yield Case("eviction of no pod", [Step("POST", f"{pods}/p/eviction", eviction)])
+    yield Case("eviction read", [Step("POST", pods, POD), Step("GET", f"{pods}/p/eviction")])
+    nothing = Step("POST", f"{pods}/p/eviction", {})
+    yield Case("eviction of nothing", [Step("POST", pods, POD), nothing])
+
+
+CASES = [*_updates(), *_patches(), *_deletions(), *_reading(), *_odd(), *_status(), *_evictions()]
 __all__ = ["CASES", "JSON", "LATEST"]

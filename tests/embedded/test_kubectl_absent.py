@@ -33,6 +33,11 @@ metadata: {name: NAME, labels: {app: digits}}
             "a job of batch.tensorstack.dev",
         ),
         (("create", "quota", "q"), "ResourceQuota (v1)", "a Queue"),
+        (
+            ("create", "pdb", "p", "--selector=app=x", "--min-available=1"),
+            "PodDisruptionBudget (policy/v1)",
+            "leave it out",
+        ),
     ],
 )
 async def test_one_is_refused_by_its_name_with_what_to_do_instead(

@@ -110,7 +110,7 @@ BODIES = [
     ("DELETE", MAPS + "/m", "application/json", {"preconditions": 1}, 400, "preconditions"),
     ("DELETE", MAPS + "/m", "application/json", {"propagationPolicy": [1]}, 422, "propagation"),
     ("POST", PODS + "/x/binding", "application/json", {"target": 3}, 400, "target"),
-    ("POST", PODS + "/x/eviction", "application/json", {"deleteOptions": 3}, 400, "options"),
+    ("POST", PODS + "/x/eviction", "application/json", {"deleteOptions": 3}, 400, "deleteOptions"),
 ]
 
 

@@ -381,8 +381,20 @@ async def test_binding_and_eviction(api: Api) -> None:
     code, _ = await api("POST", f"{pods}/p/binding", {"target": {"kind": "Node", "name": "n"}})
     assert code == 201
     assert api.registry.get("pods", "default", "p")["spec"]["nodeName"] == "n"
-    await api("POST", f"{pods}/p/eviction", {"deleteOptions": {"gracePeriodSeconds": 0}})
+    changes = api.registry.watch("pods", api.registry.revision)
+    eviction = {"metadata": {"name": "p"}, "deleteOptions": {"gracePeriodSeconds": 0}}
+    code, _ = await api("POST", f"{pods}/p/eviction?dryRun=All", eviction)
+    assert code == 201
+    code, told = await api("POST", f"{pods}/p/eviction", eviction)
+    assert (code, told["status"]) == (201, "Success")
     assert api.registry.list("pods") == []
+    marked, gone = await anext(changes), await anext(changes)
+    assert (marked.type, gone.type) == ("MODIFIED", "DELETED")
+    assert "deletionTimestamp" not in marked.object["metadata"]
+    (condition,) = marked.object["status"]["conditions"]
+    told = [condition[key] for key in ("type", "status", "reason")]
+    assert told == ["DisruptionTarget", "True", "EvictionByEvictionAPI"]
+    api.registry.unsubscribe(changes)
 
 
 class SilentRuntime:

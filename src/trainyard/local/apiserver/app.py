@@ -174,8 +174,10 @@ class Api:
             return await proxying.respond(request, target, self._registry, self._runtime)
         verbs = _VERBS.get(request.method, "")
         answer = self._subresources.get(target.subresource)
-        if offered is None or answer is None or verbs not in offered.verbs:
+        if offered is None or answer is None:
             raise no_such_path()
+        if verbs not in offered.verbs:
+            raise method_not_allowed(request.method, f"{target.served.name}/{target.subresource}")
         return await answer(request, target)
 
 

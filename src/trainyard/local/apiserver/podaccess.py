@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from trainyard.local.apiserver import admission, deletion, formats
+from trainyard.local.apiserver import admission, eviction, formats
 from trainyard.local.apiserver.bounds import shortened, whole_number
 from trainyard.local.apiserver.messages import Answer, Request, Stream
 from trainyard.local.apiserver.target import Target
@@ -87,11 +87,8 @@ class PodAccess:
         return formats.json_response(201, formats.SUCCESS)
 
     async def evict(self, request: Request, target: Target) -> Answer:
-        """Delete a pod, as kubectl drain does (there are no disruption budgets here)."""
-        eviction, _ = formats.body_object(request)
-        how = deletion.read(eviction.get("deleteOptions") or {}, {})
-        await self.registry.delete(*target.place, how)
-        return formats.json_response(201, formats.SUCCESS)
+        """Delete a pod, and say in it why (POST eviction)."""
+        return await eviction.evict(self.registry, request, target)
 
 
 def _check_started(pod: Object, container: str, request: Request) -> None:

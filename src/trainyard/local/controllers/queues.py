@@ -18,6 +18,7 @@ from trainyard.kinds.table import KINDS
 from trainyard.kube import resources
 from trainyard.kube.errors import KubeError
 from trainyard.local.clock import now_text
+from trainyard.local.disruptions import targeted
 from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Deletion, Objects
 from trainyard.local.scheduler.node_info import PodEntry
@@ -104,17 +105,7 @@ class QueueController:
         def mark(obj: Object) -> Object | None:
             if obj["metadata"]["uid"] != pod.uid:
                 return None
-            conditions = obj.setdefault("status", {}).setdefault("conditions", [])
-            conditions.append(
-                {
-                    "type": "DisruptionTarget",
-                    "status": "True",
-                    "reason": ConditionReason.QUEUE_MAX_DURATION.value,
-                    "message": message,
-                    "lastTransitionTime": now_text(),
-                }
-            )
-            return obj
+            return targeted(obj, ConditionReason.QUEUE_MAX_DURATION.value, message)
 
         try:
             await self._objects.update(_PODS, pod.namespace, pod.name, mark, subresource="status")

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.resources import NODES, PODS
-from trainyard.local.clock import now_text
+from trainyard.local.disruptions import targeted
 from trainyard.local.findings import Findings, Guard, batches
 from trainyard.local.objects import Deletion, Objects
 from trainyard.local.scheduler.placement import tolerates
@@ -19,12 +19,8 @@ from trainyard.local.storage.journal import Event, Object
 
 _PODS, _NODES = PODS.full_name, NODES.full_name
 _ENDED = ("Succeeded", "Failed")
-_TARGET = {
-    "type": "DisruptionTarget",
-    "status": "True",
-    "reason": "DeletionByTaintManager",
-    "message": "Taint manager: deleting due to NoExecute taint",
-}
+_REASON = "DeletionByTaintManager"
+_MESSAGE = "Taint manager: deleting due to NoExecute taint"
 
 
 class TaintEviction:
@@ -83,13 +79,7 @@ class TaintEviction:
         def change(found: Object) -> Object | None:
             if found["metadata"]["uid"] != metadata["uid"]:
                 return None
-            kept = [
-                each
-                for each in found["status"].get("conditions") or ()
-                if each["type"] != _TARGET["type"]
-            ]
-            target = {**_TARGET, "lastTransitionTime": now_text()}
-            return {**found, "status": {**found["status"], "conditions": [*kept, target]}}
+            return targeted(found, _REASON, _MESSAGE)
 
         with suppress(NotFound, Conflict):
             await self._objects.update(*place, change, subresource="status")

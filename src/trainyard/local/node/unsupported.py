@@ -22,7 +22,7 @@ _ABSENT = {
     "priority": "priorities are those of the queue and the PodGroup",
     "resources": "what its containers ask for counts",
     "schedulingGroup": "pods start together as their job or PodGroup says",
-    "evictionResponders": "nothing evicts pods on this machine",
+    "evictionResponders": "an eviction waits for nobody on this machine",
     "hostnameOverride": "a pod is called by its hostname, or by its name",
     "setHostnameAsFQDN": "a pod is called by its short name",
     "readinessGates": "nobody sets such conditions on this machine",

@@ -10,11 +10,13 @@ from trainyard.kube.resources import Resource
 from trainyard.local.resources.resource import READ_VERBS, Served
 
 _APPS, _RIGHTS = "apps", "rbac.authorization.k8s.io"
+_BUDGETS = "poddisruptionbudgets"
 _AS_PODS = "run it as a Pod, or as a job of batch.tensorstack.dev"
 _AS_JOB = "run it as a job of batch.tensorstack.dev"
 _NO_RIGHTS = "in-cluster clients of the API are not offered, so leave it out"
 _NO_NETWORK = "every pod reaches the others and their Services, so leave it out"
 _NO_STORAGE = "a folder stands for each PersistentVolumeClaim, so leave it out"
+_NO_BUDGETS = "there is one node, and whoever drains it means to, so leave it out"
 _NO_QUOTA = "a Queue says what its jobs may use"
 
 
@@ -42,6 +44,7 @@ SERVED = (
     _absent("batch", "v1", "cronjobs", "CronJob", "cj", _AS_JOB),
     _absent("networking.k8s.io", "v1", "ingresses", "Ingress", "ing", "use port-forward"),
     _absent("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "netpol", _NO_NETWORK),
+    _absent("policy", "v1", _BUDGETS, "PodDisruptionBudget", "pdb", _NO_BUDGETS),
     _absent(_RIGHTS, "v1", "roles", "Role", "", _NO_RIGHTS),
     _absent(_RIGHTS, "v1", "rolebindings", "RoleBinding", "", _NO_RIGHTS),
     _absent(_RIGHTS, "v1", "clusterroles", "ClusterRole", "", _NO_RIGHTS),

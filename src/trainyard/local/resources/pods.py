@@ -256,7 +256,7 @@ SERVED = _Pods(
         ephemeral.SUBRESOURCE: Subresource("Pod", ("get", "patch", "update")),
         "proxy": Subresource("PodProxyOptions", PROXY_VERBS),
         "binding": Subresource("Binding", ("create",)),
-        "eviction": Subresource("Eviction", ("create",)),
+        "eviction": Subresource("Eviction", ("create",), api=("policy", "v1")),
     },
     printed=(
         NAME,
