@@ -51,7 +51,7 @@ AT_ONCE = 3
 LATEST_SECONDS = AFTER_SECONDS + 15
 SHARE_NAMED = 0.9
 SLOW_RUNS = int(os.environ.get("TRAINYARD_SOAK_SLOW", "200"))
-BURNERS = 3
+BURNERS, STARVED_SECONDS = 3, 3600.0
 SERVES = "serves"
 BY_KIND = {
     "plain": "stopped skipped mismatched reordered dataloader fifo lock wrong_world_size",
@@ -203,10 +203,10 @@ def is_slow(made: Yard, row: Row) -> str:
     made.submit(row.manifest())
     try:
         if row.case == SERVES:
-            made.await_phase(row.name, "Running", seconds=LONG_SECONDS)
+            made.await_phase(row.name, "Running", seconds=STARVED_SECONDS)
             time.sleep(4 * AFTER_SECONDS)  # nothing is to come of it, however long it waits
         else:
-            made.await_phase(row.name, *ENDS, seconds=LONG_SECONDS)
+            made.await_phase(row.name, *ENDS, seconds=STARVED_SECONDS)
         if told := told_of(made, row.name, "Hung"):
             return "\n".join((*told, evidence(made, row.name)))
         return made.story(row.name) if made.phase(row.name) == "Failed" else ""
@@ -218,7 +218,9 @@ def is_slow(made: Yard, row: Row) -> str:
 def burning(count: int) -> Iterator[None]:
     """With so many processes that want the core on which the starved ones run."""
     program = "import os\nos.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\nwhile True: pass"
-    started = [subprocess.Popen([sys.executable, "-IS", "-c", program]) for _ in range(count)]
+    words = [sys.executable, "-IS", "-c", program]
+    # The kernel shares a core out among sessions (sched_autogroup), and each rank has its own.
+    started = [subprocess.Popen(words, start_new_session=True) for _ in range(count)]
     try:
         yield
     finally:

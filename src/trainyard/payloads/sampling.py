@@ -27,7 +27,7 @@ else:
 if TYPE_CHECKING:
     from .signs import Counts, Frame
 
-MOST_FRAMES = 40
+MOST_FRAMES, INNERMOST = 40, 3
 MOST_ENTRIES = 12
 """Of the flight recorder, in a report."""
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -137,6 +137,13 @@ def ring() -> list[dict[str, Any]]:
     ]
 
 
+def _shallow(value: object) -> int:
+    """Stands for an object and, if it is one of Python's collections, for how long that is."""
+    if type(value) in _COLLECTIONS:
+        return hash((id(value), len(value)))  # type: ignore[arg-type]
+    return id(value)
+
+
 class Looking:
     """Takes samples of this process, from a thread of its own."""
 
@@ -151,32 +158,39 @@ class Looking:
             return False
         return not any(part in file for part in _PACKAGES)
 
-    def frames(self) -> tuple[tuple[Frame, ...], int, int, str]:
-        """The main thread's frames, innermost first; what stands for its position and for the
-        variables of the user's frames; its instruction."""
+    def frames(self) -> tuple[tuple[Frame, ...], int, int, int, str]:
+        """The main thread's frames, innermost first; what stands for its position, for the
+        variables of the user's frames and for those of the innermost ones; its instruction."""
         frame = sys._current_frames().get(self._ident or 0)
         if frame is None:
-            return (), 0, 0, ""
+            return (), 0, 0, 0, ""
         place = frame.f_lasti
         code = frame.f_code.co_code
         opcode = opname[code[place]] if 0 <= place < len(code) else ""
         found: list[Frame] = []
         values: list[int] = []
+        inner: list[int] = []
         each: FrameType | None = frame
         while each is not None:
             file = each.f_code.co_filename
+            is_users, is_inner = self.is_users(file), len(found) < INNERMOST
+            # What runs but once has its place; a class's variables may be kept in anything.
+            is_inner &= is_users or bool(each.f_code.co_flags & _OPTIMIZED)
+            mark = self._fingerprint(each, is_users) if is_users or is_inner else 0
+            values += [mark] * is_users
+            inner += [mark] * is_inner
             if len(found) < MOST_FRAMES:
                 found.append((file, each.f_lineno or 0, each.f_code.co_name))
-            if self.is_users(file):
-                values.append(self._fingerprint(each))
             each = each.f_back
-        return tuple(found), hash((tuple(found), place)), hash(tuple(values)), opcode
+        told, position = tuple(found), hash((tuple(found), place))
+        return told, position, hash(tuple(values)), hash(tuple(inner)), opcode
 
-    def _fingerprint(self, frame: FrameType) -> int:
+    def _fingerprint(self, frame: FrameType, is_users: bool) -> int:
         """Stands for what the variables of a frame are, at the cost of no reference to any."""
+        mark = self._mark if is_users else _shallow
         try:
             variables = frame.f_locals
-            found = hash(tuple(map(self._mark, variables.values())))
+            found = hash(tuple(map(mark, variables.values())))
         except RuntimeError:  # they change meanwhile
             return 0
         # Before 3.13 the frame keeps what was just made for us, and with it tensors that the
@@ -191,7 +205,7 @@ class Looking:
         or it is one of Python's collections."""
         kind = type(value)
         if kind in _COLLECTIONS:
-            return hash((id(value), len(value)))  # type: ignore[arg-type]
+            return _shallow(value)
         module = sys.modules.get(str(type.__getattribute__(kind, "__module__")))
         file = getattr(module, "__dict__", {}).get("__file__")  # runs nothing of a lazy module
         if not isinstance(file, str) or not self.is_users(file):
@@ -213,7 +227,7 @@ class Looking:
         (read, wrote), (our_read, our_wrote) = map(
             amounts, ("/proc/self/io", "/proc/thread-self/io")
         )
-        frames, position, values, opcode = self.frames()
+        frames, position, values, inner, opcode = self.frames()
         return Sample(
             at=at,
             cpu=own + sum(map(cpu_of, below)),
@@ -223,6 +237,7 @@ class Looking:
             children=len(children),
             position=position,
             values=values,
+            inner=inner,
             opcode=opcode,
             wait=text_of(f"/proc/self/task/{self._thread}/wchan").strip("0"),
             counts=known,

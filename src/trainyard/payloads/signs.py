@@ -29,6 +29,9 @@ MANY_VALUES = 2
 """More different sets of local variables than these mean that it works."""
 LEAST_JUMPS = 0.25
 """Share of the samples of a loop that finds it between its calls, not in one of them."""
+MOST_PLACES, LEAST_LOOP_CPU = 0.67, 0.02
+"""Of a loop, at most so many places to a sample; and CPU seconds a second, with less of which what
+is found is where it was not let go on."""
 _JUMPS = ("JUMP_", "POP_JUMP", "RESUME")
 _COLLECTIVE_FRAMES, _STORE_FRAMES = 6, 8
 """How many of the innermost frames are looked at."""
@@ -63,6 +66,8 @@ class Sample(NamedTuple):
     """Stands for the frames of the main thread and the instruction at which it is."""
     values: int
     """Stands for the local variables of the user's frames."""
+    inner: int
+    """Stands for those of the innermost frames, whoever's they are."""
     opcode: str
     wait: str
     """What the main thread waits for in the kernel; "" where that cannot be told."""
@@ -100,34 +105,44 @@ def classify(window: list[Sample]) -> str:
     cpu = (last.cpu - first.cpu) / seconds
     moved = len({sample.position for sample in window}) > 1
     values = len({sample.values for sample in window})
-    if _waits(last, cpu, still=values == 1 and not moved):
-        return WAITING
-    if is_meeting(last.frames) and cpu < QUIET_CPU and not moved:
-        return MEETING
-    if is_in_collective(last.frames) and cpu < QUIET_CPU and (last.counts or not moved):
-        return WAITING
-    # A call of the C++ side, as of a handle's wait(), has no frame of torch.
-    is_call = last.opcode.startswith(("CALL", "PRECALL"))
-    in_futex = not last.wait or last.wait.startswith("futex")
-    if pending(last.counts) and cpu < LITTLE_CPU and values == 1 and is_call and in_futex:
-        return WAITING
+    is_ready = sum(sample.runs for sample in window) > len(window) / 2
+    is_starved = is_ready and cpu < QUIET_CPU
+    if not moved and values == 1 and not is_starved and (awaited := _awaited(last, cpu)):
+        return awaited
     wrote = last.wrote - first.wrote > WRITTEN_BYTES
     has_io = wrote or last.read - first.read > READ_BYTES * seconds
-    if cpu > BUSY_CPU or sum(sample.runs for sample in window) > len(window) / 2:
-        # One that is always within a call works: what that changes is not to be seen from here.
-        jumps = sum(sample.opcode.startswith(_JUMPS) for sample in window)
-        repeats = jumps >= len(window) * LEAST_JUMPS
-        if values == 1 and repeats and not has_io and not last.children:
+    if cpu > BUSY_CPU or is_ready:
+        if values == 1 and not has_io and not last.children and _repeats(window, cpu):
             return LOOPING
         return BUSY
     return BUSY if has_io or values > MANY_VALUES else IDLE
 
 
-def _waits(last: Sample, cpu: float, *, still: bool) -> bool:
-    """Whether it waits in a collective; where torch does not count them, by standing still."""
-    if not is_in_collective(last.frames) or is_meeting(last.frames):
-        return False
-    return bool(pending(last.counts)) or (not last.counts and still and cpu < QUIET_CPU)
+def _awaited(last: Sample, cpu: float) -> str:
+    """Whether one that stands still waits for others; "" if it does not."""
+    if is_meeting(last.frames):
+        return MEETING if cpu < QUIET_CPU else ""
+    if is_in_collective(last.frames):
+        return WAITING if pending(last.counts) or cpu < QUIET_CPU else ""
+    # A call of the C++ side, as of a handle's wait(), has no frame of torch.
+    is_call = last.opcode.startswith(("CALL", "PRECALL"))
+    in_futex = not last.wait or last.wait.startswith("futex")
+    is_handle = pending(last.counts) and cpu < LITTLE_CPU and is_call and in_futex
+    return WAITING if is_handle else ""
+
+
+def _repeats(window: list[Sample], cpu: float) -> bool:
+    """Whether one that works comes to the same few places, where it always finds the same."""
+    # One that is always within a call works: what that changes is not to be seen from here.
+    jumps = sum(sample.opcode.startswith(_JUMPS) for sample in window)
+    places = {sample.position for sample in window}
+    found = {(sample.position, sample.inner) for sample in window}
+    return (
+        jumps >= len(window) * LEAST_JUMPS
+        and len(places) <= len(window) * MOST_PLACES
+        and len(found) == len(places)
+        and cpu >= LEAST_LOOP_CPU
+    )
 
 
 class Doing:

@@ -134,7 +134,8 @@ def main():
     tensor = Tensor()
     seen = weakref.ref(tensor)
     frame = sys._getframe()
-    worker = threading.Thread(target=lambda: sampling.Looking()._fingerprint(frame))
+    looking = sampling.Looking()
+    worker = threading.Thread(target=looking._fingerprint, args=(frame, True))
     worker.start(); worker.join()
     del tensor, frame
     return seen() is None, locals().get("seen") is seen
@@ -166,12 +167,52 @@ class Counter:
     value = 0
 def main():
     counter, done, number = Counter(), [], 2 ** 40
-    SEEN.append(sampling.Looking()._fingerprint(sys._getframe()))
+    SEEN.append(sampling.Looking()._fingerprint(sys._getframe(), True))
     {turn}
-    SEEN.append(sampling.Looking()._fingerprint(sys._getframe()))
+    SEEN.append(sampling.Looking()._fingerprint(sys._getframe(), True))
 SEEN = []
 main()
 print(SEEN[0] != SEEN[1])
 """)
     done = run(python, site, str(script), str(site))
     assert (done.stdout, done.stderr) == (f"{differs}\n", "")
+
+
+@pytest.mark.parametrize(("turn", "differs"), [("pass", False), ("kept.append(None)", True)])
+def test_what_changes_in_a_library_is_seen_there_alone(
+    python: str, site: Path, turn: str, *, differs: bool
+) -> None:
+    packages = site / "site-packages"
+    packages.mkdir()
+    (packages / "library.py").write_text(f"""
+def work(asked, answered):
+    kept = []
+    asked.release()
+    answered.acquire()
+    {turn}
+    asked.release()
+    answered.acquire()
+""")
+    script = site / "script.py"
+    script.write_text("""
+import sys, threading
+sys.path[:0] = sys.argv[1:]
+from trainyard_observer import sampling
+import library
+def look():
+    for _ in range(2):
+        asked.acquire()
+        sys.seen.append(looking.frames()[2:4])
+        answered.release()
+sys.seen, looking = [], sampling.Looking()
+asked, answered = threading.Lock(), threading.Lock()
+asked.acquire(), answered.acquire()
+thread = threading.Thread(target=look)
+thread.start()
+library.work(asked, answered)
+thread.join()
+(values, inner), (values_then, inner_then) = sys.seen
+print(values == values_then, inner != inner_then)
+""")
+    done = run(python, site, str(script), str(site), str(packages))
+    assert (done.stdout, done.stderr) == (f"True {differs}\n", "")

@@ -14,6 +14,7 @@ from trainyard.payloads.signs import Doing, Sample, classify
 
 TORCH = ("/x/site-packages/torch/distributed/distributed_c10d.py", 10, "all_reduce")
 MEETING = ("/x/site-packages/torch/distributed/distributed_c10d.py", 9, "init_process_group")
+LOADING = ("/x/site-packages/torch/distributed/tensor/_utils.py", 8, "<module>")
 USER = ("/home/me/train.py", 12, "main")
 BEGUN, DONE = (("0", 6, 5),), (("0", 5, 5),)
 
@@ -28,6 +29,7 @@ def sample(at: float, **changed: Any) -> Sample:
         "children": 0,
         "position": 1,
         "values": 1,
+        "inner": 1,
         "opcode": "CALL",
         "wait": "hrtimer_nanosleep",
         "counts": DONE,
@@ -77,6 +79,33 @@ def window(**changed: Any) -> list[Sample]:
         (signs.BUSY, {"cpu": float}),  # in one call that takes long
         (signs.BUSY, {"cpu": float, "position": lambda at: at, "children": 1}),
         (signs.BUSY, {"cpu": float, "position": lambda at: at, "wrote": lambda at: at * 1000}),
+        # It compiles in a library: what is found at a jump is never what was found before.
+        (signs.BUSY, {"cpu": float, "opcode": "RESUME", "position": lambda at: at}),
+        (signs.BUSY, {"cpu": float, "opcode": "RESUME", "inner": lambda at: at}),
+        (
+            signs.LOOPING,
+            {
+                "cpu": float,
+                "opcode": "RESUME",
+                "position": lambda at: at % 3,
+                "inner": lambda at: at % 3,
+            },
+        ),
+        (signs.BUSY, {"cpu": lambda at: at * 0.01, "opcode": "RESUME", "runs": True}),
+        # It loads a module of torch's, starved; so is nobody who waits.
+        (
+            signs.BUSY,
+            {"frames": (LOADING, USER), "cpu": lambda at: at * 0.05, "runs": lambda at: at % 3 > 0},
+        ),
+        (
+            signs.BUSY,
+            {
+                "frames": (LOADING, USER),
+                "counts": BEGUN,
+                "cpu": float,
+                "position": lambda at: at,
+            },
+        ),
         # Starved of CPU: it would run if it could.
         (signs.BUSY, {"cpu": lambda at: at * 0.05, "runs": lambda at: at % 3 > 0}),
     ],
