@@ -179,11 +179,14 @@ class Looking:
             mark = self._fingerprint(each, is_users) if is_users or is_inner else 0
             values += [mark] * is_users
             inner += [mark] * is_inner
+            told = file, each.f_lineno or 0, each.f_code.co_name
             if len(found) < MOST_FRAMES:
-                found.append((file, each.f_lineno or 0, each.f_code.co_name))
+                found.append(told)
+            elif is_users and len(values) == 1:  # the line that is named, however deep it is
+                found[-1] = told
             each = each.f_back
-        told, position = tuple(found), hash((tuple(found), place))
-        return told, position, hash(tuple(values)), hash(tuple(inner)), opcode
+        position = hash((tuple(found), place))
+        return tuple(found), position, hash(tuple(values)), hash(tuple(inner)), opcode
 
     def _fingerprint(self, frame: FrameType, is_users: bool) -> int:
         """Stands for what the variables of a frame are, at the cost of no reference to any."""

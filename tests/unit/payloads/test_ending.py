@@ -144,8 +144,8 @@ def test_a_failing_rank_of_deepspeed_does_not_get_the_others_asked_again(
 
 def test_a_rank_that_never_ends_is_killed_after_the_time_it_was_given(training: Training) -> None:
     started = time.monotonic()
-    training.end("/bin/sh", "-c", f"{training.rank('one', 3600)}; :", seconds=0.5)
-    assert time.monotonic() - started >= 0.5
+    training.end("/bin/sh", "-c", f"{training.rank('one', 3600)}; :", seconds=5)
+    assert time.monotonic() - started >= 5
     assert training.notes() == ["asked one", "started one"]
 
 

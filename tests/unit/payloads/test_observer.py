@@ -216,3 +216,26 @@ print(values == values_then, inner != inner_then)
 """)
     done = run(python, site, str(script), str(site), str(packages))
     assert (done.stdout, done.stderr) == (f"True {differs}\n", "")
+
+
+def test_the_users_innermost_line_is_told_however_deep_it_is(python: str, site: Path) -> None:
+    packages = site / "site-packages"
+    packages.mkdir()
+    (packages / "library.py").write_text("""
+def deep(count, last):
+    return deep(count - 1, last) if count else last()
+""")
+    script = site / "script.py"
+    script.write_text("""
+import sys
+sys.path[:0] = sys.argv[1:]
+from trainyard_observer import sampling
+import library
+def main():
+    looking = sampling.Looking()
+    frames = library.deep(60, looking.frames)[0]
+    print(len(frames), *[name for file, _, name in frames if looking.is_users(file)])
+main()
+""")
+    done = run(python, site, str(script), str(site), str(packages))
+    assert (done.stdout, done.stderr) == ("40 main\n", "")
