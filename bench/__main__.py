@@ -26,6 +26,7 @@ MODULES = (
     "pods",
     "egress",
     "apiserver",
+    "beside",
     "plan",
     "validate",
     "operator",

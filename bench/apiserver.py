@@ -124,7 +124,7 @@ async def _list(transport: UnixTransport) -> Row:
 
 
 async def _creates(transport: UnixTransport, clients: int) -> list[Row]:
-    bodies = iter([_pod(f"c{clients}-{number}") for number in range(CREATES)])
+    bodies = iter([pod(f"c{clients}-{number}") for number in range(CREATES)])
     latencies: list[float] = []
 
     async def client() -> None:
@@ -160,7 +160,7 @@ async def _watch(transport: UnixTransport) -> list[Row]:
                 if seen >= WATCHED:
                     return
 
-    bodies = iter([_pod(f"w-{number}") for number in range(WATCHED)])
+    bodies = iter([pod(f"w-{number}") for number in range(WATCHED)])
 
     async def client() -> None:
         for body in bodies:
@@ -173,7 +173,7 @@ async def _watch(transport: UnixTransport) -> list[Row]:
     return [Row("API server: creates seen by 3 watchers, 32 clients", rate, "1/s", None)]
 
 
-def _pod(name: str) -> bytes:
+def pod(name: str) -> bytes:
     """A pod of a training job: 2.8 KB."""
     environment = [{"name": f"VARIABLE_{n}", "value": "x" * 60} for n in range(20)]
     container: dict[str, Any] = {

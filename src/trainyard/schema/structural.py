@@ -106,18 +106,18 @@ class Walker:
 
     def visit(self, value: Any, schema: Schema, path: Path) -> None:
         """Note every problem of ``value`` and of what is in it."""
-        wanted = schema.get("type")
-        if type(value) is str and wanted == "string":  # most values are
+        wanted, kind = schema.get("type"), type(value)
+        # Nearly all values are right, and of one of these types.
+        if kind is dict and wanted == "object":
+            self._mapping(value, schema, path)
+        elif kind is str and wanted == "string":
             if len(schema) > 1:
                 self._scalar(value, schema, path)
+        elif value is None and schema.get("nullable"):
             return
-        if value is None and schema.get("nullable"):
-            return
-        if wanted is None:
+        elif wanted is None:
             self._untyped(value, schema, path)
-        elif not isinstance(value, _TYPES[wanted]) or (
-            wanted != "boolean" and isinstance(value, bool)
-        ):
+        elif not isinstance(value, _TYPES[wanted]) or (wanted != "boolean" and kind is bool):
             self.mismatch(value, wanted, path)
         elif isinstance(value, dict):
             self._mapping(value, schema, path)
@@ -136,10 +136,11 @@ class Walker:
         properties, others = _fields(schema)
         for key, child in value.items():
             below = properties.get(key, others)
-            if below is not None:
+            if below is None:
+                if properties:
+                    self.unknown(child, schema, (*path, key))
+            elif type(child) is not str or not _is_any_text(below):
                 self.visit(child, below, (*path, key))
-            elif properties:
-                self.unknown(child, schema, (*path, key))
         for key in schema.get("required", ()):
             if value.get(key) is None:
                 self.required(value, (*path, key), properties.get(key, _ANYTHING))
@@ -148,8 +149,10 @@ class Walker:
 
     def _sequence(self, value: Sequence[Any], schema: Schema, path: Path) -> None:
         if (items := schema.get("items")) is not None:
+            texts = _is_any_text(items)
             for index, child in enumerate(value):
-                self.visit(child, items, (*path, index))
+                if not texts or type(child) is not str:
+                    self.visit(child, items, (*path, index))
         if len(value) < schema.get("minItems", 0):
             self.add(path, f"needs at least {schema['minItems']} items, has {len(value)}")
         if len(value) > schema.get("maxItems", INT64):
@@ -234,10 +237,15 @@ def below(schema: Schema, key: str | int) -> Schema | None:
 def _fields(schema: Schema) -> tuple[Mapping[str, Schema], Schema | None]:
     """The schemas of the fields of a mapping, and that of all others, if there may be others."""
     extra = schema.get("additionalProperties")
-    if isinstance(extra, Mapping):
-        return schema.get("properties", _ANYTHING), extra
-    is_open = extra or "x-kubernetes-preserve-unknown-fields" in schema
-    return schema.get("properties", _ANYTHING), _ANYTHING if is_open else None
+    if extra is None or isinstance(extra, bool):
+        is_open = extra or "x-kubernetes-preserve-unknown-fields" in schema
+        return schema.get("properties", _ANYTHING), _ANYTHING if is_open else None
+    return schema.get("properties", _ANYTHING), extra
+
+
+def _is_any_text(schema: Schema) -> bool:
+    """Nothing can be wrong with a text there: the schema says no more than that it is one."""
+    return schema.get("type") == "string" and len(schema) <= 1 + ("nullable" in schema)
 
 
 def _unknown_field(path: Path, schema: Schema) -> Problem:

@@ -90,12 +90,14 @@ def tidy(value: Any, path: Path = (), *, nulls: bool = False) -> list[Problem]:
         if len(place) > _MOST_DEEP:
             return [error(place[:8], f"is nested more than {_MOST_DEEP} levels deep")]
         if isinstance(found, dict):
-            if absent := [key for key, child in found.items() if child is None and not nulls]:
-                for key in absent:
+            if not nulls and None in found.values():
+                for key in [key for key, child in found.items() if child is None]:
                     del found[key]
-            odd = [key for key in found if type(key) is not str]
-            problems += [error(place, f"the key {key!r} is not a string") for key in odd]
-            pending += [(e, (*place, key)) for key, e in found.items() if type(e) in _NESTED]
+            for key, child in found.items():
+                if type(child) in _NESTED:
+                    pending.append((child, (*place, key)))
+                if type(key) is not str:
+                    problems.append(error(place, f"the key {key!r} is not a string"))
         elif isinstance(found, list):
             pending += [(e, (*place, i)) for i, e in enumerate(found) if type(e) in _NESTED]
     return problems
