@@ -183,8 +183,8 @@ class Yard(CommandLine):
 
     def story(self, name: str) -> str:
         """What a developer wants to see of a test that failed."""
-        logs = self.run("logs", name, code=None)[-6000:]
-        return f"{self.run('show', name, code=None)}\n{logs}"
+        show, logs = (self.start(each, name).communicate()[0] for each in ("show", "logs"))
+        return f"{show}\n{logs[-6000:]}"
 
 
 @contextmanager

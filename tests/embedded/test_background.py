@@ -126,6 +126,18 @@ def test_down_after_kill_9_ends_the_replicas_too(trainyard: CommandLine) -> None
     assert not trainyard.processes()
 
 
+def test_down_after_kill_9_and_up_waits_for_the_end_of_what_was_found(
+    trainyard: CommandLine,
+) -> None:
+    """The cluster is not its parent, and was gone before it."""
+    for _ in range(3):
+        trainyard.run("up")
+        os.kill(_pid(trainyard), signal.SIGKILL)
+        trainyard.run("up")
+        assert "the cluster is down" in trainyard.run("down")
+        assert not trainyard.processes()
+
+
 def test_a_cluster_that_was_killed_says_so_until_it_is_brought_down(trainyard: CommandLine) -> None:
     trainyard.run("up")
     os.kill(_pid(trainyard), signal.SIGKILL)

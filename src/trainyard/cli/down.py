@@ -11,7 +11,7 @@ import click
 
 from trainyard.kube.embedded import Paths, find_cluster, state_folder
 from trainyard.kube.ownership import check_folder
-from trainyard.local.node.shim_process import start_shim
+from trainyard.local.node.shim_process import ShimGone, start_shim
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.wire import SOCKET_NAME
 
@@ -61,11 +61,8 @@ def _end_shim(paths: Paths) -> bool:
         shim.kill()
         (paths.folder / SOCKET_NAME).unlink(missing_ok=True)
         return False
-    shim.ready()
-    shim.tell_to_end()
-    shim.connection.settimeout(_END_SECONDS)
-    with suppress(OSError):
-        while shim.decoder.receive(shim.connection) is not None:
-            pass  # its end of the connection closes when it is gone
+    with suppress(ShimGone):  # the cluster had told it to end
+        shim.ready()
+    shim.kill()
     (paths.folder / SOCKET_NAME).unlink(missing_ok=True)
     return True

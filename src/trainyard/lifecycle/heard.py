@@ -91,8 +91,9 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """How an attempt in one pod is, as last told at `heard`: whether it has ended, and if so when,
-    with which exit code and which last words. The pod is held until the next one may start."""
+    """How an attempt in one pod is, as last told at `heard` and first at `since`: whether it has
+    ended, and if so when, with which exit code and which last words. The pod is held until the
+    next one may start."""
 
     uid: str
     attempt: int
@@ -101,6 +102,7 @@ class Hold:
     code: int = 0
     at: datetime | None = None
     message: str = ""
+    since: datetime | None = None
 
     @property
     def state(self) -> tuple[str, int, bool]:
@@ -124,6 +126,7 @@ class Hold:
             code=int(number(obj, "hold", "exitCode", 255)),
             at=heard - timedelta(seconds=seconds) if ended else None,
             message=message[-_MESSAGE:],
+            since=heard,
         )
 
 

@@ -26,6 +26,8 @@ from trainyard.schema.times import earliest
 
 LIMIT = timedelta(seconds=30)
 """How long pods may take to answer, besides what their processes have to end and the delay."""
+_OTHERS = timedelta(seconds=1)
+"""Pods ask at least twice a second, or in a large job as often as each may."""
 _FRESH = timedelta(seconds=10)
 """Whoever waits for the word asks several times a second, or a few seconds in a large job."""
 
@@ -39,6 +41,8 @@ def word(status: Mapping[str, Any], pod: Pod) -> dict[str, Any]:
 
 def respond(job: Pass) -> Response:
     """As `restarts.respond`, with the account saying whether all restart where they are."""
+    if unheard := _unheard_until(job):
+        return Response(job.ledger, wake_at=unheard)
     response = restarts.respond(job)
     if not response.restarted or job.workload.in_place is None:
         return response
@@ -49,6 +53,20 @@ def respond(job: Pass) -> Response:
         start = max(incident.start for incident in response.incidents)
         until = max(job.now + timedelta(seconds=job.workload.in_place), start) + LIMIT
     return replace(response, ledger=replace(response.ledger, in_place_until=until))
+
+
+def _unheard_until(job: Pass) -> datetime | None:
+    """How long the first that told of its end waits for the others to be heard at all.
+
+    A controller that takes over hears in any order what happened while there was none.
+    """
+    holds, pods = job.observed.heard.holds, [r.pod for r in job.view.replicas if r.pod is not None]
+    ends = [held.of(pod, holds.get(pod.name)) for pod in pods if pod.held]
+    if all(pod.held or pod.phase != "Running" or pod.name in holds for pod in pods):
+        return None
+    since = [hold.since for hold in ends if hold is not None and hold.since is not None]
+    until = min(since) + _OTHERS if since else job.now
+    return until if job.now < until else None
 
 
 def go_on(job: Pass, report: Report) -> tuple[Pass, list[Action], datetime | None]:

@@ -115,7 +115,7 @@ class Reports:
         before = job.heard.holds.get(pod)
         is_news = before is None or before.state != hold.state
         if before is not None and not is_news:
-            hold = replace(hold, at=before.at)  # later reports only repeat it
+            hold = replace(hold, at=before.at, since=before.since)  # later reports only repeat it
         job.heard = replace(job.heard, holds={**job.heard.holds, pod: hold})
         if is_news:
             self._wake(uid)

@@ -200,12 +200,11 @@ class Holder:
             elif self.kill_at and time.monotonic() >= self.kill_at:
                 self.kill_all()
             self.wait(0.1 if self.kill_at else 60.0)
-        self.child = 0
+        self.child, self.ended_at = 0, time.monotonic()
         self.end_rest()
         message = errors.end() if errors else ""
         if oom_kills() > killed_before:  # the pod's own status tells of that
             self.leaving = True
-        self.ended_at = time.monotonic()
         ended: Hold = {**self.told, "ended": True, "exitCode": code, "message": message}
         self.told = ended
         self.changed.set()

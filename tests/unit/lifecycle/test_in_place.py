@@ -44,7 +44,7 @@ class Holders(World):
         pod = self.pods[self.name(replica)]
         meta = pod["metadata"]
         attempt = int(meta["annotations"][labels.ATTEMPT])
-        hold = Hold(meta["uid"], attempt, self.now, ended=True, code=code, at=self.now)
+        hold = Hold(meta["uid"], attempt, self.now, True, code, self.now, since=self.now)
         self.holds[self.name(replica)] = hold
 
     def hear(self) -> None:
@@ -100,6 +100,32 @@ def running(mode: str = "InPlace", **policy: Any) -> Holders:
     world.running()
     world.hear()
     return world
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_who_takes_over_waits_a_moment_for_the_first_that_failed(comes: bool) -> None:
+    """What failed while there was no controller is heard in any order."""
+    world = running()
+    world.fail("2", 137)
+    world.advance(0.1)
+    world.fail("0", 1)
+    world.advance(5)
+    all_holds = {name: replace(hold, since=world.now) for name, hold in world.holds.items()}
+    first = world.name("0")
+    world.heard = replace(world.heard, holds={first: all_holds[first]})
+    world.settle()
+    assert world.account()["backoffCount"] == 0, "it decides by what it heard first"
+    assert world.last is not None
+    assert world.last.wake_at == world.now + timedelta(seconds=1)
+    if comes:
+        world.heard = replace(world.heard, holds=all_holds)
+    else:
+        world.advance(1)
+    world.settle()
+    cause = world.account()["attempts"][0]
+    assert (cause["replica"], cause["exitCode"]) == (
+        (world.name("2"), 137) if comes else (world.name("0"), 1)
+    )
 
 
 def test_a_failed_rank_restarts_all_in_the_pods_that_are_there() -> None:

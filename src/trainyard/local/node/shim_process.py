@@ -21,10 +21,16 @@ from trainyard.shim import protocol, wire
 
 Isolation = Literal["auto", "namespaces", "plain"]
 _READY_SECONDS = 10.0
+_END_SECONDS = 15.0
+_CANNOT_START = "cannot start the node's shim process"
 
 
 class ShimFailed(TrainyardError):
     """The shim could not do what was asked for, such as namespaces where none are permitted."""
+
+
+class ShimGone(ShimFailed):
+    """The shim ended before it said a word."""
 
 
 @dataclass(slots=True)
@@ -58,7 +64,7 @@ class ShimHandle:
                     f"pods with it, by: kill -9 {other}"
                 ) from None
             if not frames:
-                raise _failed("it ended at once")
+                raise ShimGone(f"{_CANNOT_START}: it ended at once")
             try:
                 first = protocol.read_event(wire.parse(frames[0]))
             except protocol.ProtocolError as error:
@@ -80,15 +86,16 @@ class ShimHandle:
                 if "event" not in raw:
                     return protocol.from_raw(protocol.Answer, raw)
 
-    def tell_to_end(self) -> None:
-        """Ask the shim to end with every pod; it closes the connection when it has."""
-        self.connection.sendall(wire.encode(protocol.request(0, protocol.Shutdown())))
-
     def kill(self) -> None:
-        """End the shim and with it every pod, at once; for an owner that has no event loop."""
+        """End the shim and with it every pod, at once; for an owner that has no event loop.
+
+        It closes its end of the connection when it has ended, which is waited for.
+        """
         with contextlib.suppress(OSError):
-            self.connection.setblocking(True)
-            self.tell_to_end()
+            self.connection.settimeout(_END_SECONDS)
+            self.connection.sendall(wire.encode(protocol.request(0, protocol.Shutdown())))
+            while self.decoder.receive(self.connection) is not None:
+                pass
         if not self.adopted:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(self.pid, 0)
@@ -96,7 +103,7 @@ class ShimHandle:
 
 
 def _failed(reason: str) -> ShimFailed:
-    return ShimFailed(f"cannot start the node's shim process: {reason}")
+    return ShimFailed(f"{_CANNOT_START}: {reason}")
 
 
 def start_shim(
