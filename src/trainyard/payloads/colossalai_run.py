@@ -49,7 +49,8 @@ def watch() -> None:
         except ChildProcessError:
             return
         if ended is not None and ended.si_code != os.CLD_EXITED:
-            print(f"trainyard: a process of the launch was killed by signal {ended.si_status}")
+            text = f"trainyard: a process of the launch was killed by signal {ended.si_status}"
+            print(text, flush=True)  # the pod may be told to end before we leave
             leave(128 + ended.si_status)
 
     signal.signal(signal.SIGCHLD, note)
