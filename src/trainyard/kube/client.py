@@ -36,7 +36,7 @@ from trainyard.schema.dataclass import dataclass
 Object = dict[str, Any]
 Params = Mapping[str, str | int | bool | None]
 
-_WRITE: Params = {"fieldValidation": "Strict", "fieldManager": "trainyard"}
+_WRITE = "?fieldValidation=Strict&fieldManager=trainyard"
 _MAX_RETRY_AFTER_SECONDS = 30.0
 
 
@@ -216,14 +216,14 @@ class Client:
         namespace = namespace or metadata.get("namespace")
         name = metadata.get("name") or f"{metadata.get('generateName', '')}*"
         what = f"create {_title(resource, namespace, name)}"
-        return await self._json("POST", _url(resource.path(namespace), _WRITE), what, body)
+        return await self._json("POST", resource.path(namespace) + _WRITE, what, body)
 
     async def replace(self, resource: Resource, body: Object, *, subresource: str = "") -> Object:
         """Write a whole object or subresource; `Conflict` unless its resourceVersion is current."""
         metadata = body["metadata"]
         namespace, name = metadata.get("namespace"), metadata["name"]
         what = f"update {_title(resource, namespace, name, subresource)}"
-        url = _url(resource.path(namespace, name, subresource), _WRITE)
+        url = resource.path(namespace, name, subresource) + _WRITE
         return await self._json("PUT", url, what, body)
 
     async def patch(
@@ -238,7 +238,7 @@ class Client:
         """Patch an object (RFC 7396; RFC 6902 where `body` is a list); a resourceVersion in `body`
         guards against races."""
         what = f"patch {_title(resource, namespace, name, subresource)}"
-        url = _url(resource.path(namespace, name, subresource), _WRITE)
+        url = resource.path(namespace, name, subresource) + _WRITE
         kind = "json-patch" if isinstance(body, list) else "merge-patch"
         return await self._json("PATCH", url, what, body, f"application/{kind}+json")
 

@@ -78,8 +78,9 @@ class ClusterTransport:
         }
         if credentials.authorization:
             headers["Authorization"] = credentials.authorization
-        there = replace(request, path=self._base.path + request.path)
-        answer = await self._pool.request(there, headers, timeout_seconds)
+        if self._base.path:
+            request = replace(request, path=self._base.path + request.path)
+        answer = await self._pool.request(request, headers, timeout_seconds)
         if answer.headers.get("content-encoding") != "gzip":
             return answer
         return replace(answer, body=gzip.decompress(answer.body))
