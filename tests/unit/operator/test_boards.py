@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.operator.test_controller import eventually, job, running
+from tests.unit.operator.test_controller import PATIENCE_SECONDS, eventually, job, running
 from tests.unit.operator.test_passes import Yard, in_yard
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
@@ -41,7 +41,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
     await registry.ensure_system_objects()
     server = ApiServer(registry, None)
     await server.serve_unix(tmp_path / "api.sock")
-    async with Client.unix(tmp_path / "api.sock", timeout_seconds=5) as client:
+    async with Client.unix(tmp_path / "api.sock", timeout_seconds=PATIENCE_SECONDS) as client:
         yield client
     await server.close()
     await registry.close()

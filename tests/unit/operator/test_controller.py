@@ -29,6 +29,8 @@ from trainyard.operator.solo import run
 
 JOBS = KINDS["PyTorchTrainingJob"].resource
 SETTINGS = OperatorSettings(lifecycle=Settings.local())
+PATIENCE_SECONDS = 60.0
+"""The first request imports what it needs, on a machine with much else to do."""
 
 
 @pytest.fixture
@@ -38,7 +40,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
     await registry.ensure_system_objects()
     server = ApiServer(registry, None)
     await server.serve_unix(tmp_path / "api.sock")
-    async with Client.unix(tmp_path / "api.sock", timeout_seconds=5) as client:
+    async with Client.unix(tmp_path / "api.sock", timeout_seconds=PATIENCE_SECONDS) as client:
         yield client
     await server.close()
     await registry.close()
@@ -58,7 +60,7 @@ async def running(work: Awaitable[None]) -> AsyncIterator[None]:
 
 async def eventually(check: Callable[[], Awaitable[Any]]) -> Any:
     """What `check` returns once that is true."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             with contextlib.suppress(KubeError, KeyError):
                 if result := await check():
