@@ -12,7 +12,9 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,7 +36,7 @@ SAME = (Fault.KILL, Fault.STOP, Fault.SLOW)
 """What each of the three can meet."""
 OURS = (Fault.CONTROLLER, Fault.SERVER)
 _RETRIES = 1000
-_PACE = 0.5
+_PACE = 2.0
 
 
 class Row(NamedTuple):
@@ -73,6 +75,10 @@ def jobs(epochs: int) -> Iterator[tuple[str, dict[str, Any]]]:
     plain = _pod("main", command=["python", *words])
     each = {**worker, "replicas": RANKS, "template": plain}
     yield "PyTorchTrainingJob, plain", _job("PyTorchTrainingJob", replicaSpecs=[each], **retry)
+    again = {**retry["runPolicy"], "restartMode": "InPlace"}
+    again["preload"] = ["torch", "sklearn.datasets"]
+    held = _job("PyTorchTrainingJob", replicaSpecs=[each], runPolicy=again)
+    yield "PyTorchTrainingJob, in place", held
     each = {"replicas": 2, "restartPolicy": "OnFailure", "template": _pod("worker")}
     config = {"slotsPerWorker": 2, "run": {"python": words}}
     yield "DeepSpeedJob", _job("DeepSpeedJob", config=config, worker=each, **retry)
@@ -103,7 +109,7 @@ def _pod(name: str, **container: Any) -> dict[str, Any]:
 
 def ours(what: str, job: dict[str, Any], faults: tuple[Fault, ...], wanted: Wanted) -> Row:
     """A job by `trainyard chaos`."""
-    file = wanted.folder / "job.yaml"
+    file = wanted.folder / f"{what} {faults[0]}.yaml"
     file.write_text(yaml.safe_dump(job))
     accuracy = "out:0/accuracy" if job["kind"] == "GenericJob" else "out:accuracy"
     words = ["-f", str(file), "--faults", ",".join(faults), "--seed", str(SEED), "-o", "json"]
@@ -152,26 +158,40 @@ class Wanted(NamedTuple):
     """Seconds."""
 
 
-def rows(wanted: Wanted, only: str) -> Iterator[Row]:
-    """All, as they come."""
-    os.environ["OMP_NUM_THREADS"] = "1"
-    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    for what, job in jobs(wanted.epochs):
-        if only in what:
-            yield ours(what, job, SAME, wanted)
-    for what, job in jobs(wanted.epochs):
-        if only in what:
-            yield ours(what, job, OURS, wanted)
-            break
+def tasks(wanted: Wanted, only: str) -> Iterator[tuple[Callable[..., Row], tuple[Any, ...]]]:
+    """What gives a row each."""
+    kinds = [(what, job) for what, job in jobs(wanted.epochs) if only in what]
+    for what, job in kinds:
+        yield ours, (what, job, SAME, wanted)
     here = [str(_TORCHRUN), "--standalone", "--nproc-per-node", str(RANKS)]
     if only in "torchrun":
-        yield bare(
-            "torchrun --max-restarts", [*here, f"--max-restarts={_RETRIES}", str(TRAIN)], wanted
-        )
+        command = [*here, f"--max-restarts={_RETRIES}", str(TRAIN)]
+        yield bare, ("torchrun --max-restarts", command, wanted)
     if _TORCHX.exists() and only in "torchx":
         ddp = ["run", "-s", "local_cwd", "dist.ddp", "-j", f"1x{RANKS}", "--max_retries"]
         words = [str(_TORCHX), *ddp, str(_RETRIES), "--script", str(TRAIN), "--"]
-        yield bare("torchx run --max_retries", words, wanted)
+        yield bare, ("torchx run --max_retries", words, wanted)
+    for what, job in kinds[:1]:
+        yield ours, (what, job, OURS, wanted)
+
+
+def rows(wanted: Wanted, only: str, at_once: int) -> list[Row]:
+    """All, so many at once; they begin apart, so that their faults do not come together."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    with ProcessPoolExecutor(at_once) as pool:
+        given = []
+        for number, (function, arguments) in enumerate(tasks(wanted, only)):
+            if 0 < number < at_once:
+                time.sleep(wanted.every / at_once)
+            given.append(pool.submit(function, *arguments))
+        try:
+            for each in as_completed(given):
+                print(table([each.result()]).splitlines()[-1], file=sys.stderr, flush=True)
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+        return [each.result() for each in given]
 
 
 def table(found: list[Row]) -> str:
@@ -193,16 +213,14 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=300, help="of each run without faults")
     parser.add_argument("--every", type=int, default=60, help="seconds between two faults")
     parser.add_argument("--lasting", type=int, default=5, help="seconds of a stop")
+    parser.add_argument("--at-once", type=int, default=3, help="comparisons side by side")
     parser.add_argument("--only", default="", help="what has this in its name")
     parser.add_argument("--keep-nothing", action="store_true", help="leave docs/faults.md")
     options = parser.parse_args()
-    found = []
     with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder:
         epochs = int(options.seconds / _PACE)
         wanted = Wanted(Path(folder), epochs, options.every, options.lasting)
-        for row in rows(wanted, options.only):
-            found.append(row)
-            print(table([row]).splitlines()[-1], file=sys.stderr, flush=True)
+        found = rows(wanted, options.only, options.at_once)
     print(table(found))
     if not options.keep_nothing:
         preface = _PREFACE.format(
@@ -214,7 +232,7 @@ def main() -> None:
 _PREFACE = """# Faults
 
 Written by `make chaos`: what one fault every {every} s costs a job that takes {seconds} s and more
-without faults, on four ranks, with a checkpoint every half second (`bench/chaos/train.py`). Every
+without faults, on four ranks, with a checkpoint every 2 s (`bench/chaos/train.py`). Every
 run meets the schedule of the same seed, drawn by `trainyard chaos`. A kill is SIGKILL for a rank, a
 stop is SIGSTOP for {lasting} s, and a slow rank is stopped for half of {lasting} s. The target is a
 ratio of at most {target} for every job.

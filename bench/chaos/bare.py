@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
@@ -104,8 +103,3 @@ class Bare:
             signalled([rank], signal.SIGCONT)
             if planned.fault == Fault.SLOW:
                 time.sleep(cycle)
-
-
-def environment() -> dict[str, str]:
-    """Of every command that is compared."""
-    return {**os.environ, "OMP_NUM_THREADS": "1"}

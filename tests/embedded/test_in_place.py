@@ -22,6 +22,8 @@ from tests.embedded.lifecycle_yard import (
     yard,
 )
 from trainyard.kube.embedded import Paths
+from trainyard.local.faults.victims import environment_of, replicas_of
+from trainyard.payloads.processes import Process, name_of, read
 
 IN_PLACE = {"restartMode": "InPlace"}
 HOLDER = b"/t9k/hold/hold.py"
@@ -33,10 +35,26 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield made
 
 
-def rank(cluster: Yard, name: str, number: int) -> int:
-    """The process of a rank, and not what holds its pod."""
+def processes_of(cluster: Yard, name: str, number: int) -> list[int]:
+    """What holds a rank's pod has started of the command, the oldest first."""
     found = cluster.with_environment(f"/data/{name}", RANK=str(number))
-    (pid,) = (p for p in found if HOLDER not in Path(f"/proc/{p}/cmdline").read_bytes())
+    holders = {p for p in found if HOLDER in Path(f"/proc/{p}/cmdline").read_bytes()}
+    ours = [each for each in map(read, set(found) - holders) if each and each.parent in holders]
+    return [each.pid for each in sorted(ours, key=lambda each: each.started)]
+
+
+def shim_above(pid: int) -> Process:
+    """What has started the pod of a process."""
+    found = read(pid)
+    while found is not None and name_of(found.pid) != "trainyard-shim":
+        found = read(found.parent)
+    assert found is not None
+    return found
+
+
+def rank(cluster: Yard, name: str, number: int) -> int:
+    """The process of a rank."""
+    (pid,) = processes_of(cluster, name, number)
     return pid
 
 
@@ -70,6 +88,32 @@ def test_one_of_four_ranks_killed_restarts_all_in_their_pods(cluster: Yard, laun
     marker = "trainyard: attempt 2 starts here, after attempt 1 in this pod"
     logs = (cluster.state / "pods").glob(f"default_{name}-*/main/0.log")
     assert sum(log.read_text().count(marker) for log in logs) == 4
+
+
+def test_the_next_attempt_begins_in_a_python_that_has_waited_for_it(cluster: Yard) -> None:
+    name = "place-preloaded"
+    policy = {**IN_PLACE, "preload": ["torch"]}
+    job = pytorch(name, template(training.command(name), grace=60), replicas=2, runPolicy=policy)
+    cluster.submit(job)
+    until(
+        lambda: all(len(processes_of(cluster, name, number)) == 2 for number in range(2)),
+        "beside each rank one waits",
+        START_SECONDS,
+    )
+    (_, first), (victim, second) = (processes_of(cluster, name, number) for number in range(2))
+    until(lambda: training.step(cluster, name) >= 3, "it trains", START_SECONDS)
+    assert len(training.starts(cluster, name)) == 2
+    before = cluster.uids(name)
+    (hit,) = replicas_of(shim_above(victim), [environment_of(victim)["HOSTNAME"]])
+    assert hit.main.pid == victim, "trainyard chaos would hit what holds the pod, or what waits"
+    kill(victim)
+    until(lambda: len(training.starts(cluster, name)) == 4, "they begin again", START_SECONDS)
+    assert [processes_of(cluster, name, number)[0] for number in range(2)] == [first, second]
+    training.let_go(cluster, name)
+    status = cluster.end(name, "Succeeded")
+    assert ends_of(status) == [("worker-1", 137), ("", None)], cluster.story(name)
+    assert cluster.uids(name) == before, cluster.story(name)
+    training.check_result(cluster, name, 2, begun_after=2)
 
 
 def test_a_pod_that_is_deleted_has_all_get_new_ones(cluster: Yard) -> None:

@@ -24,10 +24,11 @@ OBSERVER = {
     "observer.py": "trainyard_observer/observer.py",
     "sampling.py": "trainyard_observer/sampling.py",
     "signs.py": "trainyard_observer/signs.py",
+    "standby.py": "trainyard_observer/standby.py",
     "telling.py": "trainyard_observer/telling.py",
 }
 """The observer's programs, and where a pod's Python finds them."""
-HOLDER = ("hold.py", "processes.py", "telling.py")
+HOLDER = ("hold.py", "processes.py", "starting.py", "telling.py")
 """What starts the command again in the same pod."""
 
 

@@ -21,26 +21,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
     from trainyard.payloads import processes
+    from trainyard.payloads.starting import Started
     from trainyard.payloads.telling import Teller
 else:  # in a pod there is no package, and isolated mode leaves the script's own folder out
     sys.path.insert(0, str(Path(__file__).parent))
     import processes
+    from starting import Started
     from telling import Teller
 
 if TYPE_CHECKING:  # not mounted
     from trainyard.payloads.messages import Hold
 
 VARIABLE, UID = "TRAINYARD_HOLD", "TRAINYARD_POD_UID"
-"""``attempt=1,grace=30,every=0.25,files=/t9k/channel,url=https://…``, and the pod's own UID."""
+"""``attempt=1,grace=30,every=0.25,preload=torch+numpy,files=/t9k/channel,url=https://…``, and the
+pod's own UID."""
 OBSERVE = "TRAINYARD_OBSERVE"
 PATIENCE_SECONDS = 60.0
 """How long an ended attempt waits for a decision, and after that for any answer."""
 RUNNING_SECONDS = 0.5
 """How often the controller is asked while the command runs."""
-LAST_OUTPUT_SECONDS = 2.0
 KILLED_SECONDS = 5.0
-MESSAGE_BYTES = 2048
-"""As much of the last output as Kubernetes keeps of a container's."""
+STANDBY_SECONDS = 10.0
+"""After the command has begun: its own start is not to be slowed down."""
 NOT_FOUND = 127
 PR_SET_CHILD_SUBREAPER = 36
 NEWS = signal.SIGALRM
@@ -72,32 +74,6 @@ def oom_kills() -> int:
     return sum(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
 
 
-class Errors:
-    """The command's stderr: passed on as it comes, and its end kept."""
-
-    def __init__(self) -> None:
-        self.last = b""
-        self.read, self.write = os.pipe()
-        self.thread = threading.Thread(target=self._pass_on, daemon=True)
-        self.thread.start()
-
-    def _pass_on(self) -> None:
-        while True:
-            data = os.read(self.read, 1 << 16)
-            if not data:
-                os.close(self.read)
-                return
-            self.last = (self.last + data)[-MESSAGE_BYTES:]
-            with contextlib.suppress(OSError):  # nobody reads it any more
-                while data:
-                    data = data[os.write(2, data) :]
-
-    def end(self) -> str:
-        """The last of it, once all who could write have gone."""
-        self.thread.join(LAST_OUTPUT_SECONDS)
-        return self.last.decode(errors="replace")
-
-
 class Holder:
     """Holds the pod, for one attempt after the other."""
 
@@ -110,6 +86,9 @@ class Holder:
         self.grace, self.every = float(given["grace"]), float(given["every"])
         self.teller = Teller(given["url"], given["files"])
         self.child = 0
+        self.modules = given.get("preload")
+        """What a Python imports that waits for the next attempt; None: none waits."""
+        self.standby: Started | None = None
         self.ended_at = self.answered_at = 0.0
         self.kill_at = 0.0
         self.wanted = self.may_start = 0
@@ -164,34 +143,40 @@ class Holder:
 
     # One attempt.
 
-    def start(self) -> Errors | None:
-        """Start the command; its stderr, unless that is a terminal."""
+    def start(self, attempt: int, modules: str | None) -> Started:
+        """Start the command for an attempt; of modules see `Started`."""
         environment = dict(self.variables)
         if OBSERVE in environment:
             old, _, rest = environment[OBSERVE].partition(",")
             if old.startswith("attempt="):
-                environment[OBSERVE] = f"attempt={self.attempt},{rest}"
-        errors = None if os.isatty(2) else Errors()
-        actions = [(os.POSIX_SPAWN_DUP2, errors.write, 2)] if errors else []
-        try:
-            self.child = os.posix_spawnp(
-                self.argv[0],
-                self.argv,
-                environment,
-                file_actions=actions,
-                setsigmask=(),
-                setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
-            )
-        finally:
-            if errors:
-                os.close(errors.write)
-        return errors
+                environment[OBSERVE] = f"attempt={attempt},{rest}"
+        return Started(self.argv, environment, attempt, modules)
+
+    def begin(self) -> Started:
+        """The attempt that is due, in the process that waits for it, if there is one."""
+        standby, self.standby = self.standby, None
+        if standby is not None:
+            if standby.attempt == self.attempt and standby.go():
+                return standby
+            standby.kill()
+        return self.start(self.attempt, "" if self.modules else None)
+
+    def prepare(self, running: Started, since: float) -> bool:
+        """Have a process wait for the next attempt, once that is due; whether it is settled."""
+        if not running.could_wait():
+            return not self.modules
+        if time.monotonic() - since < STANDBY_SECONDS:
+            return False
+        with contextlib.suppress(OSError):  # no process more: the next attempt may have one
+            self.standby = self.start(self.attempt + 1, self.modules)
+        return True
 
     def run(self) -> int:
         """The attempt from its start until its last process has gone; its exit code."""
         self.told, self.kill_at = self.told_running(), 0.0
         killed_before = oom_kills()
-        errors = self.start()
+        running, since = self.begin(), time.monotonic()
+        self.child, errors, is_prepared = running.pid, running.errors, False
         self.changed.set()
         while (code := self.reap()) is None:
             if self.wanted > self.attempt and not self.kill_at:
@@ -199,8 +184,11 @@ class Holder:
                 os.kill(self.child, signal.SIGTERM)
             elif self.kill_at and time.monotonic() >= self.kill_at:
                 self.kill_all()
-            self.wait(0.1 if self.kill_at else 60.0)
+            if not (is_prepared or self.kill_at):
+                is_prepared = self.prepare(running, since)
+            self.wait(0.1 if self.kill_at else 60.0 if is_prepared else 1.0)
         self.child, self.ended_at = 0, time.monotonic()
+        running.close()
         self.end_rest()
         message = errors.end() if errors else ""
         if oom_kills() > killed_before:  # the pod's own status tells of that
@@ -223,10 +211,16 @@ class Holder:
             if pid == self.child:
                 signalled = os.WIFSIGNALED(status)
                 found = 128 + os.WTERMSIG(status) if signalled else os.WEXITSTATUS(status)
+            elif self.standby is not None and pid == self.standby.pid:
+                self.standby.close()
+                self.standby = None
 
     def kill_all(self) -> bool:
         """Kill whatever the command has started; whether there was anything."""
-        below = processes.descendants(os.getpid(), processes.children_of())
+        tree = processes.children_of()
+        below = processes.descendants(os.getpid(), tree)
+        if self.standby is not None:
+            below -= {self.standby.pid, *processes.descendants(self.standby.pid, tree)}
         for pid in below:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -278,6 +272,8 @@ class Holder:
         while True:
             code = self.run()
             if self.is_last(code) or not self.may_go_on():
+                if self.standby is not None:
+                    self.standby.kill()
                 return code
             say(f"attempt {self.may_start} starts here, after attempt {self.attempt} in this pod")
             self.attempt = self.may_start

@@ -17,16 +17,31 @@ if TYPE_CHECKING:
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TORCH = "torch.distributed"
+WAITING = os.environ.pop("TRAINYARD_STANDBY", "")
+"""See `standby.py`; what this Python starts itself is not to wait."""
 
 
 def observe() -> None:
     """Load the observer, and let it begin; its failure is not to be the program's."""
+    if WAITING:
+        return
     try:
         from importlib import import_module
 
         import_module("trainyard_observer.observer").watch()
     except Exception:
         return
+
+
+def stand_by(told: str) -> None:
+    """Wait for the word, where this Python is to; without it nothing of the program may begin."""
+    try:
+        from importlib import import_module
+
+        import_module("trainyard_observer.standby").stand_by(told)
+    except BaseException:
+        if not told.endswith(":"):
+            os._exit(1)
 
 
 class Finder:
@@ -63,4 +78,11 @@ def chain() -> None:
 if __name__ == "sitecustomize":
     if os.environ.get("TRAINYARD_OBSERVE"):
         sys.meta_path.insert(0, Finder())
-    chain()
+    try:
+        chain()
+    finally:  # whatever becomes of the user's own: a program that is to wait must not begin
+        if WAITING:
+            told, WAITING = WAITING, ""
+            stand_by(told)
+            if TORCH in sys.modules:
+                observe()

@@ -183,6 +183,22 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         )
         for made in (m.pytorch, m.deepspeed, m.colossalai, m.generic)
     },
+    **{
+        f"modules for a next attempt where {why}": (
+            m.changed(
+                m.pytorch(runPolicy={"preload": ["torch"], **policy}, **more),
+                "spec.replicaSpecs.0.template.spec.containers.0.command",
+                ["python"],
+            ),
+            "spec.runPolicy.preload",
+            f"is ignored: {why}",
+        )
+        for why, policy, more in (
+            ("restartMode is not", {}, {}),
+            ("torchrun", {"restartMode": "InPlace"}, {"torchrunConfig": {"enabled": True}}),
+            ("observe is false", {"restartMode": "InPlace", "observe": False}, {}),
+        )
+    },
     "elastic that is not enabled": (
         m.deepspeed(elastic={"minReplicas": 1, "maxReplicas": 4}),
         "spec.elastic",

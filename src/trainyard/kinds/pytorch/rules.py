@@ -34,6 +34,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         *_torchrun(spec),
         *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *_in_place(spec),
+        *_preload(spec),
         *check_failure_policy(
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),
@@ -87,6 +88,19 @@ def _in_place(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
             here: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
             message = "is required with restartMode InPlace: an image's own cannot be started again"
             yield error((*here, "command"), message)
+
+
+def _preload(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
+    """Where nothing waits for the next attempt (decision 307)."""
+    policy, path = spec.run_policy, ("spec", "runPolicy", "preload")
+    if not policy.preload:
+        return
+    if policy.restart_mode != "InPlace":
+        yield job_rules.ignored(path, "restartMode is not InPlace")
+    elif spec.torchrun_config.enabled:
+        yield job_rules.ignored(path, "torchrun's agents start the processes that train")
+    elif policy.observe is False:
+        yield job_rules.ignored(path, "observe is false, and the observer's hook is what waits")
 
 
 def _torchrun(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:

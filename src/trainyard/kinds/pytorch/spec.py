@@ -31,6 +31,9 @@ SuccessPolicyName = Annotated[
     Strict(False),
     WithJsonSchema({"enum": [policy.value for policy in SuccessPolicy], "type": "string"}),
 ]
+ModuleName = Annotated[
+    str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$", max_length=256)
+]
 
 
 class PyTorchRunPolicy(RunPolicy):
@@ -43,6 +46,15 @@ class PyTorchRunPolicy(RunPolicy):
         examples=["AllReplicas"],
     )
     restart_mode: Literal["Recreate", "InPlace"] = RESTART_MODE
+    preload: Items[ModuleName] = Field(
+        default=(),
+        max_length=32,
+        description="Ours. Modules that a second Python imports in each pod of a job that restarts "
+        "in place, ten seconds after the first has begun; then it waits, and the next attempt "
+        "begins in it. It takes the memory of these modules once more. For modules whose import "
+        "takes no device, plain launching, and a command that is a Python itself.",
+        examples=[["torch"]],
+    )
 
 
 class PyTorchReplicaSpec(Model):

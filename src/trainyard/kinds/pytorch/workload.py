@@ -152,9 +152,10 @@ class _Description(Description[PyTorchTrainingJobSpec]):
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         self._launch(pod, key, start)
         if self.in_place is not None:
+            is_plain = not self.spec.torchrun_config.enabled
+            modules = self.spec.run_policy.preload if is_plain else ()
             mine = self.identity, self.settings
-            attempt = int(pod["metadata"]["annotations"][labels.ATTEMPT])
-            in_place.hold(pod, self.container(key.type), *mine, attempt, self.total)
+            in_place.hold(pod, self.container(key.type), *mine, self.total, modules)
 
     def _launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         if not self.spec.torchrun_config.enabled:

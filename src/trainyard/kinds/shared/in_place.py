@@ -6,10 +6,10 @@ every restart makes new pods.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trainyard.kinds.shared import channel, names, pod_rules, pods
+from trainyard.kinds.shared import channel, labels, names, pod_rules, pods
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Manifest
@@ -44,9 +44,15 @@ def grace_of(templates: Iterable[Mapping[str, Any]]) -> int:
 
 
 def hold(
-    pod: Manifest, container: str, identity: Identity, settings: Settings, attempt: int, total: int
+    pod: Manifest,
+    container: str,
+    identity: Identity,
+    settings: Settings,
+    total: int,
+    modules: Sequence[str],
 ) -> None:
-    """Have what stays start the command of one container of an assembled pod."""
+    """Have what stays start the command of one container of an assembled pod; `modules`: what a
+    Python beside it imports that waits for the next attempt."""
     training = pod_rules.container_of(pod, container)
     command = training.get("command")
     mount = {"name": VOLUME, "mountPath": PATH, "readOnly": True}
@@ -54,9 +60,10 @@ def hold(
         return
     every = max(_LEAST_SECONDS, total / _REPORTS)
     told = {
-        "attempt": attempt,
+        "attempt": pod["metadata"]["annotations"][labels.ATTEMPT],
         "grace": grace_of([pod]),
         "every": f"{every:g}",
+        **({"preload": "+".join(modules)} if modules else {}),
         "files": channel.PATH,
         "url": channel.address(pod, identity, settings),
     }

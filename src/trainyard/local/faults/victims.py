@@ -14,6 +14,7 @@ from pathlib import Path
 from trainyard.payloads.processes import (
     Process,
     all_processes,
+    arguments,
     children_of,
     descendants,
     name_of,
@@ -23,6 +24,8 @@ from trainyard.schema.dataclass import dataclass
 
 _SHIM = "trainyard-shim"
 _INIT = "pod-init"
+_HOLDER = b"/t9k/hold/hold.py"
+"""Stays beside what it starts, as the container's first process does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +84,11 @@ def replicas_of(shim: Process, hosts: Iterable[str]) -> list[Replica]:
 
 
 def _replica(host: str, first: int, living: list[Process]) -> Replica:
+    holders = {each.pid for each in living if _HOLDER in arguments(each.pid)}
+    living = [each for each in living if each.pid not in holders] or living
     ranks = dict(_ranks(living))
     top = [each for each in living if each.pid in ranks and each.parent not in ranks]
-    mains = top or [each for each in living if each.parent == first] or living
+    mains = top or [each for each in living if each.parent in {first, *holders}] or living
     return Replica(host, tuple(living), mains[0], ranks.get(mains[0].pid, ""))
 
 
