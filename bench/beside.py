@@ -3,7 +3,7 @@
 All keep what they acknowledge on the same disk, check, default and admit pods, and are spoken to by
 the same client: over the Unix socket, as everything of ours does, and over TLS with a token, as the
 real one must be. So a ratio is of minutes that were alike; seconds and rates say what else the
-machine had to do. What a create costs is the processor time of the servers alone.
+machine had to do. What a create costs is the processor time of the servers alone (decision 298).
 """
 
 from __future__ import annotations

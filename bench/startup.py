@@ -25,9 +25,9 @@ def measure() -> list[Row]:
         file.write_text(manifest("shortest", "/bin/true"))
         whole = [seconds("run", "-f", str(file)) for _ in range(ROUNDS)]
     return [
-        ("`trainyard up`: process start to a ready cluster", statistics.median(ready), "s", 0.4),
+        ("`trainyard up`: process start to a ready cluster", statistics.median(ready), "s", 0.2),
         ("the cluster's resident memory", resident, "MiB", 100.0),
-        ("`trainyard run` of /bin/true, in all", statistics.median(whole), "s", 0.6),
+        ("`trainyard run` of /bin/true, in all", statistics.median(whole), "s", 0.33),
     ]
 
 
