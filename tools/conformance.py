@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.differential.differences import DIFFERENCES
+from tests.foreign.e2e.cases import CASES
 from tests.foreign.programs import CLIENTS, PROMISES
 from tests.unit.node import test_every_field as fields
 from tools.generated import main
@@ -41,6 +42,14 @@ _HONOURED = """\
 Who sets one is told so by a warning `NotHonoured` (`tests/unit/node/test_every_field.py`). Any
 other field of a pod, a container or a Service has an effect.
 """
+_EXPECTATIONS = """\
+### What Kubernetes' end-to-end tests expect
+
+Of the {count} expectations of Kubernetes' conformance list about pods, volumes, probes, Services,
+DNS and nodes, rebuilt in `tests/foreign/e2e`, {applying} apply here: the others are about kinds and
+things that are not offered. {holding} of these hold ({share:.1%}); the rest is listed below, under
+`e2e`.
+"""
 _DIFFERENCES = """\
 ### Requests about {what} that are answered otherwise
 
@@ -57,7 +66,8 @@ their tests that are not listed pass.
 
 def generated() -> dict[Path, str]:
     """The page."""
-    parts = [_INTRODUCTION, _PROMISED, _table(("What", "Shown by"), _promised()), "## Bent\n"]
+    parts = [_INTRODUCTION, _PROMISED, _table(("What", "Shown by"), _promised())]
+    parts += [_expectations(), "## Bent\n"]
     parts += [_HONOURED, _table(("Field", "What is told"), _not_honoured().items())]
     for subject, what in _COMPARED.items():
         count, version = _recorded(subject)
@@ -76,6 +86,17 @@ def _promised() -> Iterator[tuple[str, str]]:
     names = {client: f"{client.package} {client.version()}" for client in CLIENTS}
     for step, sentence in PROMISES.items():
         yield sentence, ", ".join(names[client] for client in CLIENTS if step in steps[client])
+
+
+def _expectations() -> str:
+    """How many of them hold."""
+    cases = tomllib.loads((EXPECTED / "e2e.toml").read_text())["case"]
+    absent = sum(case["reason"].startswith("absent: ") for case in cases)
+    count = sum(map(len, CASES.values()))
+    applying, holding = count - absent, count - len(cases)
+    return _EXPECTATIONS.format(
+        count=count, applying=applying, holding=holding, share=holding / applying
+    )
 
 
 def _not_honoured() -> dict[str, str]:

@@ -18,6 +18,7 @@ from trainyard.local.server import ApiServer
 
 POD = "http://x/api/v1/namespaces/default/pods/p"
 V4 = ("v4.channel.k8s.io",)
+FAILED = b"command terminated with non-zero exit code: exit status 4"
 
 
 @pytest.fixture
@@ -51,6 +52,18 @@ async def test_exec_tells_output_and_exit_code_on_their_channels(
         found = await channels(socket)
     assert (found[1], found[2]) == (b"out\n", b"err\n")
     assert orjson.loads(found[3])["details"]["causes"][0]["message"] == "4"
+
+
+async def test_the_first_protocol_tells_of_a_failure_in_words(
+    session: aiohttp.ClientSession,
+) -> None:
+    """As one does that names none."""
+    for protocols in (("channel.k8s.io",), ()):
+        for code, told in ((4, FAILED), (0, b"")):
+            query = f"command=sh&command=-c&command=echo+out;exit+{code}&stdout=true"
+            async with session.ws_connect(f"{POD}/exec?{query}", protocols=protocols) as socket:
+                found = await channels(socket)
+            assert (found[1], found.get(3, b"")) == (b"out\n", told)
 
 
 @pytest.mark.parametrize(("asked", "first"), [("stdout", 1), ("stderr", 2), ("stdin", 3)])

@@ -259,6 +259,7 @@ async def test_init_containers_and_a_sidecar(node: Cluster, tmp_path: Path) -> N
     assert sorted(lines) == ["beside", "first", "main"]
     states = {s["name"]: s["state"] for s in pod["status"]["initContainerStatuses"]}
     assert "terminated" in states["beside"]
+    assert pod["status"]["initContainerStatuses"][0]["ready"]
 
 
 async def test_a_failed_init_container_fails_the_pod(node: Cluster) -> None:

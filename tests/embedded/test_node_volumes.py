@@ -6,6 +6,7 @@ import base64
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -240,3 +241,39 @@ async def test_an_empty_folder_has_the_group_of_the_pod(tmp_path: Path) -> None:
             securityContext={"fsGroup": 4321},
         )
         assert text.split() == ["4321", "2777", "4321"]
+
+
+async def test_files_follow_what_they_are_made_of(node: Cluster) -> None:
+    maps = [{"metadata": {"name": name}, "data": {"a": "1", "b": "1"}} for name in ("kept", "gone")]
+    for each in maps:
+        await node.registry.create("configmaps", each)
+    sources = [{"configMap": {"name": "kept"}}, {"downwardAPI": {"items": [_LABELS]}}]
+    mounts = [{"name": "v", "mountPath": "/v"}, {"name": "w", "mountPath": "/w"}]
+    changed = "grep -q new /v/labels && [ ! -e /v/b ]"
+    script = f"until {changed}; do sleep 0.05; done; cat /v/a; ls /v; cat /w/b"
+    await node.create(
+        "job-0",
+        ["sh", "-c", script],
+        container={"volumeMounts": mounts},
+        volumes=[
+            {"name": "w", "configMap": {"name": "gone"}},
+            {"name": "v", "projected": {"sources": sources}},
+        ],
+    )
+    await node.phase("job-0", "Running")
+    await node.registry.delete("configmaps", "default", "gone")
+    await node.registry.update("configmaps", "default", "kept", _with_another_value)
+    await node.registry.update("pods", "default", "job-0", _with_a_label)
+    await node.phase("job-0", "Succeeded")
+    assert await node.log("job-0") == "2a\nlabels\n1"
+
+
+_LABELS = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+
+
+def _with_another_value(found: dict[str, Any]) -> dict[str, Any]:
+    return {**found, "data": {"a": "2"}}
+
+
+def _with_a_label(pod: dict[str, Any]) -> dict[str, Any]:
+    return {**pod, "metadata": {**pod["metadata"], "labels": {"is": "new"}}}

@@ -282,7 +282,7 @@ class Shim:
         """
         pod, path = self._pod(wanted.pod), wanted.path
         if self._network.kind != "plain" and path not in pod.mounts:
-            options = f"mode=1777,size={wanted.size}" if wanted.size else "mode=1777"
+            options = f"mode=777,size={wanted.size}" if wanted.size else "mode=777"
             sys.mount("tmpfs", path, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
             pod.mounts.append(path)
 

@@ -25,7 +25,9 @@ from trainyard.schema.errors import TrainyardError
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE, _CLOSE = 0, 1, 2, 3, 4, 255
 _NAMES = ("stdin", "stdout", "stderr", "error", "resize")
 _SPDY_PROTOCOL = "v4.channel.k8s.io"
-_WEBSOCKET_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_PLAIN_PROTOCOL = "channel.k8s.io"
+"""The first one, which tells of an exit code in words; spoken with clients that name none too."""
+_WEBSOCKET_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", _PLAIN_PROTOCOL)
 _STREAM_SECONDS = 30.0
 
 
@@ -63,7 +65,9 @@ async def attach(request: Request, pod: Object, runtime: PodRuntime) -> Upgrade:
 
 async def _respond(request: Request, starting: Coroutine[Any, Any, ExecSession]) -> Upgrade:
     with closing(starting):
-        protocol, headers = negotiate(request, _SPDY_PROTOCOL, _WEBSOCKET_PROTOCOLS)
+        protocol, headers = negotiate(
+            request, _SPDY_PROTOCOL, _WEBSOCKET_PROTOCOLS, unnamed=_PLAIN_PROTOCOL
+        )
         try:
             session = await starting
         except TrainyardError as error:
@@ -80,16 +84,16 @@ async def _respond(request: Request, starting: Coroutine[Any, Any, ExecSession])
             else:
                 channels = _SpdyChannels(SpdyConnection(wire))
             await channels.open(expected)
-            await _serve(session, channels)
+            await _serve(session, channels, in_words=protocol == _PLAIN_PROTOCOL)
         finally:
             await session.close()
 
     return Upgrade(headers, run)
 
 
-async def _serve(session: ExecSession, channels: Channels) -> None:
+async def _serve(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
     feeding = asyncio.create_task(_feed(session, channels))
-    telling = asyncio.create_task(_tell(session, channels))
+    telling = asyncio.create_task(_tell(session, channels, in_words=in_words))
     try:
         # Whichever is over first decides: the command has ended, or its client is gone.
         await asyncio.wait({feeding, telling}, return_when=asyncio.FIRST_COMPLETED)
@@ -109,10 +113,14 @@ async def _feed(session: ExecSession, channels: Channels) -> None:
                 await session.resize(int(size["Width"]), int(size["Height"]))
 
 
-async def _tell(session: ExecSession, channels: Channels) -> None:
+async def _tell(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
     async for output in session.output():
         await channels.send(output.stream, output.data)
-    await channels.send(_ERROR, orjson.dumps(_status(await session.wait())))
+    status = _status(await session.wait())
+    if not in_words:
+        await channels.send(_ERROR, orjson.dumps(status))
+    elif "message" in status:
+        await channels.send(_ERROR, status["message"].encode())
     await channels.finish()
 
 

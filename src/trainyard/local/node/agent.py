@@ -255,6 +255,7 @@ class NodeAgent:
             firsts = {w: observed(w.runs) for w in self._workers.values()}
             found = await asyncio.to_thread(stopped.look, [*chain(*firsts.values())])
             for worker in self._workers.values():
+                worker.allocation.refresh()
                 worker.tell_refused_processes()
                 ours = (found.get(first, ()) for first in firsts.get(worker, ()))
                 worker.tell_stopped(tuple(chain(*ours)))

@@ -77,10 +77,12 @@ class Allocation:
 
     def __init__(self, node: Node, pod: Mapping[str, Any], warn: Warn) -> None:
         self._node = node
-        self._pod = pod
+        self.pod = pod
+        """As it is now: what is started next, and files of its fields, say what it says."""
         self._uid = str(pod["metadata"]["uid"])
         self._warn = warn
         self._volumes: Volumes | None = None
+        self._is_released = False
         self.folder = node.folder(pod)
         self.address = ""
 
@@ -101,20 +103,20 @@ class Allocation:
     async def take(self) -> None:
         """Give the pod its network, address and name."""
         os.makedirs(self.folder, exist_ok=True)
-        guest = guests.guest_of(self._node.api, self._pod["metadata"]["namespace"])
+        guest = guests.guest_of(self._node.api, self.pod["metadata"]["namespace"])
         if guest is not None:  # their logs, which outlive their pods
             for folder in (os.path.dirname(self.folder), self.folder):
                 access.let_look(folder, guest.uid)
         wanted = ""
         isolation = self._node.runtime.hello.isolation
         if isolation == "plain":
-            wanted = names.loopback_address(self._pod["metadata"]["name"])
+            wanted = names.loopback_address(self.pod["metadata"]["name"])
         answer = await self._node.runtime.request(
-            protocol.AddPod(self._uid, host_name(self._pod), wanted)
+            protocol.AddPod(self._uid, host_name(self.pod), wanted)
         )
         self.adopt(answer.address)
         for problem in unsupported.not_honoured(
-            self._pod, isolation, has_resolver=bool(self._node.hosts.name_server)
+            self.pod, isolation, has_resolver=bool(self._node.hosts.name_server)
         ):
             self._warn("NotHonoured", problem)
 
@@ -125,23 +127,23 @@ class Allocation:
 
     def _host(self, address: str = "") -> Host:
         namespace, subdomain = (
-            self._pod["metadata"]["namespace"],
-            self._pod["spec"].get("subdomain"),
+            self.pod["metadata"]["namespace"],
+            self.pod["spec"].get("subdomain"),
         )
         aliases = [
             "\t".join([each["ip"], *each.get("hostnames", ())]) + "\n"
-            for each in self._pod["spec"].get("hostAliases", ())
+            for each in self.pod["spec"].get("hostAliases", ())
         ]
         own = "".join(["# Entries added by HostAliases.\n", *aliases]) if aliases else ""
-        return Host(namespace, subdomain or "", host_name(self._pod), address, own)
+        return Host(namespace, subdomain or "", host_name(self.pod), address, own)
 
     def _resolver_path(self) -> str:
         hosts, machine = self._node.hosts, ""
-        if self._pod["spec"].get("dnsPolicy") == "Default":
+        if self.pod["spec"].get("dnsPolicy") == "Default":
             with contextlib.suppress(OSError):
                 machine = Path("/etc/resolv.conf").read_text(errors="replace")
-        namespace = self._pod["metadata"]["namespace"]
-        text = resolv_conf.compose(self._pod["spec"], namespace, hosts.name_server, machine)
+        namespace = self.pod["metadata"]["namespace"]
+        text = resolv_conf.compose(self.pod["spec"], namespace, hosts.name_server, machine)
         return hosts.resolver_path(self._uid, text)
 
     def restore(self, run: Run, found: protocol.ContainerState) -> None:
@@ -170,7 +172,7 @@ class Allocation:
             text = "control groups cannot be written here, these limits are not enforced: "
             self._warn("NotHonoured", text + ", ".join(missing))
         if run.ephemeral:
-            told = unsupported.of_container(self._pod["spec"], run.spec, place.isolation)
+            told = unsupported.of_container(self.pod["spec"], run.spec, place.isolation)
             for problem in told:
                 self._warn("NotHonoured", problem)
         program = program._replace(cgroups=tuple(run.cgroups), processes=limits.processes)
@@ -197,18 +199,33 @@ class Allocation:
     async def _prepared_volumes(self) -> Volumes:
         node = self._node
         if self._volumes is None:
-            of_node = (node.api, node.settings.of_pod(self._pod))
-            self._volumes = Volumes(
-                PodContext(self._pod, self.folder, self.address, *of_node, self._warn)
-            )
+            self._volumes = Volumes(self._context())
+        self._volumes.context = self._context()
         self._volumes.prepare()
         while self._volumes.in_memory:
             path, size = self._volumes.in_memory.pop()
             await node.runtime.request(protocol.AddTmpfs(self._uid, path, size))
         return self._volumes
 
+    def _context(self) -> PodContext:
+        of_node = (self._node.api, self._node.settings.of_pod(self.pod))
+        return PodContext(self.pod, self.folder, self.address, *of_node, self._warn)
+
+    def refresh(self) -> None:
+        """Let its files say what ConfigMaps, Secrets and the pod itself say now."""
+        if self._is_released:
+            return
+        if self._volumes is None:  # an earlier agent has made them
+            self._volumes = Volumes(self._context())
+        self._volumes.context = self._context()
+        try:
+            self._volumes.refresh()
+        except OSError as error:
+            self._warn("FailedMount", f"files of a volume cannot be written anew: {error.strerror}")
+
     async def release(self, runs: Iterable[Run]) -> None:
         """Give everything back; processes that are left are killed, logs stay."""
+        self._is_released = True
         self._node.hosts.remove_pod(self._uid)
         self._node.gpus.give_back(self._uid)
         with contextlib.suppress(RuntimeRefused):

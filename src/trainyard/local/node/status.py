@@ -99,7 +99,7 @@ class Run:
             "name": self.name,
             "state": self.state(),
             "lastState": {"terminated": self.previous} if self.previous else {},
-            "ready": self.ready,
+            "ready": self.ready or (self.init and not self.sidecar and self.succeeded),
             "restartCount": self.attempt,
             "image": image,
             "imageID": image,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, NamedTuple
 
@@ -57,6 +57,8 @@ class Volumes:
 
     context: PodContext
     sources: dict[str, Source] = field(default_factory=dict)
+    written: dict[str, list[File]] = field(default_factory=dict)
+    """By volume, what is in those that are made of files."""
     in_memory: list[tuple[str, int]] = field(default_factory=list)
     """Folders that the shim has to put a tmpfs on, with its size in bytes (0: no limit)."""
 
@@ -65,6 +67,21 @@ class Volumes:
         for volume in self.context.pod["spec"].get("volumes", ()):
             if volume["name"] not in self.sources:
                 self.sources[volume["name"]] = self._make(volume)
+
+    # Decision 301.
+    def refresh(self) -> None:
+        """Write volumes of files anew that would be others by now; raises OSError.
+
+        Of an object that is gone, and that the volume needs, the files stay.
+        """
+        for volume in self.context.pod["spec"].get("volumes", ()):
+            name = volume["name"]
+            if not os.path.isdir(os.path.join(self.context.folder, "volumes", component(name))):
+                continue
+            with contextlib.suppress(NotReady, Refused):
+                files = self._all_files(volume)
+                if files is not None and files != self.written.get(name):
+                    self._write(name, files)
 
     @property
     def hidden(self) -> tuple[str, ...]:
@@ -81,8 +98,7 @@ class Volumes:
                 text = f"container {container['name']} mounts volume {mount['name']!r}, which is "
                 raise NotReady("CreateContainerConfigError", text + "not in spec.volumes")
             read_only = bool(mount.get("readOnly")) or source.read_only
-            inner = mount.get("subPath") or expand(mount.get("subPathExpr", ""), env)
-            inner = relative(inner, f"volume {mount['name']!r}") if inner else ""
+            inner = _part(mount, env)
             target = os.path.normpath(os.path.join("/", mount["mountPath"]))
             binds.append(Bind(target, source.path, read_only, inner, source.private))
         return binds
@@ -94,11 +110,10 @@ class Volumes:
             removal.remove(os.path.join(folder, name))
 
     def _make(self, volume: Mapping[str, Any]) -> Source:
-        if (files := self._files(volume)) is not None:
+        if (files := self._all_files(volume)) is not None:
             return self._write(volume["name"], files)
         for kind, make in (
             ("emptyDir", self._empty_dir),
-            ("projected", self._projected),
             ("hostPath", self._host_path),
             ("persistentVolumeClaim", self._claim),
         ):
@@ -133,17 +148,21 @@ class Volumes:
             self.in_memory.append((path, min(limits, default=0)))
         return Source(path)
 
-    def _projected(self, name: str, spec: Mapping[str, Any]) -> Source:
+    def _all_files(self, volume: Mapping[str, Any]) -> list[File] | None:
+        """All that the volume is made of; None for one that is not made of files."""
+        if (spec := volume.get("projected")) is None:
+            return self._files(volume)
         files: list[File] = []
         for source in spec.get("sources", ()):
             part = self._files(source, spec.get("defaultMode", _DEFAULT_MODE))
             if part is None:
                 self.context.warn(
                     "UnsupportedVolume",
-                    f"volume {name!r}: source {', '.join(source)} has no counterpart here",
+                    f"volume {volume['name']!r}: source {', '.join(source)} has no counterpart "
+                    "here",
                 )
             files += part or ()
-        return self._write(name, files)
+        return files
 
     def _host_path(self, name: str, spec: Mapping[str, Any]) -> Source:
         path = spec["path"]
@@ -258,9 +277,10 @@ class Volumes:
             files.append(File(item["path"], text.encode(), item.get("mode", spec["defaultMode"])))
         return files
 
-    def _write(self, name: str, files: Iterable[File]) -> Source:
-        """Each file takes the place of what is there, and is never written through it."""
-        path = self._own_folder(name)
+    def _write(self, name: str, files: list[File]) -> Source:
+        """Each file takes the place of what is there, and is never written through it; what is no
+        longer among them goes."""
+        path, before = self._own_folder(name), self.written.get(name, ())
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
         top = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -271,8 +291,11 @@ class Volumes:
                     _replace(folder, last, file, group, self.context)
                 finally:
                     os.close(folder)
+            for old in {file.path for file in before} - {file.path for file in files}:
+                _remove(top, relative(old, f"volume {name!r}"))
         finally:
             os.close(top)
+        self.written[name] = files
         return Source(path, read_only=True)
 
 
@@ -284,6 +307,27 @@ def _found_or_made(path: str, kind: str) -> int:
         elif kind == "FileOrCreate":
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
     return os.stat(path).st_mode
+
+
+def _part(mount: Mapping[str, Any], env: Mapping[str, str]) -> str:
+    """The part of the volume that is mounted; "" for all of it."""
+    what = f"volume {mount['name']!r}"
+    if path := mount.get("subPath"):
+        return relative(path, what)
+    try:
+        return relative(expand(mount.get("subPathExpr", ""), env), what)
+    except Refused as error:  # its variables may become others
+        raise NotReady("CreateContainerConfigError", str(error)) from None
+
+
+def _remove(top: int, path: str) -> None:
+    head, _, last = path.rpartition("/")
+    folder = paths.make(top, head, paths.BENEATH)
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(last, dir_fd=folder)
+    finally:
+        os.close(folder)
 
 
 def _replace(folder: int, name: str, file: File, group: int | None, context: PodContext) -> None:

@@ -44,7 +44,7 @@ class PodWorker:
         self.runs = [Run(c, init=True) for c in spec.get("initContainers", ())]
         self.runs += [Run(c) for c in spec["containers"]]
         self.runs += ephemeral.added(pod, self.runs)
-        self._allocation = Allocation(node, pod, self._object.warn)
+        self.allocation = Allocation(node, pod, self._object.warn)
         self._wake = asyncio.Event()
         self._gone = self._is_done = False
         self._over = ""
@@ -71,7 +71,7 @@ class PodWorker:
         if is_gone:
             self._gone = True
         else:
-            self._object.newest = pod
+            self._object.newest = self.allocation.pod = pod
             self.runs += ephemeral.added(pod, self.runs)
         self._wake.set()
 
@@ -150,11 +150,11 @@ class PodWorker:
         reason = ""
         if run.code and cgroups.was_out_of_memory(run.cgroups):
             reason = "OOMKilled"
-        if text := self._allocation.termination_message(run.name):
+        if text := self.allocation.termination_message(run.name):
             return reason, text
         policy = run.spec.get("terminationMessagePolicy", "File")
         if run.code and policy == "FallbackToLogsOnError":
-            return reason, logs.last_lines(self._allocation.log_path(run))
+            return reason, logs.last_lines(self.allocation.log_path(run))
         return reason, start_request.layer_full(run.spec) if event.full else ""
 
     def _probed(self, run: Run, outcome: str, message: str) -> None:
@@ -182,7 +182,7 @@ class PodWorker:
         try:
             if self._over and self._known is not None:
                 # It ended just before the earlier agent did.
-                await self._allocation.release(self.runs)
+                await self.allocation.release(self.runs)
             while not self._gone:
                 self._wake.clear()
                 delay = await self._pass()
@@ -199,7 +199,7 @@ class PodWorker:
                 self._stopping.cancel()
         if not self._over:
             # The object is gone, by force: nothing of it may go on.
-            await self._allocation.release(self.runs)
+            await self.allocation.release(self.runs)
 
     async def _pass(self) -> float | None:
         """One step, and its outcome written down; a failure is told and tried again."""
@@ -232,8 +232,8 @@ class PodWorker:
         if phase in status.ENDED:
             await self._end(phase)
             return None
-        if not self._allocation.address:
-            await self._allocation.take()
+        if not self.allocation.address:
+            await self.allocation.take()
         delay = await self._run_containers()
         due = [seconds for seconds in (delay, self._deadline_in()) if seconds is not None]
         return min(due, default=None)
@@ -242,7 +242,7 @@ class PodWorker:
         """Stop what still runs; once nothing does, the pod is over."""
         if not any(run.active for run in self.runs):
             self._over = phase
-            await self._allocation.release(self.runs)
+            await self.allocation.release(self.runs)
         elif self._stopping is None:
             self._stopping = asyncio.create_task(self._stop_all())
 
@@ -293,7 +293,7 @@ class PodWorker:
         if run.retry_at > now:
             return run.retry_at - now
         try:
-            await self._allocation.start(run)
+            await self.allocation.start(run)
         except NotReady as error:
             run.phase, run.reason, run.message = "waiting", error.reason, str(error)
             self._object.warn(error.reason, str(error))
@@ -331,7 +331,7 @@ class PodWorker:
         await self._stopper.stop(self._target(run), wanted)
 
     def _target(self, run: Run) -> Target:
-        return Target(self._node.runtime, self._object.uid, self._allocation.address, run)
+        return Target(self._node.runtime, self._object.uid, self.allocation.address, run)
 
     def _is_cut_short(self) -> bool:
         """A second delete may shorten the grace period to nothing."""
@@ -343,7 +343,7 @@ class PodWorker:
         phase = self._over or status.phase_of(self.runs, self._object.restart_policy)
         if not self._over and phase in status.ENDED:
             phase = "Running"  # something is still being stopped
-        addresses = (self._allocation.address, self._node.settings.host_ip)
+        addresses = (self.allocation.address, self._node.settings.host_ip)
         why = (self._reason, self._message)
         told = status.Told(phase, *why, *addresses, self._object.started_at, self._stopped)
         self._gone = not await self._object.write_status(self.runs, told)
@@ -363,7 +363,7 @@ class PodWorker:
             if seen := next((s for s in statuses if s["name"] == run.name), None):
                 status.restore(run, seen)
         if self._known is not None:
-            self._allocation.adopt(self._known.address)
+            self.allocation.adopt(self._known.address)
         for found in self._known.containers if self._known else ():
             self._take_over(next(r for r in self.runs if r.name == found.name), found)
         for run in self.runs:
@@ -376,7 +376,7 @@ class PodWorker:
         if found.attempt < run.attempt:
             return
         has_run = run.phase == found.state == "running" and found.attempt == run.attempt
-        self._allocation.restore(run, found)
+        self.allocation.restore(run, found)
         if has_run:
             self._started(run, found, is_new=False)
         else:
@@ -385,7 +385,7 @@ class PodWorker:
 
     def _lose(self, run: Run) -> None:
         """Running when last seen, unknown now: its outcome may be in a file, else it is lost."""
-        record = logs.exit_record(self._allocation.log_path(run))
+        record = logs.exit_record(self.allocation.log_path(run))
         if record is not None:
             self._exited(run, record)
         else:
