@@ -184,7 +184,7 @@ class RunningControlPlane:
             f"--tls-private-key-file={self._made.key}",
             f"--token-auth-file={self.folder}/tokens.csv",
             "--authorization-mode=RBAC",
-            "--service-cluster-ip-range=10.96.0.0/12",
+            "--service-cluster-ip-range=10.96.0.0/16",  # that of our node agent's Services
             "--service-account-issuer=https://tests",
             f"--service-account-key-file={self.folder}/accounts.key",
             f"--service-account-signing-key-file={self.folder}/accounts.key",

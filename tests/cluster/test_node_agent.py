@@ -2,70 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
-import orjson
 import pytest
 
-from tests.cluster.node_api import RealCluster
+from tests.cluster.real_node import node
 from tests.cluster.yard import Object, Yard, pytorch_job, until
 from tests.tools import require
 from tests.unit.kinds import manifests
-from trainyard.kube.errors import AlreadyExists
-from trainyard.kube.resources import CONFIG_MAPS, EVENTS, NODES, PODS
-from trainyard.kube.transport import Request
+from trainyard.kube.resources import EVENTS
 from trainyard.local.node.agent import NodeAgent
-from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.shim_client import ShimClient
-from trainyard.local.node.shim_process import start_shim
 from trainyard.shim.logs import LogOptions
-
-NODE = "node-of-our-own"
-
-
-@asynccontextmanager
-async def node(yard: Yard, folder: Path) -> AsyncIterator[NodeAgent]:
-    """A node of the cluster, to which every pod is bound."""
-    handle = start_shim(folder, die_with_parent=True)
-    with suppress(AlreadyExists):
-        await yard.client.create(NODES, {"metadata": {"name": NODE}})
-    # A controller of other clusters makes it; every pod mounts it beside its token.
-    authority = {"name": "kube-root-ca.crt", "namespace": yard.namespace}
-    with suppress(AlreadyExists):
-        await yard.client.create(CONFIG_MAPS, {"metadata": authority})
-    cluster = RealCluster(yard.client, yard.namespace)
-    async with cluster.running():
-        settings = NodeSettings(NODE, str(folder), working_dir=str(folder.parent), gpus=())
-        agent = NodeAgent(cluster, ShimClient(handle), settings)
-        tasks = [asyncio.create_task(agent.run()), asyncio.create_task(bind(yard, cluster))]
-        try:
-            yield agent
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
-            await agent.shut_down()
-            await asyncio.to_thread(handle.kill)
-
-
-async def bind(yard: Yard, cluster: RealCluster) -> None:
-    """The simplest scheduler."""
-    async for event in cluster.subscribe("pods"):
-        pod = event.object
-        if event.type == "ADDED" and not pod["spec"].get("nodeName"):
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            body = {
-                "apiVersion": "v1",
-                "kind": "Binding",
-                "metadata": {"name": name, "uid": uid},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
-            }
-            path = PODS.path(yard.namespace, name, "binding")
-            await yard.client.raw(Request("POST", path, orjson.dumps(body)), f"bind {name}")
 
 
 def job(script: str, **spec: object) -> Object:

@@ -246,3 +246,36 @@ def test_logs_of_an_object_store_are_shown_beside_those_of_a_claim(tmp_path: Pat
     finally:
         line.run("down", code=None)
         line.kill_everything()
+
+
+SUMMARIES = """
+import os, time
+from torch.utils.tensorboard import SummaryWriter
+writer, step = SummaryWriter("/data/log/run", flush_secs=1), 0
+while not os.path.exists("/data/end"):
+    step += 1
+    writer.add_scalar("loss", 1 / step, step)
+    time.sleep(0.1)
+"""
+
+
+def test_what_a_program_writes_for_it_tells_how_far_the_program_is(made: Yard) -> None:
+    old = made.data / "log" / "events.out.tfevents.1700000000.another.7.0"
+    old.parent.mkdir()
+    old.write_bytes(b"of another run")
+    made.submit(pytorch("train", template(["python", "-c", SUMMARIES]), tensorboardSpec=LOGS))
+
+    def step() -> int:
+        told: Object = made.status("train").get("progress") or {}
+        assert told.get("source", "TensorBoard") == "TensorBoard"
+        return int(told.get("step", 0))
+
+    until(lambda: step() > 0, "it is read", 600)
+    first = step()
+    until(lambda: step() > first, "it is read on", 600)
+    [loss] = made.status("train")["progress"]["metrics"]
+    assert loss["name"] == "loss"
+    assert 0 < float(loss["value"]) < 1
+    assert re.search(r"step \d", made.run("list"))
+    (made.data / "end").touch()
+    made.end("train", "Succeeded")

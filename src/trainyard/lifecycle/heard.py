@@ -51,6 +51,7 @@ class Progress:
     """How far the training is, as last told; None where nothing was said.
 
     `at`: when the controller heard it. `rate`: steps a second. `remaining`: seconds, as of then.
+    `source`: whence it is known where the program does not tell it itself.
     """
 
     at: datetime
@@ -64,19 +65,29 @@ class Progress:
     metrics: tuple[tuple[str, str], ...] | None = None
     checkpoint: Checkpoint | None = None
     work: Work | None = None
+    source: str = ""
+
+    @property
+    def says_where(self) -> bool:
+        """Whether it tells how far the training is."""
+        return self.step is not None or self.percentage is not None
 
     def after(self, before: Progress | None) -> Progress:
         """With what `before` told and this one leaves out; what step, share and time left are is
-        told together or not at all."""
+        told together or not at all. What the program tells itself is never replaced by what is
+        known of it otherwise."""
         if before is None:
             return self
-        if self.step is None and self.percentage is None:
+        if self.source and before.says_where and not before.source:
+            return before
+        if not self.says_where:
             now = replace(
                 self,
                 step=before.step,
                 percentage=before.percentage,
                 rate=before.rate,
                 remaining=before.remaining,
+                source=before.source,
             )
         else:
             now = self

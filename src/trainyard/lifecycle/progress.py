@@ -87,6 +87,7 @@ def _of(before: Told, heard: Progress) -> Told:
         percentage = min(100, 100 * step // total)
     if step is not None or percentage is not None:
         rate = heard.rate or before.get("stepsPerSecond")
+        told["source"] = heard.source or None
         told |= {"step": step, "percentage": percentage, "stepsPerSecond": rate}
         told["remainingSeconds"] = _remaining(heard.remaining, step, total, rate)
     if total is not None:

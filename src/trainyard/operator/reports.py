@@ -84,8 +84,14 @@ class Reports:
             raise BadReport(f"{TRAINER_STATUS}: missing")
         told = progress(body[TRAINER_STATUS], pod, self._now())
         job = self._jobs.setdefault(uid, _Of())
+        before = job.heard.progress
+        known = told.after(before)
+        if known is before:  # the program itself has told more
+            return body
+        if before is not None and known.source != before.source:
+            job.steps.clear()
         told = replace(told, rate=self._rate(job, told))
-        job.heard = replace(job.heard, progress=told.after(job.heard.progress))
+        job.heard = replace(job.heard, progress=told.after(before))
         self._tell(uid, job)
         return body
 

@@ -1,5 +1,6 @@
 """Reads `trainerStatus`, by which a training tells how far it is: what Kubeflow Trainer 2.2 and
-Hugging Face's KubeflowCallback send, and, beside that, a `checkpoint` and what `work` was done.
+Hugging Face's KubeflowCallback send, and, beside that, a `checkpoint`, what `work` was done, and
+the `source` of what the program does not tell itself.
 
 Step, total and epoch have no field of their own there: they are metrics, by the callback's names.
 https://github.com/kubeflow/trainer/tree/master/docs/proposals/2779-trainjob-progress
@@ -12,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainyard.lifecycle.heard import Checkpoint, Progress, Work
+from trainyard.payloads.events import SOURCE
 from trainyard.schema.errors import TrainyardError
 
 _STEP, _TOTAL, _EPOCHS = "current_step", "total_steps", ("current_epoch", "epoch")
@@ -47,7 +49,14 @@ def progress(given: Any, replica: str, at: datetime) -> Progress:
         metrics=tuple(shown.items()) or None,
         checkpoint=_checkpoint(given.get("checkpoint"), at),
         work=_work(given.get("work"), at),
+        source=_source(given.get("source", "")),
     )
+
+
+def _source(given: Any) -> str:
+    if given not in ("", SOURCE):
+        raise BadReport(f"trainerStatus.source: not {SOURCE}")
+    return str(given)
 
 
 def _whole(given: dict[str, Any], name: str, most: int, below: str = "") -> int | None:

@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from . import answering, arrivals, sampling, signs, telling
+    from . import answering, arrivals, events, sampling, signs, telling
 else:
     sys.path.insert(0, str(Path(__file__).parent))
     import answering
     import arrivals
+    import events
     import sampling
     import signs
     import telling
@@ -33,6 +34,8 @@ if TYPE_CHECKING:  # not mounted
 VARIABLE = "TRAINYARD_OBSERVE"
 """``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, the
 patience with hangs, and the channel. The script's own variables may lead elsewhere."""
+EVENTS = "TRAINYARD_EVENTS"
+"""Folders in which there will be files for TensorBoard, as in a PATH."""
 MOST_SECONDS_BETWEEN, FEWEST_SECONDS_BETWEEN = 30.0, 2.0
 LEAST_WINDOW_SECONDS = 4.0
 FRESH, RANKS_A_SECOND = 4, 20
@@ -61,7 +64,8 @@ class Settings:
 class Observer:
     """Looks, and tells what is new at once and everything now and then."""
 
-    def __init__(self, settings: Settings, teller: telling.Teller) -> None:
+    def __init__(self, settings: Settings, teller: telling.Teller, folders: str = "") -> None:
+        """`folders`: those with files for TensorBoard."""
         self.settings, self.teller = settings, teller
         self.looking = sampling.Looking()
         self.answering = answering.Answering()
@@ -73,11 +77,25 @@ class Observer:
         """The kind in the last report; "" before the first."""
         self.told_at = 0.0
         self.rank = self.size = -1
+        self.events = events.Events(folders.split(":"), time.time()) if folders else None
+        self.is_read, self.read_at = True, 0.0
+        """Whether all that was read there is told, and when that was done."""
 
     def tick(self, at: float) -> None:
         """What the thread does each time."""
         self.look(at)
         self.answering.look(self.rank, self.doing.kind)
+        if self.events is not None and self.is_first() and at - self.read_at > events.EVERY_SECONDS:
+            self.read_at = at
+            self.is_read = not self.events.look() and self.is_read
+            self.is_read = self.is_read or self.teller.send({"trainerStatus": self.events.told()})
+
+    def is_first(self) -> bool:
+        """Whether this is rank 0; of processes without a group, not one that another started."""
+        if self.rank >= 0:
+            return self.rank == 0
+        started = getattr(sys.modules.get("multiprocessing.process"), "_parent_process", None)
+        return os.environ.get("RANK") == "0" and started is None
 
     def look(self, at: float) -> None:
         """Look, and report; torch's module is there by now, the process group may never be."""
@@ -113,7 +131,7 @@ class Observer:
             return
         if kind == LEFT == self.told:
             return
-        if self.teller.send(self.report(at, kind)):
+        if self.teller.send({"observation": self.report(at, kind)}):
             self.told, self.told_at = kind, at
 
     def report(self, at: float, kind: str) -> Observation:
@@ -191,7 +209,8 @@ def watch(variables: Any = os.environ) -> None:
     Raises KeyError where the pod is not to be observed.
     """
     settings = Settings(variables[VARIABLE])
-    keeper = Keeper(Observer(settings, telling.Teller(settings.url, settings.files)))
+    teller = telling.Teller(settings.url, settings.files)
+    keeper = Keeper(Observer(settings, teller, variables.get(EVENTS, "")))
     keeper.begin()
     atexit.register(keeper.leave)
     os.register_at_fork(before=lambda: keeper.end(FORK_SECONDS), after_in_parent=keeper.begin)

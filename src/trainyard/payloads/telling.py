@@ -11,14 +11,11 @@ import ssl
 import time
 from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 # What a connection would import, in a thread, where a fork must not meet it.
 import encodings.idna  # noqa: F401  # isort: skip
-
-if TYPE_CHECKING:  # not mounted
-    from trainyard.payloads.messages import Observation
 
 TIMEOUT_SECONDS = 3.0
 FIRST_REST_SECONDS, LONGEST_REST_SECONDS = 2.0, 60.0
@@ -34,11 +31,11 @@ class Teller:
         self._connection: HTTPSConnection | None = None
         self._rest, self._again_at = FIRST_REST_SECONDS, 0.0
 
-    def send(self, observation: Observation) -> bool:
+    def send(self, document: dict[str, Any]) -> bool:
         """Whether the controller has taken it; False too while it is left alone."""
         if time.monotonic() < self._again_at:
             return False
-        if self.ask({"observation": observation})[0] == 200:
+        if self.ask(document)[0] == 200:
             self._rest = FIRST_REST_SECONDS
             return True
         self.close()

@@ -133,3 +133,11 @@ def test_what_others_wrote_there_is_no_hindrance(odd: Any) -> None:
     world = running()
     world.status = {**world.status, "progress": odd}
     assert heard(world, Progress(world.now, "p", 5))["step"] == 5
+
+
+def test_it_is_told_where_the_step_was_read_until_the_program_tells_it() -> None:
+    world = running()
+    read = Progress(world.now, "p", step=5, source="TensorBoard")
+    assert heard(world, read)["source"] == "TensorBoard"
+    world.now += timedelta(seconds=2 * EVERY)
+    assert "source" not in heard(world, Progress(world.now, "p", step=6))

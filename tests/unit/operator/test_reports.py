@@ -6,7 +6,10 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from trainyard.operator.reports import Reports
+from trainyard.operator.trainer_status import BadReport
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 WRONG = 5000.0
@@ -55,3 +58,28 @@ async def test_nobody_is_judged_more_often_than_passes_may_be_called_for() -> No
     for rank in (0, 1):
         reports.hear("u", f"p{rank}", arrived(rank, 30, 0.3 * rank))
     assert reports.of("u").late is None
+
+
+def status(step: int | None = None, source: str = "", **more: Any) -> dict[str, Any]:
+    metrics = [] if step is None else [{"name": "current_step", "value": str(step)}]
+    return {"trainerStatus": {"metrics": metrics, "source": source, **more}}
+
+
+async def test_what_a_program_tells_itself_goes_before_what_is_read_of_its_files() -> None:
+    reports = Reports(lambda: BEGAN, lambda _: None, 1e6)
+
+    def at(told: dict[str, Any]) -> tuple[int | None, str]:
+        reports.hear("u", "p", told)
+        found = reports.of("u").progress
+        assert found is not None
+        return found.step, found.source
+
+    assert at(status(10, "TensorBoard")) == (10, "TensorBoard")
+    # Of a checkpoint nothing else is known.
+    assert at(status(checkpoint={"path": "/out/1"})) == (10, "TensorBoard")
+    assert at(status(20, "TensorBoard")) == (20, "TensorBoard")
+    assert at(status(15)) == (15, "")
+    assert at(status(30, "TensorBoard")) == (15, "")
+    assert at(status(16)) == (16, "")
+    with pytest.raises(BadReport, match="source: not TensorBoard"):
+        at(status(17, "nonsense"))

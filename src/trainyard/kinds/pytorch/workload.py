@@ -18,7 +18,7 @@ from trainyard.kinds.pytorch.spec import (
     PyTorchTrainingJob,
     PyTorchTrainingJobSpec,
 )
-from trainyard.kinds.shared import in_place, labels, pod_rules, pods
+from trainyard.kinds.shared import in_place, labels, observing, pod_rules, pods
 from trainyard.kinds.shared.description import Description, Endpoint, Start
 from trainyard.kinds.shared.pod_rules import gpu_count
 from trainyard.kinds.shared.settings import Settings
@@ -31,7 +31,7 @@ from trainyard.kinds.shared.workload import (
     SuccessPolicy,
     Workload,
 )
-from trainyard.kinds.tensorboard import TENSOR_BOARDS
+from trainyard.kinds.tensorboard import TENSOR_BOARDS, logsources
 
 
 def describe(job: PyTorchTrainingJob, settings: Settings) -> Workload:
@@ -151,11 +151,21 @@ class _Description(Description[PyTorchTrainingJobSpec]):
 
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         self._launch(pod, key, start)
+        self._tell_of_events(pod, self.container(key.type))
         if self.in_place is not None:
             is_plain = not self.spec.torchrun_config.enabled
             modules = self.spec.run_policy.preload if is_plain else ()
             mine = self.identity, self.settings
             in_place.hold(pod, self.container(key.type), *mine, self.total, modules)
+
+    def _tell_of_events(self, pod: Manifest, container: str) -> None:
+        """Let the observer know where the training writes what its TensorBoard shows."""
+        variables = pod_rules.container_of(pod, container).get("env") or ()
+        is_observed = any(each["name"] == observing.VARIABLE for each in variables)
+        if self.spec.tensorboard_spec is None or not is_observed:
+            return
+        if folders := logsources.mounted(self.spec.tensorboard_spec, pod["spec"], container):
+            pods.put_env_first(pod, {observing.EVENTS: ":".join(folders)}, only=container)
 
     def _launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         if not self.spec.torchrun_config.enabled:

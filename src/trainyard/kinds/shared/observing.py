@@ -22,6 +22,8 @@ from trainyard.payloads import HOLDER, OBSERVER, texts
 VOLUME = "trainyard-observer"
 PATH = "/t9k/observer"
 VARIABLE = "TRAINYARD_OBSERVE"
+EVENTS = "TRAINYARD_EVENTS"
+"""Folders in which the training may write files for TensorBoard, as in a PATH."""
 PYTHONPATH = "PYTHONPATH"
 STOPPED = "trainyard.dev/Stopped"
 """The condition of an observed pod in which processes are stopped (decision 291)."""

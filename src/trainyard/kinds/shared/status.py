@@ -155,6 +155,11 @@ class Progress(OpenModel):
     metrics: Items[Metric] = Field(default=(), description="What was measured last.")
     checkpoint: CheckpointStatus | None = Field(default=None, description="The last checkpoint.")
     replica: str = Field(default="", description="Name of the pod that told it.")
+    source: str = Field(
+        default="",
+        description="Whence the step is known where the program itself does not tell it: "
+        "`TensorBoard`, of the files that it writes for one.",
+    )
     last_report_time: Time | None = Field(
         default=None, description="When the controller heard of it last."
     )

@@ -6,8 +6,10 @@ are served without it (decision 62).
 
 from __future__ import annotations
 
+import posixpath
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 from urllib.parse import urlsplit
 
 from trainyard.kinds.tensorboard.spec import TensorBoardSpec, inside_claim
@@ -79,6 +81,26 @@ def sources(spec: TensorBoardSpec) -> Sources:
         tuple(Remote(secret, tuple(addresses)) for secret, addresses in remotes.items()),
         tuple(unserved),
     )
+
+
+def mounted(spec: TensorBoardSpec, pod: Mapping[str, Any], container: str) -> tuple[str, ...]:
+    """Where a container of a pod has the folders in claims, as far as it has mounted them."""
+    claims = {
+        volume["name"]: volume["persistentVolumeClaim"].get("claimName")
+        for volume in pod.get("volumes") or ()
+        if volume.get("persistentVolumeClaim")
+    }
+    mounts = next(c for c in pod["containers"] if c["name"] == container).get("volumeMounts") or ()
+    found: dict[str, None] = {}
+    for folder in sources(spec).folders:
+        for mount in mounts:
+            root = inside_claim(mount.get("subPath") or "")
+            if claims.get(mount["name"]) != folder.claim or mount.get("subPathExpr"):
+                continue
+            if root is not None and f"{folder.path}/".startswith(f"{root}/" if root else ""):
+                inner = folder.path[len(root) :].strip("/")
+                found[posixpath.join(mount["mountPath"], inner).rstrip("/")] = None
+    return tuple(found)
 
 
 def label(*parts: str) -> str:
