@@ -85,8 +85,7 @@ class Training:
         [pid] = [p for p in found if self.name in Path(f"/proc/{p}/cmdline").read_text()]
         over = threading.Event()
 
-        def stop_and_go() -> None:
-            ran, waited = _worked(pid)
+        def stop_and_go(ran: float, waited: float) -> None:
             owed = 0.0
             while not over.wait(LOOK_SECONDS):
                 now_ran, now_waited = _worked(pid)
@@ -101,7 +100,7 @@ class Training:
                     os.kill(pid, signal.SIGCONT)
                     owed -= time.monotonic() - since
 
-        thread = threading.Thread(target=stop_and_go)
+        thread = threading.Thread(target=stop_and_go, args=_worked(pid))
         thread.start()
         try:
             yield
@@ -166,6 +165,7 @@ def test_nobody_is_named_who_was_not_late(made: Yard, case: str) -> None:
             training.await_steps(step)
             for each in training.named():
                 assert training.was_late(each["rank"]), training.lateness(each["rank"], 0)
+        print(f"run {number}: named {training.named()}", flush=True)
         training.end()
 
 
