@@ -31,7 +31,7 @@ from trainyard.kube.resources import PODS, SERVICES, Resource
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
-from trainyard.operator.batches import batches, behind, gather
+from trainyard.operator.batches import batches, gather
 from trainyard.operator.cache import Store
 from trainyard.operator.generated import generate
 from trainyard.operator.host import Host
@@ -111,7 +111,7 @@ class Executor:
         if plan.status is not None:
             stored, made = await asyncio.gather(
                 self._store(job, plan),
-                behind(self._act, job, beside),
+                self._act(job, beside),
                 return_exceptions=True,
             )
             if isinstance(stored, BaseException):
@@ -177,7 +177,7 @@ class Executor:
         """Actions of one step, in batches that double: a refusal then costs few requests."""
         first = 1 if self.refusals.refused_to(job.uid) else _FIRST_BATCH
         for batch in batches(actions, first, self._parallel):
-            if not all(await gather(lambda each: self._do(job, each, refused), batch)):
+            if not all(await gather([self._do(job, action, refused) for action in batch])):
                 return False
         return True
 

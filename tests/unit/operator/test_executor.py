@@ -309,26 +309,6 @@ def test_a_thousand_pods_are_created_a_few_at_a_time() -> None:
     on_bench(body)
 
 
-def test_the_first_pod_does_not_wait_until_the_others_are_built() -> None:
-    """uvloop sends at the end of a turn of the loop what was written in it."""
-
-    async def body(bench: Bench) -> None:
-        told: list[str] = []
-
-        def built(name: str) -> Obj:
-            told.append(name)
-            if len(told) == 1:
-                asyncio.get_running_loop().call_soon(told.append, "sent")
-            return bench.pod(name)
-
-        names = [f"p{number}" for number in range(8)]
-        await bench.execute(actions=[Create(PODS, name, partial(built, name)) for name in names])
-        assert told == ["p0", "sent", *names[1:]]
-        assert bench.pod_names == names
-
-    on_bench(body)
-
-
 def test_only_the_pod_that_was_meant_is_deleted() -> None:
     async def body(bench: Bench) -> None:
         await bench.execute(actions=(bench.create("a"),))
