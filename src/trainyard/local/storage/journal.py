@@ -88,7 +88,7 @@ class Subscription:
 
     def __init__(self, backlog: Iterable[Event] = ()) -> None:
         self._events: deque[Event] = deque(backlog)
-        self._waiter: asyncio.Future[None] | None = None
+        self._waiters: list[asyncio.Future[None]] = []
         self._closed = False
         self._most = self._left = math.inf
 
@@ -135,13 +135,18 @@ class Subscription:
         self._wake()
 
     async def _wait(self) -> None:
-        if self._waiter is None or self._waiter.done():
-            self._waiter = asyncio.get_running_loop().create_future()
-        await asyncio.shield(self._waiter)
+        # A future for each who waits: shielding one that all have in common costs them more.
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.remove(waiter)
 
     def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        for waiter in self._waiters:
+            if not waiter.done():
+                waiter.set_result(None)
 
 
 class Journal:
