@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tests.simulation import hang_judges as hang_judges  # registers its judges
+from tests.simulation import check_judges as check_judges  # registers its judges
+from tests.simulation import hang_judges as hang_judges
 from tests.simulation import launch_judges as launch_judges
 from tests.simulation import policies
 from tests.simulation import queue_judges as queue_judges

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import orjson
 
 from tests.simulation import launching, policies
+from tests.simulation.checking import Checkers
 from tests.simulation.cluster import JOB_PLURALS, NODES, Cluster, WallClock
 from tests.simulation.holding import Holders
 from tests.simulation.invariants import TERMINAL, Monitor, Violation
@@ -184,6 +185,7 @@ class Run:
         self.keys = [_key(job) for job in scenario.jobs]
         self.settings = scenario.settings
         self.reporters: Reporters | None = None
+        self.checkers: Checkers | None = None
         if reports(scenario.seed):
             self.settings = replace(
                 self.settings, channel_address=ADDRESS, progress_seconds=PROGRESS_SECONDS
@@ -204,6 +206,9 @@ class Run:
             )
             self.reporters = Reporters(self.server, scenario.seed, self.monitor.fail, loop)
             self.server.observers.append(self.reporters)
+            self.checkers = Checkers(
+                self.cluster, scenario.seed, lambda: self.leader, self.monitor.fail
+            )
 
     async def play(self) -> None:
         """The whole run."""
@@ -212,6 +217,7 @@ class Run:
             self.queues.start()
         self._start_controller()
         reporting = self.reporters and self.loop.create_task(self.reporters.run(FAULTS_END))
+        checking = self.checkers and self.loop.create_task(self.checkers.run(FAULTS_END))
         for step in self.scenario.numbered.values():
             await self._sleep_until(step.at)
             if self.diary:
@@ -221,6 +227,8 @@ class Run:
         await self._sleep_until(FAULTS_END)
         if reporting:
             await reporting
+        if checking:
+            await checking
         self._stop_faults()
         await self._wait_for_the_end()
         await self._wait_for_calm()

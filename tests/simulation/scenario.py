@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.queueing.kueue import Kueue
-from tests.simulation import elastic, holding, launching, queueing, repeats
+from tests.simulation import checking, elastic, holding, launching, queueing, repeats
 from tests.simulation.network import CRASHES, Fault, WatchFault
 from tests.simulation.reporting import reports
 from tests.simulation.seeds import (
@@ -185,6 +185,7 @@ def draw(seed: int) -> Scenario:
     words = repeats.draw(seed, jobs, judged=seed not in once)
     if reports(seed) and seed not in once | FOURTH_GENERATION:
         holding.draw(seed, jobs)
+        checking.draw(seed, jobs)
     count = rng.randint(2, 7)
     call_faults: dict[int, Fault] = {
         rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)

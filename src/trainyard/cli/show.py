@@ -98,6 +98,7 @@ def _facts(job: Job, now: datetime, logs: str, owner: str) -> Iterator[tuple[str
     yield "Metrics", _metrics(job)
     yield "Checkpoint", _checkpoint(job, now)
     yield "Late", _late(job, now)
+    yield "Node check", _node_check(job, now)
     yield "Restarts", job.budget or job.restarts
     yield "Elastic", _elastic(job)
     yield "Queue", job.queue
@@ -151,6 +152,14 @@ def _late(job: Job, now: datetime) -> str:
         if not job.is_over
     ]
     return "\n".join(lines)
+
+
+def _node_check(job: Job, now: datetime) -> str:
+    found = job.node_check
+    if not found:
+        return ""
+    told = f"{found.get('state')}, {age(found.get('time'), now)} ago: {found.get('message')}"
+    return printable(told)
 
 
 def _moment(text: str | None, now: datetime) -> str:

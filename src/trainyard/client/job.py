@@ -126,6 +126,8 @@ class Job:
     conditions = ListAt("status", "conditions")
     stragglers = ListAt("status", "stragglers")
     """Ranks for which others wait again and again."""
+    node_check = ObjectAt("status", "nodeCheck")
+    """What the check of the nodes before the last start came to; empty without one."""
     attempts = ListAt("status", "attempts")
     """The history, oldest first."""
     viewer = ObjectAt("status", "tensorboard")

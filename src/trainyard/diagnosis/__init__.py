@@ -6,7 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from trainyard.client.events import event_time
-from trainyard.diagnosis import deaths, ended, hanging, launches, pods, straggling, waiting
+from trainyard.diagnosis import (
+    checking,
+    deaths,
+    ended,
+    hanging,
+    launches,
+    pods,
+    straggling,
+    waiting,
+)
 from trainyard.diagnosis.situation import Cause, Situation
 from trainyard.kinds.shared.reasons import Phase, launch_words
 from trainyard.kinds.shared.workload import LAUNCHED_PATH
@@ -35,7 +44,9 @@ _RULES: tuple[_Rule, ...] = (
     pods.awaited,
     launches.waiting,
     launches.differing,
+    checking.goes_on,
     hanging.waiting,
+    checking.bad,
     straggling.late,
     waiting.degraded,
     pods.half_ended,
@@ -52,7 +63,7 @@ _FALLBACKS = frozenset({waiting.resuming, pods.starting})
 _TOLD = frozenset(
     {
         *("FailedScheduling", "Restart", "ReplicaFailure", "Failed", "BackOff"),
-        *("LaunchWaits", "Hung", "Straggler"),
+        *("LaunchWaits", "Hung", "Straggler", "NodeCheck"),
     }
 )
 """Reasons of warnings that the causes tell in other words."""

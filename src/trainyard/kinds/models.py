@@ -39,6 +39,7 @@ from trainyard.kinds.shared.failure_policy import OnPodCondition as OnPodConditi
 from trainyard.kinds.shared.failure_policy import PodFailurePolicy as PodFailurePolicy
 from trainyard.kinds.shared.failure_policy import PodFailureRule as PodFailureRule
 from trainyard.kinds.shared.hang import Hang as Hang
+from trainyard.kinds.shared.node_check import NodeCheck as NodeCheck
 from trainyard.kinds.shared.run import DebugMode as DebugMode
 from trainyard.kinds.shared.run import Elastic as Elastic
 from trainyard.kinds.shared.run import PauseMode as PauseMode

@@ -11,6 +11,7 @@ from dataclasses import field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from trainyard.lifecycle.checks import Checked
 from trainyard.lifecycle.ranks import Rank, number
 from trainyard.lifecycle.stragglers import Late
 from trainyard.schema.dataclass import dataclass
@@ -150,6 +151,8 @@ class Heard:
     """The last report of each rank."""
     holds: Mapping[str, Hold] = field(default_factory=dict)
     """The last word of what holds a pod, by the pod's name."""
+    checks: Mapping[str, Checked] = field(default_factory=dict)
+    """How the test of its node stands, by the pod's name."""
     late: tuple[Late, ...] | None = None
     """The ranks for which others wait again and again; None while that is not known."""
 

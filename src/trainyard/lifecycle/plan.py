@@ -27,6 +27,7 @@ from trainyard.lifecycle import (
     hanging,
     in_place,
     launches,
+    node_check,
     pause,
     progress,
     queue_writes,
@@ -227,10 +228,9 @@ class _Steps:
 
     def _has_decided(self) -> bool:
         """Where one replica decides, its exit 0 ends the job before anything else is looked at."""
-        workload = self.job.workload
-        return workload.decides is not None and self._end_if(
-            verdicts.success(self.job, self.job.ledger, frozenset())
-        )
+        if self.job.workload.decides is None:
+            return False
+        return self._end_if(verdicts.success(self.job, self.job.ledger, frozenset()))
 
     def _overdue(self) -> Verdict | None:
         due = self._due()
@@ -244,7 +244,7 @@ class _Steps:
         seen = hanging.look(self.job)
         self.report.events += hanging.tell(seen, self.report.conditions)
         straggling.tell(self.job, self.report)
-        self._wake(seen.due)
+        self._wake(earliest(seen.due, node_check.look(self.job, self.report)))
         self.found, self.job = hanging.evidence(self.job, seen), hanging.give_up(self.job, seen)
         return self._end_if(hanging.failure(self.job, seen))
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from trainyard.kinds.table import KINDS
 from trainyard.kube.resources import PODS
-from trainyard.lifecycle import in_place
+from trainyard.lifecycle import in_place, node_check
 from trainyard.lifecycle.observed import Pod
 from trainyard.operator.channel import Subject
 from trainyard.operator.planners import ENDED
-from trainyard.operator.reports import HOLD
+from trainyard.operator.reports import HOLD, NODE_CHECK
 
 if TYPE_CHECKING:
     from trainyard.operator.controller import Controller
+
+Word = Callable[[Mapping[str, Any], Pod], Mapping[str, Any]]
+"""What a pod is told, by the status of its job."""
 
 
 class Hearing:
@@ -44,18 +47,21 @@ class Hearing:
         return self._controller.reports.allows(uid, pod)
 
     def hear(self, uid: str, pod: str, body: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Take in a report; raises BadReport. What holds a pod is answered by what is stored."""
+        """Take in a report; raises BadReport. What holds a pod, or tests its node, is answered by
+        what is stored."""
         answer = self._controller.reports.hear(uid, pod, body)
-        return self._word(uid, pod) if HOLD in body else answer
+        if HOLD in body:
+            return self._word(uid, pod, in_place.word)
+        return self._word(uid, pod, node_check.word) if NODE_CHECK in body else answer
 
-    def _word(self, uid: str, pod: str) -> Mapping[str, Any]:
+    def _word(self, uid: str, pod: str, word: Word) -> Mapping[str, Any]:
         its = self._controller
         key = its.key_of(uid)
         job = its.jobs[key.kind].get(key.namespace, key.name) if key is not None else None
         known = its.children[PODS].store.get(key.namespace, pod) if key is not None else None
         if job is None or not isinstance(known, Pod):
             return {}
-        return in_place.word(job.status or {}, known)
+        return word(job.status or {}, known)
 
 
 def _is_of(kind: str, plural: str) -> bool:

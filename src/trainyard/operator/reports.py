@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import field, replace
 from typing import Any
 
+from trainyard.lifecycle.checks import Checked
 from trainyard.lifecycle.heard import NOTHING, Heard, Hold, Progress
 from trainyard.lifecycle.ranks import STUCK, Rank
 from trainyard.lifecycle.stragglers import judge
@@ -18,7 +19,8 @@ from trainyard.operator.host import Clock
 from trainyard.operator.trainer_status import BadReport, progress
 from trainyard.schema.dataclass import dataclass
 
-TRAINER_STATUS, OBSERVATION, HOLD = "trainerStatus", "observation", "hold"
+TRAINER_STATUS, OBSERVATION = "trainerStatus", "observation"
+HOLD, NODE_CHECK = "hold", "nodeCheck"
 _MOST_RANKS = 20_000
 _OF_POD, _OF_JOB = 10.0, 200.0
 """Reports a second; after a pause, twice as many at once."""
@@ -80,6 +82,9 @@ class Reports:
         if HOLD in body:
             self._hold(uid, body[HOLD], pod)
             return {}
+        if NODE_CHECK in body:
+            self._check(uid, body[NODE_CHECK], pod)
+            return {}
         if TRAINER_STATUS not in body:
             raise BadReport(f"{TRAINER_STATUS}: missing")
         told = progress(body[TRAINER_STATUS], pod, self._now())
@@ -124,6 +129,18 @@ class Reports:
             hold = replace(hold, at=before.at, since=before.since)  # later reports only repeat it
         job.heard = replace(job.heard, holds={**job.heard.holds, pod: hold})
         if is_news:
+            self._wake(uid)
+
+    def _check(self, uid: str, told: Any, pod: str) -> None:
+        """How the test of a node stands."""
+        try:
+            found = Checked.decode(told, self._now())
+        except ValueError as error:
+            raise BadReport(str(error)) from error
+        job = self._jobs.setdefault(uid, _Of())
+        before = job.heard.checks.get(pod)
+        if before is None or before.state != found.state:
+            job.heard = replace(job.heard, checks={**job.heard.checks, pod: found})
             self._wake(uid)
 
     def _compare(self, job: _Of, rank: Rank) -> bool:

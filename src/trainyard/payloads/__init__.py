@@ -1,5 +1,5 @@
 """The programs that run inside the pods, as text: those that launch over ssh, mounted from a
-ConfigMap, the observer, and what holds pods of jobs that restart in place.
+ConfigMap, the observer, what holds pods of jobs that restart in place, and what checks nodes.
 
 Nothing here is imported by trainyard itself but this list. The programs need Python 3.8 and its
 standard library; what each does is in its own first lines.
@@ -31,6 +31,8 @@ OBSERVER = {
 """The observer's programs, and where a pod's Python finds them."""
 HOLDER = ("hold.py", "processes.py", "starting.py", "telling.py")
 """What starts the command again in the same pod."""
+CHECKER = ("node_check.py", "pairs.py", *HOLDER)
+"""What looks, before the command starts, how the pod's node does."""
 
 
 def texts(names: Iterable[str] = NAMES) -> dict[str, str]:

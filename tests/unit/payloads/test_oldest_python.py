@@ -15,7 +15,7 @@ from trainyard.payloads.messages import LaunchDescription
 
 FOLDER = Path(payloads.__file__).parent
 SECONDS = 60
-PROGRAMS = sorted({*payloads.NAMES, *payloads.HOLDER})
+PROGRAMS = sorted({*payloads.NAMES, *payloads.CHECKER})
 DESCRIPTION: LaunchDescription = {
     "pod": "pod",
     "port": 2222,

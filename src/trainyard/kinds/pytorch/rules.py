@@ -35,6 +35,7 @@ def check(job: PyTorchTrainingJob) -> list[Problem]:
         *job_rules.check_hang(spec.run_policy.observe, spec.run_policy.model_fields_set),
         *_in_place(spec),
         *_preload(spec),
+        *_node_check(spec),
         *check_failure_policy(
             spec.run_policy.pod_failure_policy, {r.type: r.template for r in spec.replica_specs}
         ),
@@ -82,11 +83,32 @@ def _in_place(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
     elif config.enabled and config.max_restarts and policy.restart_scope is None:
         why = "with maxRestarts the agents that live on take new pods in"
         yield error(path, f"cannot be InPlace: {why}; set runPolicy.restartScope to Job")
+    yield from _needs_command(
+        spec, "is required with restartMode InPlace: an image's own cannot be started again"
+    )
+
+
+def _node_check(spec: PyTorchTrainingJobSpec) -> Iterator[Problem]:
+    """Where nodes cannot be checked before the start (decision 295)."""
+    path: Path = ("spec", "runPolicy", "nodeCheck")
+    policy = spec.run_policy.node_check
+    if not policy.enabled:
+        yield from job_rules.check_unused(policy, path)
+        return
+    if spec.elastic.enabled:
+        why = "replicas of an elastic job come and go"
+        yield error((*path, "enabled"), f"cannot be true: {why}")
+    yield from _needs_command(
+        spec, "is required with nodeCheck: an image's own cannot be started after the check"
+    )
+
+
+def _needs_command(spec: PyTorchTrainingJobSpec, message: str) -> Iterator[Problem]:
+    """Containers that a program of ours is to start, and whose command is the image's."""
     for index, replica in enumerate(spec.replica_specs):
         found = pod_rules.trainer(replica.template, KIND, replica.type)
-        if found is not None and not config.enabled and not found[1].get("command"):
+        if found and not spec.torchrun_config.enabled and not found[1].get("command"):
             here: Path = ("spec", "replicaSpecs", index, "template", "spec", "containers", found[0])
-            message = "is required with restartMode InPlace: an image's own cannot be started again"
             yield error((*here, "command"), message)
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, Strict, WithJsonSchema
 
 from trainyard.kinds.shared.job import Job
+from trainyard.kinds.shared.node_check import NODE_CHECK, NodeCheck
 from trainyard.kinds.shared.run import (
     MANAGED_BY,
     RESTART_MODE,
@@ -55,6 +56,7 @@ class PyTorchRunPolicy(RunPolicy):
         "takes no device, plain launching, and a command that is a Python itself.",
         examples=[["torch"]],
     )
+    node_check: NodeCheck = NODE_CHECK
 
 
 class PyTorchReplicaSpec(Model):

@@ -7,7 +7,7 @@ replicas get MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE; torchrun is told by 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -18,7 +18,15 @@ from trainyard.kinds.pytorch.spec import (
     PyTorchTrainingJob,
     PyTorchTrainingJobSpec,
 )
-from trainyard.kinds.shared import in_place, labels, observing, pod_rules, pods
+from trainyard.kinds.shared import (
+    checking,
+    in_place,
+    labels,
+    node_check,
+    observing,
+    pod_rules,
+    pods,
+)
 from trainyard.kinds.shared.description import Description, Endpoint, Start
 from trainyard.kinds.shared.pod_rules import gpu_count
 from trainyard.kinds.shared.settings import Settings
@@ -121,7 +129,14 @@ class _Description(Description[PyTorchTrainingJobSpec]):
             success_policy=policy,
             restart_after_success=policy is not SuccessPolicy.ALL_REPLICAS,
             in_place=self.in_place,
+            checks_nodes=self.checks_nodes,
+            warnings=(*found.warnings, *self._warnings()),
         )
+
+    def _warnings(self) -> Iterator[str]:
+        is_deaf = not self.settings.channel_address and not self.spec.run_mode.debug.enabled
+        if is_deaf and node_check.is_asked(self.spec):
+            yield checking.NO_CHANNEL
 
     def _tensorboard(self, name: str) -> Manifest:
         """It outlives the end of the job, and goes with the job (decision 38)."""
@@ -149,6 +164,12 @@ class _Description(Description[PyTorchTrainingJobSpec]):
             return None
         return in_place.grace_of(spec.template for spec in self.specs.values())
 
+    @property
+    def checks_nodes(self) -> bool:
+        """See `Workload.checks_nodes`."""
+        is_possible = self.settings.channel_address and not self.spec.run_mode.debug.enabled
+        return bool(is_possible) and node_check.is_asked(self.spec)
+
     def launch(self, pod: Manifest, key: ReplicaKey, start: Start) -> None:
         self._launch(pod, key, start)
         self._tell_of_events(pod, self.container(key.type))
@@ -157,6 +178,10 @@ class _Description(Description[PyTorchTrainingJobSpec]):
             modules = self.spec.run_policy.preload if is_plain else ()
             mine = self.identity, self.settings
             in_place.hold(pod, self.container(key.type), *mine, self.total, modules)
+        if self.checks_nodes and not start.joins:
+            where, policy = self.host(key), self.spec.run_policy.node_check
+            mine = self.identity, self.settings
+            checking.put_before(pod, self.container(key.type), where, *mine, policy, self.total)
 
     def _tell_of_events(self, pod: Manifest, container: str) -> None:
         """Let the observer know where the training writes what its TensorBoard shows."""

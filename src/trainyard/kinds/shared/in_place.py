@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from trainyard.kinds.shared import channel, labels, names, pod_rules, pods
+from trainyard.kinds.shared import channel, names, pod_rules, pods
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Manifest
@@ -60,18 +60,16 @@ def hold(
         return
     every = max(_LEAST_SECONDS, total / _REPORTS)
     told = {
-        "attempt": pod["metadata"]["annotations"][labels.ATTEMPT],
+        "attempt": pods.attempt_of(pod),
         "grace": grace_of([pod]),
         "every": f"{every:g}",
         **({"preload": "+".join(modules)} if modules else {}),
         "files": channel.PATH,
         "url": channel.address(pod, identity, settings),
     }
-    uid = {"fieldRef": {"fieldPath": "metadata.uid"}}
     env = [
         {"name": "TRAINYARD_HOLD", "value": ",".join(f"{k}={v}" for k, v in told.items())},
-        {"name": "TRAINYARD_POD_UID", "valueFrom": uid},
-        *(training.get("env") or ()),
+        *pods.with_uid(training.get("env") or ()),
     ]
     line = ["/bin/sh", "-c", SCRIPT, "trainyard", *command]
     pods.change_container(pod, container, command=line, env=env)

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainyard.kinds.shared import channel, in_place, names, pod_rules, pods
+from trainyard.kinds.shared import channel, in_place, names, node_check, pod_rules, pods
 from trainyard.kinds.shared.hang import Hang
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Dependent, HangAction, HangPolicy, Manifest
-from trainyard.payloads import HOLDER, OBSERVER, texts
+from trainyard.payloads import CHECKER, HOLDER, OBSERVER, texts
 
 VOLUME = "trainyard-observer"
 PATH = "/t9k/observer"
@@ -64,10 +64,11 @@ def stopped_in(message: str) -> frozenset[int]:
 def dependents(
     identity: Identity, settings: Settings, policy: HangPolicy | None, spec: object
 ) -> tuple[Dependent, ...]:
-    """The Secret of the channel, with the programs in it by which ranks are observed, and pods
-    held."""
-    programs = (*(OBSERVER if policy else ()), *(HOLDER if in_place.is_asked(spec) else ()))
-    return channel.dependents(identity, settings, texts(programs))
+    """The Secret of the channel, with the programs in it by which ranks are observed, pods
+    held and nodes checked."""
+    checks, holds = node_check.is_asked(spec), in_place.is_asked(spec)
+    started = CHECKER if checks else HOLDER if holds else ()
+    return channel.dependents(identity, settings, texts((*(OBSERVER if policy else ()), *started)))
 
 
 def serves(template: Any) -> bool:

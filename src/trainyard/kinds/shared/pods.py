@@ -6,13 +6,16 @@ it does not change, so that a pod of a large template costs little.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.run import ReplicaDebugSet, ResumeSpec
 from trainyard.kinds.shared.workload import Manifest
 
 Container = dict[str, Any]
+
+POD_UID = "TRAINYARD_POD_UID"
 
 IDLE = ("sleep", "inf")
 """What a replica does in debug mode unless told otherwise."""
@@ -51,6 +54,17 @@ def put_env_first(pod: Manifest, env: Mapping[str, str], only: str = "") -> None
                 container if only and container.get("name") != only else _with_env(container, env)
                 for container in spec[field]
             ]
+
+
+def attempt_of(pod: Manifest) -> int:
+    """The attempt that an assembled pod is of."""
+    return int(pod["metadata"]["annotations"][labels.ATTEMPT])
+
+
+def with_uid(env: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The variables of a container with the UID of its pod first, once."""
+    uid = {"name": POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}
+    return [uid, *(each for each in env if each != uid)]
 
 
 def add_mount(pod: Manifest, name: str, mount: Mapping[str, Any]) -> bool:

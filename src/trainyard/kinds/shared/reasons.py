@@ -102,6 +102,8 @@ class EventReason(StrEnum):
     WAITING_RANKS = "WaitingRanks"
     # Decision 287.
     STRAGGLER = "Straggler"
+    # Decision 295.
+    NODE_CHECK = "NodeCheck"
 
 
 _CANNOT_START = re.compile(r"^trainyard: cannot start: (.+)$", re.MULTILINE)

@@ -179,6 +179,41 @@ class Straggler(OpenModel):
     since: Time | None = Field(default=None, description="When it was named.")
 
 
+class BadNode(OpenModel):
+    """A node that did badly in the check before the start."""
+
+    replica: str = Field(default="", description="Name of the pod whose node it is.")
+    node: str = Field(default="", description="Name of the node.")
+    reason: str = Field(default="", description="What it did.")
+
+
+class CheckMember(OpenModel):
+    """A replica that takes part in a check, and where the others find it."""
+
+    replica: str = Field(default="", description="Name of the pod.")
+    host: str = Field(default="", description="What its peers call it.")
+    port: int = Field(default=0, description="Where it listens.")
+
+
+class NodeCheckStatus(OpenModel):
+    """The check of the nodes before the last start of all replicas."""
+
+    attempt: int = Field(default=0, description="The attempt before which it was.")
+    state: str = Field(
+        default="",
+        description="Checking; Passed; BadNodes; or Incomplete, where not all could be tested, or "
+        "what failed cannot be laid to one node. Whatever it is, the commands start.",
+    )
+    message: str = Field(default="", description="What came of it.")
+    time: Time | None = Field(default=None, description="When that was so.")
+    bad_nodes: Items[BadNode] = Field(
+        default=(), description="Nodes that did badly, eight at most."
+    )
+    members: Items[CheckMember] = Field(
+        default=(), description="While it goes on, the replicas that take part."
+    )
+
+
 class JobStatus(OpenModel):
     """What the controller observed last."""
 
@@ -207,6 +242,11 @@ class JobStatus(OpenModel):
         default=(),
         description="Ranks that are late at most of their last collectives, the latest ones, eight "
         "at most; absent where there is none, or none is observed.",
+    )
+    node_check: NodeCheckStatus | None = Field(
+        default=None,
+        description="The check of the nodes before the last start (PyTorchTrainingJob); absent "
+        "where `runPolicy.nodeCheck` asks for none.",
     )
     start_time: Time | None = Field(
         default=None, description="When the job first left Pending, or was last resumed."

@@ -292,6 +292,8 @@ class Workload:
     in_place: int | None = None
     """Its replicas restart in their pods, where their processes have so many seconds to end; None:
     in new pods (decision 283)."""
+    checks_nodes: bool = False
+    """Whether replicas that start together try their nodes first (decision 295)."""
     paused: bool = False
     debug: bool = False
     elastic: Elastic | None = None

@@ -1,0 +1,38 @@
+"""The judges of what is said of the check of nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from tests.simulation.judges import _if, says
+from tests.simulation.telling import Told
+
+_STATES = {
+    "The nodes have passed their check": "Passed",
+    "A node did badly in the check before the start": "BadNodes",
+    "The check of the nodes is not complete": "Incomplete",
+}
+
+
+@says("event NodeCheck", "Normal|Warning", rf"(?P<what>{'|'.join(_STATES)}): (?P<why>.+)\.")
+def _checked(told: Told, found: re.Match[str]) -> Iterator[str]:
+    """It is in the status since now, was asked for, and those named did badly as they said."""
+    after, before = told.after.get("nodeCheck") or {}, told.before.get("nodeCheck") or {}
+    heard = told.observed.heard.checks
+    yield from _if(not told.spec["runPolicy"]["nodeCheck"]["enabled"], "nobody asked for it")
+    yield from _if(after.get("state") != _STATES[found["what"]], f"the status says {after}")
+    yield from _if(after.get("message") != found["why"], f"the status says {after}")
+    old = (before.get("attempt"), before.get("state"))
+    yield from _if((after.get("attempt"), after.get("state")) == old, "it was told before")
+    members = [each["replica"] for each in before.get("members") or ()]
+    for each in after.get("badNodes") or ():
+        said = heard.get(each["replica"])
+        peers = [heard[m] for m in members if m in heard]
+        blamed = [p for one in peers for p in one.pairs if p.peer == each["replica"] and p.error]
+        own = said is not None and (said.error or said.seconds or any(p.error for p in said.pairs))
+        yield from _if(not (blamed or own), f"nobody has said so of {each['replica']}")
+        yield from _if(each["replica"] not in members, f"{each['replica']} took no part")
+    if after.get("state") == "Passed":
+        well = all(m in heard and not heard[m].error for m in members)
+        yield from _if(not well, "not all have said that they did well")
