@@ -64,7 +64,7 @@ def main() -> None:
     while epoch < options.epochs:
         end = max(end, time.monotonic() - options.pace) + options.pace
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(epoch))
-        for batch in order.split(128):
+        for batch in order.split(512):
             mine = batch[rank::world]
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(x[mine]), y[mine])
