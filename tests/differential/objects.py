@@ -112,6 +112,7 @@ METADATA: list[dict[str, Any]] = [
     {"metadata.ownerReferences": [{"apiVersion": "v1", "kind": "Event", "name": "a", "uid": "1"}]},
     {"metadata.ownerReferences": "x"},
     {"metadata.resourceVersion": "5"},
+    {"metadata.resourceVersion": "v1"},
     {"metadata.uid": "mine"},
     {"metadata.generation": -1},
     {"metadata.deletionTimestamp": "2026-01-01T00:00:00Z"},

@@ -48,6 +48,22 @@ async def test_one_is_refused_by_its_name_with_what_to_do_instead(
     assert instead in said
 
 
+@pytest.mark.parametrize(
+    ("group", "kind", "spec", "instead"),
+    [
+        ("authentication.k8s.io", "TokenReview", "{token: t}", "SelfSubjectReview"),
+        ("authorization.k8s.io", "SubjectAccessReview", "{user: u}", "SelfSubjectAccessReview"),
+    ],
+)
+async def test_a_review_of_others_is_refused_with_that_of_oneself(
+    cluster: Cluster, group: str, kind: str, spec: str, instead: str
+) -> None:
+    review = f"apiVersion: {group}/v1\nkind: {kind}\nspec: {spec}\n"
+    said = await cluster("create", "-f", "-", stdin=review, fails=True)
+    assert f"{kind} ({group}/v1)" in said
+    assert instead in said
+
+
 async def test_a_manifest_of_one_is_refused_so_too(cluster: Cluster) -> None:
     said = await cluster("apply", "-f", "-", stdin=ROLE, fails=True)
     assert "Role (rbac.authorization.k8s.io/v1)" in said

@@ -39,7 +39,8 @@ def complete(served: Served, obj: Object) -> Key:
             raise served.refused(obj, Cause("metadata.name", text, "FieldValueRequired"))
         suffix = "".join(random.choices(_NAME_ALPHABET, k=5))
         name = metadata["name"] = generated(prefix, suffix)
-    if metadata.get("resourceVersion"):
+    version = metadata.get("resourceVersion") or ""
+    if version.isdecimal() and version.strip("0"):  # Kubernetes ignores what is no version
         raise bad_request("resourceVersion should not be set on objects to be created")
     for field in (*_RETAINED, "resourceVersion", "generation", "selfLink"):
         metadata.pop(field, None)

@@ -1,4 +1,7 @@
-"""Reviews of one's own rights: who am I, and may I? They are no resources: none is kept."""
+"""Reviews of one's own rights: who am I, and may I? They are no resources: none is kept.
+
+Those of others' rights and tokens are refused with what to do instead.
+"""
 
 from __future__ import annotations
 
@@ -10,31 +13,41 @@ from trainyard.local.apiserver.authorization import Rights, Wish
 from trainyard.local.apiserver.formats import body_object, json_response
 from trainyard.local.apiserver.identity import Identity
 from trainyard.local.apiserver.messages import Request, Response
-from trainyard.local.failures import bad_request, no_such_path
+from trainyard.local.failures import acts_on_none, bad_request, no_such_path
 from trainyard.local.resources.resource import ALL_VERBS, READ_VERBS, Object, Served
 
 _AUTHORIZATION, _AUTHENTICATION = "authorization.k8s.io", "authentication.k8s.io"
 GROUPS = (_AUTHORIZATION, _AUTHENTICATION)
 
 
-def _review(group: str, kind: str) -> Served:
-    resource = Resource(group, "v1", f"{kind.lower()}s", kind, namespaced=False)
-    return Served(resource, verbs=("create",))
+def _review(group: str, kind: str, instead: str = "") -> Served:
+    is_local = kind.startswith("Local")
+    resource = Resource(group, "v1", f"{kind.lower()}s", kind, namespaced=is_local)
+    return Served(resource, verbs=("create",), instead=instead)
 
 
 _ACCESS = _review(_AUTHORIZATION, "SelfSubjectAccessReview")
 _RULES = _review(_AUTHORIZATION, "SelfSubjectRulesReview")
 _WHO = _review(_AUTHENTICATION, "SelfSubjectReview")
-REVIEWS = (_ACCESS, _RULES, _WHO)
+_OWN_RIGHTS = "whoever asks is told their own rights: create a SelfSubjectAccessReview"
+_OWN_NAME = "whoever holds a token is told their name: create a SelfSubjectReview"
+_OF_OTHERS = (
+    _review(_AUTHORIZATION, "SubjectAccessReview", _OWN_RIGHTS),
+    _review(_AUTHORIZATION, "LocalSubjectAccessReview", _OWN_RIGHTS),
+    _review(_AUTHENTICATION, "TokenReview", _OWN_NAME),
+)
+REVIEWS = (_ACCESS, _RULES, _WHO, *_OF_OTHERS)
 """What discovery tells of them."""
 
 
 def respond(request: Request, parts: list[str], rights: Rights) -> Response:
     """The answer to a POST to one of the reviews."""
     answers = {_ACCESS.resource.plural: _access, _RULES.resource.plural: _rules}
-    known = {review.resource.plural for review in REVIEWS}
-    if request.method != "POST" or parts[-1] not in known:
+    review = next((row for row in REVIEWS if row.resource.plural == parts[-1]), None)
+    if request.method != "POST" or review is None:
         raise no_such_path()
+    if review.instead:
+        raise acts_on_none(review.kind, review.resource.api_version, review.instead)
     body, _ = body_object(request)
     body.setdefault("metadata", {})
     spec = body.get("spec") or {}
