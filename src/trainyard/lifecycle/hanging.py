@@ -20,10 +20,11 @@ from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.hangs import Finding
 from trainyard.lifecycle.outcomes import Exit, Ruling, State
 from trainyard.lifecycle.passes import Pass
-from trainyard.lifecycle.ranks import STOPPED, Rank
+from trainyard.lifecycle.ranks import STOPPED, STUCK, Rank
 from trainyard.lifecycle.replicas import Replica
 from trainyard.lifecycle.verdicts import Verdict
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.times import parse
 
 HUNG = "Hung"
 """Why a replica failed, or an attempt was ended, whose ranks got nowhere."""
@@ -47,6 +48,9 @@ class Look:
     verdict: hangs.Verdict | None = None
     is_due: bool = False
     due: datetime | None = None
+    is_partial: bool = False
+    """Whether a hang was told in this attempt, by another controller, of which this one has not
+    heard enough."""
 
     @property
     def is_hung(self) -> bool:
@@ -73,11 +77,28 @@ def look(job: Pass) -> Look:
         for rank in job.observed.heard.ranks
         if _is_of(by_pod.get(rank.pod), rank)
     )
-    if not ranks or any(_is_coming(replica) for replica in job.view.not_running):
+    if any(_is_coming(replica) for replica in job.view.not_running):
         return Look(ranks)
+    if _is_partial(job, ranks):
+        return Look(ranks, is_partial=True)
+    if not ranks:
+        return Look()
     gone = frozenset(short_name(each) for each in job.view.not_running if each.ended)
     verdict = hangs.judge(ranks, job.now, gone=gone, serves=policy.may_serve)
     return _timed(ranks, verdict, policy, job.now)
+
+
+# Decision 313.
+def _is_partial(job: Pass, ranks: tuple[Rank, ...]) -> bool:
+    told = Conditions(job.before.get("conditions") or (), job.now)
+    since, ready = (
+        parse(told.get(ConditionType.HUNG).get("lastTransitionTime")),
+        job.ledger.ready_at,
+    )
+    if not told.is_true(ConditionType.HUNG) or since is None or ready is None or since < ready:
+        return False
+    is_whole = bool(ranks) and len({rank.rank for rank in ranks}) >= hangs.size(ranks)
+    return not is_whole and all(rank.kind in STUCK for rank in ranks)
 
 
 def _timed(
@@ -131,6 +152,8 @@ def tell(seen: Look, conditions: Conditions) -> tuple[Event, ...]:
     """Put it into the condition; what events go with that."""
     before = conditions.get(ConditionType.HUNG)
     verdict = seen.verdict
+    if seen.is_partial:
+        return ()
     if verdict is None or not seen.is_due:
         if before and before.get("reason") != ConditionReason.NONE:
             conditions.set(ConditionType.HUNG, False, ConditionReason.NONE, hang_texts.GOES_ON)

@@ -102,7 +102,7 @@ def judge(
     if serves and any(rank.waits_for.startswith(_ASKED) for rank in others):
         return None
     known = {rank.rank for rank in present}
-    unseen = tuple(number for number in range(_size(present)) if number not in known)
+    unseen = tuple(number for number in range(size(present)) if number not in known)
     if not waiting:
         return _none_waits(others) if others and not silent and not unseen else None
     if ended:
@@ -121,7 +121,7 @@ def judge(
     return _all_wait(waiting)
 
 
-def _size(ranks: Sequence[Rank]) -> int:
+def size(ranks: Sequence[Rank]) -> int:
     """How many ranks there should be, as the newest of them has it; not more than are worth it."""
     newest = max(ranks, key=lambda rank: rank.heard, default=None)
     return min(newest.size, 2 * len(ranks) + 64) if newest is not None else 0

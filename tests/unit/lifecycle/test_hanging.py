@@ -26,6 +26,7 @@ class Reporting(World):
 
     doing: tuple[str, ...] = ()
     attempt = 1
+    size: int | None = None
 
     def say(self, *doing: str, attempt: int = 1) -> Reporting:
         self.doing, self.attempt, self.said = doing, attempt, self.now
@@ -38,6 +39,7 @@ class Reporting(World):
                 pod=self.name(str(number)),
                 since=self.said,
                 heard=self.now,
+                size=self.size or len(self.doing),
             )
             for number, kind in enumerate(self.doing)
         )
@@ -78,6 +80,26 @@ def test_a_hang_that_is_over_is_told_as_over() -> None:
     world.advance(1).settle().say("Collecting", "Collecting").settle()
     text = "The ranks get on, as far as they are observed."
     assert world.condition("Hung") == ("False", "-", text)
+
+
+def test_another_controller_takes_no_hang_back_of_which_it_has_not_heard_enough() -> None:
+    world = hanging(job())
+    world.advance(1).settle()
+    world.size = 2
+    told = world.status["conditions"]
+    for heard in ((), ("Waiting",), ("Waiting", "Idle")):
+        began = world.said
+        world.say(*heard).said = began
+        world.advance(10).settle()
+        assert world.status["conditions"] == told
+    assert world.told("Hung") == [f"{TOLD}."]
+    # Of those that it has heard, one gets on.
+    world.say("Collecting").settle()
+    assert world.condition("Hung") == (
+        "False",
+        "-",
+        "The ranks get on, as far as they are observed.",
+    )
 
 
 def stop(world: Reporting, *processes: int) -> Reporting:
