@@ -131,19 +131,21 @@ def test_a_message_that_makes_no_sense_is_refused_alone(
 def test_it_runs_standing_alone_and_survives_a_broken_stream(tmp_path: Path) -> None:
     argv = [sys.executable, "-m", "trainyard.shim", str(tmp_path), "--isolation", "plain"]
     with Popen(argv) as process:
-        while not (tmp_path / "shim.sock").exists():
-            assert process.poll() is None
-        broken = start_shim(tmp_path, die_with_parent=False)
-        with broken.connection:
-            broken.connection.sendall(b"\xff" * 8)
-            while broken.decoder.receive(broken.connection) is not None:
-                pass
-        found = start_shim(tmp_path, die_with_parent=False)
-        with found.connection:
+        try:
+            while not (tmp_path / "shim.sock").exists():
+                assert process.poll() is None
+            broken = start_shim(tmp_path, die_with_parent=False)
+            with broken.connection:
+                broken.connection.sendall(b"\xff" * 8)
+                while broken.decoder.receive(broken.connection) is not None:
+                    pass
+            found = start_shim(tmp_path, die_with_parent=False)
             assert found.adopted
             assert found.ready().isolation == "plain"
-            found.tell_to_end()
-        assert process.wait(120) == 0
+            found.kill()
+            assert process.wait(120) == 0
+        finally:
+            process.kill()
 
 
 def test_a_shim_that_does_not_answer_is_named_with_its_process(
