@@ -26,11 +26,15 @@ sys.exit(node_check.main())
 TOLD = "attempt=1,limit={limit},every=0.05,host=h,files=/nowhere,url=https://127.0.0.1:9/nobody"
 
 
-def start(folder: Path, *command: str, torch: str = "", limit: int = 200) -> subprocess.Popen[str]:
-    """With a torch that says this when it is imported, or does."""
-    (folder / "torch.py").write_text(torch)
+def start(
+    folder: Path, *command: str, torch: str | None = None, limit: int = 200
+) -> subprocess.Popen[str]:
+    """With a torch that says this when it is imported, or does, or with the one of this Python."""
+    if torch is not None:
+        (folder / "torch.py").write_text(torch)
     (folder / "sitecustomize.py").write_text("print('what images print')\n")
-    environment = {**os.environ, "PYTHONPATH": str(folder)}
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONPATH": str(folder), "PATH": path}
     return subprocess.Popen(
         [sys.executable, "-I", "-c", IMPATIENT, str(FOLDER), *command],
         env={**environment, "TRAINYARD_NODE_CHECK": TOLD.format(limit=limit)},
@@ -66,9 +70,7 @@ def test_a_torch_that_hangs_is_waited_for_no_longer_than_may_be(tmp_path: Path) 
 
 def test_a_controller_that_does_not_answer_is_not_waited_for(tmp_path: Path) -> None:
     pytest.importorskip("torch")
-    (tmp_path / "empty").mkdir()
-    checked = start(tmp_path / "empty", "grep", "^SigIgn", "/proc/self/status")
-    (tmp_path / "empty" / "torch.py").unlink()
+    checked = start(tmp_path, "grep", "^SigIgn", "/proc/self/status")
     out, err = checked.communicate(timeout=SECONDS)
     assert "the controller does not answer; the command starts" in out, err
     # As the command finds them without us; Python ignores SIGPIPE.
