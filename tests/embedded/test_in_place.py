@@ -53,8 +53,9 @@ def shim_above(pid: int) -> Process:
 
 
 def rank(cluster: Yard, name: str, number: int) -> int:
-    """The process of a rank."""
-    (pid,) = processes_of(cluster, name, number)
+    """The process of a rank, which torchrun may have started, and not what holds its pod."""
+    found = cluster.with_environment(f"/data/{name}", RANK=str(number))
+    (pid,) = (p for p in found if HOLDER not in Path(f"/proc/{p}/cmdline").read_bytes())
     return pid
 
 
