@@ -112,13 +112,16 @@ def main(chosen: list[str]) -> None:
     text = table(rows)
     print(text)
     if not chosen:
-        _DOCUMENT.write_text(_PREFACE.format(machine=machine()) + text + "\n")
+        told = _DOCUMENT.read_text()
+        by_hand = told[told.find("\n## ") :] if "\n## " in told else ""
+        _DOCUMENT.write_text(_PREFACE.format(machine=machine()) + text + "\n" + by_hand)
 
 
 _PREFACE = """# Benchmarks
 
-Written by `make bench`; how each figure is taken is said in `bench/`. Targets are those that the
-design set itself. A run by hand means the same commands started by a script, without trainyard.
+The table is written by `make bench`, the sections below it by hand; how each figure is taken is
+said in `bench/`. Targets are those that the design set itself. A run by hand means the same
+commands started by a script, without trainyard.
 
 Machine: {machine}.
 
