@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.fuzz import seeds
+from tests.new_seeds import first_new
 
 NEW = pytest.StashKey[int]()
 """The first of the new seeds."""
@@ -22,7 +23,7 @@ _PORTIONS = {"live_seeds": (1000,)}
 
 def pytest_configure(config: pytest.Config) -> None:
     given: dict[str, Any] | None = getattr(config, "workerinput", None)
-    config.stash[NEW] = given["first_new_seed"] if given else seeds.first_fresh()
+    config.stash[NEW] = given["first_new_seed"] if given else first_new()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Sequence
 
-IS_SOAK = os.environ.get("TRAINYARD_SOAK") == "1"
+from tests.new_seeds import IS_SOAK
+
 _SHARE = 1 if IS_SOAK else 10
 BATCH = 200
 """Requests, or manifests, of one seed."""
@@ -17,7 +16,6 @@ LIVE_REQUESTS = 20_000 // _SHARE
 MANIFESTS = 100_000 // _SHARE
 MESSAGES = 20_000 // _SHARE
 """To the shim, and as many to each channel."""
-FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
 
 
 def chosen(inputs: int, first_new: int, portion: int = CHUNK) -> list[Sequence[int]]:
@@ -30,8 +28,3 @@ def chosen(inputs: int, first_new: int, portion: int = CHUNK) -> list[Sequence[i
         for seeds in (fixed, fresh)
         for start in range(0, len(seeds), portion)
     ]
-
-
-def first_fresh() -> int:
-    """The first of the new seeds of this run."""
-    return FIRST_FRESH + secrets.randbelow(LAST_FRESH - FIRST_FRESH)

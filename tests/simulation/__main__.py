@@ -14,10 +14,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from tests.new_seeds import drawn
 from tests.simulation.invariants import Violation
 from tests.simulation.replay import Difference, replay
 from tests.simulation.run import Report, simulate
-from tests.simulation.seeds import fresh
 from tests.simulation.shrink import shrink
 from tests.simulation.tally import Tally
 
@@ -77,7 +77,8 @@ def _simulate(seed: int, without: tuple[str, ...], trace: Path | None) -> Report
 
 def _play_new(runs: int) -> int:
     tally = Tally()
-    seeds = fresh(runs)
+    first = drawn()
+    seeds = range(first, first + runs)
     print(f"seeds {seeds[0]} to {seeds[-1]}")
     for seed in seeds:
         try:

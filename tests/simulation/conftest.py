@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.seeds import FIXED, FRESH, chunks, fresh
+from tests.new_seeds import first_new
+from tests.simulation.seeds import FIXED, FRESH, chunks
 from tests.simulation.tally import TALLY
 
 NEW = pytest.StashKey[int]()
@@ -15,7 +16,7 @@ NEW = pytest.StashKey[int]()
 
 def pytest_configure(config: pytest.Config) -> None:
     given: dict[str, Any] | None = getattr(config, "workerinput", None)
-    config.stash[NEW] = given["first_new_seed"] if given else fresh(FRESH)[0]
+    config.stash[NEW] = given["first_new_seed"] if given else first_new()
 
 
 @pytest.hookimpl(optionalhook=True)

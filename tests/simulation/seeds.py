@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from collections.abc import Sequence
 
-IS_SOAK = os.environ.get("TRAINYARD_SOAK") == "1"
+from tests.new_seeds import IS_SOAK
+
 FIXED = 20_000 if IS_SOAK else 2_000
 FRESH = 1_000 if IS_SOAK else 200
 CHUNK = 100
@@ -24,13 +23,6 @@ THIRD_GENERATION = frozenset({1626, 1728, 874106316})
 """Likewise, from before restarts had a judge."""
 FOURTH_GENERATION = frozenset({20206, 419970178, 419970307})
 """Likewise, from before jobs restarted in place."""
-FIRST_FRESH, LAST_FRESH = 1_000_000, 1_000_000_000
-
-
-def fresh(count: int) -> Sequence[int]:
-    """That many new seeds in a row."""
-    first = FIRST_FRESH + secrets.randbelow(LAST_FRESH - FIRST_FRESH)
-    return range(first, first + count)
 
 
 def chunks(seeds: Sequence[int]) -> list[Sequence[int]]:

@@ -2,7 +2,7 @@
 
 A failure names its seed, what of its scenario is enough to fail, and how to replay that
 (`python -m tests.simulation --seed N`, or `pytest tests/simulation --seed N`). Some seeds are new
-in every run. TRAINYARD_SOAK=1 plays ten times as many.
+for every state of the code. TRAINYARD_SOAK=1 plays ten times as many.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ ONCE_FAILED = {
     419970178: "the monitor told equal failures apart by their exit code and the number of the pod",
     419970307: "the same",
     505500882: "an init container and a preflight that ended with the same code were one cause",
+    840617974: "what a rule said of a pod taken away beside one that was given up was forgotten",
+    976070167: "an eviction beside one that was given up cost a restart",
 }
 
 

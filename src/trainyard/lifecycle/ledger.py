@@ -73,9 +73,10 @@ class Record:
     those in a row without a healthy run; its next pod is not created before `not_before`. One that
     is `lost` failed for good, and its elastic job goes on without it. One that has `grown` came
     because its elastic job grew, and has had one pod at most. One that was `excused` failed
-    because the members of its job changed, which cost nothing. One that failed for good by a rule
-    keeps the `ruling`: what the rule saw of its pod goes with the pod. `repeat` is of one that
-    restarts alone, which failed for good where it was `in_vain`.
+    because the members of its job changed, which cost nothing. One that failed for good by a rule,
+    or was taken away and waits for its restart by one, keeps the `ruling`: what the rule saw of
+    its pod goes with the pod. `repeat` is of one that restarts alone, which failed for good where
+    it was `in_vain`.
     """
 
     attempt: int

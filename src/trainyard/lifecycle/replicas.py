@@ -93,7 +93,8 @@ def look(
         entry = entries.get(name)
         if entry is not None and not entry.get("uid"):
             entry = None
-        state, end = _judge(pod, entry, replica_type.main_container, lost)
+        main = replica_type.main_container
+        state, end = _judge(pod, entry, main, lost, ended=bool(ledger.ended))
         if record is not None and record.ruling is not None:
             state, end = _as_ruled(state, end, entry, record.ruling)
         elif rules and end is not None and _is_judged(state, end, stopped=stopped):
@@ -107,8 +108,13 @@ def look(
 
 
 def _judge(
-    pod: Pod | None, entry: Entry | None, main: str | None, lost: frozenset[str]
+    pod: Pod | None, entry: Entry | None, main: str | None, lost: frozenset[str], *, ended: bool
 ) -> tuple[State, Exit | None]:
+    """`ended`: the job has, so that nothing is restarted any more.
+
+    Until then what costs nothing is told as taken away, never as failed: the next pass, which may
+    see less of the pod, takes what is told as failed for the replica's own end.
+    """
     if pod is None:
         return _remember(entry, main)
     has_ended = entry is not None and entry["uid"] == pod.uid and entry["phase"] in _ENDED
@@ -117,10 +123,8 @@ def _judge(
     end = exit_of(pod, main)
     if entry is not None and has_ended:
         return _as_told(entry, end, main)
-    if end is not None and end.code != 0:
-        return State.FAILED, end
-    if end is not None and not end.free:
-        return State.SUCCEEDED, end
+    if end is not None and (not end.free or (ended and end.code != 0)):
+        return (State.SUCCEEDED if end.code == 0 else State.FAILED), end
     if end is not None or pod.deleting is not None:
         taker = pod.disruption or pod.reason or "Deleted"
         return State.TAKEN, Exit(reason=taker, at=_taken_at(pod, end), free=True)

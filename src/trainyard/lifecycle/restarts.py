@@ -8,7 +8,7 @@ are, the scope, of the job or of a replica type: all together (`group_restarts`)
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import filterfalse
@@ -35,12 +35,20 @@ def respond(job: Pass) -> Response:
     job = judge.refilled(job)
     response = judge.noted(job, _respond(job))
     ledger, ruled = response.ledger, {}
-    for replica in response.failed_for_good:
+    for replica in (*response.failed_for_good, *_waiting(job, response)):
         ruling = replica.exit.ruling if replica.exit else None
         record = ledger.record(replica.name)
         if record.ruling != ruling:
             ruled[replica.name] = replace(record, ruling=ruling)
     return replace(response, ledger=ledger.put(ruled)) if ruled else response
+
+
+def _waiting(job: Pass, response: Response) -> Iterator[Replica]:
+    """Those taken away and counted as failed by a rule that a later pass restarts or gives up."""
+    for replica in job.view.not_running:
+        ruling = replica.exit.ruling if replica.exit else None
+        if ruling is not None and ruling.taken and replica.name not in response.restarted:
+            yield replica
 
 
 def _respond(job: Pass) -> Response:

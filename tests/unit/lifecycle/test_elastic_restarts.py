@@ -238,6 +238,18 @@ def test_what_is_taken_away_as_members_change_comes_back_and_uses_up_nothing() -
     assert world.backoff == 0
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+def test_what_is_evicted_beside_one_that_is_lost_costs_nothing(*, is_gone: bool) -> None:
+    """The pass that gives up the one leaves the other to the next."""
+    world = World(elastic(1, 3, 3, policy="ExitCode")).running().advance(1000).settle()
+    world.exit("1", 2).advance(5).exit("2", 137).evict("2").step()
+    if is_gone:
+        world.remove("2")
+    world.settle()
+    assert world.backoff == 0
+    assert world.attempt_of("2") == "2"
+
+
 def test_a_pod_on_its_way_out_holds_the_change_open() -> None:
     world = World(elastic(1, 3, 3)).running().advance(1000).settle()
     resize(world, 2).step()

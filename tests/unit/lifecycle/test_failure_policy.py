@@ -492,6 +492,27 @@ def test_a_survivor_is_excused_unless_a_rule_names_its_exit(code: int, phase: st
     assert world.phase == phase
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+@pytest.mark.parametrize("how", ["evicted", "deleted"])
+def test_what_was_taken_away_beside_one_that_is_lost_is_restarted_by_its_rule(
+    how: str, *, is_gone: bool
+) -> None:
+    """The pass that gives up the one leaves the other to the next, which sees less of its pod."""
+    rules = policy(codes("Count", 1), conditions("Restart"))
+    world = World(elastic(1, 3, 4, policy="ExitCode", run_policy=rules)).running()
+    resize(world, 4)
+    world.settle().run().settle()
+    world.exit("3", 1).advance(5)
+    lose(world, "2", how)
+    world.step()
+    if is_gone:
+        world.remove("2")
+    world.settle()
+    assert world.backoff == 1
+    assert any("rules[1] (condition DisruptionTarget) restarts" in t for t in world.told("Restart"))
+    assert not any("had changed" in text for text in world.told("Restart"))
+
+
 def test_one_that_was_lost_by_a_rule_and_not_seen_to_end_is_counted_as_it_is_told() -> None:
     """It was told as taken away, and as failed in the same breath."""
     rules = policy(reasons("Restart", "Deleted"), backoffLimit=0)
