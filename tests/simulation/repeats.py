@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from tests.simulation import policies
 from tests.simulation.server import Obj
@@ -81,8 +82,21 @@ def untrue(told: Told, found: re.Match[str]) -> Iterator[str]:
     alone = policies.restarts_one_by_one(told.job) or pod in told.apart
     others = (a for a in ended if "repeated" in a and (not alone or a["replica"] == pod))
     row = [a for a in others if alone or a["replica"] not in told.apart][-times:]
-    if [a["repeated"] for a in row] != [*range(times - len(row) + 1, times + 1)]:
+    records = (told.account(told.after).get("replicas") or {}).values()
+    if not _follow([a["repeated"] for a in row], sum(bool(r.get("lost")) for r in records)):
         yield f"the attempts before were {row}"
+
+
+def _follow(numbers: Sequence[int], given_up: int) -> bool:
+    """Whether each is one more than that before, but for what no attempt tells: the failures of
+    replicas without which an elastic job goes on."""
+    missing = 0
+    for before, after in pairwise(numbers):
+        if after > 1:
+            missing += after - 1 - before
+            if after <= before or missing > given_up:
+                return False
+    return True
 
 
 def _cause(pod: PodTruth) -> tuple[str, int | None]:

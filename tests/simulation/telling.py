@@ -103,16 +103,29 @@ class Told:
     def _as_held(self, pod: Pod) -> Pod:
         """With the end that it has told itself, as one that waits for its next attempt."""
         told = self.observed.heard.holds.get(pod.name)
-        if told is None or (told.uid, told.attempt) != (pod.uid, pod.attempt):
+        if pod.phase != "Running":
             return pod
-        if not told.ended or not told.code or pod.phase != "Running":
+        if told is None:  # another controller has heard it
+            code, words = self._known_code(pod), ""
+        elif (told.uid, told.attempt) != (pod.uid, pod.attempt) or not told.ended:
             return pod
-        code, words = told.code, told.message
+        else:
+            code, words = told.code, told.message
+        if not code:
+            return pod
         ended = [
             replace(c, state="Terminated", reason="Error", exit_code=code, message=words)
             for c in pod.containers
         ]
         return replace(pod, phase="Failed", containers=tuple(ended))
+
+    def _known_code(self, pod: Pod) -> int:
+        """With which an earlier status says that a pod has failed which is to restart in place."""
+        entry = self.known.get(pod.name) or {}
+        in_place = (self.spec.get("runPolicy") or {}).get("restartMode") == "InPlace"
+        if not in_place or (entry.get("uid"), entry.get("phase")) != (pod.uid, "Failed"):
+            return 0
+        return next(iter(self._told_codes(entry)), 0)
 
     @cached_property
     def creates(self) -> Mapping[str, Create]:

@@ -80,6 +80,9 @@ ONCE_FAILED = {
     505500882: "an init container and a preflight that ended with the same code were one cause",
     840617974: "what a rule said of a pod taken away beside one that was given up was forgotten",
     976070167: "an eviction beside one that was given up cost a restart",
+    728611270: "a controller that took over told a held pod as failed and its container as running",
+    413379829: "the same",
+    974728758: "the monitor missed that a replica that was given up had failed in the row",
 }
 
 

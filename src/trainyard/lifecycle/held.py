@@ -2,25 +2,48 @@
 
 The container of such a pod runs, as its status says, and what trains in it has ended: so its end
 is judged, counted and told as that of any container. A controller that has not heard of it yet
-hears it within a second (decision 284).
+hears it within a second, and knows from status how it ended (decision 284).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
 
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.heard import Hold
 from trainyard.lifecycle.observed import Observed, Pod
 
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
-def seen(workload: Workload, observed: Observed) -> Observed:
-    """What was observed, with the ends that holders have told."""
-    holds = observed.heard.holds
-    if workload.in_place is None or not holds:
+
+def seen(
+    workload: Workload, observed: Observed, entries: Mapping[str, Mapping[str, Any]]
+) -> Observed:
+    """What was observed, with the ends that holders have told, or status as what they told."""
+    if workload.in_place is None:
         return observed
-    pods = (_as_told(workload, pod, of(pod, holds.get(pod.name))) for pod in observed.pods)
+    holds = observed.heard.holds
+    pods = []
+    for pod in observed.pods:
+        hold, entry = of(pod, holds.get(pod.name)), entries.get(pod.name)
+        if hold is None and entry is not None and pod.name not in holds:
+            hold = _remembered(workload, pod, entry)
+        pods.append(_as_told(workload, pod, hold))
     return replace(observed, pods=tuple(pods))
+
+
+def _remembered(workload: Workload, pod: Pod, entry: Mapping[str, Any]) -> Hold | None:
+    """Status says of no other attempt in this pod that it has failed; when, it does not say."""
+    if entry.get("uid") != pod.uid or entry["phase"] != "Failed" or pod.phase != "Running":
+        return None
+    main = main_container(workload, pod)
+    codes = (each.get("exitCode") for each in entry["containers"] if each["name"] == main)
+    if not (code := next(codes, None)):
+        return None
+    return Hold(pod.uid, pod.attempt, _NEVER, ended=True, code=code)
 
 
 def of(pod: Pod, hold: Hold | None) -> Hold | None:

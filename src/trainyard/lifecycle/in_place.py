@@ -41,10 +41,12 @@ def word(status: Mapping[str, Any], pod: Pod) -> dict[str, Any]:
 
 def respond(job: Pass) -> Response:
     """As `restarts.respond`, with the account saying whether all restart where they are."""
+    if job.workload.in_place is None:
+        return restarts.respond(job)
     if unheard := _unheard_until(job):
         return Response(job.ledger, wake_at=unheard)
     response = restarts.respond(job)
-    if not response.restarted or job.workload.in_place is None:
+    if not response.restarted:
         return response
     until = None
     if response.incidents and all(
@@ -58,15 +60,20 @@ def respond(job: Pass) -> Response:
 def _unheard_until(job: Pass) -> datetime | None:
     """How long the first that told of its end waits for the others to be heard at all.
 
-    A controller that takes over hears in any order what happened while there was none.
+    A controller that takes over hears in any order what happened while there was none. Of an end
+    that another has heard, status does not tell the last words.
     """
-    holds, pods = job.observed.heard.holds, [r.pod for r in job.view.replicas if r.pod is not None]
-    ends = [held.of(pod, holds.get(pod.name)) for pod in pods if pod.held]
-    if all(pod.held or pod.phase != "Running" or pod.name in holds for pod in pods):
+    holds, since, is_any_unheard = job.observed.heard.holds, [], False
+    for pod in (r.pod for r in job.view.replicas if r.pod is not None):
+        hold = holds.get(pod.name)
+        is_any_unheard |= hold is None and (pod.held or pod.phase == "Running")
+        if pod.held:
+            hold = held.of(pod, hold)
+            since.append(job.observed.since if hold is None else hold.since)
+    first = min((each for each in since if each is not None), default=None)
+    if not is_any_unheard or first is None:
         return None
-    since = [hold.since for hold in ends if hold is not None and hold.since is not None]
-    until = min(since) + _OTHERS if since else job.now
-    return until if job.now < until else None
+    return first + _OTHERS if first <= job.now < first + _OTHERS else None
 
 
 def go_on(job: Pass, report: Report) -> tuple[Pass, list[Action], datetime | None]:

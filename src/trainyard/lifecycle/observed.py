@@ -260,6 +260,8 @@ class Observed:
     """Those of Kueue that are known, by name."""
     heard: Heard = NOTHING
     """What its pods have said by themselves."""
+    since: datetime | None = None
+    """Since when they are listened to."""
 
 
 def _kueue_workload(obj: Mapping[str, Any]) -> Owned:

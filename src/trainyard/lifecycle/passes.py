@@ -44,8 +44,9 @@ class Pass:
         settings: Settings,
     ) -> Pass:
         """With the account that status holds, and the pods sorted out."""
-        ledger, observed = Ledger.decode(before), held.seen(workload, observed)
-        view = look(workload, ledger, entries_of(before), observed)
+        ledger, entries = Ledger.decode(before), entries_of(before)
+        observed = held.seen(workload, observed, entries)
+        view = look(workload, ledger, entries, observed)
         return cls(workload, before, observed, now, settings, ledger, view)
 
     def having(self, ledger: Ledger) -> Pass:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import datetime
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -47,6 +48,8 @@ class Controller:
         self.synced = asyncio.Event()
         """Set once the cluster has been read."""
         self.is_working = False
+        self._since: datetime | None = None
+        """When it began to work: what pods say before is lost."""
         self._all: list[Reflector[Any]] = []
         self.queue: WorkQueue[JobKey] = WorkQueue(
             host.now,
@@ -106,7 +109,7 @@ class Controller:
 
     async def work(self) -> None:
         """Act on what `watch` sees until cancelled; may be called again afterwards."""
-        self.is_working = True
+        self.is_working, self._since = True, self._host.now()
         self._doubts.begin()
         try:
             # Nobody knows here what was done for which job, or at what time it wants to be looked
@@ -354,6 +357,7 @@ class Controller:
             lost_nodes=self._lost_nodes(pods),
             flavors={flavor.name: flavor for flavor in self.flavors},
             heard=self.reports.of(job.uid),
+            since=self._since,
         )
 
     def _lost_nodes(self, pods: tuple[Pod, ...]) -> frozenset[str]:

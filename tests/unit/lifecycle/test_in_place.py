@@ -128,6 +128,33 @@ def test_who_takes_over_waits_a_moment_for_the_first_that_failed(comes: bool) ->
     )
 
 
+@pytest.mark.parametrize("comes", [True, False])
+def test_who_takes_over_waits_a_moment_for_the_last_words_of_an_end_that_is_told(
+    comes: bool,
+) -> None:
+    """Status tells the exit code; what is the same cause again goes by the words."""
+    world = running(restartJudge=True)
+    world.fail("2", 1)
+    name, words = world.name("2"), "RuntimeError: Connection closed by peer"
+    world.holds[name] = replace(world.holds[name], message=words)
+    world.hear()
+    world.step()
+    assert world.account()["backoffCount"] == 0, "others may have failed before"
+    holds = world.heard.holds
+    world.forget()
+    world.since = world.now
+    world.settle()
+    assert world.account()["backoffCount"] == 0, "it decides by what status tells"
+    assert world.status is not None
+    told = world.status["tasks"][0]["replicas"][2]["containers"][0]
+    assert (told["state"], told["exitCode"]) == ("Terminated", 1)
+    if comes:
+        world.heard = replace(world.heard, holds=holds)
+    world.advance(1).settle().advance(1).settle()
+    assert world.account()["attempts"][0]["exitCode"] == 1
+    assert any(words in text for text in world.account()["told"]) == comes
+
+
 def test_a_failed_rank_restarts_all_in_the_pods_that_are_there() -> None:
     world = running()
     before = world.uids

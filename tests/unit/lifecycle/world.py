@@ -141,6 +141,7 @@ class World:
         self.conflicts: tuple[Conflict, ...] = ()
         self.lost_nodes: frozenset[str] = frozenset()
         self.heard = NOTHING
+        self.since: datetime | None = None
         self.deleted = False
         self.warnings: tuple[str, ...] = ()
         self.last = Plan(None)
@@ -167,6 +168,7 @@ class World:
             conflicts=self.conflicts,
             lost_nodes=self.lost_nodes,
             heard=self.heard,
+            since=self.since,
         )
 
     def look(self) -> Plan:
