@@ -153,7 +153,7 @@ class _Steps:
         needs = self._ask(standing, dependents.needs(job.workload, job.observed, paused=False))
         if not job.observed.pods:
             self.actions += queue_writes.gives_back(standing, job.now)
-        self.report.waits(troubles.of_queue(job, needs, standing), evicted=evicted)
+        self.report.waits(troubles.of_queue(job, needs, standing, evicted), evicted=evicted)
         self._compile(aggregate.with_all(job.workload) if self.job.ledger.held else aggregate.never)
 
     def run(self) -> None:

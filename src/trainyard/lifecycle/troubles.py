@@ -24,10 +24,10 @@ class Trouble:
     event: EventReason | None = None
 
 
-def of_queue(job: Pass, needs: Needs, standing: queueing.Standing) -> Trouble:
-    """Why a job is not admitted; before that, what keeps it from asking."""
-    trouble = find(job, needs)
-    if trouble is not None and trouble.reason != ConditionReason.UNSCHEDULABLE:
+def of_queue(job: Pass, needs: Needs, standing: queueing.Standing, evicted: bool) -> Trouble:
+    """Why a job is not admitted, or now is no more; before that, what keeps it from asking."""
+    trouble = _of_creation(job, needs, ())  # its pods are not wanted
+    if trouble is not None and not evicted:
         return trouble
     return Trouble(ConditionReason.WAITS_FOR_ADMISSION, queueing.why(standing))
 
@@ -43,21 +43,29 @@ def of_flavors(job: Pass, standing: queueing.Standing | None) -> Trouble | None:
 
 def find(job: Pass, needs: Needs) -> Trouble | None:
     """The first trouble, the gravest kind first."""
-    observed, replicas = job.observed, job.view.not_running
-    if job.workload.needs_gang:  # decision 37
-        reason, event = ConditionReason.NO_GANG_SCHEDULER, EventReason.NO_GANG_SCHEDULER
-        return Trouble(reason, texts.NO_GANG, event)
-    for conflict in needs.conflicts:
-        return _conflict(conflict)
-    viewers = {(d.resource, d.name) for d in job.workload.dependents if d.told_as}
-    missing = _missing(needs, replicas)
-    if trouble := _refused(observed, missing - viewers):
+    replicas = job.view.not_running
+    if trouble := _of_creation(job, needs, replicas):
         return trouble
     for replica in replicas:
         pod = replica.pod
         if pod is not None and pod.unschedulable and replica.state is State.CREATING:
             return Trouble(ConditionReason.UNSCHEDULABLE, texts.unschedulable(pod))
-    return _refused(observed, missing & viewers)  # these keep nothing from running
+    viewers = _missing(needs, ()) & _viewers(job)  # these keep nothing from running
+    return _refused(job.observed, viewers)
+
+
+def _of_creation(job: Pass, needs: Needs, replicas: Sequence[Replica]) -> Trouble | None:
+    """What of the job, or of the pods of these replicas, cannot be created."""
+    if job.workload.needs_gang:  # decision 37
+        reason, event = ConditionReason.NO_GANG_SCHEDULER, EventReason.NO_GANG_SCHEDULER
+        return Trouble(reason, texts.NO_GANG, event)
+    for conflict in needs.conflicts:
+        return _conflict(conflict)
+    return _refused(job.observed, _missing(needs, replicas) - _viewers(job))
+
+
+def _viewers(job: Pass) -> set[tuple[Resource, str]]:
+    return {(d.resource, d.name) for d in job.workload.dependents if d.told_as}
 
 
 def _missing(needs: Needs, replicas: Sequence[Replica]) -> set[tuple[Resource, str]]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.queueing.kueue import FLAVOR, Kueue, condition, finished, tell, true
+from tests.simulation.network import Call, Fault
 from tests.simulation.queueing import PLURAL, Queues
 from tests.simulation.server import Key, Obj
 from tests.unit.operator.test_passes import Yard, generic, in_yard, pytorch
@@ -113,6 +114,31 @@ def test_an_eviction_costs_nothing_and_gives_back_the_quota() -> None:
         status = yard.status(key)
         assert status["backoffCount"] == 0
         assert [each.get("reason") for each in status["attempts"]] == ["Evicted", None]
+
+    in_yard(body, SETTINGS)
+
+
+def test_an_eviction_is_told_by_its_reason_whatever_was_refused_before() -> None:
+    """Quotas of the namespace refuse a pod of a job that Kueue then evicts."""
+
+    async def body(yard: Yard) -> None:
+        def fate(call: Call) -> Fault:
+            is_creation = (call.method, call.key.plural) == ("POST", "pods")
+            is_one = is_creation and call.body["metadata"]["name"].endswith("worker-0")
+            return Fault.REFUSED if is_one else Fault.NONE
+
+        queues = queued(yard)
+        yard.fault = fate
+        key = yard.submit(pytorch(replicas=3, policy="OnFailure", scheduler=SCHEDULER))
+        await let(yard)
+        assert yard.condition(key, "Running")["reason"] == "CreationRefused"
+        queues.kueue.is_stopped = True
+        await let(yard, 2)
+        events = yard.server.all("events")
+        told = [each["message"] for each in events if each["reason"] == "Evicted"]
+        assert len(told) == 1
+        assert "until Kueue admits it again: it waits for admission by Kueue" in told[0]
+        assert yard.condition(key, "Running")["reason"] == "WaitsForAdmission"
 
     in_yard(body, SETTINGS)
 
