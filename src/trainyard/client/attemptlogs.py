@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import IO
 
 _MARK = re.compile(
@@ -13,6 +13,12 @@ _MARK = re.compile(
 )
 """As `payloads/hold.py` writes it, with a time before it or without."""
 _IN_MEMORY = 1 << 20
+
+
+def last_attempt(lines: Sequence[str]) -> int:
+    """The index of the first line of the last attempt in these."""
+    marked = (at for at in reversed(range(len(lines))) if _MARK.match(lines[at].encode()))
+    return next(marked, -1) + 1
 
 
 async def attempt_before(lines: AsyncIterator[bytes], tail: int | None) -> AsyncGenerator[bytes]:

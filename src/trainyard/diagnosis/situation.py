@@ -7,6 +7,7 @@ from dataclasses import field
 from datetime import datetime
 from typing import Any
 
+from trainyard.client.attemptlogs import last_attempt
 from trainyard.client.job import Job
 from trainyard.client.pods import PodView
 from trainyard.client.tails import Tail
@@ -68,10 +69,12 @@ class Situation:
         return next((pod for pod in self.pods if pod.name == name), None)
 
     def tail_of(self, pod_name: str) -> Tail | None:
-        """The end of the log of a replica that has failed, where it could be read."""
+        """The end of the log of a replica that has failed, of its last attempt; None if unread."""
         pod = self.pod(pod_name)
         has_failed = pod is None or pod.failed_container is not None
-        return self.logs.get(pod_name) if has_failed else None
+        tail = self.logs.get(pod_name) if has_failed else None
+        first = last_attempt(tail.lines) if tail else 0
+        return tail and tail._replace(lines=tail.lines[first:], times=tail.times[first:])
 
     def exit_reason(self, pod_name: str) -> str:
         """Why a pod's container was ended, where it did not end of itself: OOMKilled."""
@@ -83,7 +86,8 @@ class Situation:
         """The last lines that a replica wrote before it failed, as its status has them."""
         pod = self.pod(pod_name)
         failed = pod.failed_container if pod else None
-        return without_report((failed and failed.last_words) or self.last_words)
+        lines = ((failed and failed.last_words) or self.last_words).split("\n")
+        return without_report("\n".join(lines[last_attempt(lines) :]))
 
 
 def listed(items: Sequence[str], most: int = 4) -> str:

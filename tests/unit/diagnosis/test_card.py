@@ -130,6 +130,24 @@ def test_processes_that_fail_alike_are_counted() -> None:
     assert card.peers == "2 other processes failed alike"
 
 
+def test_what_ended_earlier_attempts_in_the_same_pod_is_not_blamed_again() -> None:
+    log = tail("module.plain.worker-0")
+    mark = "trainyard: attempt {} starts here, after attempt {} in this pod"
+    twice = Tail([*log.lines, mark.format(2, 1), *log.lines])
+    card = card_of(failed("worker-0", {"worker-0": 1, "worker-1": 143}, {"worker-0": twice}))
+    assert card is not None
+    assert card.peers == "1 peer was stopped because of it"
+
+    silent = Tail([*log.lines, mark.format(2, 1)])
+    known = failed("worker-0", {"worker-0": 7, "worker-1": 143}, {"worker-0": silent})
+    state = known.pods[0].obj["status"]["containerStatuses"][0]["state"]["terminated"]
+    state["message"] = "\n".join(silent.lines[-5:])
+    card = card_of(known)
+    assert card is not None
+    assert card.reason == "it ended with exit code 7, and wrote nothing of why"
+    assert not card.place
+
+
 def test_the_replica_of_the_rank_is_to_blame_and_not_the_one_that_launched_it() -> None:
     said = [
         "worker-1: Traceback (most recent call last):",
