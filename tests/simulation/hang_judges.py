@@ -88,6 +88,9 @@ def _goes_on(told: Told, _: re.Match[str]) -> Iterator[str]:
 @says("event Failed", "Warning", rf"{NAMED} has failed: it hangs; (?P<text>.+)")
 def _ended(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _named(told, found)
+    told_before = {c["message"] for c in told.before.get("conditions") or ()}
+    if found.string.partition("\0")[2] in told_before and told.account(told.before).get("ended"):
+        return  # said again where somebody had taken it back, of pods that are gone
     yield from _held(told, found["text"])
 
 

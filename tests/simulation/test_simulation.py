@@ -83,6 +83,7 @@ ONCE_FAILED = {
     728611270: "a controller that took over told a held pod as failed and its container as running",
     413379829: "the same",
     729428208: "an eviction by Kueue was told with the words of a pod that had been refused",
+    47664664: "the monitor missed why a job ended that is told again after its status was forged",
     974728758: "the monitor missed that a replica that was given up had failed in the row",
 }
 
