@@ -10,7 +10,7 @@ import base64
 import os
 import re
 from collections import ChainMap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from decimal import ROUND_CEILING
@@ -87,15 +87,21 @@ class PodContext:
             return str(node["status"]["allocatable"].get(resource, "0"))
         return "0"
 
-    def keys_of(self, kind: str, name: str) -> dict[str, bytes] | None:
-        """All keys of a ConfigMap or Secret, decoded; None if there is no such object."""
+    def keys_of(
+        self, kind: str, name: str, only: Collection[str] | None = None
+    ) -> dict[str, bytes] | None:
+        """The keys of a ConfigMap or Secret, all or `only` some, decoded; None if there is no such
+        object."""
         try:
             found = self.objects.get(f"{kind.lower()}s", self.namespace, name)
         except NotFound:
             return None
         encoded, plain = ("data", "stringData") if kind == "Secret" else ("binaryData", "data")
-        data = {key: base64.b64decode(value) for key, value in found.get(encoded, {}).items()}
-        return data | {key: str(value).encode() for key, value in found.get(plain, {}).items()}
+        data, texts = found.get(encoded, {}), found.get(plain, {})
+        wanted = [*data, *texts] if only is None else only
+        return {key: base64.b64decode(data[key]) for key in wanted if key in data} | {
+            key: str(texts[key]).encode() for key in wanted if key in texts
+        }
 
 
 # https://kubernetes.io/docs/concepts/workloads/pods/downward-api/

@@ -7,6 +7,8 @@ import os
 import stat
 from collections.abc import Mapping
 from dataclasses import field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from trainyard.kinds.shared import labels
@@ -246,16 +248,18 @@ class Volumes:
     def _keyed(self, kind: str, spec: Mapping[str, Any]) -> list[File]:
         name = spec.get("secretName") or spec["name"]
         what, optional = f"{kind} {self.context.namespace}/{name}", spec.get("optional")
-        data = self.context.keys_of(kind, name)
+        items = spec.get("items")
+        wanted = None if items is None else [item["key"] for item in items]
+        data = self.context.keys_of(kind, name, wanted)
         if data is None:
             if optional:
                 return []
             raise NotReady("FailedMount", f"{what}, which a volume needs, does not exist")
         default = spec["defaultMode"]
-        if "items" not in spec:
+        if items is None:
             return [File(key, value, default) for key, value in sorted(data.items())]
         files = []
-        for item in spec["items"]:
+        for item in items:
             if item["key"] in data:
                 files.append(File(item["path"], data[item["key"]], item.get("mode", default)))
             elif not optional:
@@ -284,11 +288,12 @@ class Volumes:
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
         top = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            for file in files:
-                head, _, last = relative(file.path, f"volume {name!r}").rpartition("/")
+            parts = ((*os.path.split(relative(f.path, f"volume {name!r}")), f) for f in files)
+            for head, inside in groupby(parts, itemgetter(0)):
                 folder = paths.make(top, head, paths.BENEATH)
                 try:
-                    _replace(folder, last, file, group, self.context)
+                    for _, last, file in inside:
+                        _replace(folder, last, file, group, self.context)
                 finally:
                     os.close(folder)
             for old in {file.path for file in before} - {file.path for file in files}:
@@ -332,14 +337,21 @@ def _remove(top: int, path: str) -> None:
 
 def _replace(folder: int, name: str, file: File, group: int | None, context: PodContext) -> None:
     draft = f".{name}.new"
-    with contextlib.suppress(FileNotFoundError):
+    flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
+    try:
+        fd = os.open(draft, flags, 0o600, dir_fd=folder)
+    except FileExistsError:  # of somebody who did not come to the end
         os.unlink(draft, dir_fd=folder)
-    fd = os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=folder)
-    with os.fdopen(fd, "wb") as target:
-        target.write(file.data)
+        fd = os.open(draft, flags, 0o600, dir_fd=folder)
+    try:
+        data = memoryview(file.data)
+        while data:
+            data = data[os.write(fd, data) :]
         context.hand_over(fd)
         if group is not None:
             with contextlib.suppress(PermissionError):
                 os.fchown(fd, -1, group)
         os.fchmod(fd, file.mode | (0o040 if group is not None else 0))
+    finally:
+        os.close(fd)
     os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
