@@ -19,7 +19,7 @@ from trainyard.schema.errors import TrainyardError
 if TYPE_CHECKING:
     from trainyard.api.chaos.report import Report, Result, Struck
 
-_FAULTS = ("kill", "stop", "hang", "slow", "partition", "controller", "server")
+_FAULTS = ("kill", "stop", "hang", "slow", "partition", "controller", "server", "disk")
 _USUAL = ("kill", "stop", "slow", "partition", "controller", "server")
 _SEEDS = 1 << 32
 
@@ -66,7 +66,7 @@ def _faults(_: click.Context, __: click.Parameter, text: str | None) -> tuple[st
     "--lasting",
     metavar="DURATION",
     callback=_seconds,
-    help="How long a stop, a slow rank and a partition last; by default a quarter of "
+    help="How long a stop, a slow rank, a partition and a full disk last; by default a quarter of "
     "the time between two faults.",
 )
 @click.option(

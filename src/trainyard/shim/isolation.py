@@ -242,7 +242,7 @@ def prepare(mode: str) -> Network:
             sys.unshare(_CLUSTER)
         except PermissionError:
             kind = "rootless"
-            _enter_user_namespace()
+            enter_user_namespace()
             sys.unshare(_CLUSTER)
         sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
         # What is mounted here from now on is seen by first processes that were forked ahead.
@@ -254,7 +254,7 @@ def prepare(mode: str) -> Network:
         return Network(f"namespaces are not permitted here ({error.strerror or error})")
 
 
-def _enter_user_namespace() -> None:
+def enter_user_namespace() -> None:
     """Keep our own user and group id: programs then find their home folder and their files."""
     user, group = os.geteuid(), os.getegid()
     sys.prctl(sys.PR_SET_DUMPABLE, 1)  # else /proc/self/uid_map belongs to root

@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from trainyard.api.shape import ClusterShape
 from trainyard.client.target import CommandError
+from trainyard.local.faults import disk
 from trainyard.local.faults.victims import child_with, lives, shim_of, signalled
 from trainyard.payloads.processes import Process
 
@@ -28,11 +29,17 @@ _END_SECONDS = 90.0
 class BrokenCluster:
     """An embedded cluster that stays up after `kill -9`; it is gone with the block, or with us."""
 
-    def __init__(self, shape: ClusterShape, shared: frozenset[str]) -> None:
-        """Claims stand for copies of their folders, but those that are `shared`."""
+    def __init__(
+        self, shape: ClusterShape, shared: frozenset[str], *, can_fill: bool = False
+    ) -> None:
+        """Claims stand for copies of their folders, but those that are `shared`.
+
+        `can_fill`: the others lie on a file system in memory, which is theirs alone.
+        """
         self.folder = Path(tempfile.mkdtemp(prefix="trainyard-chaos-"))
         self.shape = shape
-        self._shared = shared
+        self.disk: disk.Disk | None = None
+        self._shared, self._can_fill = shared, can_fill
         self._keeper: subprocess.Popen[str] | None = None
         self._told: dict[str, Any] = {}
         self._shim: Process | None = None
@@ -40,10 +47,11 @@ class BrokenCluster:
     def __enter__(self) -> Self:
         """Start it; blocks until it answers. Raises CommandError with the reason if it cannot."""
         try:
-            copies = {claim: self._stand_in(claim) for claim in self.shape.volumes}
-            self.shape = replace(self.shape, volumes=copies)
+            program = [sys.executable, *_KEEPER]
+            if self._can_fill:
+                program = [sys.executable, *disk.OWN, str(self.folder), *program]
             self._keeper = subprocess.Popen(
-                [sys.executable, *_KEEPER],
+                program,
                 env={**os.environ, "TRAINYARD_STATE_DIR": str(self.folder)},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -51,6 +59,11 @@ class BrokenCluster:
                 text=True,
                 start_new_session=True,  # Ctrl-C here is not meant for it
             )
+            if self._can_fill:
+                pid = int(self._heard("make a file system for the claims")["pid"])
+                self.disk = disk.Disk(pid, self.folder / "volumes")
+            copies = {claim: self._stand_in(claim) for claim in self.shape.volumes}
+            self.shape = replace(self.shape, volumes=copies)
             self.bring_up()
         except BaseException:
             self.__exit__()
@@ -68,13 +81,14 @@ class BrokenCluster:
         source = self.shape.volumes[claim]
         if claim in self._shared:
             return source
-        copy = self.folder / "claims" / claim
+        copy = self.folder / "volumes" / ".copies" / claim  # no namespace has such a name
         try:
-            shutil.copytree(source, copy, symlinks=True)
+            shutil.copytree(source, self._seen(copy), symlinks=True)
         except (OSError, shutil.Error) as error:
+            where = " to memory, where claims lie that are to be full" if self.disk else ""
             raise CommandError(
-                f"cannot copy {source}, the folder of the claim {claim}: {error}; if all runs may "
-                f"use the folder itself, say so by --shared {claim}"
+                f"cannot copy {source}, the folder of the claim {claim}{where}: {_first(error)}; "
+                f"if all runs may use the folder itself, say so by --shared {claim}"
             ) from error
         return str(copy)
 
@@ -82,15 +96,23 @@ class BrokenCluster:
         """Start it, or start it again; blocks until it answers. Raises CommandError."""
         assert self._keeper is not None
         assert self._keeper.stdin is not None
-        assert self._keeper.stdout is not None
         with suppress(BrokenPipeError):
             print(json.dumps(asdict(self.shape)), file=self._keeper.stdin, flush=True)
-        line = self._keeper.stdout.readline()
-        told = json.loads(line) if line else {"error": "its keeper has ended"}
-        if "error" in told:
-            raise CommandError(f"cannot start a cluster: {told['error']}")
-        self._told = told
+        self._told = self._heard("start a cluster")
         self._shim = shim_of(self.pid) or self._shim
+
+    def _heard(self, what: str) -> dict[str, Any]:
+        """What the keeper tells next; CommandError where that is why it cannot."""
+        assert self._keeper is not None
+        assert self._keeper.stdout is not None
+        line = self._keeper.stdout.readline()
+        told: dict[str, Any] = json.loads(line) if line else {"error": "its keeper has ended"}
+        if "error" in told:
+            raise CommandError(f"cannot {what}: {told['error']}")
+        return told
+
+    def _seen(self, path: Path) -> Path:
+        return self.disk.seen(path) if self.disk else path
 
     @property
     def pid(self) -> int:
@@ -137,6 +159,13 @@ class BrokenCluster:
 
     def folder_of(self, namespace: str, claim: str) -> Path:
         """Where what is written into a claim lies."""
-        if found := self.shape.volumes.get(claim):
-            return Path(found)
-        return self.folder / "volumes" / namespace / claim
+        if claim in self._shared:
+            return Path(self.shape.volumes[claim])
+        found = self.shape.volumes.get(claim)
+        return self._seen(Path(found) if found else self.folder / "volumes" / namespace / claim)
+
+
+def _first(error: Exception) -> str:
+    """Of copying, which tells of all files that it could not."""
+    found = error.args[0] if error.args else error
+    return str(found[0][-1] if found and isinstance(found, list) else error)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from trainyard.api.chaos.claims import unfillable
 from trainyard.api.chaos.cluster import BrokenCluster
 from trainyard.api.chaos.report import SUCCEEDED, Report, Result
 from trainyard.api.chaos.schedule import Fault, planned
@@ -58,13 +59,15 @@ def compared(
     """
     if len(found.jobs) != 1:
         raise CommandError(f"there are {len(found.jobs)} jobs in the manifest: leave one of them")
-    _check(shape, wishes)
+    left_alone = _check(found, shape, wishes)
+    for note in left_alone:
+        tell(note)
     limit = wishes.limit or _BASELINE_LIMIT_SECONDS
     order = Order(found.documents, wishes.results, limit)
     baseline = wishes.baseline
     if baseline is None:
         tell("without faults:")
-        with BrokenCluster(shape, wishes.shared) as cluster:
+        with _cluster(shape, wishes) as cluster:
             _possible(wishes, cluster.isolation)  # before the job is run for nothing
             baseline, _ = _run(cluster, order, tell)
         tell(f"  {baseline.phase} after {baseline.seconds:.1f} s")
@@ -73,8 +76,9 @@ def compared(
                 f"the job does not succeed without faults ({baseline.phase}): {baseline.message}"
             )
     every = wishes.every or min(max(baseline.seconds / _SHARE, _LEAST_EVERY), _MOST_EVERY)
-    with BrokenCluster(shape, wishes.shared) as cluster:
+    with _cluster(shape, wishes) as cluster:
         faults, notes = _possible(wishes, cluster.isolation)
+        notes += left_alone
         tell(f"with a fault every {every:.3g} s (seed {wishes.seed}):")
         hard = replace(
             order,
@@ -100,12 +104,21 @@ def read_baseline(text: str) -> Result:
         raise CommandError(f"it is no report of `trainyard chaos -o json`: {error}") from error
 
 
-def _check(shape: ClusterShape, wishes: Wishes) -> None:
+def _cluster(shape: ClusterShape, wishes: Wishes) -> BrokenCluster:
+    return BrokenCluster(shape, wishes.shared, can_fill=Fault.DISK in wishes.faults)
+
+
+def _check(found: ReadResult, shape: ClusterShape, wishes: Wishes) -> list[str]:
+    """What a user is to know at once; raises CommandError."""
     for claim in sorted(wishes.shared - set(shape.volumes)):
         raise CommandError(f"--shared {claim}: no --volume {claim}=DIR says which folder it is")
     for path in wishes.results:
         if wishes.baseline is not None and path not in wishes.baseline.files:
             raise CommandError(f"--result {path}: the report of --baseline tells nothing of it")
+    if Fault.DISK not in wishes.faults:
+        return []
+    alone = unfillable((each.raw for each in found.documents), wishes.shared)
+    return [f"disk leaves alone what lies on this machine's own: {', '.join(alone)}"] * bool(alone)
 
 
 def _possible(wishes: Wishes, isolation: str) -> tuple[list[Fault], list[str]]:

@@ -22,6 +22,7 @@ class Fault(StrEnum):
     PARTITION = "partition"
     CONTROLLER = "controller"
     SERVER = "server"
+    DISK = "disk"
 
 
 @dataclass(frozen=True, slots=True)

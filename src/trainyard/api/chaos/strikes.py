@@ -61,6 +61,7 @@ class Strikes:
             Fault.PARTITION: self._partition,
             Fault.CONTROLLER: self._controller,
             Fault.SERVER: self._server,
+            Fault.DISK: self._disk,
         }
 
     async def strike(self, struck: Struck, draw: float) -> None:
@@ -125,6 +126,12 @@ class Strikes:
         struck.target = f"process {self._cluster.pid}, with the controller"
         await asyncio.to_thread(self._cluster.kill)
         await asyncio.to_thread(self._cluster.bring_up)
+
+    async def _disk(self, struck: Struck, _: float) -> None:
+        assert self._cluster.disk is not None
+        struck.target = "the claims"
+        async with self._cluster.disk.full():
+            await asyncio.sleep(self._lengths.lasting)
 
 
 async def _end_of(process: Process) -> None:
