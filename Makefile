@@ -39,7 +39,7 @@ help:
 	@echo "make generate  write the generated files anew"
 	@echo "make format    put the code into shape"
 	@echo "make bench     measure, print one table, and keep it in docs/benchmarks.md"
-	@echo "make chaos     train under a fault a minute, beside torchrun and torchx; docs/faults.md"
+	@echo "make chaos     train under a fault a minute, beside torchrun and torchx; docs/faults.md (ROWS=a,b SHORT=1)"
 	@echo "make soak      the tests with their full counts; hours"
 	@echo "make lock      lock the newest versions that pyproject.toml allows"
 
@@ -156,7 +156,7 @@ bench: $(LAUNCHERS) $(TORCHX)
 	$(BIN)/python -m bench
 
 chaos: $(LAUNCHERS) $(TORCHX)
-	$(BIN)/python -m bench.chaos
+	$(BIN)/python -m bench.chaos $(if $(ROWS),--rows $(ROWS)) $(if $(SHORT),--short)
 
 soak: $(LAUNCHERS)
 	-$(BIN)/python -m tools.kubernetes_tests fetch
