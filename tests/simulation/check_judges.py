@@ -6,13 +6,46 @@ import re
 from collections.abc import Iterator
 
 from tests.simulation.judges import _if, says
-from tests.simulation.telling import Told
+from tests.simulation.telling import ENDS, Told
 
 _STATES = {
     "The nodes have passed their check": "Passed",
     "A node did badly in the check before the start": "BadNodes",
     "The check of the nodes is not complete": "Incomplete",
 }
+
+
+@says("event NodeCheck", "Normal", r"Pods of this job are kept off (?P<nodes>.+) from now on\.")
+def _kept_off(told: Told, found: re.Match[str]) -> Iterator[str]:
+    """Nodes that did badly just now, while others of the job are elsewhere."""
+    after, before = told.after.get("nodeCheck") or {}, told.before.get("nodeCheck") or {}
+    named, avoided = found["nodes"].split(", "), after.get("avoided") or []
+    bad = {each["node"] for each in after.get("badNodes") or () if each.get("avoided")}
+    yield from _if(set(named) != bad, f"{bad} did badly")
+    yield from _if([*(before.get("avoided") or ()), *named] != avoided, f"it avoids {avoided}")
+    yield from _if(len(avoided) > 8, "there are too many")
+    yield from _if("avoidanceEnded" in before, "it was to avoid none any more")
+    stay = [e["replica"] for e in after["badNodes"] if told.leaves_its_node(e["replica"])]
+    stay = [name for name in stay if told.phase not in ENDS and name not in told.raised()]
+    # What failed in place first waits until all have been heard.
+    in_place = told.spec["runPolicy"].get("restartMode") == "InPlace"
+    yield from _if(bool(stay) and not in_place, f"{stay} stays on")
+    elsewhere = {pod.node for pod in told.pods.values()} - bad - {""}
+    yield from _if(not elsewhere, "no pod is elsewhere")
+
+
+@says(
+    "event NodeCheck",
+    "Warning",
+    r"Pods of this job are kept off (?P<nodes>.+) no longer: Pod\[(?P<pod>[^]]+)\] has found no "
+    r"other node for 120 s\.",
+)
+def _kept_off_no_longer(told: Told, found: re.Match[str]) -> Iterator[str]:
+    """It was kept off them, and found no other node."""
+    after, before = told.after.get("nodeCheck") or {}, told.before.get("nodeCheck") or {}
+    yield from _if(found["nodes"].split(", ") != before.get("avoided"), f"the status says {before}")
+    yield from _if("avoided" in after or "avoidanceEnded" not in after, f"it says {after} now")
+    yield from _if(not told.finds_no_node(found["pod"]), f"{told.pods.get(found['pod'])}")
 
 
 @says("event NodeCheck", "Normal|Warning", rf"(?P<what>{'|'.join(_STATES)}): (?P<why>.+)\.")

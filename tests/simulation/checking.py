@@ -65,6 +65,7 @@ class Checkers:
         """How often anything goes wrong by itself."""
         self._bad = self._rng.choice(("", "", *NODES))
         """A node that fails whoever is tried with it."""
+        cluster.is_full = random.Random(f"{seed} full").random() < 0.4
         self._trials: dict[str, _Trial] = {}
 
     async def run(self, until: float) -> None:

@@ -70,6 +70,8 @@ class Cluster(Observer):
     holders: Holding | None = None
     """What holds the pods of jobs that restart in place."""
     lost: set[str] = field(default_factory=set)
+    is_full: bool = False
+    """Pods that are kept off a node find no other."""
     doomed: set[str] = field(default_factory=set)
     """UIDs of running pods whose planned end no longer holds."""
 
@@ -121,7 +123,13 @@ class Cluster(Observer):
         key, pod = self.find(uid)
         if pod is None or pod["spec"].get("nodeName"):
             return
-        nodes = [node for node in NODES if node not in self.lost]
+        avoided = kept_off(pod)
+        if avoided and (self.is_full or not set(NODES) - avoided):
+            message = "0/3 nodes are available: 3 node(s) didn't match Pod's node affinity/selector"
+            condition = {"type": "PodScheduled", "status": "False", "message": message}
+            self.server.set(key, status={**pod["status"], "conditions": [condition]})
+            return
+        nodes = [node for node in NODES if node not in self.lost | avoided]
         if not nodes:
             self._later(1.0, 5.0, self._bind, uid)
             return
@@ -474,3 +482,19 @@ def is_held(pod: Obj) -> bool:
     """Whether what holds a pod is its first process."""
     variables = pod["spec"]["containers"][0].get("env") or ()
     return any(each["name"] == _HOLD for each in variables)
+
+
+def kept_off(pod: Obj) -> set[str]:
+    """Nodes that all terms of the pod's affinity exclude by name."""
+    by_node = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = by_node.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    terms = [
+        {
+            name
+            for field in term.get("matchFields") or ()
+            if (field["key"], field["operator"]) == ("metadata.name", "NotIn")
+            for name in field["values"]
+        }
+        for term in required.get("nodeSelectorTerms") or ()
+    ]
+    return set.intersection(*terms) if terms else set()

@@ -22,7 +22,7 @@ from tests.simulation import (
     statuses,
     viewer_judges,
 )
-from tests.simulation.cluster import BOARDS, JOB_PLURALS, sidecars
+from tests.simulation.cluster import BOARDS, JOB_PLURALS, kept_off, sidecars
 from tests.simulation.network import Call, Sent
 from tests.simulation.queueing import KNOWN_SECONDS
 from tests.simulation.server import Change, Key, ModelServer, Obj, Observer, owner_uid
@@ -37,6 +37,7 @@ from tests.simulation.truth import (
     truth_of,
 )
 from tests.simulation.viewer_judges import Shown
+from trainyard.kinds.shared import labels
 from trainyard.schema.times import parse
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -190,6 +191,7 @@ class Monitor(Observer):
         if (new.get("backoffCount") or 0) < (old.get("backoffCount") or 0):
             self.fail(f"{job.key.name}: backoffCount fell")
         self._check_budget(job, new, obj)
+        self._moves(job, old.get("nodeCheck") or {}, new.get("nodeCheck") or {})
         lost = self._misses_a_pod(obj["metadata"]["uid"])  # which rules take for a disruption
         fails = statuses.failed_by_rule(new) and not statuses.failed_by_rule(old)
         if fails and not lost and not has_fatal_end(job, obj):
@@ -201,6 +203,17 @@ class Monitor(Observer):
             *goodputs.misaccounted(old, new, obj, steady=self.clock_is_steady),
         ):
             self.fail(f"{job.key.name}: {problem}")
+
+    def _moves(self, job: JobTruth, old: Obj, new: Obj) -> None:
+        """What leaves a node that is avoided since, or finds no other, is taken away."""
+        leaves = [each["replica"] for each in new.get("badNodes") or () if each.get("avoided")]
+        is_new = (old.get("attempt"), old.get("state")) != (new.get("attempt"), new.get("state"))
+        if leaves and is_new:
+            job.disturbances[job.attempt] += 1
+            for truth in job.pods.values():
+                truth.disturbed |= truth.name in leaves and not truth.gone
+        if "avoidanceEnded" in new and "avoidanceEnded" not in old:
+            job.disturbances[job.attempt] += 1
 
     def _check_budget(self, job: JobTruth, new: Obj, obj: Obj) -> None:
         if (new.get("backoffCount") or 0) > _limit(obj):
@@ -357,11 +370,22 @@ class Monitor(Observer):
             return  # a viewer has read its logs by the time that its Service comes
         for missing in (key for key, of in self.asked_for.items() if of == uid):
             self.fail(f"pod creation for {owner.name}, whose {missing.plural} do not come to be")
+        self._check_avoidance(self._status(stored), call.body)
         key = Key("pods", "default", call.body["metadata"]["name"])
         known = self.answered_creates.get(sent.incarnation, {}).get(key)
         current = self.server.objects.get(key)
         if current is not None and current["metadata"]["uid"] == known:
             self.fail(f"pod {key.name} was created, and is asked for again")
+
+    def _check_avoidance(self, status: Obj, pod: Obj) -> None:
+        """A pod is asked for while its job avoids nodes."""
+        avoided = set((status.get("nodeCheck") or {}).get("avoided") or ())
+        internal, name = status.get("internal") or {}, pod["metadata"]["name"]
+        record = (internal.get("replicas") or {}).get(name) or {}
+        wanted = record.get("attempt", internal.get("floor", 1))
+        attempt = int(pod["metadata"]["annotations"][labels.ATTEMPT])
+        if attempt == wanted and not avoided <= kept_off(pod):
+            self.fail(f"pod {name} is created, and not kept off {sorted(avoided)}")
 
     def _check_admission(self, uid: str, name: str) -> None:
         """A pod is asked for; only the controller gives quota back."""

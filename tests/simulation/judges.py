@@ -286,7 +286,9 @@ def _again(told: Told, found: re.Match[str]) -> Iterator[str]:
     rf"{POD} was taken away \((?P<why>[^()]+)\); {WHAT} will be created again{DELAY}, at no cost\.",
 )
 def _taken(told: Told, found: re.Match[str]) -> Iterator[str]:
-    yield from _if(not told.was_taken(found["pod"]), _seen(told, found["pod"]))
+    ways = {"BadNode": told.leaves_its_node, "NoOtherNode": told.finds_no_node}
+    was_taken = ways.get(found["why"], told.was_taken)
+    yield from _if(not was_taken(found["pod"]), _seen(told, found["pod"]))
     yield from _restarted(told, found)
     others = sum(1 for event in told.events if event.reason == "Restart") > 1
     before, after = (status.get("backoffCount") or 0 for status in (told.before, told.after))

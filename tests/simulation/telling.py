@@ -207,6 +207,19 @@ class Told:
             or any(c.reason in ("ContainerStatusUnknown", "Unknown") for c in seen.containers)
         )
 
+    def leaves_its_node(self, pod: str) -> bool:
+        """Whether the pod runs on a node that its job avoids since the check before its start."""
+        found, seen = self.after.get("nodeCheck") or {}, self.pods.get(pod)
+        bad = {e["replica"]: e["node"] for e in found.get("badNodes") or () if e.get("avoided")}
+        return seen is not None and found["attempt"] == seen.attempt and bad.get(pod) == seen.node
+
+    def finds_no_node(self, pod: str) -> bool:
+        """Whether the pod is kept off nodes, and has found no other for two minutes."""
+        seen = self.pods.get(pod)
+        if seen is None or seen.created is None or seen.node or not seen.avoids:
+            return False
+        return bool(seen.unschedulable) and self.now - seen.created >= timedelta(seconds=120)
+
     # The account.
 
     def raised(self) -> set[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from trainyard.kinds.shared.goodput import Part
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import (
+    avoidance,
     dependents,
     elastic_restarts,
     failure_policy,
@@ -304,6 +305,31 @@ def take_what_passes_for_lasting(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
+def keep_off_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods are not kept off the nodes that their job avoids."""
+    monkeypatch.setattr(avoidance, "placed", lambda build, avoided: build())
+
+
+def stay_on_bad_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a check came to moves no pod."""
+    monkeypatch.setattr(avoidance, "leaves", lambda status: {})
+
+
+def charge_for_bad_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A replica that leaves its node costs a restart."""
+    found = avoidance._on_bad_nodes
+
+    def charged(job: Pass, leaving: Mapping[str, str]) -> dict[str, Exit]:
+        return {name: replace(end, free=False) for name, end in found(job, leaving).items()}
+
+    monkeypatch.setattr(avoidance, "_on_bad_nodes", charged)
+
+
+def insist_on_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What finds no other node waits for ever."""
+    monkeypatch.setattr(avoidance, "PATIENCE", timedelta(days=9))
+
+
 def count_other_causes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any failure goes on with the row of the one before."""
     cause = restart_judge.lasting
@@ -358,6 +384,13 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
         count_other_causes,
         "ended by its judge for|the last attempt|before were",
     ),
+    "keep off nothing": (keep_off_nothing, "and not kept off"),
+    "stay on bad nodes": (stay_on_bad_nodes, "stays on"),
+    "charge for bad nodes": (
+        charge_for_bad_nodes,
+        "is [0-9]+, really|did not end so|has failed: .*BadNode",
+    ),
+    "insist on other nodes": (insist_on_other_nodes, "has not ended"),
     "clean up before the terminal write": (
         delete_first(ends_the_job),
         "before the status says why",

@@ -159,6 +159,8 @@ def _node_check(job: Job, now: datetime) -> str:
     if not found:
         return ""
     told = f"{found.get('state')}, {age(found.get('time'), now)} ago: {found.get('message')}"
+    if avoided := found.get("avoided"):
+        told += f"; avoids {', '.join(map(str, avoided))}"
     return printable(told)
 
 

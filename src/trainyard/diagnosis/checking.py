@@ -26,11 +26,17 @@ def bad(situation: Situation) -> Iterator[Cause]:
     found = job.node_check
     if found.get("state") == "BadNodes":
         for each in found.get("badNodes") or ():
+            avoided = each.get("node") in (found.get("avoided") or ())
+            keep = (
+                "look at that node; pods of this job are kept off it"
+                if avoided
+                else "look at that node, or keep the job off it by its template's affinity"
+            )
             yield Cause(
                 f"the node of {situation.replica(str(each.get('replica')))}, {each.get('node')}, "
                 "did badly in the check before the start",
                 (str(each.get("reason")),),
-                ("look at that node, or keep the job off it by its template's affinity",),
+                (keep,),
             )
     elif found.get("state") == "Incomplete":
         yield Cause(

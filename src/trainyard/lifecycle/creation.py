@@ -6,13 +6,14 @@ gone, so there are never two pods for one replica.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from types import MappingProxyType
 
 from trainyard.kinds.shared.workload import Manifest
 from trainyard.kube.resources import PODS
+from trainyard.lifecycle import avoidance
 from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.ledger import Ledger
 from trainyard.lifecycle.passes import Pass
@@ -22,10 +23,13 @@ from trainyard.schema.times import earliest
 
 
 def creations(
-    job: Pass, pod_group: str, places: Mapping[str, Placement] = MappingProxyType({})
+    job: Pass,
+    pod_group: str,
+    places: Mapping[str, Placement] = MappingProxyType({}),
+    avoided: Sequence[str] = (),
 ) -> tuple[list[tuple[Replica, Create]], datetime | None]:
     """Pods to create now; when the delay of others is over. `places`: by type, where a queue has
-    given the job some."""
+    given the job some. `avoided`: nodes on which they may not run."""
     ledger, view = job.ledger, job.view
     missing = [r for r in view.not_running if r.pod is None and r.old is None and not r.ended]
     if missing and _waits_for_old(ledger, view):
@@ -46,6 +50,8 @@ def creations(
         )
         if place := places.get(replica.type.name):
             build = partial(_placed, build, place)
+        if avoided:
+            build = partial(avoidance.placed, build, avoided)
         ready.append((replica, Create(PODS, replica.name, build)))
     return ready, wake_at
 

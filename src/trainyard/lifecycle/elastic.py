@@ -116,3 +116,10 @@ def settles_at(job: Pass, started: datetime | None) -> datetime | None:
         return None
     moments = [m for m in (ledger.resized_at, ledger.not_before, started) if m is not None]
     return max(moments, default=job.now) + timedelta(seconds=job.settings.resize_grace_seconds)
+
+
+def is_complete(job: Pass) -> bool:
+    """Whether all replicas are back, or an elastic job has settled for those that are."""
+    together = job.workload.scope is Scope.JOB and job.ledger.ready_at is not None
+    rest = job.view.not_running
+    return all(r.ended or (together and not r.type.restarts_alone) for r in rest)

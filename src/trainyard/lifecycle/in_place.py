@@ -19,6 +19,7 @@ from trainyard.kube.resources import PODS
 from trainyard.lifecycle import cleanup, deletion, held, restarts
 from trainyard.lifecycle.actions import Action, Patch
 from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.outcomes import State
 from trainyard.lifecycle.passes import Pass, Response
 from trainyard.lifecycle.replicas import Replica
 from trainyard.lifecycle.report import Report
@@ -50,7 +51,8 @@ def respond(job: Pass) -> Response:
         return response
     until = None
     if response.incidents and all(
-        r.name in response.restarted and _is_well(job, r.pod) for r in job.view.replicas
+        r.name in response.restarted and r.state is not State.TAKEN and _is_well(job, r.pod)
+        for r in job.view.replicas
     ):
         start = max(incident.start for incident in response.incidents)
         until = max(job.now + timedelta(seconds=job.workload.in_place), start) + LIMIT

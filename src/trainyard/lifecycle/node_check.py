@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from trainyard.kinds.shared.reasons import EventReason
-from trainyard.lifecycle import checks
+from trainyard.lifecycle import avoidance, checks, in_place
 from trainyard.lifecycle.actions import Event
 from trainyard.lifecycle.checks import Checked
 from trainyard.lifecycle.hanging import short_name
@@ -40,6 +40,9 @@ def word(status: Mapping[str, Any], pod: Pod) -> Told:
     found = _stored(status)
     if found is None or found["attempt"] < pod.attempt:
         return dict(WAIT)
+    leaving = avoidance.leaves(status)
+    if leaving and (pod.name in leaving or in_place.word(status, pod)["wanted"] > pod.attempt):
+        return dict(WAIT)  # it is about to go
     members = _members(found)
     names = [each["replica"] for each in members]
     if found["state"] != CHECKING or found["attempt"] > pod.attempt or pod.name not in names:
@@ -61,8 +64,15 @@ def word(status: Mapping[str, Any], pod: Pod) -> Told:
     return {"say": "check", "run": found["time"], "seconds": seconds, "pairs": pairs}
 
 
-def look(job: Pass, report: Report) -> datetime | None:
-    """Go on with the test of this start; when to look again."""
+def respond(job: Pass, report: Report) -> tuple[Pass, datetime | None]:
+    """Go on with the test of this start: the same with those as taken away whose nodes are avoided
+    for what came of it; when to look again."""
+    due = _look(job, report)
+    job, unplaced = avoidance.give_up(job, report)
+    return job, earliest(due, unplaced)
+
+
+def _look(job: Pass, report: Report) -> datetime | None:
     if not job.workload.checks_nodes:
         report.status.pop("nodeCheck", None)
         return None
@@ -126,6 +136,7 @@ def _begin(job: Pass, told: Mapping[str, Checked], report: Report) -> datetime |
         return None
     members = [{"replica": n, "host": c.host, "port": c.port} for n, c in ready.items()]
     report.status["nodeCheck"] = {
+        **avoidance.kept(report.status),
         "attempt": job.ledger.floor,
         "state": CHECKING,
         "time": render(job.now),
@@ -172,6 +183,7 @@ def _end(
     else:
         state, text = PASSED, f"{len(names)} replicas: {checks.times(members, done)}"
     found: Told = {
+        **avoidance.kept(report.status),
         "attempt": job.ledger.floor,
         "state": state,
         "time": render(job.now),
@@ -181,9 +193,11 @@ def _end(
         found["badNodes"] = [
             {"replica": b.pod, "node": nodes.get(b.pod, ""), "reason": b.why} for b in bad[:MOST]
         ]
-    report.status["nodeCheck"] = found
     kind = "Normal" if state == PASSED else "Warning"
     report.events.append(Event(kind, EventReason.NODE_CHECK.value, f"{_WORDS[state]}: {text}."))
+    if bad:
+        avoidance.begin(job, found, report)
+    report.status["nodeCheck"] = found
 
 
 _WORDS = {

@@ -78,6 +78,8 @@ class Pod:
     index: int = 0
     attempt: int = 1
     revision: str = ""
+    avoids: str = ""
+    """Nodes that it is kept off."""
     node: str = ""
     created: datetime | None = None
     started: datetime | None = None
@@ -131,6 +133,7 @@ class Pod:
             index=_number(label.get(labels.REPLICA_INDEX), 0),
             attempt=_number(annotations.get(labels.ATTEMPT) or label.get(labels.ATTEMPT), 1),
             revision=_shared(annotations.get(labels.REVISION, "")),
+            avoids=_shared(annotations.get(labels.AVOIDS, "")),
             node=_shared(spec.get("nodeName", "")),
             created=_moment(meta.get("creationTimestamp")),
             started=_moment(status.get("startTime")),

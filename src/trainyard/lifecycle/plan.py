@@ -14,9 +14,10 @@ from typing import Any
 from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.reasons import ConditionReason, ConditionType, Phase
 from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.shared.workload import Scope, Workload
+from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle import (
     aggregate,
+    avoidance,
     beginning,
     cleanup,
     creation,
@@ -244,8 +245,9 @@ class _Steps:
         seen = hanging.look(self.job)
         self.report.events += hanging.tell(seen, self.report.conditions)
         straggling.tell(self.job, self.report)
-        self._wake(earliest(seen.due, node_check.look(self.job, self.report)))
         self.found, self.job = hanging.evidence(self.job, seen), hanging.give_up(self.job, seen)
+        self.job, due = node_check.respond(self.job, self.report)
+        self._wake(earliest(seen.due, due))
         return self._end_if(hanging.failure(self.job, seen))
 
     def _due(self) -> datetime | None:
@@ -270,13 +272,14 @@ class _Steps:
             self.actions += queue_writes.pods_ready(
                 self.standing.current, self.job.now, ready=is_up
             )
-        self._compile(well=well and is_up and self._is_complete())
+        self._compile(well=well and is_up and elastic.is_complete(self.job))
 
     def _create_pods(self, pod_group: str) -> None:
         places, unknown = queueing.places(self.standing, self.job.observed)
         if unknown:
             return
-        found, wake_at = creation.creations(self.job, pod_group, places)
+        avoided = avoidance.nodes(self.report.status)
+        found, wake_at = creation.creations(self.job, pod_group, places, avoided)
         self._wake(wake_at)
         allowed = [(r, create) for r, create in found if self._may_create(create)]
         self.actions += [create for _, create in allowed]
@@ -309,12 +312,6 @@ class _Steps:
         trouble = troubles.find(job, needs) or troubles.of_flavors(job, self.standing)
         self.report.down(job.view, trouble, unknown=job.view.rank0_is(State.UNKNOWN))
         return False
-
-    def _is_complete(self) -> bool:
-        """Whether all replicas are back, or an elastic job has settled for those that are."""
-        job, rest = self.job, self.job.view.not_running
-        together = job.workload.scope is Scope.JOB and job.ledger.ready_at is not None
-        return all(r.ended or (together and not r.type.restarts_alone) for r in rest)
 
     def _settle(self) -> None:
         """An incident is over when all replicas run again (decision 24)."""

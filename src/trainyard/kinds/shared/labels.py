@@ -35,6 +35,8 @@ REPLICA_TYPE = "trainyard.dev/replica-type"
 """The replica type."""
 ATTEMPT = "trainyard.dev/attempt"
 """The attempt of the job that the pod belongs to (decision 25)."""
+AVOIDS = "trainyard.dev/avoids"
+"""On a pod: the nodes that it is kept off, since they did badly in the check before a start."""
 
 REVISION = "trainyard.dev/revision"
 """What the pod was built from, where a change of it replaces the pod."""

@@ -185,6 +185,10 @@ class BadNode(OpenModel):
     replica: str = Field(default="", description="Name of the pod whose node it is.")
     node: str = Field(default="", description="Name of the node.")
     reason: str = Field(default="", description="What it did.")
+    avoided: bool = Field(
+        default=False,
+        description="Whether the replica gets another pod since the job's pods are kept off it.",
+    )
 
 
 class CheckMember(OpenModel):
@@ -202,7 +206,8 @@ class NodeCheckStatus(OpenModel):
     state: str = Field(
         default="",
         description="Checking; Passed; BadNodes; or Incomplete, where not all could be tested, or "
-        "what failed cannot be laid to one node. Whatever it is, the commands start.",
+        "what failed cannot be laid to one node. Whatever it is, the commands start, if not on "
+        "nodes that are avoided.",
     )
     message: str = Field(default="", description="What came of it.")
     time: Time | None = Field(default=None, description="When that was so.")
@@ -211,6 +216,15 @@ class NodeCheckStatus(OpenModel):
     )
     members: Items[CheckMember] = Field(
         default=(), description="While it goes on, the replicas that take part."
+    )
+    avoided: Items[str] = Field(
+        default=(),
+        description="Nodes that the job's pods are kept off since they did badly, eight at most.",
+    )
+    avoidance_ended: Time | None = Field(
+        default=None,
+        description="Since when no node is avoided any more, as pods found no other for two "
+        "minutes.",
     )
 
 
