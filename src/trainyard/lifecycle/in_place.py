@@ -45,7 +45,7 @@ def respond(job: Pass) -> Response:
     if job.workload.in_place is None:
         return restarts.respond(job)
     if unheard := _unheard_until(job):
-        return Response(job.ledger, wake_at=unheard)
+        return restarts.kept(job, Response(job.ledger, wake_at=unheard))
     response = restarts.respond(job)
     if not response.restarted:
         return response

@@ -33,7 +33,11 @@ from trainyard.schema.times import earliest
 def respond(job: Pass) -> Response:
     """Decide on everything that ended since the last pass."""
     job = judge.refilled(job)
-    response = judge.noted(job, _respond(job))
+    return kept(job, judge.noted(job, _respond(job)))
+
+
+def kept(job: Pass, response: Response) -> Response:
+    """With what rules said of replicas which a later pass may see less of."""
     ledger, ruled = response.ledger, {}
     for replica in (*response.failed_for_good, *_waiting(job, response)):
         ruling = replica.exit.ruling if replica.exit else None

@@ -155,6 +155,24 @@ def test_who_takes_over_waits_a_moment_for_the_last_words_of_an_end_that_is_told
     assert any(words in text for text in world.account()["told"]) == comes
 
 
+def test_what_a_rule_says_of_a_pod_taken_away_is_kept_while_others_are_not_heard() -> None:
+    rules = [{"action": "FailJob", "onReasons": ["DeletionByTaintManager"]}]
+    world = running(podFailurePolicy={"rules": rules})
+    world.fail("1", 1)
+    world.hear()
+    taken, told = world.name("2"), world.name("1")
+    world.pods[taken]["status"]["conditions"] = [
+        {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager"}
+    ]
+    world.take(taken)
+    world.heard = replace(world.heard, holds={told: world.heard.holds[told]})
+    world.settle()
+    assert world.phase == "Running", "the others are not heard yet"
+    world.advance(1).settle()
+    assert world.phase == "Failed"
+    assert "was taken away (DeletionByTaintManager)" in world.condition("ReplicaFailure")[2]  # type: ignore[index]
+
+
 def test_a_failed_rank_restarts_all_in_the_pods_that_are_there() -> None:
     world = running()
     before = world.uids
