@@ -230,6 +230,11 @@ _SAID = (
         "set NCCL_DEBUG=INFO and look at the logs of all replicas",
     ),
     _Words(
+        r"(?m)command not found: (?!\S+ in PATH=)(\S+ .+?)(?: in PATH=|$)",
+        "the command '{0}' is one word, so a program of that whole name was looked for",
+        "write every word of `command` for itself: [python, train.py]",
+    ),
+    _Words(
         r"command not found: (\S+)|(\S+): (?:command )?not found"
         r"|exec: \"([^\"]+)\": executable file not found",
         "the command {0} does not exist where the replica runs",

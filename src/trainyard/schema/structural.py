@@ -86,8 +86,16 @@ def wrong_type(value: Any, wanted: str) -> str:
         if value in plain if plain else value.lstrip("+-").isdigit():
             return f"{text}; remove the quotes"
     if wanted == "array" and isinstance(value, str):
-        return f"{text}; write ['{value[:40]}']"
+        return f"{text}; write {in_words(value)}"
     return text
+
+
+def in_words(line: str) -> str:
+    """A line as a list of its words, for a message: `['python', 'train.py']`."""
+    is_shells = len(line.split()) > 1 and re.search(r"[\n|&;<>$`'\"\\]", line)
+    words = ["sh", "-c", line] if is_shells else line.split() or [line]
+    shown = str([word[:60] for word in words[:8]])
+    return shown if len(words) <= 8 else f"{shown[:-1]}, …]"
 
 
 class Walker:

@@ -184,6 +184,20 @@ CASES = [
         (event(pod_name("worker-0"), "FailedMount", 'configmap "data" not found'),),
     ),
     Case(
+        "a command in one word",
+        failed(
+            "Failed",
+            "the job has failed",
+            exited(127, "command not found: python a.py in PATH=/bin", "ContainerCannotRun"),
+            attempts=ended(127, "ContainerCannotRun"),
+        ),
+        (
+            "worker-1 failed (exit code 127)",
+            "the command 'python a.py' is one word",
+            "write every word of `command` for itself",
+        ),
+    ),
+    Case(
         "command not found",
         failed(
             "Failed",

@@ -138,6 +138,24 @@ STRICT: dict[str, Row] = {
         "spec.config.run.python",
         "write ['a.py']",
     ),
+    "string command": (
+        m.changed(
+            m.pytorch(),
+            "spec.replicaSpecs.0.template.spec.containers.0.command",
+            "python a.py --lr 0.1",
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].command",
+        "write ['python', 'a.py', '--lr', '0.1']",
+    ),
+    "string of a shell": (
+        m.changed(
+            m.pytorch(),
+            "spec.replicaSpecs.0.template.spec.containers.0.command",
+            "cd /x && ./a",
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].command",
+        "write ['sh', '-c', 'cd /x && ./a']",
+    ),
     "no value": (m.pytorch(runPolicy=None), "spec.runPolicy", "has no value"),
     "wrong policy shape": (
         m.changed(m.generic(), "spec.replicaSpecs.0.restartPolicy", "Never"),

@@ -309,6 +309,15 @@ WARNED: dict[str, tuple[dict[str, Any], str, str]] = {
         "spec.config.otherArgs[0]",
         "overrides config.slotsPerWorker",
     ),
+    "a command in one word": (
+        m.changed(
+            m.pytorch(),
+            "spec.replicaSpecs.0.template.spec.containers.0.command",
+            ["python a.py"],
+        ),
+        "spec.replicaSpecs[0].template.spec.containers[0].command[0]",
+        "write every word for itself: ['python', 'a.py']",
+    ),
     "one rank for all": (
         m.changed(
             m.pytorch(),

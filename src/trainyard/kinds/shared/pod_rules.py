@@ -11,10 +11,11 @@ from typing import Any
 
 from trainyard.kinds.kind import Kind
 from trainyard.schema import quantity
-from trainyard.schema.problems import Path, Problem, error
+from trainyard.schema.problems import Path, Problem, error, warning
 from trainyard.schema.rules.checks import labels, qualified
 from trainyard.schema.rules.noted import noted
 from trainyard.schema.rules.pods import pod_spec
+from trainyard.schema.structural import in_words
 
 _LONGEST_WORD = 128 << 10
 """Of an argument or a variable, with the end of its text: MAX_ARG_STRLEN, see execve(2)."""
@@ -82,8 +83,12 @@ def _process(container: Mapping[str, Any], path: Path) -> Iterator[Problem]:
     for index, variable in enumerate(container.get("env") or ()):
         word = f"{variable['name']}={variable.get('value') or ''}"
         words.append(((*path, "env", index, "value"), word))
-    if (container.get("command") or ["program"])[0] == "":
+    program = str((container.get("command") or ["program"])[0])
+    if program == "":
         yield error((*path, "command", 0), "is empty; name the program")
+    elif len(program.split()) > 1:
+        text = "is the name of one program, blanks and all; write every word for itself"
+        yield warning((*path, "command", 0), f"{text}: {in_words(program)}")
     for here, word in words:
         if "\0" in word:
             yield error(here, "holds a NUL character, which ends a word for every program")
