@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -154,6 +155,28 @@ def test_a_rank_that_is_slowed_down_is_named_until_it_keeps_up(made: Yard, rank:
     assert any(
         each["reason"] == "Straggler" and each["message"].startswith(replica) for each in told
     )
+    training.end()
+
+
+def test_how_fast_it_gets_on_is_told_by_its_collectives(made: Yard) -> None:
+    """Of a script that tells nothing itself (decision 320)."""
+    training = Training(made, "counted")
+
+    def told() -> Object:
+        found: Object = made.status("counted").get("progress") or {}
+        return found
+
+    until(lambda: "periodSeconds" in told().get("collectives", {}), "its cadence", LONG_SECONDS)
+    found = told()["collectives"]
+    times = training.times(0)
+    # A broadcast, before them all.
+    assert 16 <= found["count"] <= len(times) + 2
+    assert found["periodCount"] == 1
+    gaps = [later - sooner for sooner, later in pairwise(times)]
+    assert min(gaps) / 2 <= found["periodSeconds"] <= 2 * max(gaps)
+    assert found["perSecond"] > 0
+    assert "collectives, " in made.run("list")
+    assert "Progress:" in made.run("show", "counted")
     training.end()
 
 

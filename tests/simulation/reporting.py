@@ -129,6 +129,7 @@ class Reporters(Observer):
             "machine": machine,
             "now": 1e9 + 5000.0 * (machine == "b") + now,
             "arrivals": arrivals,
+            "cadence": [2, 1.5][: 2 * (rank == 0)],
         }
 
     def _work(self, pod: str) -> Obj | None:
@@ -164,6 +165,8 @@ class Reporters(Observer):
             self._fail(f"{name}: progress of a job that has ended changes")
         elif before and (before.get("checkpoint") and not after.get("checkpoint")):
             self._fail(f"{name}: a checkpoint that was told is gone")
+        elif "collectives" in after and after.get("step") is not None:
+            self._fail(f"{name}: its collectives are told, though its step is known")
         elif {**old, "progress": after} == new:
             self._own_writes[name] += 1
             most = 5 + 1.5 * self._loop.time() / PROGRESS_SECONDS

@@ -102,6 +102,19 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
+class Collectives:
+    """What can be told of a training by its collectives alone, as of when the controller heard it:
+    how many rank 0 has begun, how many a second, once that is known, and which cadence they have
+    (`Rank.cadence`)."""
+
+    at: datetime
+    replica: str
+    count: int
+    rate: float | None = None
+    cadence: tuple[int, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """How an attempt in one pod is, as last told at `heard` and first at `since`: whether it has
     ended, and if so when, with which exit code and which last words. The pod is held until the
@@ -155,6 +168,7 @@ class Heard:
     """How the test of its node stands, by the pod's name."""
     late: tuple[Late, ...] | None = None
     """The ranks for which others wait again and again; None while that is not known."""
+    collectives: Collectives | None = None
 
 
 NOTHING = Heard()

@@ -10,29 +10,42 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from trainyard.lifecycle.heard import Progress
+from trainyard.lifecycle.heard import Collectives, Heard, Progress
 from trainyard.lifecycle.ledger import outcome
 from trainyard.lifecycle.passes import Pass
 from trainyard.schema.times import parse, render
 
 Told = dict[str, Any]
+SOURCE = "Collectives"
+_PLACES = ("step", "percentage", "epoch")
+"""What says how far it is."""
 
 
 def _stored(status: Mapping[str, Any]) -> Told:
     """As it was told; what others wrote there and makes no sense was never told."""
     found = status.get("progress")
     try:
-        parse(found["lastReportTime"]) if isinstance(found, dict) else None
-        return dict(found) if isinstance(found, dict) else {}
+        if not isinstance(found, dict):
+            return {}
+        parse(found["lastReportTime"])
+        _message(found, ended=False)
     except (KeyError, TypeError, ValueError):
         return {}
+    return dict(found)
 
 
-def _tell(before: Told, heard: Progress | None, now: datetime, *, ended: bool) -> Told | None:
+def _tell(before: Told, heard: Heard, now: datetime, *, ended: bool) -> Told | None:
     """`status.progress` as it should be; None where nothing was ever said."""
     told = dict(before)
-    if heard is not None and not _is_old(told, heard.at, now):
-        told = {name: v for name, v in {**told, **_of(told, heard)}.items() if v is not None}
+    counted = heard.collectives
+    if counted is not None and not _is_old(before, counted.at, now) and not _is_placed(before):
+        told |= _of_collectives(counted)
+    if (step := heard.progress) is not None and not _is_old(before, step.at, now):
+        told = {name: v for name, v in {**told, **_of(told, step)}.items() if v is not None}
+    if _is_placed(told):
+        told.pop("collectives", None)
+        if told.get("source") == SOURCE:
+            del told["source"]
     if not told:
         return None
     if ended:
@@ -43,7 +56,7 @@ def _tell(before: Told, heard: Progress | None, now: datetime, *, ended: bool) -
 
 def told(job: Pass) -> Told | None:
     """`status.progress` as it will be written with whatever else this pass writes."""
-    return _tell(_stored(job.before), job.observed.heard.progress, job.now, ended=False)
+    return _tell(_stored(job.before), job.observed.heard, job.now, ended=False)
 
 
 def put(status: Told, job: Pass) -> datetime | None:
@@ -51,7 +64,7 @@ def put(status: Told, job: Pass) -> datetime | None:
     then, when it is not any more."""
     before = _stored(job.before)
     ended = bool(outcome(status))
-    told = _tell(before, job.observed.heard.progress, job.now, ended=ended)
+    told = _tell(before, job.observed.heard, job.now, ended=ended)
     if told is None or told == before:
         return None
     due = _due(before, job.now, job.settings.progress_seconds)
@@ -74,6 +87,26 @@ def _is_old(told: Told, at: datetime, now: datetime) -> bool:
     """Not what comes after a time that is yet to come: the clock was set back."""
     written = parse(told.get("lastReportTime"))
     return written is not None and at <= written <= now
+
+
+def _is_placed(told: Told) -> bool:
+    """Whether it is known how far the training is."""
+    return any(told.get(name) is not None for name in _PLACES)
+
+
+def _of_collectives(heard: Collectives) -> Told:
+    """What is told of one of which nothing better is known."""
+    found: Told = {"count": heard.count}
+    if heard.rate is not None:
+        found["perSecond"] = heard.rate
+    if heard.rate and heard.cadence is not None:
+        found["periodCount"], found["periodSeconds"] = heard.cadence
+    return {
+        "lastReportTime": render(heard.at),
+        "replica": heard.replica,
+        "source": SOURCE,
+        "collectives": found,
+    }
 
 
 def _of(before: Told, heard: Progress) -> Told:
@@ -114,6 +147,8 @@ def _remaining(
 
 def _message(told: Told, *, ended: bool) -> str:
     """`step 1,200/10,000, 3.1 it/s, 47 min left`."""
+    if "collectives" in told:
+        return _cadence(told["collectives"], ended=ended)
     parts = [_position(told)]
     if not ended and told.get("percentage") != 100:
         if rate := told.get("stepsPerSecond"):
@@ -130,6 +165,16 @@ def _position(told: Told) -> str:
     if told.get("epoch") is not None:
         return f"epoch {told['epoch']:g}"
     return f"{told['percentage']} %" if told.get("percentage") is not None else ""
+
+
+def _cadence(told: Told, *, ended: bool) -> str:
+    """`1,240 collectives, 12.4 a second, the same 4 every 0.322 s`."""
+    parts = [f"{told['count']:,} collectives"]
+    if not ended and (rate := told.get("perSecond")) is not None:
+        parts.append(f"{rate:.3g} a second")
+    if not ended and (seconds := told.get("periodSeconds")):
+        parts.append(f"the same {told['periodCount']} every {seconds:.3g} s")
+    return ", ".join(parts)
 
 
 def _speed(rate: float) -> str:

@@ -91,6 +91,13 @@ class Rank:
     """What that showed when it said so."""
     arrivals: Mapping[str, tuple[Arrival, ...]] = field(default_factory=dict)
     """By group: the last collectives, oldest first, or some of them."""
+    cadence: tuple[int, float] | None = None
+    """How many collectives come again and again, and the seconds from one time to the next."""
+
+    @property
+    def begun(self) -> int:
+        """How many collectives it has begun, in the groups that it has."""
+        return sum(begun for begun, _ in self.counts.values())
 
     @property
     def pending(self) -> Collective | None:
@@ -127,6 +134,7 @@ class Rank:
             machine=_text(obj, "machine"),
             now=now,
             arrivals=dict(_arrivals(each, now) for each in _list(obj, "arrivals")[:MOST_GROUPS]),
+            cadence=_cadence(_list(obj, "cadence")),
         )
 
 
@@ -194,3 +202,12 @@ def _arrivals(obj: Any, now: float) -> tuple[str, tuple[Arrival, ...]]:
         number, ago, gap = (_number({"arrivals": p}, "arrivals", _MOST_TIME) for p in each)
         found.append(Arrival(int(number), now - ago / 1e3, gap / 1e3))
     return str(obj[0])[:MOST_TEXT], tuple(found)
+
+
+def _cadence(obj: list[Any]) -> tuple[int, float] | None:
+    if not obj:
+        return None
+    if len(obj) != 2:
+        raise ValueError("observation.cadence: has two numbers")
+    length, seconds = (_number({"cadence": each}, "cadence", _MOST_SECONDS) for each in obj)
+    return (int(length), seconds) if length >= 1 and seconds > 0 else None

@@ -14,11 +14,17 @@ _SERIES = (
     ("progress_ratio", "How much of each job is done, as its pods report.", "percentage", 0.01),
     ("step", "The step that each job has done last, as its pods report.", "step", 1.0),
     ("steps_per_second", "How fast each job is, of the last minute.", "stepsPerSecond", 1.0),
+    (
+        "collectives_per_second",
+        "How many collectives a second, of the last minute, of each job that reports no step.",
+        "perSecond",
+        1.0,
+    ),
 )
 
 
 def series(jobs: Iterable[JobRecord]) -> Iterator[Metric]:
-    """One family for each of the three, without what a job does not report."""
+    """One family for each, without what a job does not report."""
     told = [(job, _progress(job)) for job in jobs]
     for name, text, field, factor in _SERIES:
         family = GaugeMetricFamily(
@@ -33,4 +39,7 @@ def series(jobs: Iterable[JobRecord]) -> Iterator[Metric]:
 
 def _progress(job: JobRecord) -> dict[str, Any]:
     found = (job.status or {}).get("progress")
-    return found if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    counted = found.get("collectives")
+    return {**counted, **found} if isinstance(counted, dict) else found

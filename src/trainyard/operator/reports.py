@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from trainyard.lifecycle.checks import Checked
-from trainyard.lifecycle.heard import NOTHING, Heard, Hold, Progress
+from trainyard.lifecycle.heard import NOTHING, Collectives, Heard, Hold
 from trainyard.lifecycle.ranks import STUCK, Rank
 from trainyard.lifecycle.stragglers import judge
 from trainyard.operator.host import Clock
@@ -45,6 +45,8 @@ class _Of:
     """When it was last looked which ranks are late."""
     steps: deque[tuple[float, int]] = field(default_factory=deque)
     """When which step was told, by the loop's clock."""
+    begun: deque[tuple[float, int]] = field(default_factory=deque)
+    """When how many collectives had been begun by rank 0."""
     pace: dict[str, tuple[float, float]] = field(default_factory=dict)
     """By pod, and of all: how many reports may come in as of when."""
     woken: float = float("-inf")
@@ -95,7 +97,7 @@ class Reports:
             return body
         if before is not None and known.source != before.source:
             job.steps.clear()
-        told = replace(told, rate=self._rate(job, told))
+        told = replace(told, rate=None if told.step is None else self._rate(job.steps, told.step))
         job.heard = replace(job.heard, progress=told.after(before))
         self._tell(uid, job)
         return body
@@ -113,6 +115,7 @@ class Reports:
         job.ranks[rank.rank] = replace(rank, arrivals={})
         job.heard = replace(job.heard, ranks=tuple(job.ranks.values()))
         is_news = self._compare(job, rank)
+        is_news |= rank.rank == 0 and self._count(job, rank, before)
         if is_news or rank.kind in STUCK or before is None or before.kind != rank.kind:
             self._tell(uid, job)
 
@@ -167,17 +170,33 @@ class Reports:
         if known is not None and known.waking is not None:
             known.waking.cancel()
 
-    def _rate(self, job: _Of, told: Progress) -> float | None:
-        if told.step is None:
-            return None
-        now, steps = self._loop.time(), job.steps
-        if steps and told.step < steps[-1][1]:  # it began again, from a checkpoint
-            steps.clear()
-        steps.append((now, told.step))
-        while len(steps) > 2 and (now - steps[1][0] > _RATE_SECONDS or len(steps) > _RATE_REPORTS):
-            steps.popleft()
-        began, first = steps[0]
-        return (told.step - first) / (now - began) if now > began and told.step > first else None
+    def _count(self, job: _Of, rank: Rank, before: Rank | None) -> bool:
+        """Take in how many collectives there were; whether that is news, for a job of which
+        nothing better is known."""
+        if before is not None and (before.pod, before.pid) != (rank.pod, rank.pid):
+            job.begun.clear()
+        rate = self._rate(job.begun, rank.begun)
+        if rate is None and len(job.begun) > 1:
+            rate = 0.0
+        told, known = job.heard.progress, job.heard.collectives
+        is_same = known is not None and (known.count, known.rate) == (rank.begun, rate)
+        if not rank.begun or is_same or (told is not None and told.says_where):
+            return False
+        found = Collectives(rank.heard, rank.pod, rank.begun, rate, rank.cadence)
+        job.heard = replace(job.heard, collectives=found)
+        return True
+
+    def _rate(self, counts: deque[tuple[float, int]], count: int) -> float | None:
+        now = self._loop.time()
+        if counts and count < counts[-1][1]:  # it began again, from a checkpoint
+            counts.clear()
+        counts.append((now, count))
+        while len(counts) > 2 and (
+            now - counts[1][0] > _RATE_SECONDS or len(counts) > _RATE_REPORTS
+        ):
+            counts.popleft()
+        began, first = counts[0]
+        return (count - first) / (now - began) if now > began and count > first else None
 
     def _tell(self, uid: str, job: _Of) -> None:
         if job.waking is None:

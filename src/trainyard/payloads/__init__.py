@@ -21,6 +21,7 @@ OBSERVER = {
     "hook.py": "sitecustomize.py",
     "answering.py": "trainyard_observer/answering.py",
     "arrivals.py": "trainyard_observer/arrivals.py",
+    "cadence.py": "trainyard_observer/cadence.py",
     "events.py": "trainyard_observer/events.py",
     "observer.py": "trainyard_observer/observer.py",
     "sampling.py": "trainyard_observer/sampling.py",

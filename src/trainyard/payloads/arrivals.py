@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING or __package__:
-    from . import sampling
+    from . import cadence, sampling
 else:
     sys.path.insert(0, str(Path(__file__).parent))
+    import cadence
     import sampling
 
 MOST, MOST_GROUPS = 64, 4
@@ -80,16 +81,19 @@ class Arrivals:
     def __init__(self) -> None:
         self.fresh = 0
         """How many are new since the last report."""
+        self.cadence: list[float] = []
+        """As `cadence.cadence` has it."""
         self._groups: dict[str, Group] = {}
         self._again_at = 0.0
         self._machine = sampling.text_of("/proc/sys/kernel/random/boot_id").strip()
 
-    def look(self, at: float, every: float) -> None:
+    def look(self, at: float, every: float, has_cadence: bool = False) -> None:
         """See what is new, unless that would cost too much now; `every`: between two reports."""
         if at < self._again_at:
             return
         began = time.thread_time()
-        for each in _entries():
+        entries = _entries()
+        for each in entries:
             if each.get("is_p2p") or not each.get("time_created_ns"):
                 continue
             group = self._groups.setdefault(str(each["process_group"][0]), Group())
@@ -98,6 +102,8 @@ class Arrivals:
             self.fresh += group.add(int(each["collective_seq_id"]), created, name)
         for group in self._groups.values():
             group.thin(KEPT_REPORTS * every)
+        if has_cadence:
+            self.cadence = cadence.cadence(entries)
         self._again_at = at + (time.thread_time() - began) / SHARE
 
     def report(self) -> tuple[str, float, list[list[Any]]]:

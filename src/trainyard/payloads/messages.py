@@ -140,7 +140,8 @@ class Observation(TypedDict):
     first) are files, lines and functions; ``counts``, of each group, the last collective begun and
     the last completed; ``ring``, of one that is stuck, its last collectives. ``arrivals`` are, by
     group, at which collectives it arrived how many milliseconds before ``now``, which is Unix time
-    as ``machine`` has it, and how many after the one before."""
+    as ``machine`` has it, and how many after the one before. ``cadence``, of rank 0: how many
+    collectives come again and again, and the seconds from one time to the next."""
 
     attempt: int
     rank: int
@@ -157,6 +158,7 @@ class Observation(TypedDict):
     machine: str
     now: float
     arrivals: list[list[Any]]
+    cadence: list[float]
 
 
 class Hold(TypedDict):

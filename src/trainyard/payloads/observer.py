@@ -111,7 +111,7 @@ class Observer:
         if known != self.counts:
             self.counts = known
             self.doing.collects(at)
-            self.arrivals.look(at, self.pace())
+            self.arrivals.look(at, self.pace(), self.rank == 0)
         else:
             sample = self.looking.sample(at, known)
             self.frames = sample.frames
@@ -157,6 +157,7 @@ class Observer:
             "machine": machine,
             "now": now,
             "arrivals": arrived,
+            "cadence": self.arrivals.cadence,
         }
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.unit.lifecycle.world import SETTINGS, World, pytorch
 from trainyard.lifecycle import plan
 from trainyard.lifecycle.actions import Plan
-from trainyard.lifecycle.heard import Checkpoint, Heard, Progress
+from trainyard.lifecycle.heard import Checkpoint, Collectives, Heard, Progress
 
 EVERY = SETTINGS.progress_seconds
 
@@ -128,7 +128,14 @@ def test_the_last_word_comes_with_the_end_and_none_after_it() -> None:
     assert told(world, Progress(world.now, "p", 11, 11)).status is None
 
 
-@pytest.mark.parametrize("odd", ["x", 5, [], {}, {"lastReportTime": "soon"}, {"lastReportTime": 3}])
+@pytest.mark.parametrize(
+    "odd",
+    [
+        *("x", 5, [], {}, {"lastReportTime": "soon"}, {"lastReportTime": 3}),
+        {"lastReportTime": "2026-01-01T00:00:00Z", "collectives": 7},
+        {"lastReportTime": "2026-01-01T00:00:00Z", "collectives": {"perSecond": 7}},
+    ],
+)
 def test_what_others_wrote_there_is_no_hindrance(odd: Any) -> None:
     world = running()
     world.status = {**world.status, "progress": odd}
@@ -141,3 +148,57 @@ def test_it_is_told_where_the_step_was_read_until_the_program_tells_it() -> None
     assert heard(world, read)["source"] == "TensorBoard"
     world.now += timedelta(seconds=2 * EVERY)
     assert "source" not in heard(world, Progress(world.now, "p", step=6))
+
+
+def counted(world: World, heard: Collectives, progress: Progress | None = None) -> dict[str, Any]:
+    """The progress that a pass writes, a while after the one before."""
+    world.now += timedelta(seconds=EVERY + 1)
+    progress = progress and replace(progress, at=world.now)
+    both = Heard(progress, collectives=replace(heard, at=world.now))
+    observed = replace(world.observed(), heard=both)
+    made = plan(world.workload, world.status, observed, world.now, SETTINGS)
+    world.status = made.status or world.status
+    found: dict[str, Any] = world.status["progress"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"count": 1240}, "1,240 collectives"),
+        (
+            {"count": 1240, "rate": 12.42, "cadence": (4, 0.322)},
+            "1,240 collectives, 12.4 a second, the same 4 every 0.322 s",
+        ),
+        ({"count": 7, "rate": 0.1}, "7 collectives, 0.1 a second"),
+        ({"count": 1240, "rate": 0.0, "cadence": (4, 0.322)}, "1,240 collectives, 0 a second"),
+    ],
+)
+def test_of_one_that_tells_nothing_its_collectives_are_told(
+    given: dict[str, Any], message: str
+) -> None:
+    world = running()
+    found = counted(world, Collectives(world.now, "p", **given))
+    assert (found["message"], found["source"], found["replica"]) == (message, "Collectives", "p")
+    assert not found.keys() & {"step", "percentage", "remainingSeconds", "stepsPerSecond"}
+
+
+def test_whatever_says_how_far_it_is_goes_before_its_collectives() -> None:
+    world = running()
+    many = Collectives(world.now, "p", 100, 1.0)
+    counted(world, many)
+    found = counted(world, many, Progress(world.now, "p", metrics=(("loss", "1"),)))
+    assert found["source"] == "Collectives"
+    assert found["metrics"] == [{"name": "loss", "value": "1"}]
+    read = counted(world, many, Progress(world.now, "p", step=5, source="TensorBoard"))
+    assert (read["message"], read["source"]) == ("step 5", "TensorBoard")
+    assert "collectives" not in read
+    # A controller that has just taken over has not heard of steps yet.
+    assert counted(world, many) == read
+
+
+def test_of_one_that_has_ended_it_is_told_how_many_there_were() -> None:
+    world = running()
+    counted(world, Collectives(world.now, "p", 100, 1.0, (2, 2.0)))
+    world.exit("worker-0", 0)
+    assert counted(world, Collectives(world.now, "p", 120, 1.0))["message"] == "120 collectives"

@@ -83,3 +83,46 @@ async def test_what_a_program_tells_itself_goes_before_what_is_read_of_its_files
     assert at(status(16)) == (16, "")
     with pytest.raises(BadReport, match="source: not TensorBoard"):
         at(status(17, "nonsense"))
+
+
+async def test_collectives_of_rank_0_are_counted_until_something_better_is_known() -> None:
+    woken: list[str] = []
+    reports = Reports(lambda: BEGAN, woken.append, 0.0)
+
+    async def told(count: int, rank: int = 0, **more: Any) -> tuple[int, float | None] | None:
+        base = {"rank": rank, "size": 2, "attempt": 1, "kind": "Collecting", "pid": 7}
+        half = [["0", count // 2, 0], ["1", count - count // 2, 0]]
+        reports.hear("u", "p", {"observation": {**base, "counts": half, **more}})
+        await asyncio.sleep(0.01)
+        found = reports.of("u").collectives
+        return None if found is None else (found.count, found.rate)
+
+    assert await told(40, rank=1) is None
+    assert await told(0) is None
+    woken.clear()
+    count, rate = await told(10, cadence=[4, 0.3]) or (0, None)
+    assert count == 10
+    assert rate is not None
+    assert rate > 0
+    found = reports.of("u").collectives
+    assert found is not None
+    assert found.cadence == (4, 0.3)
+    assert woken == ["u"]
+    assert await told(50, pid=8) == (50, None), "another process"
+    assert await told(50, pid=8) == (50, 0.0)
+    woken.clear()
+    assert await told(50, pid=8) == (50, 0.0)
+    assert woken == [], "there is nothing new"
+    assert await told(3, pid=8) == (3, None), "its groups are others"
+    reports.hear("u", "p", status(10, "TensorBoard"))
+    await asyncio.sleep(0.01)
+    woken.clear()
+    assert await told(90, pid=8) == (3, None)
+    assert woken == []
+
+
+@pytest.mark.parametrize("wrong", [{}, "x", [1], [1, 2, 3], [-1, 1], [1, "x"], [1, None]])
+async def test_a_cadence_has_two_numbers(wrong: object) -> None:
+    reports = Reports(lambda: BEGAN, lambda _: None, 0.0)
+    with pytest.raises(BadReport, match="cadence"):
+        reports.hear("u", "p", {"observation": {"kind": "Collecting", "cadence": wrong}})

@@ -136,6 +136,25 @@ class CheckpointStatus(OpenModel):
     time: Time | None = Field(default=None, description="When the controller heard of it.")
 
 
+class CollectivesStatus(OpenModel):
+    """What the collectives of a training tell of it; where no step is known, and nothing else."""
+
+    count: int = Field(
+        default=0, description="How many rank 0 has begun in its present process groups."
+    )
+    per_second: float | None = Field(
+        default=None, description="Of the last minute, as the controller counts."
+    )
+    period_count: int | None = Field(
+        default=None,
+        description="How many collectives come again and again, the same ones in the same order. "
+        "That may be a step, a part of one or several.",
+    )
+    period_seconds: float | None = Field(
+        default=None, description="Seconds from one time to the next, in the median of the last."
+    )
+
+
 class Progress(OpenModel):
     """How far the training is, as its own replicas tell."""
 
@@ -158,7 +177,10 @@ class Progress(OpenModel):
     source: str = Field(
         default="",
         description="Whence the step is known where the program itself does not tell it: "
-        "`TensorBoard`, of the files that it writes for one.",
+        "`TensorBoard`, of the files that it writes for one. `Collectives`: no step is known.",
+    )
+    collectives: CollectivesStatus | None = Field(
+        default=None, description="Where no step is known: what its collectives tell."
     )
     last_report_time: Time | None = Field(
         default=None, description="When the controller heard of it last."
