@@ -82,7 +82,7 @@ if __name__ == "sitecustomize":
         chain()
     finally:  # whatever becomes of the user's own: a program that is to wait must not begin
         if WAITING:
-            told, WAITING = WAITING, ""
-            stand_by(told)
+            stand_by(WAITING)
+            WAITING = ""  # from here on it is observed
             if TORCH in sys.modules:
                 observe()

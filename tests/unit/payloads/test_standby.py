@@ -112,6 +112,27 @@ def test_nothing_of_the_program_runs_before_the_word(place: Place, own: str) -> 
     assert (is_told, has_no_spec) == (False, True)
 
 
+def test_it_is_observed_from_the_word_on_and_once(place: Place) -> None:
+    """What is read of an attempt is what came after its start, not what the one before wrote."""
+    torch = place.lib / "torch" / "distributed"
+    torch.mkdir(parents=True)
+    (torch.parent / "__init__.py").touch()
+    (torch / "__init__.py").touch()
+    seen = "import os, threading\nnames = [each.name for each in threading.enumerate()]\n"
+    (place.lib / "afterwards.py").write_text(
+        seen + "open(os.environ['MARKS'] + '/waiting', 'x').write(' '.join(names))\n"
+        "os.rename(os.environ['MARKS'] + '/waiting', os.environ['MARKS'] + '/waits')\n"
+    )
+    place.script.write_text(seen + "open(os.environ['MARKS'] + '/ran', 'x').write(' '.join(names))")
+    place.variables["TRAINYARD_OBSERVE"] = "url=https://127.0.0.1:9/x?pod=y"
+    started = place.start("torch.distributed+afterwards")
+    place.await_mark("waits")
+    assert (place.marks / "waits").read_text() == "MainThread"
+    assert started.go()
+    assert place.code_of(started) == 0
+    assert (place.marks / "ran").read_text() == "MainThread trainyard-observer"
+
+
 def test_without_the_word_it_ends_and_nothing_has_run(place: Place) -> None:
     started = place.start("preloaded")
     place.await_mark("imported")
