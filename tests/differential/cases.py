@@ -142,10 +142,11 @@ COLLECTIONS = {
 
 def cases(subject: str = "core") -> Iterator[Case]:
     """All about Kubernetes' own kinds (`core`) or about ours (`jobs`), each under its own name."""
-    from tests.differential import jobs
+    from tests.differential import hostile, jobs
 
     seen: Counter[str] = Counter()
-    for case in jobs.CASES if subject == "jobs" else _of_core():
+    core = itertools.chain(_of_core(), hostile.CORE)
+    for case in [*jobs.CASES, *hostile.OF_OURS] if subject == "jobs" else core:
         name = case.name[:_LONGEST_NAME]
         seen[name] += 1
         yield Case(f"{name} #{seen[name]}" if seen[name] > 1 else name, case.steps)

@@ -9,6 +9,12 @@ _ADMISSION = (
 _LATER = "newer servers do as we do"
 _NO_CLASSES = "there are no such classes here, so the name is judged as a name"
 _WORDS = "refused by both, in other words"
+_TEXT = "a plain text there, a Status here"
+_NUL = "a fault of the server's, which reads no further than a NUL"
+_NO_METHOD = "no method of HTTP that the parser knows: refused before the path is looked at"
+_METHODS = ("FROB", "get", "patch")
+_MAPS = ("a ConfigMap", "ConfigMaps")
+_JOBS = ("a PyTorchTrainingJob", "PyTorchTrainingJobs")
 
 _OF_CORE = {
     "pod spec.containers.0.env.0={'name': '1A'}": _LATER,
@@ -44,61 +50,42 @@ _OF_CORE = {
     "service deleted:  None": _LATER,
     "services deleted": _LATER,
     "claim replaced: then spec.storageClassName": _LATER,
-    "pod patched: merge-patch+json  {'metadata': {'uid': 'other'}}": _WORDS,
-    "pod patched: merge-patch+json  {'kind': 'Service'}": _WORDS,
-    "pod patched: merge-patch+json  []": _WORDS,
-    "configmap patched: apply-patch+yaml ?fieldManager=me "
-    "{'apiVersion': 'v1', 'kind': 'ConfigMap', 'metadata': {'name': 'c', #2": _WORDS,
+    "pod patched: merge-patch+json  []": _LATER,
+    "pod patched: json-patch+json  [{'op': 'leap', 'path': '/spec'}]": _LATER,
+    "pod patched: json-patch+json  [{'op': 'add'}]": _LATER,
     "GET /api/v1/namespaces/{ns}/pods?resourceVersion=1&resourceVersionMatch=Exact&limit=1": (
         "no history of lists is kept here"
     ),
-    "GET /apis/nothing.example.com/v1/things": "a plain text there, a Status here",
+    "GET /apis/nothing.example.com/v1/things": _TEXT,
+    "GET //api/v1/namespaces/{ns}/configmaps": _TEXT,
+    "odd ConfigMap {'metadata.creationTimestamp': '2026-01-01T00:00:00+25:00'}": _LATER,
+    "ConfigMaps ?labelSelector=a%00": _NUL,
+    "ConfigMap merged None": _WORDS,
+    "ConfigMap merged []": _LATER,
+    "ConfigMap merged {'metadata': {'finalizers': [None]}}": _LATER,
+    "a pod's status by no conditions": _LATER,
+    **{f"{method} of {what}": _NO_METHOD for method in _METHODS for what in _MAPS},
 }
-_STRICTER = "a server drops it without a word; here whoever wrote it is told"
-_BY_URL = "a server wants both; here the URL says them"
-_SCALES_NOTHING = (
-    "a server does not look whether the job is elastic before the definition refuses it"
-)
 _FAULT = "a fault of the server's, which has no path for such a request and does another's work"
 _OF_JOBS = {
-    "pytorch metadata.unknown='1'": _STRICTER,
-    "pytorch status=\"{'phase': 1}\"": _STRICTER,
-    "pytorch spec.replicaSpecs.0.restartPolicy='None'": _STRICTER,
-    "pytorch spec.replicaSpecs.0.replicas='2.0'": "a server stores it as 2; here it is no integer",
     "pytorch spec.replicaSpecs.0.template=\"{'spec': {'containers': [{'name': 'a', '\"": (
         "definitions leave templates open; here they are checked (decision 10)"
     ),
     "replaced: spec.replicaSpecs.0.restartPolicy='Always'": (
         "rules in a definition do not see that a field is added; the policies do"
     ),
-    "pytorch kind='-'": _BY_URL,
-    "pytorch apiVersion='-'": _BY_URL,
-    "pytorch kind='Pod'": _WORDS,
-    "another kind": _WORDS,
-    "replaced: kind='Pod'": _WORDS,
-    "patched: json-patch+  [{'op': 'jump', 'path': '/spec'}]": _WORDS,
-    "patched: merge-patch ?fieldValidation=Strict {'spec': {'odd': 1}}": _WORDS,
-    "patched: apply-patch ?fieldManager=me&force=true "
-    "{'apiVersion': 'batch.tensorstack.dev/v1beta1', 'kind': 'PyT #2": (
-        "a server fails when an unknown field is applied; here it is dropped, with a warning"
-    ),
-    "list fieldSelector=%3D": "a selector without a field is refused here",
-    **{
-        f"scale of {name}": "a server finds no size in a job that is not elastic, and fails"
-        for name in ("pytorch", "deepspeed")
-    },
-    **{
-        f"scale of {name} to {replicas!r}": _SCALES_NOTHING
-        for name in ("pytorch", "deepspeed")
-        for replicas in (4, 9, 0, -1, "4", None)
-    },
-    "scale of elastic to -1": _WORDS,
-    "scale of elastic to '4'": _WORDS,
     "POST at an object": _FAULT,
     "PUT at a collection": _FAULT,
     "PATCH at a collection": _FAULT,
-    "no such version": "a plain text there, a Status here",
-    "no such resource": "a plain text there, a Status here",
+    "no such version": _TEXT,
+    "no such resource": _TEXT,
+    "GET //apis/batch.tensorstack.dev/v1beta1/namespaces/{ns}/pytorchtrainingjobs": _TEXT,
+    "GET /apis/batch.tensorstack.dev/v1beta1/namespaces//{ns}/pytorchtrainingjobs": _TEXT,
+    "PyTorchTrainingJob at status/odd": _FAULT,
+    "PyTorchTrainingJobs ?labelSelector=a%00": _NUL,
+    "applied first 2 {'metadata': {'name': 'mnist', 'uid': 'x'}}": _WORDS,
+    "applied first 8 {'metadata': None}": _WORDS,
+    **{f"{method} of {what}": _NO_METHOD for method in _METHODS for what in _JOBS},
 }
 DIFFERENCES = {"core": _OF_CORE, "jobs": _OF_JOBS}
 """By what the case is about, and its name."""

@@ -7,7 +7,7 @@ import time
 import uuid
 
 from trainyard.local.clock import now_text
-from trainyard.local.failures import Cause, bad_request, conflict, forbidden
+from trainyard.local.failures import Cause, bad_request, conflict
 from trainyard.local.objects import Deletion
 from trainyard.local.resources.metadata_rules import generated
 from trainyard.local.resources.resource import Served
@@ -19,6 +19,7 @@ from trainyard.schema.times import from_unix
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_OPERATIONS = ("Apply", "Update")
 _RETAINED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -44,6 +45,8 @@ def complete(served: Served, obj: Object) -> Key:
         raise bad_request("resourceVersion should not be set on objects to be created")
     for field in (*_RETAINED, "resourceVersion", "generation", "selfLink"):
         metadata.pop(field, None)
+    if not has_managers(metadata):
+        metadata.pop("managedFields", None)
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = now_text()
     if served.generation:
@@ -61,7 +64,7 @@ def check_preconditions(key: Key, uid: str | None, version: str | None, old: Obj
             f"Precondition failed: UID in precondition: {uid}, "
             f"UID in object meta: {present['uid']}",
         )
-    if version not in (None, "", present["resourceVersion"]):
+    if version not in (None, present["resourceVersion"]):
         raise conflict(key.resource, key.name)
 
 
@@ -72,17 +75,16 @@ def retain(served: Served, new: Object, old: Object) -> None:
     wanted["resourceVersion"] = present["resourceVersion"]
     for field in (*_RETAINED, "name", "namespace", "generation"):
         keep(wanted, present, field)
+    if not has_managers(wanted):
+        keep(wanted, present, "managedFields")
     for field in ("finalizers", "labels", "annotations", "ownerReferences"):
         if not wanted.get(field):
             wanted.pop(field, None)
     if present.get("deletionTimestamp"):
         added = set(wanted.get("finalizers", ())) - set(present.get("finalizers", ()))
         if added:
-            raise forbidden(
-                served.name,
-                wanted["name"],
-                f"no new finalizers can be added while it is being deleted: {sorted(added)}",
-            )
+            text = f"Forbidden: none can be added while it is being deleted: {sorted(added)}"
+            raise served.refused(new, Cause("metadata.finalizers", text, "FieldValueForbidden"))
 
 
 # https://kubernetes.io/docs/concepts/overview/working-with-objects/finalizers/
@@ -106,6 +108,11 @@ def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
         if not finalizers:
             del metadata["finalizers"]
     served.begin_delete(obj)
+
+
+def has_managers(metadata: Object) -> bool:
+    """Whether what `managedFields` says of who owns what can be used, if there is any."""
+    return all(entry.get("operation") in _OPERATIONS for entry in metadata.get("managedFields", ()))
 
 
 def keep(new: Object, old: Object, field: str) -> None:

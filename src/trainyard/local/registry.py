@@ -203,7 +203,7 @@ class Registry:
         old, wanted = current.object, new["metadata"]
         version = wanted.get("resourceVersion")
         metadata.check_preconditions(
-            key, wanted.get("uid"), version if version != "0" else None, old
+            key, wanted.get("uid"), version if version not in ("", "0") else None, old
         )
         if subresource == "status":
             new = {**orjson.loads(current.raw), "status": new.get("status", {})}

@@ -26,6 +26,8 @@ MAX_BROKEN = 20
 # A text of this length cannot nest deeply enough to overflow libyaml's recursive composer.
 _SAFE_CHARACTERS = 20_000
 
+DUPLICATE = "duplicate key"
+"""How the mistake of a key that is there twice begins."""
 _PLAIN = "plain"
 _TEXT = "text"
 _CORE_TAG = "tag:yaml.org,2002:"
@@ -195,7 +197,8 @@ class _Builder:
             if key == "<<" and key_node.tag in (_PLAIN, _CORE_TAG + "merge"):
                 merged.append(value_node)
             elif key in out:
-                self.mistake(key_node, f"duplicate key '{key[:60]}'")
+                self.mistake(key_node, f"{DUPLICATE} '{key[:60]}'")
+                out[key] = self.value(value_node, depth + 1)  # the last one counts, as to kubectl
             else:
                 out[key] = self.value(value_node, depth + 1)
         for source in merged:

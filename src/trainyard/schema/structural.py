@@ -285,11 +285,14 @@ class Pruned:
 
 
 def prune(obj: dict[str, Any], schema: Schema) -> Pruned:
-    """Leaves out unknown fields, as a server does unless ``fieldValidation`` is Strict.
+    """Leaves out unknown fields, as a server does unless ``fieldValidation`` is Strict, and nulls.
 
     The argument is not changed; it is returned itself when nothing was left out.
     """
-    return leave_out(obj, list(_unknown(obj, schema, ())))
+    unfit = tuple(_unfit(obj, schema, ()))
+    for problem in unfit:
+        obj = removed(obj, problem.path)
+    return Pruned(obj, tuple(problem for problem in unfit if problem.message == UNKNOWN_FIELD))
 
 
 def leave_out(obj: dict[str, Any], problems: Iterable[Problem]) -> Pruned:
@@ -312,8 +315,9 @@ def removed(value: Any, path: Path) -> Any:
     return value
 
 
-def _unknown(value: Any, schema: Schema, path: Path) -> Iterator[Problem]:
-    """Every unknown field, whatever the types of the values, as a server prunes."""
+def _unfit(value: Any, schema: Schema, path: Path) -> Iterator[Problem]:
+    """Every unknown field, whatever the types of the values, as a server prunes, and every field
+    without a value."""
     inside = value.items() if isinstance(value, dict) else enumerate(value)
     for key, child in inside:
         inner = below(schema, key)
@@ -321,5 +325,9 @@ def _unknown(value: Any, schema: Schema, path: Path) -> Iterator[Problem]:
             yield _unknown_field((*path, key), schema)
             continue
         is_open = inner is _ANYTHING or (not path and key in _ROOT)
-        if isinstance(child, dict | list) and not is_open:
-            yield from _unknown(child, inner, (*path, key))
+        if is_open:
+            continue
+        if isinstance(child, dict | list):
+            yield from _unfit(child, inner, (*path, key))
+        elif child is None and not inner.get("nullable"):
+            yield error((*path, key), REQUIRED)

@@ -60,7 +60,6 @@ BODIES = [
     ("PATCH", MAPS + "/m" + MANAGER, APPLY, BOMB.encode(), 400, "values"),
     ("PATCH", MAPS + "/m" + MANAGER, APPLY, b"a: 1\n" * 200_000, 413, "YAML has at most"),
     ("PATCH", MAPS + "/m" + MANAGER, APPLY, b"a: 1\n---\nb: 2\n", 400, "one YAML document"),
-    ("PATCH", MAPS + "/m" + MANAGER, APPLY, b"a: 1\na: 2\n", 400, "line 2, column 1: duplicate"),
     ("PATCH", MAPS + "/m" + MANAGER, APPLY, "a: 1".encode("utf-16"), 400, "UTF-8"),
     ("POST", MAPS, "application/yaml", b"- " * 50_000, 400, "100 levels"),
     ("POST", MAPS, "application/json", nested(2_000), 400, "depth limit"),
@@ -69,8 +68,8 @@ BODIES = [
     ("POST", MAPS, "application/json", b"[" + b"[]," * 300_000 + b"[]]", 413, "values"),
     ("PATCH", MAPS + "/m", MERGE, nested(900), 400, "100 levels"),
     ("PATCH", PODS + "/m", STRATEGIC, nested(900), 400, "100 levels"),
-    ("PATCH", MAPS + "/m", JSON_PATCH, [{}], 422, "operation"),
-    ("PATCH", MAPS + "/m", JSON_PATCH, [1], 422, "operation"),
+    ("PATCH", MAPS + "/m", JSON_PATCH, [{}], 400, "operation"),
+    ("PATCH", MAPS + "/m", JSON_PATCH, [1], 400, "operation"),
     (
         "PATCH",
         MAPS + "/m",
@@ -108,7 +107,7 @@ BODIES = [
     ("PATCH", MAPS + "/m", MERGE, b'{"metadata":null}', 400, "metadata"),
     ("DELETE", MAPS + "/m", "application/json", {"gracePeriodSeconds": "x"}, 400, "grace"),
     ("DELETE", MAPS + "/m", "application/json", {"preconditions": 1}, 400, "preconditions"),
-    ("DELETE", MAPS + "/m", "application/json", {"propagationPolicy": [1]}, 422, "propagation"),
+    ("DELETE", MAPS + "/m", "application/json", {"propagationPolicy": [1]}, 400, "propagation"),
     ("POST", PODS + "/x/binding", "application/json", {"target": 3}, 400, "target"),
     ("POST", PODS + "/x/eviction", "application/json", {"deleteOptions": 3}, 400, "deleteOptions"),
 ]
@@ -131,7 +130,7 @@ async def test_a_body_that_costs_too_much_is_refused(
     [
         ("labelSelector=a" + "%20" * 15_000 + "b", "label key"),
         ("labelSelector=" + "a" * 20_000, "characters"),
-        ("labelSelector=" + "a," * 5_000, "requirements"),
+        ("labelSelector=a" + ",a" * 5_000, "requirements"),
         ("labelSelector=a>" + "9" * 5_000, "label key"),
         ("fieldSelector=" + "%20" * 15_000 + "x%20%20=", "field label"),
         ("limit=%C2%B2", "limit"),
@@ -252,9 +251,11 @@ async def test_a_websocket_that_breaks_the_rules_is_closed(frames: bytes, code: 
 
 
 async def test_every_odd_path_gets_an_answer(client: Client) -> None:
-    for path in ("http://localhost/version", "/version?%00", "//version", "/%76ersion"):
+    for path in ("http://localhost/version", "/version?%00", "/version//", "/%76ersion"):
         code, _ = await request(client, "GET", path)
         assert code == 200, path
+    for path in ("//version", f"{MAPS.replace('/default', '//default')}"):
+        assert (await request(client, "GET", path))[0] == 404, path
     for raw in ("%00", "%ff", "a%00b", "..", "%2e%2e", quote("ä"), "\xff"):
         code, status = await request(client, "GET", f"{MAPS}/{raw}")
         assert code in (400, 404), (raw, status)
@@ -268,4 +269,4 @@ def test_the_alias_bomb_is_one() -> None:
 async def test_an_object_keeps_its_kind(client: Client) -> None:
     for change in ({"kind": False}, {"kind": "Secret"}, {"apiVersion": "v2"}):
         code, status = await request(client, "PATCH", MAPS + "/m", change, MERGE)
-        assert (code, "cannot be changed" in status["message"]) == (400, True)
+        assert (code, "must be" in status["message"]) == (422, True)

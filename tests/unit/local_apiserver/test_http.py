@@ -24,6 +24,11 @@ from trainyard.schema.errors import TrainyardError
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 JOBS = "/apis/batch.tensorstack.dev/v1beta1/namespaces/default/pytorchtrainingjobs"
+JOB = {
+    "apiVersion": "batch.tensorstack.dev/v1beta1",
+    "kind": "PyTorchTrainingJob",
+    "metadata": {"name": "j"},
+}
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 
 
@@ -161,7 +166,7 @@ async def test_create_get_replace_delete(api: Api) -> None:
         ("GET", f"{CONFIG_MAPS}?continue=x", None, 400, "continue token"),
         ("DELETE", f"{CONFIG_MAPS}/a?dryRun=Some", None, 422, "dryRun"),
         ("POST", f"{CONFIG_MAPS}/a", {}, 405, "not supported"),
-        ("POST", JOBS, {"metadata": {"name": "j"}, "spec": 3}, 422, "spec"),
+        ("POST", JOBS, {**JOB, "spec": 3}, 422, "spec"),
     ],
 )
 async def test_a_bad_request_gets_a_status_that_says_why(

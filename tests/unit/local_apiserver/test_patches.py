@@ -69,9 +69,6 @@ def test_json_patch_examples(target: Any, operations: Any, expected: Any) -> Non
         {"op": "add", "path": "/list/9", "value": 1},
         {"op": "add", "path": "/list/01", "value": 1},
         {"op": "add", "path": "a", "value": 1},
-        {"op": "dance", "path": "/a"},
-        {"path": "/a"},
-        "remove",
     ],
     ids=str,
 )
@@ -79,6 +76,28 @@ def test_json_patch_refuses_what_cannot_be_done(operation: Any) -> None:
     with pytest.raises(ApiError, match="JSON patch") as refused:
         json_patch({"a": 1, "list": []}, [operation])
     assert refused.value.code == 422
+
+
+@pytest.mark.parametrize(
+    "operation",
+    [
+        {"op": "dance", "path": "/a"},
+        {"op": ["add"], "path": "/a"},
+        {"path": "/a"},
+        {"op": "add", "path": "/a"},
+        {"op": "move", "path": "/a"},
+        {"op": "remove"},
+        {"op": "add", "path": 1, "value": 1},
+        "remove",
+        None,
+    ],
+    ids=str,
+)
+def test_json_patch_refuses_what_is_no_operation_before_any_is_done(operation: Any) -> None:
+    target = {"a": 1}
+    with pytest.raises(ApiError, match="invalid operation") as refused:
+        json_patch(target, [{"op": "remove", "path": "/a"}, operation])
+    assert (refused.value.code, target) == (400, {"a": 1})
 
 
 CONTAINERS = [{"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b"}]

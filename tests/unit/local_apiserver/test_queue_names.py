@@ -52,7 +52,16 @@ def job(name: str, queue: str) -> dict[str, Any]:
     container = {"name": "main", "image": "any", "command": ["true"]}
     replicas = [{"type": "worker", "template": {"spec": {"containers": [container]}}}]
     scheduler = {"t9kScheduler": {"queue": queue}}
-    return {"metadata": {"name": name}, "spec": {"replicaSpecs": replicas, "scheduler": scheduler}}
+    spec = {"replicaSpecs": replicas, "scheduler": scheduler}
+    return {**of_kind("batch", "GenericJob"), "metadata": {"name": name}, "spec": spec}
+
+
+def of_kind(group: str, kind: str) -> dict[str, Any]:
+    return {"apiVersion": f"{group}.tensorstack.dev/v1beta1", "kind": kind}
+
+
+def queue(name: str) -> dict[str, Any]:
+    return {**of_kind("scheduler", "Queue"), "metadata": {"name": name}}
 
 
 async def test_any_name_will_do_while_nobody_has_made_a_queue(ask: Ask) -> None:
@@ -60,7 +69,7 @@ async def test_any_name_will_do_while_nobody_has_made_a_queue(ask: Ask) -> None:
 
 
 async def test_a_name_that_no_queue_has_is_refused_with_the_one_that_was_meant(ask: Ask) -> None:
-    assert (await ask("POST", QUEUES, {"metadata": {"name": "night"}}))[0] == 201
+    assert (await ask("POST", QUEUES, queue("night")))[0] == 201
     status, refusal = await ask("POST", JOBS, job("one", "nigth"))
     assert status == 422
     assert refusal["details"]["causes"][0]["field"] == "spec.scheduler.t9kScheduler.queue"
@@ -86,7 +95,7 @@ async def test_a_job_keeps_a_queue_that_is_gone_but_cannot_move_to_one_that_is_n
 ) -> None:
     merge = {"content_type": "application/merge-patch+json"}
     for name in ("night", "day"):
-        await ask("POST", QUEUES, {"metadata": {"name": name}})
+        await ask("POST", QUEUES, queue(name))
     assert (await ask("POST", JOBS, job("one", "night")))[0] == 201
     assert (await ask("DELETE", f"{QUEUES}/night"))[0] == 200
     label = {"metadata": {"labels": {"kept": "yes"}}}

@@ -155,7 +155,7 @@ async def test_no_finalizer_can_be_added_while_deleting(registry: Registry) -> N
         copy["metadata"]["finalizers"].append("c/d")
         return copy
 
-    with pytest.raises(Forbidden, match="no new finalizers"):
+    with pytest.raises(Invalid, match="none can be added while it is being deleted"):
         await registry.update("configmaps", "default", "c", add)
 
 

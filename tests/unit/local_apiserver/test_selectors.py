@@ -40,7 +40,10 @@ def test_labels(selector: str, labels: dict[str, str], selected: bool) -> None:
     assert predicate(obj(**labels)) is selected
 
 
-@pytest.mark.parametrize("selector", ["a===b", "a in b", "-a", "a=b c", "a in (b", "a=ü"])
+@pytest.mark.parametrize(
+    "selector",
+    ["a===b", "a in b", "-a", "a=b c", "a in (b", "a=ü", "a,,b", "a,", ",", "a<-1", "a" * 64],
+)
 def test_a_selector_that_makes_no_sense_is_refused(selector: str) -> None:
     with pytest.raises(Invalid, match="unable to parse"):
         label_predicate(selector)
@@ -58,6 +61,8 @@ def test_an_empty_selector_selects_everything() -> None:
         ("spec.nodeName=here,status.phase!=Running", True),
         ("spec.nodeName!=here", False),
         ("status.podIP=", True),
+        ("=,metadata.name=p,,!=", True),
+        ("metadata.name=a\\,p", False),
     ],
 )
 def test_fields(selector: str, selected: bool) -> None:
@@ -76,6 +81,24 @@ def test_an_unknown_field_is_refused() -> None:
         field_predicate("spec.image=x", RESOURCES["pods"])
 
 
+@pytest.mark.parametrize("selector", ["=", "==", "!=", ",", "=,!="])
+def test_a_term_that_says_nothing_asks_for_nothing(selector: str) -> None:
+    assert field_predicate(selector, RESOURCES["pods"]) is None
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        *("metadata.name", "=a", "metadata.name=a=b", "metadata.name=a\\b", "metadata.name=a\\"),
+        *(" metadata.name=a", "metadata.name =a", "metadata.name>a"),
+    ],
+)
+def test_a_field_selector_that_makes_no_sense_is_refused(selector: str) -> None:
+    with pytest.raises(Invalid, match=r"field selector|not supported"):
+        field_predicate(selector, RESOURCES["pods"])
+
+
 def test_the_one_name_asked_for() -> None:
+    assert selected_name("metadata.name=a\\,b\\\\") == "a,b\\"
     assert selected_name("metadata.name=x,status.phase=Running") == "x"
     assert selected_name("metadata.name!=x") is None

@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 from trainyard.local.apiserver.bounds import MAX_CAUSES, shortened
 from trainyard.local.apiserver.messages import Request
+from trainyard.local.apiserver.patches import APPLY_PATCH
 from trainyard.local.failures import Cause, bad_request, causes, invalid, malformed
 from trainyard.local.metadata import spec_differs
 from trainyard.local.resources.metadata_rules import metadata_problems
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.resources.shape import shape
 from trainyard.schema.dataclass import dataclass
-from trainyard.schema.problems import Problem
+from trainyard.schema.problems import REQUIRED, Problem
 
 _WITH_STATUS = ("apiVersion", "kind", "metadata", "status")
 
@@ -26,21 +27,24 @@ class FieldValidation:
     """What to do about fields that nobody knows."""
 
     mode: str
-    duplicates: tuple[str, ...] = ()
+    found: Sequence[str] = ()
+    """What was noted when the body was read: keys that it has twice."""
     is_patch: bool = False
+    """A change of what is there, not a configuration that is applied."""
 
     @classmethod
-    def of(cls, request: Request, duplicates: list[str]) -> FieldValidation:
-        """As the request asks; Warn is the default, as in Kubernetes."""
+    def of(cls, request: Request, found: Sequence[str]) -> FieldValidation:
+        """As the request asks; Warn is the default, as in Kubernetes since 1.25."""
         mode = request.query.get("fieldValidation") or "Warn"
-        return cls(mode, tuple(duplicates), request.method == "PATCH")
+        is_patch = request.method == "PATCH" and request.media_type != APPLY_PATCH
+        return cls(mode, found, is_patch)
 
-    def settle(self, unknown: Sequence[str]) -> list[str]:
+    def settle(self, served: Served, obj: Object, unknown: Sequence[Problem]) -> list[str]:
         """Refuse the request, or return the warnings about unknown and duplicate fields."""
-        notes = [f'duplicate field "{path}"' for path in self.duplicates]
-        notes += [f"unknown field {text}" for text in unknown]
+        notes = [*self.found, *(f"unknown field {_quoted(problem)}" for problem in unknown)]
         if notes and self.mode == "Strict":
-            raise bad_request(f"strict decoding error: {', '.join(notes[:MAX_CAUSES])}")
+            told = f"strict decoding error: {', '.join(notes[:MAX_CAUSES])}"
+            raise served.refused(obj, Cause("patch", told)) if self.is_patch else bad_request(told)
         return notes if self.mode == "Warn" else []
 
 
@@ -51,7 +55,7 @@ def create(
     verdict = served.judge(obj, old)
     if verdict.malformed:
         raise malformed(served.resource, obj, verdict.malformed, is_patch=validation.is_patch)
-    notes = validation.settle([_quoted(problem) for problem in verdict.unknown])
+    notes = validation.settle(served, obj, verdict.unknown)
     _refuse(served, obj, [*metadata_problems(served, obj), *verdict.errors])
     return verdict.obj, [*notes, *verdict.warnings]
 
@@ -74,25 +78,39 @@ def update(
         problems += [problem for problem in found.errors if problem.path[0] == "status"]
         problems += served.status_rules(found.obj)
     _refuse(served, obj, problems)
-    return found.obj, validation.settle([_quoted(problem) for problem in found.unknown])
+    return found.obj, validation.settle(served, obj, found.unknown)
 
 
 def applied(served: Served, obj: Object) -> Object:
-    """A configuration to apply, which need not be whole; raises BadRequest."""
+    """A configuration to apply, which need not be whole; raises BadRequest.
+
+    An unknown field is refused however fields are validated: nobody could own it.
+    """
     found = served.decoded(served.stored(obj))
     if found.malformed:
         raise malformed(served.resource, obj, found.malformed)
-    return obj
+    pruned, unknown = served.pruned(found.obj)
+    wrong = [f".{each.where}: field not declared in schema" for each in (*found.unknown, *unknown)]
+    if served.custom:
+        wrong += [f".{each.detail}" for each in found.errors if each.message != REQUIRED]
+    if wrong:
+        listed = ", ".join(wrong)
+        metadata, version = obj["metadata"], served.resource.api_version
+        what = f"{metadata.get('namespace', '')}/{metadata['name']}; {version}, Kind={served.kind}"
+        raise bad_request(f"failed to create typed patch object ({what}): {listed}")
+    return {**pruned, "metadata": obj["metadata"]} if served.custom else obj
 
 
-def checked(value: object, definition: str) -> Object:
-    """What a subresource is sent, by one of the official definitions; raises BadRequest."""
+def checked(value: object, definition: str, *, is_patch: bool = False) -> Object:
+    """What a subresource is sent, by one of the official definitions; raises BadRequest, and
+    Invalid of what a patch makes of it."""
     if not isinstance(value, dict):
         raise bad_request(f"the {definition} is not an object")
     found = shape(value, definition)
     if problems := [*found.malformed, *found.errors]:
         listed = ", ".join(problem.detail for problem in problems)
-        raise bad_request(f"it cannot be handled as a {definition}: {listed}")
+        told = f"it cannot be handled as a {definition}: {listed}"
+        raise invalid(definition, "", "", [Cause("patch", told)]) if is_patch else bad_request(told)
     return found.obj
 
 

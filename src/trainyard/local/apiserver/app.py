@@ -91,6 +91,8 @@ class Api:
             )
 
     async def _route(self, request: Request) -> Answer:
+        if request.path[:2] == "//" or "//" in request.path.partition(f"/{PROXY}")[0].rstrip("/"):
+            raise no_such_path()
         parts = [part for part in request.path.split("/") if part]
         root = parts[0] if parts else ""
         resources = self._registry.resources
@@ -142,7 +144,7 @@ class Api:
             raise no_such_path()
         if target.subresource not in ("", "status"):
             return await self._subresource(request, target)
-        if method in ("GET", "HEAD"):
+        if method == "GET" or (method == "HEAD" and target.served.custom):
             if request.flag("watch") and not target.subresource:
                 return verbs.watch(request, target)
             return (verbs.get if target.name else verbs.collection)(request, target)

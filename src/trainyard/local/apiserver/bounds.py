@@ -31,7 +31,8 @@ MAX_CAUSES = 100
 """Problems that one refusal names."""
 MAX_WARNING_CHARACTERS = 4096
 """Of all warnings of an answer, as kube-apiserver."""
-_MAX_DIGITS = 18
+_MAX_NUMBER = (1 << 63) - 1
+_MAX_DIGITS = len(str(_MAX_NUMBER))
 
 
 def check_text(body: bytes, value: Any) -> None:
@@ -65,9 +66,19 @@ def whole_number(request: Request, name: str) -> int | None:
     text = request.query.get(name, "")
     if not text:
         return None
-    if len(text) > _MAX_DIGITS or not (text.isascii() and text.isdigit()):
+    known = text.isascii() and text.isdigit() and len(text) <= _MAX_DIGITS
+    if not known or int(text) > _MAX_NUMBER:
         raise bad_request(f"{name} must be a whole number from 0, not {shortened(text)!r}")
     return int(text)
+
+
+def positive_number(request: Request, name: str) -> int:
+    """As `whole_number`, 0 where it is absent; a negative one is as good as that."""
+    text = request.query.get(name, "")
+    digits = text[1:]
+    if text[:1] == "-" and text.isascii() and digits.isdigit() and len(digits) <= _MAX_DIGITS:
+        return 0
+    return whole_number(request, name) or 0
 
 
 def shortened(text: str) -> str:

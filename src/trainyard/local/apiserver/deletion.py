@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainyard.local.apiserver import admission
 from trainyard.local.apiserver import options as write_options
 from trainyard.local.apiserver.bounds import shortened
 from trainyard.local.failures import Cause, bad_request
@@ -12,28 +13,28 @@ from trainyard.local.objects import Deletion
 from trainyard.local.storage.journal import Object
 
 _PROPAGATIONS = (None, "Background", "Foreground", "Orphan")
-_MAX_SECONDS = 1 << 31
+_MOST_DIGITS = 18
 _KIND = "DeleteOptions"
 
 
 def read(options: Any, query: Mapping[str, str]) -> Deletion:
-    """The options of a request, those of its body before those of its query."""
+    """The options of a request, those of its body before those of its query, whose `dryRun` has
+    been looked at."""
     if not isinstance(options, dict):
         raise bad_request("the options of a deletion are not an object")
-    if options.get("kind", _KIND) != _KIND:
-        raise bad_request(f"a {shortened(str(options['kind']))} in place of {_KIND}")
+    if (kind := options.get("kind")) not in (None, "", _KIND):
+        raise bad_request(f"a {shortened(str(kind))} in place of {_KIND}")
+    options = admission.checked(options, _KIND)
     write_options.refuse(_KIND, _causes(options, query))
     orphans = options.get("orphanDependents") or _says_yes(query)
     propagation = options.get("propagationPolicy") or query.get("propagationPolicy")
     if propagation is None and orphans:
         propagation = "Orphan"
     wanted = options.get("preconditions") or {}
-    if not isinstance(wanted, dict):
-        raise bad_request("preconditions is not an object")
     return Deletion(
         _grace_seconds(options, query),
-        _text(wanted, "uid"),
-        _text(wanted, "resourceVersion"),
+        wanted.get("uid"),
+        wanted.get("resourceVersion"),
         propagation,
         bool(options.get("dryRun")) or query.get("dryRun") == "All",
     )
@@ -48,13 +49,8 @@ def _causes(options: Object, query: Mapping[str, str]) -> list[Cause]:
     """What is well-formed and still wrong."""
     propagation = options.get("propagationPolicy", query.get("propagationPolicy"))
     orphans = options.get("orphanDependents", query.get("orphanDependents"))
-    causes = write_options.dry_run_causes(
-        [("dryRun", query["dryRun"])] if "dryRun" in query else []
-    )
     given = options.get("dryRun") or []
-    causes += write_options.dry_run_causes(
-        [("dryRun", str(each)) for each in (given if isinstance(given, list) else [given])]
-    )
+    causes = write_options.dry_run_causes([("dryRun", each) for each in given])
     if propagation not in _PROPAGATIONS:
         text = f"Unsupported value: {shortened(str(propagation))!r}"
         causes.append(Cause("propagationPolicy", text))
@@ -65,20 +61,12 @@ def _causes(options: Object, query: Mapping[str, str]) -> list[Cause]:
 
 
 def _grace_seconds(options: Object, query: Mapping[str, str]) -> int | None:
-    found: Any = options.get("gracePeriodSeconds")
-    if found is None:
-        text = query.get("gracePeriodSeconds", "")
-        digits = text.removeprefix("-")
-        known = digits.isascii() and digits.isdigit() and len(digits) < 10
-        found = int(text) if known else text or None
-    if found is not None and (type(found) is not int or not abs(found) < _MAX_SECONDS):
-        told = shortened(str(found))
-        raise bad_request(f"gracePeriodSeconds must be a number of seconds, not {told!r}")
-    return found
-
-
-def _text(preconditions: Object, name: str) -> str | None:
-    found = preconditions.get(name)
-    if found is not None and not isinstance(found, str):
-        raise bad_request(f"preconditions.{name} is not a text")
-    return found
+    found: int | None = options.get("gracePeriodSeconds")
+    text = query.get("gracePeriodSeconds")
+    if found is not None or text is None:
+        return found
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit() and len(digits) <= _MOST_DIGITS):
+        told = f"gracePeriodSeconds must be a number of seconds, not {shortened(text)!r}"
+        raise bad_request(told)
+    return int(text)

@@ -26,15 +26,11 @@ from trainyard.local.failures import (
 )
 from trainyard.local.resources.resource import Object, Served
 from trainyard.local.storage.journal import Entry
+from trainyard.schema.problems import Path, error
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 SUCCESS = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
 _BODY_TYPES = (JSON, YAML, PROTOBUF)
-
-
-def media_type(request: Request) -> str:
-    """What the body of a request is in; "" when it does not say."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def json_response(
@@ -102,13 +98,13 @@ def success_status(served: Served, obj: Object) -> Response:
 
 
 def body_object(request: Request, served: Served | None = None) -> tuple[Object, list[str]]:
-    """The object in a request's body, and the paths of keys that it has twice.
+    """The object in a request's body, and notes on keys that it has twice.
 
     JSON, YAML, and the protobuf that kubectl ≥ 1.32 sends for a few built-in kinds, those of
     `served` among them.
     """
-    content_type = media_type(request)
-    duplicates: list[str] = []
+    content_type = request.media_type.lower()
+    notes: list[str] = []
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise unsupported_media_type(f"{content_type} in {bounds.shortened(encoding)}", _BODY_TYPES)
@@ -118,15 +114,14 @@ def body_object(request: Request, served: Served | None = None) -> tuple[Object,
         value: Any = decode(request.body, served)
     elif content_type in (JSON, ""):
         value = parse_json(request.body)
-        if request.query.get("fieldValidation") in ("Strict", "Warn"):
-            duplicates = duplicate_keys(request.body)
+        notes = duplicate_keys(request.body, value)
     elif content_type == YAML:
-        value = parse_yaml(request.body)
+        value, notes = parse_yaml(request.body)
     else:
         raise unsupported_media_type(content_type, _BODY_TYPES)
     if not isinstance(value, dict):
         raise bad_request("the body of the request is not an object")
-    return value, duplicates
+    return value, notes
 
 
 def parse_json(body: bytes) -> Any:
@@ -139,13 +134,13 @@ def parse_json(body: bytes) -> Any:
     return value
 
 
-def parse_yaml(body: bytes) -> Any:
-    """YAML as kubectl reads it, of which JSON is a part."""
+def parse_yaml(body: bytes) -> tuple[Any, list[str]]:
+    """YAML as kubectl reads it, of which JSON is a part, and notes on keys that it has twice."""
     if body[:1] == b"{":
         with suppress(orjson.JSONDecodeError):
             value = orjson.loads(body)
             bounds.check_text(body, value)
-            return value
+            return value, duplicate_keys(body, value)
     if len(body) > bounds.MAX_YAML_BYTES:
         raise too_large(f"YAML has at most {bounds.MAX_YAML_BYTES >> 10} KiB; send JSON")
     from trainyard.manifest import yaml_text
@@ -156,37 +151,52 @@ def parse_yaml(body: bytes) -> Any:
         raise bad_request("the body of the request is not UTF-8 text") from error
     if len(documents) != 1:
         raise bad_request("the body of the request is not one YAML document")
+    notes = []
     for mistake in documents[0].mistakes:
+        if mistake.message.startswith(yaml_text.DUPLICATE):
+            notes.append(f"line {mistake.line}: {mistake.message}")
+            continue
         where = f"line {mistake.line}, column {mistake.column}"
         raise bad_request(f"the body of the request is not YAML: {where}: {mistake.message}")
     bounds.check_shape(documents[0].data)
-    return documents[0].data
+    return documents[0].data, notes
 
 
-def duplicate_keys(body: bytes) -> list[str]:
-    """Keys that occur twice in one object of a JSON text, which orjson cannot see."""
+def duplicate_keys(body: bytes, value: Any) -> list[str]:
+    """Notes on keys that occur twice in one object of a JSON text, of which `value` was read."""
+    # A text without escaped colons has as many as what was read of it, unless keys were lost.
+    if b"\\u003" not in body and body.count(b":") == orjson.dumps(value).count(b":"):
+        return []
     import json
 
     found: list[str] = []
 
-    def check(pairs: list[tuple[str, Any]]) -> Object:
-        result: Object = {}
-        for key, value in pairs:
-            if key in result:
-                found.append(key)
-            result[key] = value
-        return result
+    def look(part: Any, path: Path) -> None:
+        keys = set()
+        for key, child in part if type(part) is _Pairs else enumerate(part):
+            if type(part) is _Pairs:
+                if key in keys:
+                    found.append(f'duplicate field "{error((*path, key), "").where}"')
+                keys.add(key)
+            if isinstance(child, list | _Pairs):
+                look(child, (*path, key))
 
     with suppress(ValueError):  # what only orjson takes has no duplicates to tell of
-        json.loads(body, object_pairs_hook=check)
+        read = json.loads(body, object_pairs_hook=_Pairs)
+        if isinstance(read, list | _Pairs):
+            look(read, ())
     return found
+
+
+class _Pairs(tuple[tuple[str, Any], ...]):
+    """The keys and values of one object, as they were written."""
 
 
 # https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 def list_revision(request: Request, revision: int) -> int:
     """The version that a list is of, or Gone when the client asks for another exact one."""
     asked = bounds.whole_number(request, "resourceVersion") or 0
-    bounds.whole_number(request, "timeoutSeconds")
+    bounds.positive_number(request, "timeoutSeconds")
     _check_match(request, asked)
     if asked > revision:
         raise too_large_version(asked, revision)
@@ -218,14 +228,14 @@ def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequen
     Later pages are of the present, but carry the first page's resourceVersion: a watch from
     there replays what changed in between, so that nothing is missed.
     """
-    limit, token = _limit(request), request.query.get("continue", "")
+    most, token = limit(request), request.query.get("continue", "")
     if token:
         after, revision = _decode_continue(token)
         metadata["resourceVersion"] = str(revision)
         entries = [entry for entry in entries if _sort_key(entry) > after]
-    if not limit or len(entries) <= limit:
+    if not most or len(entries) <= most:
         return entries
-    shown = entries[:limit]
+    shown = entries[:most]
     last = orjson.dumps([*_sort_key(shown[-1]), int(metadata["resourceVersion"])])
     metadata["continue"] = base64.urlsafe_b64encode(last).decode()
     if not request.query.get("labelSelector") and not request.query.get("fieldSelector"):
@@ -233,12 +243,9 @@ def page(request: Request, entries: Sequence[Entry], metadata: Object) -> Sequen
     return shown
 
 
-def _limit(request: Request) -> int:
-    """0 for none, which is what a negative one means."""
-    text = request.query.get("limit", "")
-    if text.startswith("-") and text[1:].isdigit():
-        return 0
-    return bounds.whole_number(request, "limit") or 0
+def limit(request: Request) -> int:
+    """The most objects that the client wants in one answer; 0 for no limit."""
+    return bounds.positive_number(request, "limit")
 
 
 def _sort_key(entry: Entry) -> tuple[str, str]:

@@ -248,7 +248,7 @@ class Connection(asyncio.Protocol):
         request = Request(
             self._parser.get_method().decode("latin-1"),
             unquote(path) if "%" in path else path,
-            dict(queries),
+            dict(reversed(queries)),
             queries,
             self._headers,
             bytes(self._body),

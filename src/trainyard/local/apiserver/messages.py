@@ -20,7 +20,7 @@ class Request:
     method: str
     path: str
     query: dict[str, str]
-    """Last value of each key; `queries` has all of them."""
+    """First value of each key; `queries` has all of them."""
     queries: list[tuple[str, str]]
     headers: dict[str, str]
     body: bytes
@@ -28,6 +28,12 @@ class Request:
     """Who asks."""
     query_string: str = ""
     """As it was sent, for whom the request is passed on to."""
+
+    @property
+    def media_type(self) -> str:
+        """What its body is in; "" when it does not say."""
+        text = self.headers.get("content-type", "")
+        return text.partition(";")[0].strip() or text
 
     def flag(self, name: str) -> bool:
         """A boolean of the query, as Kubernetes reads it."""

@@ -16,7 +16,7 @@ def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
     """Raises Invalid; `kind`: of the options, which the answer names."""
     causes = dry_run_causes(request.queries)
     manager = request.query.get("fieldManager", "")
-    if len(manager) > MOST_MANAGER:
+    if len(manager.encode("utf-8", "replace")) > MOST_MANAGER:
         causes.append(Cause("fieldManager", f"Too long: may not be longer than {MOST_MANAGER}"))
     if not manager.isprintable():
         text = f"Invalid value: {shortened(manager)!r}: should only contain printable characters"

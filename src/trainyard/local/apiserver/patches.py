@@ -18,6 +18,7 @@ from trainyard.local.failures import bad_request, too_large
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_MERGE_PATCH = "application/strategic-merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 _MERGED_BY = {
     "name": "containers env ephemeralContainers imagePullSecrets initContainers resourceClaims "
@@ -40,6 +41,18 @@ _ORDER, _PRIMITIVES = "$setElementOrder/", "$deleteFromPrimitiveList/"
 _RETAIN, _DIRECTIVE = "$retainKeys", "$patch"
 
 
+_NEEDED = {
+    "add": ("value", "path"),
+    "remove": ("path",),
+    "replace": ("value", "path"),
+    "move": ("from", "path"),
+    "copy": ("from", "path"),
+    "test": ("path",),
+}
+"""What each operation of a JSON patch must have."""
+_FIELDS = ("op", "path", "from", "value")
+
+
 def merge_patch(target: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, dict):
@@ -59,6 +72,8 @@ def json_patch(target: Any, operations: Any) -> Any:
         raise bad_request("a JSON patch is a list of operations")
     if len(operations) > bounds.MAX_PATCH_OPERATIONS:
         raise too_large(f"a JSON patch has at most {bounds.MAX_PATCH_OPERATIONS} operations")
+    for operation in operations:
+        _check_operation(operation)
     effort = _Effort()
     for operation in operations:
         try:
@@ -80,6 +95,29 @@ def json_patch(target: Any, operations: Any) -> Any:
             ) from error
     bounds.check_shape(target)
     return target
+
+
+def _check_operation(operation: Any) -> None:
+    """Refuse what is no operation, whatever it would be applied to."""
+    told = bounds.shortened(repr(operation))
+    name = operation.get("op") if isinstance(operation, dict) else None
+    wanted = _NEEDED.get(name) if isinstance(name, str) else None
+    if wanted is None:
+        raise bad_request(f"invalid operation {told}: its op is none of {', '.join(_NEEDED)}")
+    if missing := [key for key in wanted if key not in operation]:
+        raise bad_request(f"invalid operation {told}: it has no {missing[0]}")
+    if not all(isinstance(operation.get(key, ""), str) for key in ("path", "from")):
+        raise bad_request(f"invalid operation {told}: path and from are texts")
+
+
+def unknown_fields(operations: Any) -> list[str]:
+    """What a JSON patch has beside what its operations are made of."""
+    return [
+        f'unknown field "[{index}].{key}"'
+        for index, operation in enumerate(operations if isinstance(operations, list) else ())
+        for key in (operation if isinstance(operation, dict) else ())
+        if key not in _FIELDS
+    ]
 
 
 class _Effort:
@@ -123,12 +161,10 @@ def _operate(target: Any, operation: Mapping[str, Any], effort: _Effort) -> Any:
     source = _pointer(operation["from"])
     if name == "copy":
         return _add(target, path, effort.copied(_lookup(target, source)), effort)
-    if name == "move":
-        if path[: len(source)] == source and path != source:
-            raise ValueError("a value cannot be moved into itself")
-        rest, value = _remove(target, source, effort)
-        return _add(rest, path, value, effort)
-    raise ValueError(f"unknown operation {name!r}")
+    if path[: len(source)] == source and path != source:
+        raise ValueError("a value cannot be moved into itself")
+    rest, value = _remove(target, source, effort)
+    return _add(rest, path, value, effort)
 
 
 def _pointer(text: str) -> list[str]:

@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from trainyard.local.apiserver import admission, eviction, formats
-from trainyard.local.apiserver.bounds import shortened, whole_number
+from trainyard.local.apiserver.bounds import positive_number, shortened, whole_number
 from trainyard.local.apiserver.messages import Answer, Request, Stream
 from trainyard.local.apiserver.target import Target
-from trainyard.local.failures import bad_request
+from trainyard.local.failures import Cause, bad_request, invalid
 from trainyard.local.registry import Registry
 from trainyard.local.resources.pods import chosen_container
 from trainyard.local.runtime import PodRuntime
@@ -51,6 +51,7 @@ class PodAccess:
     async def log(self, request: Request, target: Target) -> Answer:
         """The log of one container, whole or followed."""
         pod, name = self.registry.get(*target.place), target.name
+        _check_log_options(request)
         container = chosen_container(pod, request.query.get("container", ""))
         if self.runtime is None:
             raise bad_request(f"no node runs pods here, so pod {name} has no logs")
@@ -89,6 +90,21 @@ class PodAccess:
     async def evict(self, request: Request, target: Target) -> Answer:
         """Delete a pod, and say in it why (POST eviction)."""
         return await eviction.evict(self.registry, request, target)
+
+
+def _check_log_options(request: Request) -> None:
+    """Raises Invalid, or BadRequest of what is no number."""
+    causes = []
+    for field, least in (("tailLines", 0), ("limitBytes", 1), ("sinceSeconds", 1)):
+        below = request.query.get(field, "").startswith("-")
+        number = positive_number(request, field)
+        if below or (number < least and request.query.get(field)):
+            causes.append(Cause(field, f"Invalid value: must be greater than or equal to {least}"))
+    if request.query.get("sinceSeconds") and request.query.get("sinceTime"):
+        text = "Forbidden: at most one of sinceTime or sinceSeconds may be specified"
+        causes.append(Cause("", text, "FieldValueForbidden"))
+    if causes:
+        raise invalid("PodLogOptions", "", "", causes)
 
 
 def _check_started(pod: Object, container: str, request: Request) -> None:

@@ -19,13 +19,17 @@ Predicate = Callable[[Object], bool]
 _SET = re.compile(r"^(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)$")
 # No two neighbouring parts match the same letters: what does not match costs one pass.
 _EQUAL = re.compile(r"^(?P<key>[^=!]+)(?P<operator>==|=|!=)(?P<value>[^=!]*)$")
-_COMPARE = re.compile(r"^(?P<key>[^<>]+)(?P<operator>[<>])\s*(?P<value>-?[0-9]{1,18})$")
+_COMPARE = re.compile(r"^(?P<key>[^<>]+)(?P<operator>[<>])\s*(?P<value>[0-9]{1,18})$")
+# The path ends at the first operator; in the value a backslash goes before what would end it.
+_FIELD = re.compile(r"^(?P<path>.*?)(?P<operator>!=|==|=)(?P<value>(?:[^\\,=]|\\[\\,=])*)$", re.S)
+_FIELD_TERMS = re.compile(r"(?:[^\\,]|\\.|\\$)+", re.S)
 _KEY = re.compile(r"^([A-Za-z0-9.-]+/)?[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$")
 _VALUE = re.compile(r"^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?)?$")
 
 _REMEMBERED = 500
 """Characters of a selector that is kept as read, since watches and lists come again."""
-_EVERYWHERE = frozenset({"metadata.name", "metadata.namespace"})
+_NAME = "metadata.name"
+_EVERYWHERE = frozenset({_NAME, "metadata.namespace"})
 
 
 def label_predicate(text: str) -> Predicate | None:
@@ -43,7 +47,11 @@ def label_predicate(text: str) -> Predicate | None:
 
 def field_predicate(text: str, served: Served) -> Predicate | None:
     """The meaning of a fieldSelector; None selects everything."""
-    terms = [_field_term(part, served) for part in _split(text)]
+    terms = [
+        (_selectable(path, served), equal, value)
+        for path, equal, value in _field_terms(text)
+        if path or value  # a term that says nothing asks for nothing
+    ]
     if not terms:
         return None
 
@@ -54,11 +62,8 @@ def field_predicate(text: str, served: Served) -> Predicate | None:
 
 def selected_name(text: str) -> str | None:
     """The one name that a fieldSelector asks for, if it does."""
-    for part in _split(text):
-        found = _EQUAL.match(part)
-        if found and found["key"] == "metadata.name" and found["operator"] != "!=":
-            return found["value"].strip()
-    return None
+    names = (value for path, equal, value in _field_terms(text) if path == _NAME and equal)
+    return next(names, None)
 
 
 def both(first: Predicate | None, second: Predicate | None) -> Predicate | None:
@@ -110,7 +115,8 @@ def _compares(text: str | None, bound: int, more: bool) -> bool:
 
 
 def _key(text: str) -> str:
-    if not _KEY.match(text):
+    prefix, _, name = text.rpartition("/")
+    if not _KEY.match(text) or len(name) > 63 or len(prefix) > 253:
         raise bad_request(f"unable to parse requirement: {shortened(text)!r} is not a label key")
     return text
 
@@ -123,10 +129,8 @@ def _value(text: str) -> str:
 
 def _split(text: str) -> list[str]:
     """Split at commas outside parentheses."""
-    if len(text) > MAX_SELECTOR_CHARACTERS:
-        raise bad_request(f"a selector has at most {MAX_SELECTOR_CHARACTERS} characters")
     parts, depth, start = [], 0, 0
-    for position, letter in enumerate(text):
+    for position, letter in enumerate(_bounded(text)):
         if letter == "(":
             depth += 1
         elif letter == ")":
@@ -135,24 +139,46 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:position])
             start = position + 1
     parts.append(text[start:])
-    found = [part.strip() for part in parts if part.strip()]
-    if len(found) > MAX_REQUIREMENTS:
+    found = [part.strip() for part in parts] if text.strip() else []
+    if "" in found:
+        raise bad_request(f"unable to parse requirement: {shortened(text)!r} has an empty one")
+    return _few(found)
+
+
+def _bounded(text: str) -> str:
+    if len(text) > MAX_SELECTOR_CHARACTERS:
+        raise bad_request(f"a selector has at most {MAX_SELECTOR_CHARACTERS} characters")
+    return text
+
+
+def _few(parts: list[str]) -> list[str]:
+    if len(parts) > MAX_REQUIREMENTS:
         raise bad_request(f"a selector has at most {MAX_REQUIREMENTS} requirements")
-    return found
+    return parts
 
 
-def _field_term(part: str, served: Served) -> tuple[tuple[str, ...], bool, str]:
-    found = _EQUAL.match(part)
-    if not found:
-        told = f"invalid field selector {shortened(part)!r}: expected path=value or path!=value"
-        raise bad_request(told)
-    path = found["key"].strip()
+def _field_terms(text: str) -> list[tuple[str, bool, str]]:
+    """Paths, whether they are to have the value, and values."""
+    terms = _FIELD_TERMS.findall(_bounded(text))
+    found = [(term, _FIELD.match(term)) for term in _few(terms)]
+    for term, match in found:
+        if match is None:
+            told = f"invalid field selector {shortened(term)!r}: expected path=value or path!=value"
+            raise bad_request(told)
+    return [
+        (match["path"], match["operator"] != "!=", re.sub(r"\\(.)", r"\1", match["value"]))
+        for _, match in found
+        if match is not None
+    ]
+
+
+def _selectable(path: str, served: Served) -> tuple[str, ...]:
     if path not in _EVERYWHERE and path not in served.selectable:
         raise bad_request(
-            f'Unable to find "{served.name}" that match field selector "{shortened(part)}": '
+            f'Unable to find "{served.name}" by a field selector: '
             f"field label not supported: {shortened(path)}"
         )
-    return tuple(path.split(".")), found["operator"] != "!=", found["value"].strip()
+    return tuple(path.split("."))
 
 
 def _field(obj: Object, path: tuple[str, ...], served: Served) -> str:

@@ -15,6 +15,7 @@ from trainyard.local.apiserver import (
     authorization,
     deletion,
     formats,
+    naming,
     options,
     patches,
     selectors,
@@ -25,13 +26,12 @@ from trainyard.local.apiserver.shapes import negotiated
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.watching import Watch
 from trainyard.local.failures import Cause, bad_request, unsupported_media_type
-from trainyard.local.metadata import spec_differs
+from trainyard.local.metadata import is_released, spec_differs
 from trainyard.local.objects import Deletion
 from trainyard.local.registry import Registry
 from trainyard.local.storage.journal import Entry, Object, encoded
 from trainyard.schema.dataclass import dataclass
 
-APPLY_PATCH = "application/apply-patch+yaml"
 Change = Callable[[Object], Object]
 
 _MERGE: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -104,26 +104,26 @@ class Verbs:
 
     async def patch(self, request: Request, target: Target) -> Response:
         """A change of the object, in one of the patch formats."""
-        content_type = formats.media_type(request)
-        if content_type == APPLY_PATCH:
+        content_type = request.media_type
+        if content_type == patches.APPLY_PATCH:
             return await self._apply(request, target)
         options.check_write(request, "PatchOptions")
         merge = _MERGE.get(content_type)
         if merge is None or (merge is patches.strategic_merge_patch and target.served.custom):
-            supported = [patches.JSON_PATCH, patches.MERGE_PATCH, APPLY_PATCH]
+            supported = [patches.JSON_PATCH, patches.MERGE_PATCH, patches.APPLY_PATCH]
             raise unsupported_media_type(content_type, supported)
-        patch, strict = formats.parse_json(request.body), "fieldValidation" in request.query
-        duplicates = formats.duplicate_keys(request.body) if strict else []
-        validation = FieldValidation.of(request, duplicates)
+        patch = formats.parse_json(request.body)
+        notes = formats.duplicate_keys(request.body, patch)
+        if merge is patches.json_patch:
+            notes = [f"json patch {note}" for note in (*patches.unknown_fields(patch), *notes)]
+        validation = FieldValidation.of(request, notes)
 
         def change(copy: Object) -> Object:
             try:
                 changed = merge(copy, patch)
             except (TypeError, AttributeError, KeyError, ValueError) as error:
                 raise bad_request(f"the patch does not fit the object: {error}") from error
-            if not isinstance(changed, dict) or not isinstance(changed.get("metadata"), dict):
-                raise bad_request("the patch does not leave an object with metadata")
-            return changed
+            return naming.patched(target, changed, lenient=merge is not patches.json_patch)
 
         return await self._update(request, target, change, validation)
 
@@ -131,18 +131,16 @@ class Verbs:
         """Delete one object."""
         how = _deletion(request)
         obj = await self.registry.delete(*target.place, how)
-        try:
-            present = self.registry.get(*target.place)
-        except NotFound:
-            present = {}
-        held = present.get("metadata", {}).get("uid") == obj["metadata"]["uid"]
-        if (held and not how.dry_run) or target.served.returns_deleted:
+        marked = "deletionTimestamp" in obj["metadata"]
+        held = marked and not is_released(target.served, obj)
+        if held or target.served.returns_deleted:
             return formats.object_response(request, target.served, target.served.shown(obj))
         return formats.success_status(target.served, obj)
 
     async def delete_collection(self, request: Request, target: Target) -> Response:
         """Delete all objects that the selectors choose."""
         how = _deletion(request)
+        formats.limit(request)
         predicate = self._predicate(request, target)
         gone = []
         for entry in self._entries(target, None):
@@ -163,14 +161,17 @@ class Verbs:
         served = target.served
         if request.method == "GET":
             return formats.json_response(200, served.to_scale(self.registry.get(*target.place)))
+        is_patch = request.method == "PATCH"
+        options.check_write(request, "PatchOptions" if is_patch else "UpdateOptions")
         body = formats.parse_json(request.body)
-        content_type = formats.media_type(request)
-        merge = _MERGE.get(content_type) if request.method == "PATCH" else lambda _, new: new
-        if merge is None:
-            raise unsupported_media_type(content_type, list(_MERGE))
+        content_type = request.media_type
+        merge = _MERGE.get(content_type) if is_patch else naming.scale_of(target)
+        if merge is None or merge is patches.strategic_merge_patch:
+            raise unsupported_media_type(content_type, [patches.JSON_PATCH, patches.MERGE_PATCH])
 
         def change(copy: Object) -> Object:
-            scale = admission.checked(merge(served.to_scale(copy), body), "Scale")
+            wanted = merge(served.to_scale(copy), body)
+            scale = admission.checked(wanted, "Scale", is_patch=is_patch)
             return served.from_scale(copy, scale)
 
         plain = Target(served, target.namespace, target.name, "")
@@ -209,15 +210,12 @@ class Verbs:
     ) -> tuple[Object, list[str]]:
         warnings: list[str] = []
         status_only = target.subresource == "status"
-        applies = request.headers.get("content-type", "").startswith(APPLY_PATCH)
+        applies = request.media_type == patches.APPLY_PATCH
 
         def admitted(copy: Object) -> Object:
             old: Object = self.registry.peek(*target.place)
             new = change(copy)
-            _check_name(target, new)
-            for key in ("apiVersion", "kind"):
-                if new.get(key, old[key]) != old[key]:
-                    raise bad_request(f"{key} of an object cannot be changed")
+            naming.check_kept(target, new, old, is_patch=request.method == "PATCH")
             obj, notes = admission.update(target.served, new, old, validation, status_only)
             if not status_only:
                 target.served.check_references(obj, old, self.registry.list)
@@ -244,20 +242,20 @@ class Verbs:
             text = "Required value: is required for apply patch"
             options.refuse("PatchOptions", [Cause("fieldManager", text, "FieldValueRequired")])
         options.check_write(request, "PatchOptions", applies=True)
-        wanted = formats.parse_yaml(request.body)
+        wanted, notes = formats.parse_yaml(request.body)
         if not isinstance(wanted, dict):
             raise bad_request("the body of the request is not an object")
         if not wanted.get("apiVersion") or not wanted.get("kind"):
             raise bad_request("what is applied must say its apiVersion and kind")
-        _check_kind(target, wanted)
-        _place(target, wanted)
+        naming.check_kind(target, wanted, applies=True)
+        naming.place(target, wanted)
         if wanted["metadata"].get("managedFields") is not None:
             raise bad_request("metadata.managedFields must be nil")
         wanted = admission.applied(target.served, wanted)
         applied = fieldmanagers.Apply(
             wanted, manager, target.served, request.flag("force"), target.subresource
         )
-        validation = FieldValidation.of(request, [])
+        validation = FieldValidation.of(request, notes)
         try:
             self.registry.peek(*target.place)
         except NotFound:
@@ -320,47 +318,12 @@ class Verbs:
 
 
 def _body(request: Request, target: Target) -> tuple[Object, FieldValidation]:
-    obj, duplicates = formats.body_object(request, target.served)
-    _check_kind(target, obj)
-    _place(target, obj)
-    return target.served.stored(obj), FieldValidation.of(request, duplicates)
-
-
-def _check_kind(target: Target, obj: Object) -> None:
-    served = target.served
-    expected = served.resource.api_version
-    kind, version = obj.get("kind", served.kind), obj.get("apiVersion", expected)
-    if kind != served.kind or version != expected:
-        raise bad_request(
-            f"{version} {kind} in the body does not fit the URL, which is for "
-            f"{expected} {served.kind}"
-        )
-
-
-def _place(target: Target, obj: Object) -> None:
-    """Put the URL's name and namespace into the body, where they may not differ."""
-    metadata = obj.setdefault("metadata", {})
-    if not isinstance(metadata, dict):
-        raise bad_request("metadata is not an object")
-    if target.namespace is not None:
-        found = metadata["namespace"] = metadata.get("namespace") or target.namespace
-        if found != target.namespace:
-            raise bad_request(
-                "the namespace of the provided object does not match the namespace sent on the "
-                f"request: {found} and {target.namespace}"
-            )
-    if target.name:
-        metadata.setdefault("name", target.name)
-        _check_name(target, obj)
-
-
-def _check_name(target: Target, obj: Object) -> None:
-    found = obj["metadata"].get("name")
-    if found != target.name:
-        raise bad_request(
-            f"the name of the object ({found}) does not match the name on the URL ({target.name})"
-        )
+    obj, notes = formats.body_object(request, target.served)
+    naming.check_kind(target, obj)
+    naming.place(target, obj)
+    return target.served.stored(obj), FieldValidation.of(request, notes)
 
 
 def _deletion(request: Request) -> Deletion:
+    options.refuse("DeleteOptions", options.dry_run_causes(request.queries))
     return deletion.read(formats.body_object(request)[0] if request.body else {}, request.query)

@@ -43,7 +43,16 @@ class Watch:
 
     def response(self) -> Stream:
         """Open the stream that the request asks for."""
-        asked = bounds.whole_number(self._request, "timeoutSeconds")
+        asked = bounds.positive_number(self._request, "timeoutSeconds")
+        bounds.whole_number(self._request, "resourceVersion")
+        query, why = self._request.query, ""
+        if "sendInitialEvents" not in query and query.get("resourceVersionMatch"):
+            why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        elif "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":
+            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        if why:
+            cause = Cause("resourceVersionMatch", f"Forbidden: {why}")
+            raise invalid("ListOptions", "meta.k8s.io", "", [cause])
         return Stream(self._stream(float(asked or random.uniform(*_MAX_SECONDS))))
 
     async def _stream(self, seconds: float) -> AsyncGenerator[bytes]:
@@ -80,12 +89,7 @@ class Watch:
             self._registry.unsubscribe(subscription)
 
     def _open(self) -> Subscription:
-        query = self._request.query
         asked = bounds.whole_number(self._request, "resourceVersion") or 0
-        if "sendInitialEvents" in query and query.get("resourceVersionMatch") != "NotOlderThan":
-            why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-            cause = Cause("resourceVersionMatch", f"Forbidden: {why}")
-            raise invalid("ListOptions", "meta.k8s.io", "", [cause])
         since = 0 if self._request.flag("sendInitialEvents") else asked
         if since > self._registry.revision:
             # A version from before the state folder was wiped: the client must list again.

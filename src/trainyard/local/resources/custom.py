@@ -7,6 +7,7 @@ the controller use.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from trainyard.kinds.kind import Kind
 from trainyard.kinds.table import KINDS
 from trainyard.local.clock import age
-from trainyard.local.failures import bad_request
+from trainyard.local.failures import Cause, conflict
 from trainyard.local.resources.columns import AGE, NAME, Cell, Column
 from trainyard.local.resources.queuenames import named_queue, unknown_queue
 from trainyard.local.resources.resource import (
@@ -28,6 +29,7 @@ from trainyard.local.resources.resource import (
 
 if TYPE_CHECKING:
     from trainyard.local.resources.shape import Shape
+    from trainyard.schema.problems import Problem
 
 _SCALE = Subresource("Scale", WRITE_STATUS, ("autoscaling", "v1"))
 _ORDER = 10_000
@@ -44,14 +46,22 @@ class _Custom(Served):
         from trainyard.kinds import admission
         from trainyard.schema import structural
 
-        if malformed := super().decoded(obj).malformed:
-            return Verdict(obj, malformed)
-        obj.setdefault("kind", self.kind)
-        obj.setdefault("apiVersion", self.resource.api_version)
-        pruned = structural.prune(obj, self.schema())
+        found = super().decoded(obj)
+        if found.malformed:
+            return Verdict(obj, found.malformed)
+        found.obj.pop("status", None)  # it is written on its own: here the old one stays
+        pruned = structural.prune(found.obj, self.schema())
         admitted = admission.admit(pruned.obj, old)
         warnings = [problem.detail for problem in admitted.warnings]
-        return Verdict(admitted.obj, (), admitted.errors, pruned.unknown, warnings)
+        unknown = [*found.unknown, *pruned.unknown]
+        kept = {"status": old["status"]} if old is not None and "status" in old else {}
+        return Verdict({**admitted.obj, **kept}, (), admitted.errors, unknown, warnings)
+
+    def pruned(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
+        from trainyard.schema import structural
+
+        pruned = structural.prune(obj, self.schema())
+        return pruned.obj, pruned.unknown
 
     def decoded(self, obj: Object) -> Shape:
         """By the definition's own schema no status may be stored of which it does not hold."""
@@ -83,12 +93,15 @@ class _Custom(Served):
         metadata = obj["metadata"]
         status = obj.get("status") or {}
         kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-        elastic = (obj.get("spec") or {}).get("elastic") or {}
+        elastic = (obj.get("spec") or {}).get("elastic")
+        if not isinstance(elastic, dict) or "expectedReplicas" not in elastic:
+            text = "Invalid value: the job cannot be scaled: it is not elastic; "
+            raise self.refused(obj, Cause("spec", text + "create it with spec.elastic.enabled"))
         return {
             "kind": "Scale",
             "apiVersion": "autoscaling/v1",
             "metadata": {key: metadata[key] for key in kept if key in metadata},
-            "spec": {"replicas": elastic.get("expectedReplicas", 0)},
+            "spec": {"replicas": elastic["expectedReplicas"]},
             "status": {
                 "replicas": status.get("replicas", 0),
                 "selector": status.get("selector", ""),
@@ -97,18 +110,13 @@ class _Custom(Served):
 
     def from_scale(self, obj: Object, scale: Object) -> Object:
         replicas = (scale.get("spec") or {}).get("replicas", 0)
-        if not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0:
-            raise bad_request(f"spec.replicas of a Scale is a number from 0, not {replicas!r}")
-        spec = obj.setdefault("spec", {})
-        if not isinstance(spec.get("elastic"), dict):
-            name = obj["metadata"]["name"]
-            raise bad_request(
-                f"{self.kind} {name} cannot be scaled: it is not elastic; "
-                "create it with spec.elastic.enabled"
-            )
+        if replicas < 0:
+            text = f"Invalid value: {replicas}: must be greater than or equal to 0"
+            raise self.refused(obj, Cause("spec.replicas", text))
+        spec = obj["spec"]
         version = (scale.get("metadata") or {}).get("resourceVersion")
-        if version:
-            obj["metadata"]["resourceVersion"] = version
+        if version not in (None, "", "0", obj["metadata"]["resourceVersion"]):
+            raise conflict(self.name, obj["metadata"]["name"])
         spec["elastic"]["expectedReplicas"] = replicas
         return obj
 

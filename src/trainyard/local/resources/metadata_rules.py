@@ -13,9 +13,9 @@ from trainyard.schema.problems import REQUIRED, Path, Problem, error
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _LONGEST_PREFIX = 58
 """Of a generateName, so that a label can hold the name."""
-_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes")
+_PROPAGATIONS = ("foregroundDeletion", "orphan")
+_FINALIZERS = (*_PROPAGATIONS, "kubernetes")
 MOST_ANNOTATIONS = 256 << 10
-_OPERATIONS = ("Apply", "Update")
 
 
 def metadata_problems(served: Served, obj: Object) -> list[Problem]:
@@ -44,13 +44,12 @@ def _problems(served: Served, metadata: dict[str, Any]) -> Iterator[Problem]:
             yield error(place[:2], f"{finalizer[:100]!r} is not a qualified name")
         elif not served.custom and "/" not in finalizer and finalizer not in _FINALIZERS:
             yield error(place, f"{finalizer!r} is none of Kubernetes' own, nor has it a prefix")
+    if set(_PROPAGATIONS) <= set(metadata.get("finalizers") or ()):
+        text = f"{' and '.join(_PROPAGATIONS)} cannot both be there"
+        yield error(("metadata", "finalizers"), text)
     if (metadata.get("generation") or 0) < 0:
         yield error(("metadata", "generation"), "must not be negative")
     yield from _owners(metadata.get("ownerReferences") or ())
-    for index, entry in enumerate(metadata.get("managedFields") or ()):
-        if entry.get("operation") not in _OPERATIONS:
-            path: Path = ("metadata", "managedFields", index, "operation")
-            yield error(path, f"must be one of {', '.join(_OPERATIONS)}")
 
 
 def _masked(prefix: str) -> str:

@@ -129,6 +129,11 @@ class Served:
 
         return shape(obj, self.definition)
 
+    def pruned(self, obj: Object) -> tuple[Object, Iterable[Problem]]:
+        """An object that was decoded without the fields that only a definition of its own tells
+        to be unknown, and those."""
+        return obj, ()
+
     def judge(self, obj: Object, old: Object | None) -> Verdict:
         """What is wrong with an object (taken over) that is new, or takes the place of `old`."""
         found = self.decoded(obj)

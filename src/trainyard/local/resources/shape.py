@@ -1,7 +1,8 @@
 """What an object must be before anything here reads it: JSON that Kubernetes' own types can hold.
 
 Decoding does what Go's JSON decoder and encoder do together: a null is an absent field, and a
-status has its required words, numbers and flags, empty where a client left them out. So whoever
+status has its required words, numbers and flags, empty where a client left them out; a null in a
+list is an empty value. So whoever
 reads a stored object need not look at the type of anything that a schema names (decision 80).
 """
 
@@ -62,6 +63,14 @@ class _Decoder(Walker):
         super().__init__(definitions)
         self.errors: list[Problem] = []
 
+    def _sequence(self, value: Sequence[Any], schema: Schema, path: Path) -> None:
+        if isinstance(value, list) and None in value:
+            empty = _EMPTY.get(schema.get("items", {}).get("type", ""))
+            value[:] = [
+                each if each is not None else {} if empty is None else empty for each in value
+            ]
+        super()._sequence(value, schema, path)
+
     def choice(self, value: Any, allowed: Sequence[str], path: Path) -> None:
         if value != "":  # to Go as good as absent
             super().choice(value, allowed, path)
@@ -77,8 +86,12 @@ class _Decoder(Walker):
 
 
 def tidied(obj: Object) -> list[Problem]:
-    """As `tidy`, of an object where a null may mean something, outside its metadata."""
-    return tidy(obj, nulls=True) or tidy(obj.get("metadata"), ("metadata",))
+    """As `tidy`, of an object where a null may mean something, outside its metadata; no types say
+    there which number is an integer."""
+    if problems := tidy(obj, nulls=True) or tidy(obj.get("metadata"), ("metadata",)):
+        return problems
+    _write_as_go(obj)
+    return []
 
 
 def tidy(value: Any, path: Path = (), *, nulls: bool = False) -> list[Problem]:
@@ -101,6 +114,15 @@ def tidy(value: Any, path: Path = (), *, nulls: bool = False) -> list[Problem]:
         elif isinstance(found, list):
             pending += [(e, (*place, i)) for i, e in enumerate(found) if type(e) in _NESTED]
     return problems
+
+
+def _write_as_go(part: dict[Any, Any] | list[Any]) -> None:
+    """Make whole numbers integers: so Go would read them again."""
+    for key, child in part.items() if isinstance(part, dict) else enumerate(part):
+        if type(child) in _NESTED:
+            _write_as_go(child)
+        elif type(child) is float and child.is_integer() and abs(child) < 1 << 63:
+            part[key] = int(child)
 
 
 _NESTED = (dict, list)
