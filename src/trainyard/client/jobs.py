@@ -11,6 +11,7 @@ from trainyard.client.job import Job
 from trainyard.client.pods import PodView, in_order
 from trainyard.client.target import CommandError, Target, first_of
 from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.installing import of_definitions
 from trainyard.kinds.table import JOB_KINDS, Kind
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import NotFound
@@ -105,13 +106,16 @@ async def list_jobs(
     ]
     lists = await together(calls)
     if all(found is None for found in lists):
-        raise CommandError(
-            f"{target.title} does not know trainyard's jobs; install them with "
-            "`trainyard crds | kubectl apply --server-side -f -`"
-        )
+        raise await unserved(target)
     served = [(kind, found[0]) for kind, found in zip(kinds, lists, strict=True) if found]
     jobs = [Job.listed(kind, item) for kind, items in served for item in items]
     return sorted(jobs, key=lambda job: (job.metadata.get("creationTimestamp", ""), job.name))
+
+
+async def unserved(target: Target) -> CommandError:
+    """For a server that knows none of our kinds."""
+    install = of_definitions(await target.client.server_version())
+    return CommandError(f"{target.title} does not know trainyard's jobs; install them: `{install}`")
 
 
 async def pods_of(client: Client, job: Job) -> list[PodView]:

@@ -12,14 +12,14 @@ from typing import Any
 
 from trainyard.client import carried, records
 from trainyard.client.job import Job
-from trainyard.client.jobs import list_jobs
+from trainyard.client.jobs import list_jobs, unserved
 from trainyard.client.provenance import Said, record, state_of
 from trainyard.client.target import CommandError, Target
 from trainyard.kinds.shared import labels
 from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.kube import pythons
 from trainyard.kube.client import Client
-from trainyard.kube.errors import AlreadyExists, NotFound
+from trainyard.kube.errors import AlreadyExists, KubeError, NotFound
 from trainyard.kube.resources import (
     CONFIG_MAPS,
     NAMESPACES,
@@ -113,6 +113,8 @@ async def _put(
     if target.socket:
         await _create_namespaces(client, [body for _, body in prepared])
     jobs = [each for each in prepared if each[0].kind in JOB_KINDS]
+    if jobs and not target.socket:
+        await _check_served(target, *jobs[0])
     scripts = await _provide(client, prepared[: len(prepared) - len(jobs)], jobs)
     for namespace in {body["metadata"]["namespace"] for _, body in jobs}:
         for claim, folder in volumes.items():
@@ -192,6 +194,17 @@ async def _create(client: Client, resource: Resource, body: dict[str, Any]) -> J
         return Job(JOB_KINDS[resource.kind], await client.create(resource, body))
     except AlreadyExists as error:
         raise _taken(resource, body) from error
+
+
+async def _check_served(target: Target, resource: Resource, body: dict[str, Any]) -> None:
+    """Raise CommandError where the server knows no jobs, before it has what belongs to them."""
+    try:
+        await target.client.get(resource, body["metadata"].get("name", "x"), _key(body)[0])
+    except NotFound as error:
+        if not error.reason:  # the path, and not the object
+            raise await unserved(target) from error
+    except KubeError:
+        return  # such as without the right to read: creation tells
 
 
 async def _check_absent(client: Client, resource: Resource, body: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 from trainyard.kinds.crds import crds_for
+from trainyard.kinds.shared.installing import of_definitions
 from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.resources import CUSTOM_RESOURCE_DEFINITIONS
 from trainyard.operator.patient import Finding, Object, Patient
@@ -14,7 +15,7 @@ from trainyard.operator.patient import Finding, Object, Patient
 async def definitions(patient: Patient) -> AsyncIterator[Finding]:
     """Established, served, with our fields, and nothing stored in an older version."""
     wanted = {crd["metadata"]["name"]: crd for crd in crds_for(server=patient.version)}
-    apply = _apply(patient.version)
+    apply = of_definitions(patient.version)
     good = 0
     for name, ours in wanted.items():
         try:
@@ -36,11 +37,6 @@ async def definitions(patient: Patient) -> AsyncIterator[Finding]:
             f"{good} of {len(wanted)} are those of this trainyard ({', '.join(sorted(versions))})"
         )
         yield Finding("definitions", "ok", text)
-
-
-def _apply(version: tuple[int, int]) -> str:
-    option = f" --kubernetes-version {version[0]}.{version[1]}" if version < (1, 30) else ""
-    return f"trainyard crds{option} | kubectl apply --server-side -f -"
 
 
 def _differences(ours: Object, theirs: Object) -> Iterator[tuple[str, str]]:
