@@ -229,6 +229,19 @@ def burning(count: int) -> Iterator[None]:
             each.wait()
 
 
+@contextmanager
+def at_once() -> Iterator[ThreadPoolExecutor]:
+    """Threads for the block; those that still run when it fails or is interrupted end with the
+    yard, and no other begins."""
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        yield pool
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+    pool.shutdown()
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
     with yard(tmp_path_factory.mktemp("soak")) as found:
@@ -236,7 +249,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
 
 
 def test_hangs_are_told_in_time_and_nine_in_ten_with_the_rank_and_the_line(made: Yard) -> None:
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with at_once() as pool:
         running: dict[Row, Future[Outcome]] = {row: pool.submit(hangs, made, row) for row in HUNG}
         for row, outcome in running.items():
             if (error := outcome.exception()) is not None:
@@ -254,7 +267,7 @@ def test_hangs_are_told_in_time_and_nine_in_ten_with_the_rank_and_the_line(made:
 
 def test_slow_jobs_are_never_said_to_hang(made: Yard) -> None:
     wrong = []
-    with burning(BURNERS), ThreadPoolExecutor(AT_ONCE) as pool:
+    with burning(BURNERS), at_once() as pool:
         running = {pool.submit(is_slow, made, row): row.name for row in SLOW}
         for number, outcome in enumerate(as_completed(running), start=1):
             name, told = running[outcome], outcome.exception() or outcome.result()
