@@ -113,9 +113,9 @@ def bare(name: str, what: str, command: list[str], wanted: Wanted) -> Row:
         how = f"ended with {ended.code}"
         if ended.code is None:
             how = f"not ended after {ended.seconds:.0f} s"
+        if ended.code != 0:
+            print((folder / "log").read_text(errors="replace")[-2000:], file=sys.stderr)
         if folder is folders[0]:
-            if ended.code:
-                print((folder / "log").read_text()[-2000:], file=sys.stderr)
             if ended.code != 0:
                 return row._replace(end=f"not measured: {how} without faults")
             row = row._replace(without=ended.seconds)
