@@ -138,5 +138,5 @@ except KeyError as error:
     rank_1("arguments", """\
 import argparse
 argparse.ArgumentParser().parse_args(["--epochs", "3"])
-""", "does not know the arguments --epochs 3", also="correct `args`"),
+""", "does not know the arguments --epochs 3", also="before the script"),
 ]  # fmt: skip

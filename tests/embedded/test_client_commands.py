@@ -274,6 +274,7 @@ def test_a_command_runs_in_the_replica_that_was_named(trainyard: CommandLine) ->
 def test_exec_into_a_job_that_does_not_run_says_why_not(trainyard: CommandLine) -> None:
     name = submit(trainyard, generic("over", "true"), until_phase="Succeeded")
     assert "not running (Succeeded)" in trainyard.run("exec", name, "--", "ls", code=1)
+    assert "it has ended (Succeeded)" in trainyard.run("stacks", name, code=1)
 
 
 class Terminal:

@@ -26,6 +26,7 @@ from trainyard.client.waiting import Goal as Goal
 from trainyard.client.waiting import Result as Result
 from trainyard.client.waiting import parse_goal as parse_goal
 from trainyard.client.watching import watch_jobs
+from trainyard.kinds.shared.reasons import Phase
 from trainyard.kinds.table import JOB_KINDS
 
 if TYPE_CHECKING:
@@ -258,9 +259,11 @@ class Asking(Connection):
             return text
         if text := await kept(target.client, found):
             return text
-        raise CommandError(
-            f"no process of {found} can be asked for its stacks: no Python program runs in its pods"
-        )
+        if found.phase in (Phase.SUCCEEDED, Phase.FAILED):
+            why = f"it has ended ({found.phase}), and only those of a hang are kept"
+        else:
+            why = "no Python program runs in its pods"
+        raise CommandError(f"no process of {found} can be asked for its stacks: {why}")
 
     @asynccontextmanager
     async def enter(

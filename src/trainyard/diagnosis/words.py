@@ -188,7 +188,8 @@ _SAID = (
     _Words(
         r"unrecognized arguments: (.+)",
         "its program does not know the arguments {0}",
-        "correct `args` of the container; a launcher such as torchrun takes its own options first",
+        "correct `args` of the container; options of a launcher such as torchrun, or of `trainyard "
+        "run`, stand before the script",
     ),
     _Words(
         r"(?m)^(?:(?:\S+: error|Error): )?((?:the following arguments|argument -|argument \w+:"
@@ -201,7 +202,8 @@ _SAID = (
     _Words(
         r"(?i)Address already in use|EADDRINUSE",
         "a port was in use already",
-        "let another port be used, or keep the jobs apart by namespaces (see `trainyard status`)",
+        "let another port be used, unless this one is used twice by mistake; without namespaces "
+        "(see `trainyard status`) all replicas share the machine's",
     ),
     _Words(
         r"(?i)No space left on device",

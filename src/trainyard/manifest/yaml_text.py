@@ -61,6 +61,20 @@ class _Nodes(CParser):
         """Path resolvers are not used."""
 
 
+_MEANT = {
+    "did not find expected key": "this is no key of the mapping that begins in line {}: check the "
+    "indentation and the quotes",
+    "did not find expected '-' indicator": "this is no item of the list that begins in line {}: "
+    "check the indentation",
+    "did not find expected ',' or ']'": "the list that opens in line {} lacks a comma or its ]",
+    "did not find expected ',' or '}'": "the mapping that opens in line {} lacks a comma or its }}",
+    "found unexpected end of stream": "the quote that opens in line {} is not closed",
+    "mapping values are not allowed in this context": "no key can stand before this colon: check "
+    "the indentation, and quote a value that holds ': '",
+}
+"""What libyaml means by its words; {} is the line in which the context begins."""
+
+
 class _TooMuchError(Exception):
     """A document beyond the limits."""
 
@@ -117,12 +131,15 @@ def _documents(text: str) -> Iterator[Parsed]:
 
 
 def _words(problem: yaml.MarkedYAMLError, text: str) -> str:
-    """What libyaml says; a tab it calls a character that cannot start any token."""
+    """What is wrong, with what to look at: libyaml tells what its grammar had expected, and calls a
+    tab a character that cannot start any token."""
     mark = problem.problem_mark
     lines = text.splitlines()
     before = lines[mark.line][: mark.column + 1] if mark and mark.line < len(lines) else ""
     if "\t" in before and before.isspace():
         return "a tab cannot indent; write spaces"
+    if (told := _MEANT.get(problem.problem or "")) is not None:
+        return told.format(problem.context_mark.line + 1 if problem.context_mark else "?")
     return " ".join(w for w in (problem.context, problem.problem) if w) or "syntax error"
 
 

@@ -104,7 +104,7 @@ def test_the_one_to_blame_is_right_whomever_the_status_names(
         ("imports", "the Python package nosuchpackage is not there", "install it"),
         ("oncuda", "asks for CUDA, and there is no GPU", "nvidia.com/gpu"),
         ("disk", "a volume or the disk is full", "make room"),
-        ("port", "a port was in use already", "another port"),
+        ("port", "a port was in use already", "used twice by mistake"),
         ("missing", "the file /data/train.csv does not exist", "check the path"),
         ("env", "LOCAL_RANK is set by a launcher", "--launcher torchrun"),
         ("world", "only 2 of 5 processes came", "leave world_size to the launcher"),

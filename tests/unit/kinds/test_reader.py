@@ -93,6 +93,26 @@ def test_a_tab_as_indentation_is_called_by_its_name() -> None:
     assert "tab" not in other.message
 
 
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("a: 1\nb:\n  c: 1\n d:\n  e: 2\n", (4, 2), "no key of the mapping that begins in line 1:"),
+        ("# \n\na: 'x'y\nb: 1\n", (3, 7), "begins in line 3: check the indentation and the quotes"),
+        ("a:\n  - b: 1\n   c: 2\n", (3, 4), "no item of the list that begins in line 2"),
+        ("a: b: c\n", (1, 5), "quote a value that holds ': '"),
+        ("a: 1\nb: [1, 2\nc: 3\n", (3, 2), "the list that opens in line 2 lacks a comma or its ]"),
+        ("a: {b: 1\nc: 3\n", (2, 2), "the mapping that opens in line 1 lacks a comma or its }"),
+        ('a: 1\nb: "x\nc: 1\n', (4, 1), "the quote that opens in line 2 is not closed"),
+    ],
+)
+def test_mistakes_of_syntax_are_told_in_words_that_help(
+    text: str, place: tuple[int, int], words: str
+) -> None:
+    (problem,) = read(text).errors
+    assert words in problem.message
+    assert (problem.line, problem.column) == place
+
+
 @pytest.mark.parametrize("filler", ["", "# filler\n" * 3000], ids=["short", "long"])
 def test_a_broken_document_does_not_hide_the_ones_beside_it(filler: str) -> None:
     faulty = yaml.safe_dump(m.pytorch(bogus=1))
