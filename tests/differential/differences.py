@@ -53,9 +53,6 @@ _OF_CORE = {
     "pod patched: merge-patch+json  []": _LATER,
     "pod patched: json-patch+json  [{'op': 'leap', 'path': '/spec'}]": _LATER,
     "pod patched: json-patch+json  [{'op': 'add'}]": _LATER,
-    "GET /api/v1/namespaces/{ns}/pods?resourceVersion=1&resourceVersionMatch=Exact&limit=1": (
-        "no history of lists is kept here"
-    ),
     "GET /apis/nothing.example.com/v1/things": _TEXT,
     "GET //api/v1/namespaces/{ns}/configmaps": _TEXT,
     "odd ConfigMap {'metadata.creationTimestamp': '2026-01-01T00:00:00+25:00'}": _LATER,

@@ -117,6 +117,21 @@ class Registry:
         keys = sorted(key for key in table if namespace is None or key[0] == namespace)
         return [table[key] for key in keys]
 
+    def entries_at(
+        self, resource: str, revision: int, namespace: str | None = None
+    ) -> Sequence[Entry]:
+        """As `entries`, of a past revision; raises Gone where that is not remembered any more."""
+        table = dict(self._table(resource))
+        for event in reversed(self._journal.since(resource, revision)):
+            place = event.object["metadata"]
+            key = (place.get("namespace", ""), place["name"])
+            if event.old is None:
+                table.pop(key, None)
+            else:
+                known = int(event.old["metadata"]["resourceVersion"])
+                table[key] = Entry(event.old, encoded(event.old), known)
+        return [table[key] for key in sorted(table) if namespace is None or key[0] == namespace]
+
     def show(self, resource: str, objects: Iterable[Object]) -> None:
         """Make objects readable that are part of the program; they are neither stored nor watched.
 

@@ -1,4 +1,4 @@
-"""How bodies are read: what they have twice or that nobody knows, nulls, numbers, and own kinds.
+"""How bodies are read (what they have twice, unknown fields, nulls, kinds), and lists as they were.
 
 The words of warnings and refusals are those of a kube-apiserver 1.36, which was asked.
 """
@@ -197,3 +197,36 @@ async def test_what_is_said_of_managers_and_cannot_be_used_does_not_count(ask: A
     change = {"metadata": {"managedFields": [{"operation": "Steal"}]}}
     code, found, _ = await ask("PATCH", f"{MAPS}/m", change, MERGE)
     assert (code, found["metadata"]["managedFields"]) == (200, made["metadata"]["managedFields"])
+
+
+async def test_a_list_can_be_had_as_it_was(ask: Asking) -> None:
+    other = MAPS.replace("default", "kube-system")
+    states: list[tuple[str, dict[str, Any]]] = []
+
+    async def remember() -> None:
+        _, found, _ = await ask("GET", MAPS, b"")
+        data = {each["metadata"]["name"]: each.get("data") for each in found["items"]}
+        states.append((found["metadata"]["resourceVersion"], data))
+
+    await remember()
+    for method, path, body in (
+        ("POST", MAPS, {"metadata": {"name": "a"}, "data": {"k": "1"}}),
+        ("POST", MAPS, {"metadata": {"name": "b"}, "data": {"k": "1"}}),
+        ("PUT", f"{MAPS}/a", {"metadata": {"name": "a"}, "data": {"k": "2"}}),
+        ("POST", other, {"metadata": {"name": "c"}}),
+        ("DELETE", f"{MAPS}/b", {}),
+        ("POST", MAPS, {"metadata": {"name": "b"}, "data": {"k": "3"}}),
+    ):
+        code, answer, _ = await ask(method, path, body)
+        assert code in (200, 201), answer
+        await remember()
+    assert len({str(data) for _, data in states}) == 6
+    for version, data in states:
+        query = f"resourceVersion={version}&resourceVersionMatch=Exact"
+        code, found, _ = await ask("GET", f"{MAPS}?{query}", b"")
+        assert code == 200, found
+        shown = {each["metadata"]["name"]: each.get("data") for each in found["items"]}
+        assert (code, found["metadata"]["resourceVersion"], shown) == (200, version, data)
+        query += "&fieldSelector=metadata.name%3Db"
+        _, named, _ = await ask("GET", f"{MAPS}?{query}", b"")
+        assert [each["data"] for each in named["items"]] == [data[k] for k in data if k == "b"]

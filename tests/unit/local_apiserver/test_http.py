@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import orjson
 import pytest
 
@@ -407,11 +408,16 @@ class SilentRuntime:
 
     def __init__(self) -> None:
         self.written = asyncio.Event()
+        self.readers = 0
 
     async def logs(self, *_: Any, **__: Any) -> AsyncIterator[bytes]:
-        async with asyncio.timeout(120):
-            await self.written.wait()
-        yield b"at last\n"
+        self.readers += 1
+        try:
+            async with asyncio.timeout(120):
+                await self.written.wait()
+            yield b"at last\n"
+        finally:
+            self.readers -= 1
 
     async def exec(self, *_: Any, **__: Any) -> Any:
         raise TrainyardError("no commands run here")
@@ -423,11 +429,13 @@ class SilentRuntime:
         raise TrainyardError("no ports are open here")
 
 
-async def test_a_silent_log_is_answered_before_it_has_a_line(tmp_path: Path) -> None:
+@asynccontextmanager
+async def silent_pod(folder: Path) -> AsyncIterator[SilentRuntime]:
+    """A pod `p` that runs, of a server at `api.sock`."""
     registry, runtime = Registry(), SilentRuntime()
     await registry.ensure_system_objects()
     server = ApiServer(registry, runtime)
-    await server.serve_unix(tmp_path / "api.sock")
+    await server.serve_unix(folder / "api.sock")
     pod = {
         "metadata": {"name": "p"},
         "spec": {"nodeName": "here", "containers": [{"name": "c", "image": "i"}]},
@@ -441,16 +449,49 @@ async def test_a_silent_log_is_answered_before_it_has_a_line(tmp_path: Path) -> 
         lambda copy: {**copy, "status": {"phase": "Running", "containerStatuses": states}},
         subresource="status",
     )
-    transport = UnixTransport(tmp_path / "api.sock")
-    request = Request("GET", "/api/v1/namespaces/default/pods/p/log?follow=true")
-    async with transport.stream(request, 5) as response:
-        assert response.status == 200
-        runtime.written.set()
+    try:
+        yield runtime
+    finally:
+        await server.close()
+        await registry.close()
+
+
+LOG = "/api/v1/namespaces/default/pods/p/log?follow=true"
+
+
+async def test_a_silent_log_is_answered_before_it_has_a_line(tmp_path: Path) -> None:
+    async with silent_pod(tmp_path) as runtime:
+        transport = UnixTransport(tmp_path / "api.sock")
+        async with transport.stream(Request("GET", LOG), 5) as response:
+            assert response.status == 200
+            runtime.written.set()
+            async with asyncio.timeout(120):
+                assert b"".join([chunk async for chunk in response.chunks]) == b"at last\n"
+        await transport.aclose()
+
+
+@pytest.mark.parametrize("protocols", [["binary.k8s.io"], []], ids=str)
+async def test_a_log_comes_over_a_websocket(tmp_path: Path, protocols: list[str]) -> None:
+    connector = aiohttp.UnixConnector(str(tmp_path / "api.sock"))
+    url = f"http://localhost{LOG}"
+    async with silent_pod(tmp_path) as runtime, aiohttp.ClientSession(connector=connector) as made:
+        async with made.ws_connect(url, protocols=protocols) as gone:
+            assert gone.protocol == (protocols[0] if protocols else None)
         async with asyncio.timeout(120):
-            assert b"".join([chunk async for chunk in response.chunks]) == b"at last\n"
-    await transport.aclose()
-    await server.close()
-    await registry.close()
+            while runtime.readers:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        async with made.ws_connect(url, protocols=protocols) as log, asyncio.timeout(120):
+            runtime.written.set()
+            assert [message.data async for message in log] == [b"at last\n"]
+            assert log.close_code == 1000
+
+
+async def test_a_log_is_not_sent_in_a_protocol_that_nobody_speaks(tmp_path: Path) -> None:
+    connector = aiohttp.UnixConnector(str(tmp_path / "api.sock"))
+    async with silent_pod(tmp_path), aiohttp.ClientSession(connector=connector) as made:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refused:
+            await made.ws_connect(f"http://localhost{LOG}", protocols=["v4.channel.k8s.io"])
+        assert refused.value.status == 400
 
 
 async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Api) -> None:

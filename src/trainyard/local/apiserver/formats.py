@@ -17,7 +17,6 @@ from trainyard.local.apiserver.shapes import JSON, YAML, negotiated
 from trainyard.local.failures import (
     Cause,
     bad_request,
-    expired,
     invalid,
     status_of,
     too_large,
@@ -194,15 +193,14 @@ class _Pairs(tuple[tuple[str, Any], ...]):
 
 # https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions
 def list_revision(request: Request, revision: int) -> int:
-    """The version that a list is of, or Gone when the client asks for another exact one."""
+    """The version that a list is of: the newest, unless the client asks for an exact one."""
     asked = bounds.whole_number(request, "resourceVersion") or 0
     bounds.positive_number(request, "timeoutSeconds")
     _check_match(request, asked)
     if asked > revision:
         raise too_large_version(asked, revision)
-    if request.query.get("resourceVersionMatch") == "Exact" and asked != revision:
-        raise expired(asked, revision)
-    return revision
+    is_exact = request.query.get("resourceVersionMatch") == "Exact"
+    return asked if is_exact and "continue" not in request.query else revision
 
 
 def _check_match(request: Request, asked: int) -> None:

@@ -37,7 +37,7 @@ def check_kind(target: Target, obj: Object, *, applies: bool = False) -> None:
 def check_kept(target: Target, new: Object, old: Object, *, is_patch: bool) -> None:
     """Refuse what changes the name or the kind of `old`, or by a patch its UID."""
     check_name(target, new)
-    if not new.get("apiVersion"):
+    if is_patch and not new.get("apiVersion"):
         raise bad_request("the apiVersion of an object cannot be removed")
     for key in ("apiVersion", "kind"):
         found = new.get(key) or ("" if target.served.custom else old[key])

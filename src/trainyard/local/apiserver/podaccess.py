@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from trainyard.local.apiserver import admission, eviction, formats
 from trainyard.local.apiserver.bounds import positive_number, shortened, whole_number
-from trainyard.local.apiserver.messages import Answer, Request, Stream
+from trainyard.local.apiserver.messages import Answer, Request, Stream, Upgrade
 from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import Cause, bad_request, invalid
 from trainyard.local.registry import Registry
@@ -21,7 +23,13 @@ from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim.logs import LogOptions
 
+if TYPE_CHECKING:
+    from trainyard.local.apiserver.websocket import WebSocket
+    from trainyard.local.apiserver.wire import Wire
+
 _REFUSAL_SECONDS = 0.2
+_BINARY = "binary.k8s.io"
+"""The protocol of logs over a WebSocket, which is also spoken where none is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +71,11 @@ class PodAccess:
             timestamps=request.flag("timestamps"),
             limit=whole_number(request, "limitBytes"),
         )
+        over_websocket = None
+        if request.headers.get("upgrade", "").lower() == "websocket":
+            from trainyard.local.apiserver import websocket
+
+            _, over_websocket = websocket.negotiate(request, "", (_BINARY,), unnamed=_BINARY)
         chunks = self.runtime.logs(pod, container, options, previous=request.flag("previous"))
         first = asyncio.ensure_future(_first(chunks))
         # Refusals come before the first byte; a log that is silent so far must not hold up
@@ -70,6 +83,8 @@ class PodAccess:
         await asyncio.wait({first}, timeout=_REFUSAL_SECONDS)
         if first.done() and isinstance(error := first.exception(), TrainyardError):
             raise bad_request(str(error)) from error
+        if over_websocket is not None:
+            return Upgrade(over_websocket, partial(_over_websocket, _joined(first, chunks)))
         return Stream(_joined(first, chunks), "text/plain")
 
     async def bind(self, request: Request, target: Target) -> Answer:
@@ -148,6 +163,33 @@ async def _joined(
             yield chunk
     finally:
         first.cancel()
+
+
+async def _over_websocket(chunks: AsyncGenerator[bytes], wire: Wire) -> None:
+    """Each chunk in a message of its own, until the log ends or the client is gone."""
+    from trainyard.local.apiserver.websocket import WebSocket
+
+    socket = WebSocket(wire)
+    tasks = [asyncio.ensure_future(each) for each in (_send(socket, chunks), _heard(socket))]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _send(socket: WebSocket, chunks: AsyncGenerator[bytes]) -> None:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            await socket.send(chunk)
+    await socket.close()
+
+
+async def _heard(socket: WebSocket) -> None:
+    """Ends with the client; what it sends means nothing."""
+    while await socket.receive() is not None:
+        pass
 
 
 def _since(request: Request) -> datetime | None:

@@ -57,7 +57,10 @@ class Verbs:
         revision = formats.list_revision(request, self.registry.revision)
         predicate = self._predicate(request, target)
         name = selectors.selected_name(request.query.get("fieldSelector", ""))
-        entries = self._entries(target, name)
+        if revision == self.registry.revision:
+            entries = self._entries(target, name)
+        else:
+            entries = self.registry.entries_at(target.storage, revision, target.namespace)
         if predicate is not None:
             entries = [entry for entry in entries if predicate(entry.object)]
         metadata: Object = {"resourceVersion": str(revision)}
