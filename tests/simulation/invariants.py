@@ -313,7 +313,10 @@ class Monitor(Observer):
     def told(self, told: Told) -> None:
         """A pass has decided what to tell."""
         given_up = [e for e in told.events if e.reason == "Restart" and GIVEN_UP in e.message]
-        self.jobs[told.job["metadata"]["uid"]].countable += len(given_up)  # by what it had seen
+        job = self.jobs[told.job["metadata"]["uid"]]
+        job.countable += len(given_up)  # by what it had seen
+        if given_up:
+            job.given_up.add(job.attempt)
         if told.plan.status is not None or told.events:
             for problem in agreement.untrue(told, times=self.clock_is_steady):
                 self.fail(f"{told.job['metadata']['name']}: {problem}")

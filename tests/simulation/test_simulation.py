@@ -85,6 +85,7 @@ ONCE_FAILED = {
     729428208: "an eviction by Kueue was told with the words of a pod that had been refused",
     47664664: "the monitor missed why a job ended that is told again after its status was forged",
     111534949: "a rule's word on a pod taken away was forgotten while others were not heard yet",
+    950175734: "the monitor missed that a launch was given up by what a late watch had told",
     974728758: "the monitor missed that a replica that was given up had failed in the row",
 }
 

@@ -48,6 +48,8 @@ class JobTruth:
     disturbances: dict[int, int] = field(default_factory=lambda: defaultdict(int))
     countable: int = 0
     """Disturbances that a rule of podFailurePolicy makes a cost."""
+    given_up: set[int] = field(default_factory=set)
+    """Attempts whose launch took too long, as far as a pass could see."""
     vague: bool = False
     """Paused, resized or the like: what is counted then has no exact answer."""
     was_paused: bool = False
@@ -79,6 +81,7 @@ def survived_fatal_ends(job: JobTruth, certain: set[int]) -> list[int]:
         if attempt < job.attempt
         and not job.vague
         and not job.disturbances[attempt]
+        and attempt not in job.given_up
         and 0 < job.fatal[attempt] == job.failures[attempt]
     ]
 
