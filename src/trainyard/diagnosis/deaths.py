@@ -42,6 +42,8 @@ class Death:
     """Options of `trainyard logs` that show what it wrote."""
     is_accident: bool = False
     """Whether a restart might well have helped."""
+    is_taken: bool = False
+    """Whether the cluster took the pod away, which was well."""
     ruling: str = ""
     """Which rule of `podFailurePolicy` decided, and what."""
     raised: Raised | None = None
@@ -85,6 +87,7 @@ def of(situation: Situation, failure: Object) -> Death:
         evidence=evidence,
         logs=f" --replica {replica}" + (f" -c {init}" if init else ""),
         is_accident=code in RESTARTABLE_CODES and reason != "OOMKilled" and probe is None,
+        is_taken=code is None and reason in exits.TAKEN,
         ruling=str(failure.get("message") or ""),
         raised=raised,
         said=() if raised else own_lines(suspect.tail.lines),

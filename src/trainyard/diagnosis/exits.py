@@ -22,6 +22,17 @@ _PORT_TAKEN = "another container of the pod may hold the port"
 _WHERE_IT_CRASHED = "set PYTHONFAULTHANDLER=1 to see where"
 _NEVER_RAN = ("ContainerCannotRun", "StartError", "RunContainerError")
 
+TAKEN = {
+    "EvictionByEvictionAPI": "its pod was evicted, as `kubectl drain` does",
+    "PreemptionByScheduler": "its pod gave way to one of a higher priority",
+    "DeletionByTaintManager": "its node has a taint that it does not tolerate, such as a lost one",
+    "DeletionByPodGC": "its node is gone",
+    "TerminationByKubelet": "its node ended it, being short of something or shut down",
+    "NodeLost": "its node was lost",
+    "Deleted": "its pod was deleted",
+}
+"""What takes pods away that were well, by the reason of the attempt."""
+
 _EXCEPTION = re.compile(r"^([A-Za-z_][\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 """The last line of a traceback, where nothing else of it is left."""
 
@@ -31,6 +42,8 @@ def read(
 ) -> Reading:
     """The meaning of an exit code, the container's reason, its last lines, and the exception that
     ended it."""
+    if code is None and reason in TAKEN:
+        return Reading(TAKEN[reason])
     if (told := _told(reason, message)) is not None:
         return told
     if (meaning := _by_words(code, message, raised)) is not None:

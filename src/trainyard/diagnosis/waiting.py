@@ -150,10 +150,11 @@ def restarting(situation: Situation) -> Iterator[Cause]:
     if spent := situation.job.budget:
         evidence.append(f"{spent} restarts are used up")
     wait = _until_next(situation)
-    what = f"{death.who} failed ({death.ending}), and replicas are started again"
+    ended = f"{death.who} {'was taken away' if death.is_taken else 'failed'} ({death.ending})"
+    what = f"{ended}, and replicas are started again"
     if wait is not None:
         moment, seconds = wait
-        what = f"{death.who} failed ({death.ending}); the next try is in {duration(seconds)}"
+        what = f"{ended}; the next try is in {duration(seconds)}"
         evidence.append(f"restarts are delayed, the longer the more have failed: next at {moment}")
     logs = f"`trainyard logs {situation.job.name}{death.logs} --previous`"
     yield Cause(what, tuple(evidence), (*death.reading.advice, logs))
