@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from tests.differential.differences import DIFFERENCES
+from tests.foreign.client_suites import SUITES
 from tests.foreign.e2e.cases import CASES
 from tests.foreign.programs import CLIENTS, PROMISES
 from tests.unit.node import test_every_field as fields
@@ -50,6 +51,13 @@ DNS and nodes, rebuilt in `tests/foreign/e2e`, {applying} apply here: the others
 things that are not offered. {holding} of these hold ({share:.1%}); the rest is listed below, under
 `e2e`.
 """
+_SUITES = """\
+### What the clients' own tests expect
+
+Of the tests that clients bring in their packages, run in the soak by
+`tests/foreign/test_client_suites.py`. *Bent* and *absent* are those of what is listed so below;
+*theirs* fail by a fault of their own.
+"""
 _DIFFERENCES = """\
 ### Requests about {what} that are answered otherwise
 
@@ -67,7 +75,9 @@ their tests that are not listed pass.
 def generated() -> dict[Path, str]:
     """The page."""
     parts = [_INTRODUCTION, _PROMISED, _table(("What", "Shown by"), _promised())]
-    parts += [_expectations(), "## Bent\n"]
+    parts += [_expectations(), _SUITES]
+    parts += [_table(("Client", "Tests", "Pass", "Bent", "Absent", "Theirs"), _suites())]
+    parts += ["## Bent\n"]
     parts += [_HONOURED, _table(("Field", "What is told"), _not_honoured().items())]
     for subject, what in _COMPARED.items():
         count, version = _recorded(subject)
@@ -97,6 +107,16 @@ def _expectations() -> str:
     return _EXPECTATIONS.format(
         count=count, applying=applying, holding=holding, share=holding / applying
     )
+
+
+def _suites() -> Iterator[tuple[str, ...]]:
+    """Of each client's suite the tests, and how many do not pass for each sort of reason."""
+    for suite in SUITES:
+        listed = suite.expected()
+        sorts = [case["reason"].split(":")[0] for case in listed["case"] if case.get("run", True)]
+        numbers = [listed["tests"], listed["tests"] - len(sorts)]
+        numbers += [sorts.count(sort) for sort in ("bent", "absent", "theirs")]
+        yield f"{suite.client.package} {suite.client.version()}", *map(str, numbers)
 
 
 def _not_honoured() -> dict[str, str]:
@@ -146,7 +166,7 @@ def _by_reason(found: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(reason, "<br>".join(found)) for reason, found in names.items()]
 
 
-def _table(head: Sequence[str], rows: Iterable[tuple[str, str]]) -> str:
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines) + "\n"
 

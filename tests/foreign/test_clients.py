@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.embedded.command_line import CommandLine
 from tests.foreign.programs import CLIENTS, PROMISES, Client, told
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLine]:
-    line = CommandLine(tmp_path_factory.mktemp("foreign"))
-    try:
-        line.run("up")
-        yield line
-        line.run("down")
-    finally:
-        line.run("down", code=None)
-        line.kill_everything()
 
 
 def test_every_step_shows_what_is_promised() -> None:
