@@ -61,6 +61,8 @@ class Kubelet:
         self._client = client
         self._namespace = namespace
         self.fate = fate
+        self.node_of: Callable[[Object], str] = lambda pod: NODE
+        """Where a new pod comes to run."""
         self.waiting: set[str] = set()
         """Replicas whose startup probe fails: `worker-0`."""
         self.pods: dict[str, Object] = {}
@@ -72,20 +74,24 @@ class Kubelet:
 
     async def run(self) -> None:
         """Until cancelled."""
-        with suppress(AlreadyExists):
-            await self._client.create(NODES, {"metadata": {"name": NODE}})
-        await self.report("True")
+        await self.join(NODE)
         async with asyncio.TaskGroup() as self._group:
             await Reflector(
                 self._client, PODS, dict, self, namespace=self._namespace, optional=False
             ).run()
 
-    async def report(self, ready: str) -> None:
+    async def join(self, node: str) -> None:
+        """Have the cluster know of a node, which is ready."""
+        with suppress(AlreadyExists):
+            await self._client.create(NODES, {"metadata": {"name": node}})
+        await self.report("True", node)
+
+    async def report(self, ready: str, node: str = NODE) -> None:
         """The node's Ready condition: True, False, or Unknown when nothing is heard of it."""
         condition = {"type": "Ready", "status": ready, "reason": "Tests", "message": ""}
         body = {"status": {"conditions": [condition]}}
         # Merges the list of conditions by type.
-        kind, path = "application/strategic-merge-patch+json", NODES.path(None, NODE, "status")
+        kind, path = "application/strategic-merge-patch+json", NODES.path(None, node, "status")
         await self._client.raw(Request("PATCH", path, orjson.dumps(body), kind), "tell of the node")
 
     # What the reflector reports.
@@ -133,7 +139,7 @@ class Kubelet:
             "apiVersion": "v1",
             "kind": "Binding",
             "metadata": {"name": name, "uid": pod["metadata"]["uid"]},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": NODE},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": self.node_of(pod)},
         }
         path = PODS.path(self._namespace, name, "binding")
         await self._client.raw(Request("POST", path, orjson.dumps(body)), f"bind {name}")

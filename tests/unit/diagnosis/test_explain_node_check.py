@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.diagnosis.test_explain_lifecycle import explained
+from tests.unit.lifecycle.test_avoidance import Nodes
 from tests.unit.lifecycle.test_node_check import Trial
 from trainyard.lifecycle import checks
 
@@ -22,6 +23,15 @@ def test_which_node_did_badly() -> None:
     text = explained(world.settle())
     assert "the node of worker-1, node, did badly in the check before the start" in text
     assert "its matmul took 0.9 s, and 0.1 s elsewhere" in text
+
+
+def test_whether_pods_are_kept_off_it() -> None:
+    for nodes, advice in (
+        (("a", "b", "c"), "look at that node; pods of this job are kept off it"),
+        (("a", "a", "a"), "keep the job off it by its template's affinity"),
+    ):
+        text = explained(Nodes().place(*nodes).tried(1).settle())
+        assert advice in text
 
 
 def test_that_nobody_could_be_tested() -> None:
