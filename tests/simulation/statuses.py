@@ -139,6 +139,8 @@ def differences(job: Obj, pods: Mapping[str, Obj]) -> Iterator[str]:
         for replica in task["replicas"]:
             pod = pods.get(replica["name"])
             phase = pod["status"]["phase"] if pod else "Deleted"
+            if pod and phase == "Pending" and not pod["spec"].get("nodeName"):
+                phase = "Creating"  # for want of a node that is not avoided
             # Its main container's end is the replica's, and stays so when the pod goes.
             if replica["phase"] not in (phase, *ENDS):
                 yield f"{replica['name']} is told as {replica['phase']}, and is {phase}"
