@@ -95,6 +95,13 @@ async def clear_of_leases(yard: Yard) -> None:
                 await yard.client.delete(LEASES, metadata["name"], metadata["namespace"])
 
 
+async def test_a_namespace_that_is_not_there(yard: Yard) -> None:
+    (found,) = (await doctor(yard, "-n", "nowhere", code=1))["namespace"]
+    assert found["state"] == "problem"
+    assert found["text"].startswith("nowhere does not exist")
+    assert found["fix"].endswith("kubectl create namespace nowhere")
+
+
 async def test_a_cluster_in_order_and_what_it_lacks(yard: Yard) -> None:
     await clear_of_leases(yard)
     rules = shipped(yard)
@@ -113,6 +120,7 @@ async def test_a_cluster_in_order_and_what_it_lacks(yard: Yard) -> None:
         leases = [each["text"] for each in found["Lease"]]
         assert any(f"{yard.namespace}/trainyard-controller" in text for text in leases)
         assert found["gang scheduler"][0]["state"] == "note"
+        assert "namespace" not in found
         if ip:
             assert found["operator"][0]["text"] == "operator: leading"
             assert found["events"][0]["text"] == "none was lost"

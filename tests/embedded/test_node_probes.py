@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import AsyncIterator
+from datetime import timedelta
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
+from trainyard.kube import certificates
 from trainyard.local.node.shim_process import start_shim
 from trainyard.local.registry import Registry
 
@@ -110,6 +114,68 @@ async def test_each_spell_of_bad_health_is_told(node: Cluster) -> None:
     await node.exec("job-0", "rm up")
     await eventually(lambda: len(node.events("Unhealthy")) == 2)
     await node.until("job-0", lambda pod: not _status(pod)["ready"])
+
+
+_GRPC = """
+import grpc, os, sys, threading
+from concurrent.futures import ThreadPoolExecutor
+say = lambda *_: b"\\x08\\x01" if os.path.exists("up") else b"\\x08\\x02"
+check = {"Check": grpc.unary_unary_rpc_method_handler(say)}
+server = grpc.server(ThreadPoolExecutor(1))
+handler = grpc.method_handlers_generic_handler("grpc.health.v1.Health", check)
+server.add_generic_rpc_handlers((handler,))
+server.add_insecure_port("[::]:8080") or sys.exit("no port")
+server.start()
+threading.Event().wait()
+"""
+
+
+# It is not imported here: whoever has imported grpc forks no more.
+@pytest.mark.skipif(find_spec("grpc") is None, reason="grpc is not installed")
+async def test_a_grpc_probe_asks_for_the_health(node: Cluster) -> None:
+    probe = {"grpc": {"port": 8080}, "periodSeconds": 1, "timeoutSeconds": 60}
+    command = [sys.executable, "-c", _GRPC]
+    await node.create("job-0", command, container={"readinessProbe": probe})
+    told = 'Readiness probe failed: service unhealthy (responded with "NOT_SERVING")'
+    await eventually(lambda: told in node.events("Unhealthy"))
+    assert not _status(node.pod("job-0"))["ready"]
+    await node.exec("job-0", "touch up")
+    await node.until("job-0", lambda pod: bool(_status(pod)["ready"]))
+
+
+async def test_a_port_that_accepts_connections_is_no_grpc_server(node: Cluster) -> None:
+    script = (
+        "import socket; s = socket.create_server(('', 8080))\nwhile True: s.accept()[0].close()"
+    )
+    probe = {"grpc": {"port": 8080}, "periodSeconds": 1, "timeoutSeconds": 60}
+    await node.create("job-0", [sys.executable, "-c", script], container={"readinessProbe": probe})
+    await eventually(lambda: any("not speak gRPC" in told for told in node.events("Unhealthy")))
+
+
+_HTTPS = """
+import http.server, os, ssl
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200 if os.path.exists("up") else 503)
+        self.end_headers()
+server = http.server.ThreadingHTTPServer(("", 8080), Handler)
+context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+context.load_cert_chain("pair.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+
+
+async def test_an_https_probe_sees_the_answer_whatever_the_certificate(node: Cluster) -> None:
+    pair = certificates.authority("somebody", timedelta(days=1))
+    (node.state_dir.parent / "work" / "pair.pem").write_bytes(pair.key + pair.certificate)
+    get = {"port": 8080, "scheme": "HTTPS"}
+    probe = {"httpGet": get, "periodSeconds": 1, "timeoutSeconds": 60}
+    await node.create("job-0", [sys.executable, "-c", _HTTPS], container={"readinessProbe": probe})
+    told = "Readiness probe failed: HTTP probe failed with statuscode: 503"
+    await eventually(lambda: told in node.events("Unhealthy"))
+    await node.exec("job-0", "touch up")
+    await node.until("job-0", lambda pod: bool(_status(pod)["ready"]))
 
 
 async def test_an_agent_that_takes_a_running_container_over_probes_it_and_starts_nothing_again(

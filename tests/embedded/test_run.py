@@ -216,27 +216,34 @@ def test_a_clusters_manifest_runs_unchanged_with_warnings(trainyard: CommandLine
         assert warning in output
 
 
-def test_gpus_that_are_not_there_keep_the_job_pending_with_a_hint(trainyard: CommandLine) -> None:
+def test_gpus_that_are_not_there_end_the_job_with_a_hint(trainyard: CommandLine) -> None:
     main = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
-    file = trainyard.manifest("m.yaml", job("gpus", ["/bin/true"], container=main))
-    with trainyard.running("run", "-f", file) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("Python ")
-        hint = process.stdout.readline()
-        assert "needs 8 nvidia.com/gpu, this machine has 0" in hint
-        assert "--resource nvidia.com/gpu=8" in hint
-        process.send_signal(signal.SIGINT)
-        assert process.wait(120) == 130
-    trainyard.run("run", "-f", file, "--resource", "nvidia.com/gpu=8")
+    file = trainyard.manifest("m.yaml", job("gpus", ["/bin/true"], container=main, replicas=2))
+    output = trainyard.run("run", "-f", file, code=1)
+    (last,) = (
+        line
+        for line in output.splitlines()
+        if line.startswith("PyTorchTrainingJob gpus cannot run")
+    )
+    assert "need 16 nvidia.com/gpu, this machine has 0" in last
+    assert "--resource nvidia.com/gpu=16" in last
+    trainyard.run("run", "-f", file, "--resource", "nvidia.com/gpu=16")
+
+
+def test_a_job_that_fits_is_not_given_up_for_one_that_never_does(trainyard: CommandLine) -> None:
+    main = {"resources": {"limits": {"nvidia.com/gpu": 8}}}
+    greedy, fits = job("greedy", ["/bin/true"], container=main), job("fits", shell("echo done"))
+    output = trainyard.run("run", "-f", trainyard.manifest("m.yaml", greedy, fits), code=1)
+    assert "PyTorchTrainingJob greedy cannot run here: needs 8 nvidia.com/gpu" in output
+    assert "done" in output
+    assert "PyTorchTrainingJob fits: Succeeded" in output
 
 
 def test_strict_scheduling_bends_nothing(trainyard: CommandLine) -> None:
     main = {"resources": {"requests": {"cpu": "4096"}}}
     file = trainyard.manifest("m.yaml", job("big", ["/bin/true"], container=main))
-    with trainyard.running("run", "-f", file, "--strict-scheduling") as process:
-        assert process.stdout is not None
-        assert process.stdout.readline().startswith("Python ")
-        assert "needs 4096 cpu" in process.stdout.readline()
+    output = trainyard.run("run", "-f", file, "--strict-scheduling", code=1)
+    assert "PyTorchTrainingJob big cannot run here: needs 4096 cpu" in output
 
 
 def test_a_paused_job_is_said_to_be_and_ends_with_0(trainyard: CommandLine) -> None:

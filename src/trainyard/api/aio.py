@@ -168,4 +168,6 @@ def _how(job: Job) -> str:
     """How a job has ended that has not succeeded."""
     if job.is_deleted:
         return f"{job} was deleted"
+    if job.never_fits:
+        return f"{job} cannot run here: {job.never_fits}"
     return f"{job}: Failed: {job.failure}" if job.failure else f"{job}: {job.phase}"

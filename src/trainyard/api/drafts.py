@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
 _MOST_FILES = 50
 """Of a script's own modules that are looked at for the launcher."""
 _NAME_LENGTH = 40
-_OURS = ("--replicas", "--procs-per-replica", "--gpus", "--launcher", "--elastic", "--no-check")
-"""Options that users are likely to write behind a script, and scripts unlikely to have."""
 
 
 class Draft:
@@ -288,20 +287,33 @@ class Draft:
             size += f" with {script.gpus} GPU{'s' if script.gpus > 1 else ''} each"
         return f"{script.name}: launcher {self.launcher}{why}; {size}"
 
-    def misplaced(self) -> str:
-        """A remark on options that were likely meant for trainyard, but stand behind the script and
-        are passed to it; "" where there are none, or the script knows them."""
+    def misplaced(self, ours: Mapping[str, bool]) -> list[str]:
+        """Options of trainyard's that stand behind the script and are passed to it, with their
+        values, and that it does not seem to know. `ours`: whether each takes a value."""
         if self.found.form == "program" or not self.found.file or self.found.is_archive:
-            return ""
+            return []
         text = Path(self.found.file).read_text(encoding="utf-8", errors="replace")
-        words = (word.partition("=")[0] for word in self.arguments)
-        meant = [word for word in words if word in _OURS and word.strip("-") not in text]
-        if not meant:
-            return ""
-        return (
-            f"note: {', '.join(dict.fromkeys(meant))} stands behind {self.found.target} and is "
-            "passed to it; what is meant for trainyard stands before the script"
-        )
+        found: list[str] = []
+        words = iter(self.arguments)
+        for word in words:
+            if word == "--":
+                break
+            name, is_whole, _ = word.partition("=")
+            if name in ours and not _knows(text, name):
+                found.append(word)
+                if ours[name] and not is_whole:
+                    found += itertools.islice(words, 1)
+        return found
+
+
+def _knows(text: str, option: str) -> bool:
+    """Whether a script seems to have an option: spelled out, or as what a field or a parameter of
+    its is called, from which some libraries make options."""
+    name = re.escape(option.lstrip("-").replace("-", "_"))
+    field = rf"(?m)^\s*{name}\s*:|\bdef \w+\([^)]*\b{name}\b"
+    return re.search(rf"{re.escape(option)}(?![\w-])", text) is not None or (
+        re.search(field, text) is not None
+    )
 
 
 def _files_of(base: Path) -> list[Path]:

@@ -81,6 +81,9 @@ def prefix(job: Job, source: str, *, names_jobs: bool) -> str:
 def summary(job: Job, logs: Path | None, *, seconds: float) -> Iterator[str]:
     """The summary of one job; `logs` is the folder of the pods' logs, where they are on disk."""
     restarts = f"{job.restarts} restart{'' if job.restarts == 1 else 's'}"
+    if job.never_fits:
+        yield f"{job.kind.kind} {job.name} cannot run here: {job.never_fits}"
+        return
     phase = "deleted" if job.is_deleted else job.phase
     yield f"{job.kind.kind} {job.name}: {phase} after {seconds:.1f} s, {restarts}"
     if job.phase == "Failed" and job.failure:

@@ -9,7 +9,7 @@ from trainyard.api.ground import GroundError
 from trainyard.api.script_files import propose
 from trainyard.api.shape import ClusterShape, ScriptShape
 from trainyard.cli.options import cluster_options
-from trainyard.cli.script_options import ScriptCommand, script_options
+from trainyard.cli.script_options import ScriptCommand, misplaced, script_options
 from trainyard.cli.scripts import heading, save
 
 
@@ -35,7 +35,7 @@ def command(
         draft.require()
     except GroundError as missing:
         click.echo(f"warning: {missing}", err=True)
-    for line in filter(None, (draft.misplaced(), draft.told())):
+    for line in filter(None, (misplaced(draft), draft.told())):
         click.echo(line, err=True)
     if not script.save:
         click.echo(draft.text(heading=heading(options, "")), nl=False)

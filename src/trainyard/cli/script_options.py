@@ -5,13 +5,17 @@ from __future__ import annotations
 import functools
 import os
 import re
+import shlex
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from trainyard.api.shape import ScriptShape
 from trainyard.cli.options import IMAGE, MOUNTS
+
+if TYPE_CHECKING:
+    from trainyard.api.drafts import Draft
 
 _LAUNCHERS = ("torchrun", "plain", "deepspeed", "colossalai", "none")
 _VOLUME = """Mount a folder (on a cluster, a claim) at PATH in the replicas of SCRIPT; or say which
@@ -72,6 +76,26 @@ class ScriptCommand(click.Command):
                 f"-n names a namespace, as in kubectl; did you mean --replicas {number}?", ctx
             )
         return super().parse_args(ctx, args)
+
+
+def misplaced(draft: Draft) -> str:
+    """A remark on options of ours that stand behind the script and are passed to it; "" where there
+    are none, or the script knows them."""
+    context = click.get_current_context()
+    options = [each for each in context.command.params if isinstance(each, click.Option)]
+    ours = {
+        name: not each.is_flag for each in options for name in each.opts if name.startswith("--")
+    }
+    words = draft.misplaced(ours)
+    if not words:
+        return ""
+    names = ", ".join(dict.fromkeys(w.partition("=")[0] for w in words if w.startswith("--")))
+    module = ["-m"] if draft.script.is_module else []
+    meant = shlex.join([str(context.info_name), *words, *module, draft.found.target])
+    return (
+        f"note: {names} stands behind {draft.found.target} and is passed to it; what is meant for "
+        f"trainyard stands before the script: trainyard {meant}"
+    )
 
 
 def script_options(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,9 +6,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Protocol
 
+import click
+
 from trainyard.api.drafts import Draft
 from trainyard.api.ground import Ground
 from trainyard.api.shape import ClusterShape
+from trainyard.cli.script_options import misplaced
 from trainyard.cli.scripts import save
 
 if TYPE_CHECKING:
@@ -72,6 +75,8 @@ class ScriptSource:
 
     def read(self, namespace: str | None) -> ReadResult:
         self.draft.require()
+        if remark := misplaced(self.draft):
+            click.echo(remark, err=True)
         result = self.draft.read()
         if self.draft.script.save:
             save(self.draft, self.draft.script.save)
@@ -80,7 +85,7 @@ class ScriptSource:
     def introduction(self, isolation: str) -> list[str]:
         ground = self.draft.ground
         lines = [ground.line(isolation)] if ground else []
-        return [*lines, *filter(None, (self.draft.misplaced(), self.draft.told()))]
+        return [*lines, self.draft.told()]
 
     def recorded(self, tell: Callable[[str], None]) -> Said:
         return _said(self.draft.options, self.python, tell, snapshots=self.snapshots)

@@ -109,9 +109,11 @@ class Follower:
 
     @property
     def is_settled(self) -> bool:
-        """Every job is over or paused. A debug job never is: it waits for the user."""
+        """Every job is over or paused, or asks for what will never be there (decision 341). A debug
+        job never is: it waits for the user."""
         return all(
-            job.is_over or (job.is_paused and job.phase == "Paused") for job in self.jobs.values()
+            job.is_over or (job.is_paused and job.phase == "Paused") or job.never_fits
+            for job in self.jobs.values()
         )
 
     def _watch_all(self, group: asyncio.TaskGroup) -> list[asyncio.Task[None]]:

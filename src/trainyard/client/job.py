@@ -10,6 +10,7 @@ from trainyard.client.objects import ListAt, Object, ObjectAt, TextAt
 from trainyard.client.pods import PodView, in_order
 from trainyard.kinds.kind import BACKOFF_LIMIT, Kind
 from trainyard.kinds.shared import names
+from trainyard.kinds.shared.reasons import NEVER_HERE
 from trainyard.kinds.shared.roles import INIT
 from trainyard.kube.resources import Resource
 from trainyard.schema.dataclass import dataclass
@@ -211,6 +212,14 @@ class Job:
         return max((end - start).total_seconds(), 0.0)
 
     # Its pods.
+
+    @property
+    def never_fits(self) -> str:
+        """Why none of its replicas ever runs on the machine of the embedded cluster, whoever makes
+        room there; "" where they may."""
+        told = [pod.no_place or "" for pod in self.pods.values() if not pod.node]
+        is_whole = len(told) == len(self.pods) == sum(self.aggregate.values())
+        return told[0] if told and is_whole and all(NEVER_HERE in text for text in told) else ""
 
     def ordered_pods(self) -> list[PodView]:
         """By replica type as the status lists them, then by index."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from trainyard.kinds.kind import Kind
+from trainyard.kinds.table import JOB_KINDS, Kind
 from trainyard.schema import core
 from trainyard.schema.model import INT32_MAX, Model
 from trainyard.schema.problems import Path, Problem, error, suggest
@@ -149,7 +149,11 @@ class _Walker(Walker):
         if value is None and _is_refused_null(path):
             self.visit(value, schema, path)
         else:
-            super().unknown(value, schema, path)
+            if others := _kinds_with(path):
+                have = f"{others[0]} has" if len(others) == 1 else f"{' and '.join(others)} have"
+                self.add(path, f"{UNKNOWN_FIELD}; only {have} it")
+            else:
+                super().unknown(value, schema, path)
             if path[-1] not in _OPEN:
                 self.visit(value, _NO_NULLS, path)
 
@@ -178,6 +182,18 @@ def _other_shape(path: Path, value: Any) -> str:
     if path[-1] != "restartPolicy" or policy not in ("Always", "OnFailure", "Never"):
         return ""
     return f"; write {policy}" if isinstance(value, dict) else f"; write {{policy: {policy}}}"
+
+
+def _kinds_with(path: Path) -> list[str]:
+    """Jobs of which kinds have a field of that name there."""
+    return [name for name, kind in JOB_KINDS.items() if _has(_schema(kind), path)]
+
+
+def _has(schema: Schema, path: Path) -> bool:
+    """Whether a schema names the field, rather than leaves open what is there."""
+    for part in path[:-1]:
+        schema = below(schema, part) or _ANYTHING
+    return path[-1] in schema.get("properties", _ANYTHING)
 
 
 @cache

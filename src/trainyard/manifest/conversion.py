@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,17 +17,20 @@ from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
 
 from trainyard.kinds.shared import legacy
-from trainyard.kinds.table import KINDS
+from trainyard.kinds.table import JOB_KINDS, KINDS
 from trainyard.manifest import yaml_text
-from trainyard.manifest.reader import read, told
+from trainyard.manifest.foreign import kinds
+from trainyard.manifest.reader import Document, read, told
+from trainyard.schema.core import CORE_KINDS
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import InvalidManifest
-from trainyard.schema.problems import Problem
+from trainyard.schema.problems import Problem, Severity
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
-    """The new text and the warnings that are gone with the old one."""
+    """The new text, the warnings that are gone with the old one, and those about objects that stay
+    as they were though they are none that a manifest of ours has."""
 
     text: str
     changes: tuple[Problem, ...]
@@ -35,7 +39,8 @@ class Converted:
 def convert(text: str, file: str = "") -> Converted:
     """The manifest in today's spelling, with the line ends that it had.
 
-    Raises InvalidManifest when the text is no YAML.
+    Raises InvalidManifest when the text is no YAML, or holds no more than objects of kinds that
+    nothing is known of.
     """
     broken = [
         told(mistake, file) for parsed in yaml_text.parse(text) for mistake in parsed.mistakes
@@ -46,6 +51,12 @@ def convert(text: str, file: str = "") -> Converted:
     contradictions = [p for p in before.errors if "contradicts" in p.message]
     if contradictions:
         raise InvalidManifest(contradictions)
+    if not before.documents:
+        raise InvalidManifest(before.errors)
+    left_alone = [_left_alone(d) for d in before.documents if not _is_known(d)]
+    if left_alone and not any(d.kind in KINDS for d in before.documents):
+        raise InvalidManifest(left_alone)
+    notes = tuple(replace(problem, severity=Severity.WARNING) for problem in left_alone)
     yaml = YAML()
     yaml.preserve_quotes = True
     yaml.width = 10_000
@@ -53,7 +64,7 @@ def convert(text: str, file: str = "") -> Converted:
     _keep_indentation(yaml, text)
     documents = list(yaml.load_all(text))
     if not sum(_convert(obj) for document in documents for obj in _objects(document)):
-        return Converted(text, ())
+        return Converted(text, notes)
     out = io.StringIO()
     yaml.dump_all(documents, out)
     result = out.getvalue()
@@ -61,7 +72,25 @@ def convert(text: str, file: str = "") -> Converted:
         result = result.replace("\r\n", "\n").replace("\n", "\r\n")
     # Old spellings without a current one keep their warnings.
     left = {p.message for p in read(result, file).warnings}
-    return Converted(result, tuple(p for p in before.warnings if p.message not in left))
+    gone = (p for p in before.warnings if p.message not in left)
+    return Converted(result, (*gone, *notes))
+
+
+def _is_known(document: Document) -> bool:
+    return document.kind in KINDS or document.kind in CORE_KINDS
+
+
+def _left_alone(document: Document) -> Problem:
+    """Of an object that is no part of a manifest of ours: what could be converted."""
+    (found, *_) = document.problems
+    if found.suggestion.removesuffix("List") in KINDS or not document.kind:
+        return found
+    ours, theirs = ", ".join(JOB_KINDS), ", ".join(kinds.titles())
+    message = (
+        f"{document.kind[:80]} is no kind that can be converted; old spellings of {ours} can, "
+        f"and {theirs} and {kinds.SLURM}"
+    )
+    return replace(found, message=message, suggestion="")
 
 
 def _keep_indentation(yaml: YAML, text: str) -> None:

@@ -16,8 +16,8 @@ from email.utils import parsedate_to_datetime
 from trainyard.kinds.shared.installing import of_everything
 from trainyard.kinds.shared.settings import GangBackend
 from trainyard.kube.client import Client
-from trainyard.kube.errors import Forbidden, KubeError
-from trainyard.kube.resources import LEASES, PODS
+from trainyard.kube.errors import Forbidden, KubeError, NotFound
+from trainyard.kube.resources import LEASES, NAMESPACES, PODS
 from trainyard.kube.transport import Request
 from trainyard.operator.detection import served
 from trainyard.operator.doctor_definitions import definitions
@@ -65,6 +65,18 @@ async def _server(patient: Patient) -> AsyncIterator[Finding]:
         return
     patient.slowest = max(times)
     yield _clock("clock of the server", patient.server_ahead, "this machine's")
+
+
+async def _namespace(patient: Patient) -> AsyncIterator[Finding]:
+    """Whether there is the one in which jobs are submitted, as far as one may look."""
+    try:
+        await patient.client.get(NAMESPACES, patient.namespace)
+    except NotFound:
+        text = f"{patient.namespace} does not exist, so no job can be submitted to it"
+        fix = f"name another with -n, or kubectl create namespace {patient.namespace}"
+        yield Finding("namespace", "problem", text, fix)
+    except KubeError:
+        return
 
 
 async def _answers(patient: Patient) -> AsyncIterator[Finding]:
@@ -231,6 +243,7 @@ async def _gangs(patient: Patient) -> AsyncIterator[Finding]:
 Check = Callable[[Patient], AsyncIterator[Finding]]
 CHECKS: tuple[Check, ...] = (
     _server,
+    _namespace,
     settings,
     _answers,
     definitions,

@@ -36,6 +36,24 @@ while True:
     print("asked")
 '"""
 
+HEALTHY = r"""exec python3 -uc '
+import socket
+
+def frame(kind, flags, body):
+    head = bytes((0, 0, len(body), kind, flags, 0, 0, 0, kind < 2))
+    return head + body
+
+ok, trailers = frame(1, 4, b"\x88"), frame(1, 5, b"\0\x0bgrpc-status\x010")
+serving = frame(4, 0, b"") + ok + frame(0, 0, b"\0\0\0\0\2\x08\1") + trailers
+server, kept = socket.create_server(("", 8080)), []
+while True:
+    kept.append(server.accept()[0])
+    kept[-1].recv(65536)
+    kept[-1].sendall(serving)
+    print("asked")
+'"""
+"""A gRPC server that tells whoever asks for anything that it is well."""
+
 
 async def server(place: Place, name: str = "server") -> str:
     """A pod that serves; its address."""
@@ -131,7 +149,7 @@ here(_PROBED.format("*not* be", 'exec "cat /tmp/health"'))(
         "asked",
     )
 )
-here(_PROBED.format("*not* be", "GRPC"))(stays({"grpc": {"port": PORT}}, LISTEN, "asked"))
+here(_PROBED.format("*not* be", "GRPC"))(stays({"grpc": {"port": PORT}}, HEALTHY, "asked"))
 
 
 @here(

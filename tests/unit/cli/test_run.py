@@ -165,3 +165,34 @@ def test_the_summary_says_what_becomes_of_the_tensorboard(
 ) -> None:
     job = view("Succeeded", tensorboard={"ready": ready, "url": "http://127.0.0.1:31000"})
     assert viewer_summary(job, keeps=keeps) == f"  {line}"
+
+
+def unplaced(index: int, text: str) -> PodView:
+    """A pod that found no place."""
+    obj = pod(index, "Pending").obj
+    refused = {"type": "PodScheduled", "status": "False", "message": text}
+    obj["status"] = {"phase": "Pending", "conditions": [refused]}
+    return PodView(obj)
+
+
+def test_a_job_never_fits_where_none_of_its_replicas_ever_does() -> None:
+    never, later = "needs 2 nvidia.com/gpu, this machine has 0", "needs 2 cpu, 1 are free"
+    two = {"aggregate": {"pending": 2, "running": 0}}
+    assert view("Pending", unplaced(0, never), unplaced(1, never), **two).never_fits == never
+    for others in (
+        (unplaced(0, never),),
+        (unplaced(0, never), unplaced(1, later)),
+        (unplaced(0, never), pod(1, "Pending")),
+        (unplaced(0, never), pod(1)),
+        (),
+    ):
+        assert not view("Pending", *others, **two).never_fits
+    assert not view("Pending").never_fits
+
+
+def test_the_summary_of_a_job_that_never_fits_says_why() -> None:
+    text = "needs 2 nvidia.com/gpu, this machine has 0"
+    job = view("Pending", unplaced(0, text), aggregate={"pending": 1})
+    assert list(summary(job, Path("/logs"), seconds=1)) == [
+        f"PyTorchTrainingJob train cannot run here: {text}"
+    ]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,7 +42,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "note.ipynb": "{}",
         "data.csv": "1\n",
         "windows.sh": "#!/bin/sh\r\necho hello\r\n",
-        "knows.py": "import argparse\nargparse.ArgumentParser().add_argument('--gpus')\n",
+        "knows.py": "import argparse\nargparse.ArgumentParser().add_argument('--gpus')\n"
+        "class Fields:\n    name: str = ''\ndef main(env, save): ...\n",
     }
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -128,9 +130,26 @@ def test_a_number_is_no_namespace() -> None:
 def test_options_behind_the_script_that_it_does_not_know_are_remarked_on() -> None:
     _, said = made("train.py", "--replicas", "7", "--lr", "1")
     notes = [line for line in said.splitlines() if line.startswith("note: ")]
-    assert notes[0].startswith("note: --replicas stands behind train.py and is passed to it; ")
-    assert "note" not in made("knows.py", "--gpus", "2")[1]
-    assert "note" not in made("--replicas", "2", "train.py", "--lr", "1")[1]
+    (note,) = notes
+    assert note.startswith("note: --replicas stands behind train.py and is passed to it; ")
+    assert note.endswith(" --replicas 7 train.py")
+    _, said = made("-m", "pack.train", "--name", "a b", "--no-check", "--queue=q", "x", "--name=c")
+    assert "--name, --no-check, --queue stands behind pack.train" in said
+    assert "--name 'a b' --no-check --queue=q --name=c -m pack.train" in said
+    assert "note" not in made("knows.py", "--gpus", "2", "--name", "x", "--env=y", "--save=z")[1]
+    assert "note" not in made("--replicas", "2", "train.py", "--lr", "1", "-n", "4")[1]
+    assert "note" not in made("train.py", "--", "--name", "x")[1]
+    assert "--name train.py" in made("train.py", "--name")[1]
+
+
+def test_what_stands_behind_the_script_is_remarked_on_at_stderr() -> None:
+    given = ["--save", "nowhere/m.yaml", "plain.py", "--name", "x"]
+    command = [sys.executable, "-m", "trainyard", "run", *given]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr.count("note: --name stands behind plain.py") == 1
+    assert "trainyard run --name x plain.py" in done.stderr
+    assert "cannot write nowhere/m.yaml" in done.stderr
+    assert done.stdout == ""
 
 
 def test_a_job_is_called_after_its_script() -> None:

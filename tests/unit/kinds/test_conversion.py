@@ -87,3 +87,45 @@ def test_contradictions_and_broken_texts_are_refused() -> None:
         convert(OLD.replace("enable: false", both))
     with pytest.raises(InvalidManifest, match=r"f.yaml:2:1"):
         convert("a: [", "f.yaml")
+
+
+JOB_SET = "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: js}\n"
+OURS = OLD.split("---\n")[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (JOB_SET, "JobSet is no kind that can be converted; old spellings of PyTorchTrainingJob, "),
+        (JOB_SET, "f.yaml:2:1: error: JobSet default/js: kind: JobSet"),
+        (JOB_SET, "a Kubeflow PyTorchJob, a Kubeflow MPIJob"),
+        ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n", "Job is no kind that can be"),
+        ("apiVersion: v1\nkind: List\nitems: [{kind: JobSet}]\n", "f.yaml:3:10: error: JobSet"),
+        ("kind: JobSetList\nitems: []\n", "JobSetList is no kind"),
+        (f"{JOB_SET}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n", "JobSet"),
+        ("kind: PyTorchTrainingjob\n", "did you mean 'PyTorchTrainingJob'?"),
+        ("metadata: {name: a}\n", "kind: is required"),
+        ("", "is empty"),
+        ("# no more than this\n", "holds no object"),
+        ("just words\n", "an object must be a mapping"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused(text: str, said: str) -> None:
+    with pytest.raises(InvalidManifest) as refused:
+        convert(text, "f.yaml")
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("text", [f"{OURS}---\n{JOB_SET}", f"{JOB_SET}---\n{convert(OURS).text}"])
+def test_what_stands_beside_ours_and_is_not_known_is_left_as_it_is_and_told(text: str) -> None:
+    converted = convert(text, "f.yaml")
+    assert JOB_SET.partition("metadata")[0] in converted.text
+    (told,) = (p for p in converted.changes if "JobSet" in p.object)
+    assert str(told).startswith("f.yaml:")
+    assert ": warning: JobSet default/js: kind: JobSet is no kind that can be conv" in str(told)
+
+
+def test_core_kinds_alone_need_no_change() -> None:
+    text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n"
+    assert convert(text).text == text
+    assert convert(text).changes == ()

@@ -172,7 +172,11 @@ STRICT: dict[str, Row] = {
         "spec.replicaSpecs[0].restartPolicy",
         "must be one of",
     ),
-    "elastic in a GenericJob": (m.generic(elastic={}), "spec.elastic", "unknown field"),
+    "elastic in a GenericJob": (
+        m.generic(elastic={}),
+        "spec.elastic",
+        "unknown field; only PyTorchTrainingJob and DeepSpeedJob have it",
+    ),
     "both spellings": (
         m.pytorch(runMode={"debug": {"enable": True, "enabled": False}}),
         "spec.runMode.debug.enable",
@@ -490,7 +494,12 @@ TORCH["success policy"] = (
 DEEPSPEED["success policy"] = (
     m.deepspeed(runPolicy={"successPolicy": "AllReplicas"}),
     "spec.runPolicy.successPolicy",
-    "unknown field",
+    "unknown field; only PyTorchTrainingJob has it",
+)
+DEEPSPEED["another kind's field"] = (
+    m.deepspeed(runPolicy={"restartMode": "InPlace"}),
+    "spec.runPolicy.restartMode",
+    "unknown field; only PyTorchTrainingJob has it",
 )
 GENERIC: dict[str, Row] = {
     "port name": (

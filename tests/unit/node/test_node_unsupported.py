@@ -51,8 +51,6 @@ def test_a_field_of_the_pod_is_told(spec: dict[str, Any], field: str) -> None:
         ({"volumeDevices": [{"name": "v"}]}, "volumeDevices"),
         ({"ports": [{"containerPort": 80, "hostPort": 80}]}, "hostPort"),
         ({"volumeMounts": [{"name": "v", "mountPropagation": "Bidirectional"}]}, "mountPropag"),
-        ({"livenessProbe": {"grpc": {"port": 1}}}, "grpc and HTTPS probes"),
-        ({"startupProbe": {"httpGet": {"port": 1, "scheme": "HTTPS"}}}, "grpc and HTTPS probes"),
         ({"securityContext": {"seLinuxOptions": {"level": "s0"}}}, "seLinuxOptions"),
         ({"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}, "runAsNonRoot"),
     ],

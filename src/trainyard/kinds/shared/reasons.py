@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from enum import StrEnum
 
+NEVER_HERE = "this machine has"
+"""In the condition of a pod that asks for more than the one node of an embedded cluster has."""
+
 
 class Phase(StrEnum):
     """``status.phase`` of a job."""

@@ -1,13 +1,14 @@
-"""Probes and lifecycle hooks: exec, httpGet and tcpSocket against a container."""
+"""Probes and lifecycle hooks: exec, httpGet, tcpSocket and grpc against a container."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import socket
-from collections.abc import Callable, Coroutine, Mapping
+import ssl
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from trainyard.local.node.container_runtime import ContainerRuntime
@@ -16,6 +17,7 @@ from trainyard.local.node.status import Run
 from trainyard.schema.errors import TrainyardError
 
 Verdict = Callable[[Run, str, str], None]
+_Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[str]]
 _log = logging.getLogger(__name__)
 _HOOK_SECONDS = 600.0
 _STARTUP_POLL_SECONDS = 0.2
@@ -153,20 +155,51 @@ async def _act(target: Target, action: Mapping[str, Any]) -> str:
     except OSError as error:
         why = os.strerror(error.errno) if error.errno else str(error)
         raise TrainyardError(f"cannot connect to {host}:{port}: {why}") from error
-    with contextlib.closing(connection):
-        if "httpGet" in action and spec.get("scheme") != "HTTPS":
-            return await _http_get(connection, f"{target.address}:{port}", spec)
-    return ""
+    if "tcpSocket" in action:
+        connection.close()
+        return ""
+    place = f"{target.address}:{port}"
+    if "grpc" in action:
+        return await _spoken(connection, partial(_grpc, place, spec))
+    tls_host = host if spec.get("scheme") == "HTTPS" else ""
+    return await _spoken(connection, partial(_http_get, place, spec), tls_host)
 
 
-async def _http_get(connection: socket.socket, host: str, spec: Mapping[str, Any]) -> str:
-    loop = asyncio.get_running_loop()
+async def _spoken(connection: socket.socket, speak: _Speak, tls_host: str = "") -> str:
+    """What comes of speaking over a connection, which is closed then."""
+    tls: dict[str, Any] = {}
+    if tls_host:  # whose certificate it is does not matter, as to a kubelet
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+        tls = {"ssl": context, "server_hostname": tls_host}
+    try:
+        reader, writer = await asyncio.open_connection(sock=connection, **tls)
+    except BaseException:
+        connection.close()
+        raise
+    try:
+        return await speak(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+async def _grpc(
+    place: str, spec: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> str:
+    from trainyard.local.node import grpc_health
+
+    return await grpc_health.ask(reader, writer, place, spec.get("service") or "")
+
+
+async def _http_get(
+    host: str, spec: Mapping[str, Any], reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+) -> str:
     lines = [f"GET {spec.get('path') or '/'} HTTP/1.1", f"Host: {host}", "Connection: close"]
     lines += [f"{h['name']}: {h['value']}" for h in spec.get("httpHeaders", ())]
-    await loop.sock_sendall(connection, "\r\n".join([*lines, "", ""]).encode())
+    writer.write("\r\n".join([*lines, "", ""]).encode())
     answer = b""
     while b"\r\n" not in answer and len(answer) < _STATUS_LINE_BYTES:
-        data = await loop.sock_recv(connection, _STATUS_LINE_BYTES)
+        data = await reader.read(_STATUS_LINE_BYTES)
         if not data:
             break
         answer += data

@@ -10,7 +10,6 @@ from trainyard.kinds.shared.labels import T9K_SCHEDULER_NAME
 from trainyard.local.node.services import alias_of
 from trainyard.schema.rules.services import HEADLESS
 
-_PROBES = ("startupProbe", "livenessProbe", "readinessProbe")
 _OWN, _ONE_MACHINE = "pods on this machine have their own", "all pods run on this one machine"
 _ABSENT = {
     "hostNetwork": _OWN,
@@ -154,9 +153,6 @@ def of_container(
     mounts = container.get("volumeMounts", ())
     if any(mount.get("mountPropagation", "None") != "None" for mount in mounts):
         yield f"mountPropagation{where}: mounts stay within the container"
-    probes = [container[probe] for probe in _PROBES if probe in container]
-    if any("grpc" in p or p.get("httpGet", {}).get("scheme") == "HTTPS" for p in probes):
-        yield f"grpc and HTTPS probes{where}: it is enough that the port accepts a connection"
     limits = container.get("resources", {}).get("limits", {})
     if "ephemeral-storage" in limits and isolation == "plain":
         yield f"limits.ephemeral-storage{where}: room on the disk is not limited"

@@ -12,6 +12,7 @@ from dataclasses import field
 from typing import Any
 
 from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.reasons import NEVER_HERE
 from trainyard.local.scheduler.requests import PODS, SHARED, Amounts, pod_requests, readable, total
 from trainyard.schema.dataclass import dataclass
 
@@ -79,7 +80,7 @@ class Shortage:
         wanted = readable(self.resource, self.wanted)
         if self.is_lasting:
             has = readable(self.resource, self.capacity).removesuffix(f" {self.resource}")
-            return f"{wanted}, this machine has {has}"
+            return f"{wanted}, {NEVER_HERE} {has}"
         free = readable(self.resource, max(self.free, 0)).removesuffix(f" {self.resource}")
         return f"{wanted}, {free} are free"
 

@@ -35,6 +35,11 @@ def title_of(obj: Any) -> str:
     return _TITLES.get((group, kind), "")
 
 
+def titles() -> tuple[str, ...]:
+    """What all kinds are called that are converted."""
+    return tuple(_TITLES.values())
+
+
 def advice(title: str, file: str) -> str:
     """What to do with such a file."""
     name = "-" if file in ("", "<stdin>", "-") else file
