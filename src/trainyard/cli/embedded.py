@@ -7,13 +7,14 @@ The two are composed here and nowhere else, so that they can only meet over HTTP
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -22,7 +23,6 @@ from urllib.parse import urlsplit
 import uvloop
 
 from trainyard.api.shape import ClusterShape
-from trainyard.cli.controlling import control, control_apart
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
 from trainyard.kube.embedded import Paths
@@ -71,20 +71,19 @@ def private_settings(options: ClusterShape, paths: Paths) -> ClusterSettings:
 
 @asynccontextmanager
 async def embedded(
-    settings: ClusterSettings, shim: ShimHandle, *, is_apart: bool = False
+    settings: ClusterSettings, shim: ShimHandle, *, is_apart: bool = False, waits: bool = True
 ) -> AsyncIterator[Cluster]:
-    """A cluster whose controller has started, for as long as the block lasts; `is_apart`: it is a
-    process of its own."""
+    """A cluster with its controller, for as long as the block lasts, which begins once that has
+    read the cluster unless it `waits` not; `is_apart`: it is a process of its own."""
     async with running(settings, shim) as cluster, asyncio.TaskGroup() as group:
-        is_plain = cluster.agent.isolation == "plain"
-        end = await _listen(cluster, is_plain=is_plain)
+        end = await _listen(cluster)
         ready = asyncio.Event()
-        way = control_apart if is_apart else control
-        run = partial(way, str(cluster.socket), end, is_plain=is_plain, ready=ready)
+        run = partial(_control, cluster, end, ready, is_apart=is_apart)
         task = group.create_task(cluster.findings.keep("controller", run))
         try:
-            async with asyncio.timeout(_READY_SECONDS):
-                await ready.wait()
+            if waits:
+                async with asyncio.timeout(_READY_SECONDS):
+                    await ready.wait()
             yield cluster
         finally:
             task.cancel()
@@ -92,12 +91,35 @@ async def embedded(
                 end.close()
 
 
+# Decision 335.
+async def _control(
+    cluster: Cluster, end: socket.socket | None, ready: asyncio.Event, *, is_apart: bool
+) -> None:
+    """Look after the cluster's jobs until cancelled. What that takes is imported here: it is more
+    than half of all that a cluster imports, and not needed to be up."""
+    run = _controller(is_apart=is_apart)
+    await run(str(cluster.socket), end, is_plain=_is_plain(cluster), ready=ready)
+
+
+def _controller(*, is_apart: bool) -> Callable[..., Awaitable[None]]:
+    gc.disable()  # as commands do while they import
+    try:
+        from trainyard.cli.controlling import control, control_apart
+    finally:
+        collect_garbage_again()
+    return control_apart if is_apart else control
+
+
+def _is_plain(cluster: Cluster) -> bool:
+    return cluster.agent.isolation == "plain"
+
+
 # Decision 218.
-async def _listen(cluster: Cluster, *, is_plain: bool) -> socket.socket | None:
+async def _listen(cluster: Cluster) -> socket.socket | None:
     """Where pods reach the controller, at the same place as in the cluster's last life; None: they
     do not, and run all the same."""
     port = _CHANNEL_PORT
-    if is_plain:  # the machine's own ports
+    if _is_plain(cluster):  # the machine's own ports
         port = _FIRST_PORT + fnv1a64(os.fsencode(cluster.settings.paths.folder)) % _PORTS
     for wanted in (port, 0):
         try:
@@ -145,7 +167,7 @@ async def _serve(
     *,
     is_apart: bool,
 ) -> None:
-    async with embedded(settings, shim, is_apart=is_apart) as cluster:
+    async with embedded(settings, shim, is_apart=is_apart, waits=is_apart) as cluster:
         loop, ended = asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, ended.set)

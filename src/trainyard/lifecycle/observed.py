@@ -12,8 +12,9 @@ from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, TypeVar
 
-from trainyard.kinds.shared import kueue, labels, observing
+from trainyard.kinds.shared import kueue, labels
 from trainyard.kinds.shared.gang import pod_groups_of
+from trainyard.kinds.shared.pod_contract import STOPPED, stopped_in
 from trainyard.kinds.shared.roles import INIT, SIDECAR, sidecars_of
 from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.table import KINDS
@@ -118,7 +119,7 @@ class Pod:
         label, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
         conditions = {c["type"]: c for c in status.get("conditions") or ()}
         containers, told = _told(_containers(spec, status))
-        stopped = conditions.get(observing.STOPPED, {})
+        stopped = conditions.get(STOPPED, {})
         is_stopped = stopped.get("status") == "True"
         placed = conditions.get("PodScheduled", {})
         disrupted = conditions.get("DisruptionTarget", {})
@@ -149,7 +150,7 @@ class Pod:
                 tuple((kind, c.get("status", "")) for kind, c in conditions.items())
             ),
             containers=containers,
-            stopped=observing.stopped_in(stopped.get("message", "")) if is_stopped else frozenset(),
+            stopped=stopped_in(stopped.get("message", "")) if is_stopped else frozenset(),
             stopped_since=parse(stopped.get("lastTransitionTime")) if is_stopped else None,
             told=told,
         )

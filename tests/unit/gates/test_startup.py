@@ -94,6 +94,17 @@ def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Pa
     assert gone[:2] == [[], []], f"{command} needs less than listed in {__file__}; well done"
 
 
+def test_a_cluster_is_ready_before_what_knows_jobs_is_imported() -> None:
+    """`up` returns before its controller is there (decision 335), and so before pydantic is."""
+    later = ("pydantic", "trainyard.cli.controlling", "trainyard.lifecycle", "trainyard.manifest")
+    served = "trainyard.cli.up, trainyard.cli.embedded, trainyard.local.storage.store"
+    code = f"import sys, {served}; print([m for m in {later} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_dataclasses_compile_their_methods_when_these_are_called() -> None:
     """But for the rooms that keep the standard library's (decision 164)."""
     apart = ("api/", "payloads/", "shim/", "schema/dataclass.py")

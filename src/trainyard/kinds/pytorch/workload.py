@@ -28,6 +28,7 @@ from trainyard.kinds.shared import (
     pods,
 )
 from trainyard.kinds.shared.description import Description, Endpoint, Start
+from trainyard.kinds.shared.pod_contract import OBSERVE
 from trainyard.kinds.shared.pod_rules import gpu_count
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import (
@@ -186,7 +187,7 @@ class _Description(Description[PyTorchTrainingJobSpec]):
     def _tell_of_events(self, pod: Manifest, container: str) -> None:
         """Let the observer know where the training writes what its TensorBoard shows."""
         variables = pod_rules.container_of(pod, container).get("env") or ()
-        is_observed = any(each["name"] == observing.VARIABLE for each in variables)
+        is_observed = any(each["name"] == OBSERVE for each in variables)
         if self.spec.tensorboard_spec is None or not is_observed:
             return
         if folders := logsources.mounted(self.spec.tensorboard_spec, pod["spec"], container):

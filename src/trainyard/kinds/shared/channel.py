@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from trainyard.kinds.shared import names, pods
 from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.pod_contract import CHANNEL_PATH
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Dependent, Generated, Manifest
 from trainyard.kube.resources import SECRETS
 from trainyard.payloads import reporter
 
 VOLUME = "trainyard-channel"
-PATH = "/t9k/channel"
 REPORTER = "trainyard.py"
 """Key of the Secret, and name of the module, in a folder where nothing else is."""
 URL_VARIABLE = "KUBEFLOW_TRAINER_SERVER_URL"
@@ -56,12 +56,12 @@ def equipped(pod: Manifest, container: str, identity: Identity, settings: Settin
         return pod
     variables = {
         URL_VARIABLE: address(pod, identity, settings),
-        "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{PATH}/ca.crt",
-        "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{PATH}/token",
-        "TRAINYARD_PYTHON": f"{PATH}/{_PYTHON}",
+        "KUBEFLOW_TRAINER_SERVER_CA_CERT": f"{CHANNEL_PATH}/ca.crt",
+        "KUBEFLOW_TRAINER_SERVER_TOKEN": f"{CHANNEL_PATH}/token",
+        "TRAINYARD_PYTHON": f"{CHANNEL_PATH}/{_PYTHON}",
     }
     pods.put_env_first(pod, variables, only=container)
-    mount = {"name": VOLUME, "mountPath": PATH, "readOnly": True}
+    mount = {"name": VOLUME, "mountPath": CHANNEL_PATH, "readOnly": True}
     if not pods.add_mount(pod, container, mount):
         return pod
     source = {

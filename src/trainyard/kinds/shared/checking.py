@@ -8,6 +8,7 @@ from __future__ import annotations
 from trainyard.kinds.shared import channel, names, pod_rules, pods
 from trainyard.kinds.shared.identity import Identity
 from trainyard.kinds.shared.node_check import NodeCheck
+from trainyard.kinds.shared.pod_contract import CHANNEL_PATH
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Manifest
 from trainyard.payloads import CHECKER
@@ -49,7 +50,7 @@ def put_before(
         "limit": policy.timeout_seconds,
         "every": f"{max(_LEAST_SECONDS, total / _REPORTS):g}",
         "host": host,
-        "files": channel.PATH,
+        "files": CHANNEL_PATH,
         "url": channel.address(pod, identity, settings),
     }
     env = [

@@ -11,6 +11,7 @@ from typing import Any
 
 from trainyard.kinds.shared import channel, names, pod_rules, pods
 from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.pod_contract import CHANNEL_PATH
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Manifest
 from trainyard.payloads import HOLDER
@@ -64,7 +65,7 @@ def hold(
         "grace": grace_of([pod]),
         "every": f"{every:g}",
         **({"preload": "+".join(modules)} if modules else {}),
-        "files": channel.PATH,
+        "files": CHANNEL_PATH,
         "url": channel.address(pod, identity, settings),
     }
     env = [

@@ -8,25 +8,26 @@ An image's own cannot be seen from outside, so whoever can see it puts ours befo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainyard.kinds.shared import channel, in_place, names, node_check, pod_rules, pods
 from trainyard.kinds.shared.hang import Hang
 from trainyard.kinds.shared.identity import Identity
+from trainyard.kinds.shared.pod_contract import (
+    CHANNEL_PATH,
+    OBSERVE,
+    OBSERVER_PATH,
+    PYTHONPATH,
+    before,
+)
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Dependent, HangAction, HangPolicy, Manifest
 from trainyard.payloads import CHECKER, HOLDER, OBSERVER, texts
 
 VOLUME = "trainyard-observer"
-PATH = "/t9k/observer"
-VARIABLE = "TRAINYARD_OBSERVE"
 EVENTS = "TRAINYARD_EVENTS"
 """Folders in which the training may write files for TensorBoard, as in a PATH."""
-PYTHONPATH = "PYTHONPATH"
-STOPPED = "trainyard.dev/Stopped"
-"""The condition of an observed pod in which processes are stopped (decision 291)."""
 _READABLE = 0o444
 
 
@@ -51,16 +52,6 @@ def policy_of(
     return HangPolicy(hang.after_seconds, action, record, is_asked=is_asked, chains=chains)
 
 
-def stopped_text(processes: Iterable[int]) -> str:
-    """The message of that condition: their numbers, as the pod has them."""
-    return f"stopped by a signal: {', '.join(map(str, sorted(processes)))}"
-
-
-def stopped_in(message: str) -> frozenset[int]:
-    """The numbers in such a message."""
-    return frozenset(int(number) for number in re.findall(r"\b\d{1,9}\b", message))
-
-
 def dependents(
     identity: Identity, settings: Settings, policy: HangPolicy | None, spec: object
 ) -> tuple[Dependent, ...]:
@@ -75,11 +66,6 @@ def serves(template: Any) -> bool:
     """Whether the pods of a template say that they answer somebody's requests."""
     told = ("ports", "readinessProbe", "livenessProbe")
     return any(each.get(field) for each in pod_rules.containers(template) for field in told)
-
-
-def before(path: str) -> str:
-    """A PYTHONPATH with the observer before it, once."""
-    return path if PATH in path.split(":") else f"{PATH}:{path}" if path else PATH
 
 
 def equipped(
@@ -97,11 +83,11 @@ def equipped(
         return pod
     training = pod_rules.container_of(pod, container)
     env = list(training.get("env") or ()) if policy.chains else _with_path(training, policy)
-    mount = {"name": VOLUME, "mountPath": PATH, "readOnly": True}
+    mount = {"name": VOLUME, "mountPath": OBSERVER_PATH, "readOnly": True}
     if env is None or not pods.add_mount(pod, container, mount):
         return pod
-    value = f"attempt={attempt},after={policy.after_seconds},files={channel.PATH},url="
-    told = {"name": VARIABLE, "value": value + channel.address(pod, identity, settings)}
+    value = f"attempt={attempt},after={policy.after_seconds},files={CHANNEL_PATH},url="
+    told = {"name": OBSERVE, "value": value + channel.address(pod, identity, settings)}
     pods.change_container(pod, container, env=[told, *env])
     items = [{"key": name, "path": path} for name, path in OBSERVER.items()]
     source = {
@@ -125,7 +111,8 @@ def _with_path(container: Mapping[str, Any], policy: HangPolicy) -> list[Any] | 
     to be known, and nobody has asked to be observed at its price."""
     given, variables = _given(container), list(container.get("env") or ())
     if given is None:
-        return [{"name": PYTHONPATH, "value": PATH}, *variables] if policy.is_asked else None
+        ours = {"name": PYTHONPATH, "value": OBSERVER_PATH}
+        return [ours, *variables] if policy.is_asked else None
     if "valueFrom" in given:
         return None
     ours = {"name": PYTHONPATH, "value": before(given.get("value") or "")}

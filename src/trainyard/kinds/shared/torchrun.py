@@ -6,7 +6,7 @@ failed, 128 + n for signal n, so that the restart policy ExitCode means somethin
 
 from __future__ import annotations
 
-from trainyard.kinds.shared import observing
+from trainyard.kinds.shared.pod_contract import OBSERVE, OBSERVER_PATH
 
 _PROGRAM = """\
 import os, sys
@@ -88,4 +88,4 @@ observed where the pod says so (decision 223).
 
 def program(more: str = "") -> str:
     """Python, for `-c` or a file of its own; `more` is what else it does before it starts."""
-    return _PROGRAM.format(more=more, variable=observing.VARIABLE, observer=observing.PATH)
+    return _PROGRAM.format(more=more, variable=OBSERVE, observer=OBSERVER_PATH)

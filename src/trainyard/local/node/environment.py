@@ -16,7 +16,7 @@ from dataclasses import replace
 from decimal import ROUND_CEILING
 from typing import Any
 
-from trainyard.kinds.shared import labels, observing
+from trainyard.kinds.shared import labels, pod_contract
 from trainyard.kube import pythons
 from trainyard.kube.errors import NotFound
 from trainyard.kube.people import Person
@@ -198,8 +198,9 @@ def container_environment(
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
     base = image_environment(container.get("image", ""), settings, python)
     found = {**base, "HOSTNAME": host_name(context.pod), **links, **own}
-    if observing.VARIABLE in own:  # decision 223
-        found[observing.PYTHONPATH] = observing.before(found.get(observing.PYTHONPATH, ""))
+    if pod_contract.OBSERVE in own:  # decision 223
+        path = found.get(pod_contract.PYTHONPATH, "")
+        found[pod_contract.PYTHONPATH] = pod_contract.before(path)
     return found
 
 

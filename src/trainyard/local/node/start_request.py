@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from trainyard.kinds.shared import channel, labels, observing
+from trainyard.kinds.shared import labels, pod_contract
 from trainyard.kube import pythons
 from trainyard.kube.people import Person
 from trainyard.local import guests
@@ -299,7 +299,7 @@ def _without_mounts(
     moved = {place: path for place, path in found.items() if os.path.realpath(place) != path}
     if not moved:
         return program
-    ours = (channel.PATH, observing.PATH)
+    ours = (pod_contract.CHANNEL_PATH, pod_contract.OBSERVER_PATH)
     told = [f"{target} is {source}" for target, source in moved.items() if target not in ours]
     if told:
         warn(
@@ -316,7 +316,7 @@ def _without_mounts(
         return pattern.sub(lambda match: moved[match[1]], text)
 
     own = {entry["name"] for entry in container.get("env", ())}
-    own |= {observing.PYTHONPATH} if observing.VARIABLE in own else set()
+    own |= {pod_contract.PYTHONPATH} if pod_contract.OBSERVE in own else set()
     return program._replace(
         argv=tuple(replace(word) for word in program.argv),
         env={name: replace(value) if name in own else value for name, value in program.env.items()},

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
-from trainyard.kinds.shared import observing
+from trainyard.kinds.shared import pod_contract
 from trainyard.local.node.settings import NodeSettings
 from trainyard.schema import times
 from trainyard.schema.dataclass import dataclass
@@ -175,7 +175,7 @@ def observed(runs: Sequence[Run]) -> list[int]:
 
 
 def _is_observed(run: Run) -> bool:
-    return any(each.get("name") == observing.VARIABLE for each in run.spec.get("env") or ())
+    return any(each.get("name") == pod_contract.OBSERVE for each in run.spec.get("env") or ())
 
 
 def stopping(held: list[Status], stopped: Sequence[int], now: int) -> list[Status]:
@@ -183,12 +183,12 @@ def stopping(held: list[Status], stopped: Sequence[int], now: int) -> list[Statu
 
     Its time is that of the last change of who is stopped: none has been for longer than it says.
     """
-    old = next((each for each in held if each["type"] == observing.STOPPED), None)
-    text = observing.stopped_text(stopped) if stopped else ""
+    old = next((each for each in held if each["type"] == pod_contract.STOPPED), None)
+    text = pod_contract.stopped_text(stopped) if stopped else ""
     if text == (old or {}).get("message", ""):
         return held
     told = {
-        "type": observing.STOPPED,
+        "type": pod_contract.STOPPED,
         "status": "True" if stopped else "False",
         "lastTransitionTime": times.from_nanoseconds(now),
     }

@@ -13,7 +13,7 @@ import pytest
 from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workload
 from tests.unit.kinds.pods.ssh_jobs import deepspeed
 
-from trainyard.kinds.shared import observing, torchrun
+from trainyard.kinds.shared import pod_contract, torchrun
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey
 from trainyard.kube.resources import SECRETS
@@ -39,8 +39,8 @@ def built(
     found = pod(described)
     mounts = {each["mountPath"] for each in container(found)["volumeMounts"]}
     assert ("hook.py" in made.get("stringData", {})) == (described.hang is not None)
-    assert (observing.VARIABLE in env(found)) == (observing.PATH in mounts)
-    return env(found), observing.VARIABLE in env(found)
+    assert (pod_contract.OBSERVE in env(found)) == (pod_contract.OBSERVER_PATH in mounts)
+    return env(found), pod_contract.OBSERVE in env(found)
 
 
 def test_on_a_cluster_a_job_that_asks_for_nothing_keeps_the_path_of_its_image() -> None:
@@ -53,15 +53,15 @@ def test_on_a_cluster_a_job_that_asks_for_nothing_keeps_the_path_of_its_image() 
 def test_on_a_cluster_a_job_that_asks_for_it_is_observed(policy: dict[str, Any]) -> None:
     variables, observed = built(runPolicy=policy)
     assert observed
-    assert variables["PYTHONPATH"] == observing.PATH
+    assert variables["PYTHONPATH"] == pod_contract.OBSERVER_PATH
 
 
 def test_a_path_of_the_manifest_stays_behind_ours_and_what_it_refers_to_before_it() -> None:
     variables, observed = built({"value": "$(BEFORE)/lib:"})
     assert observed
-    assert variables["PYTHONPATH"] == f"{observing.PATH}:$(BEFORE)/lib:"
+    assert variables["PYTHONPATH"] == f"{pod_contract.OBSERVER_PATH}:$(BEFORE)/lib:"
     assert list(variables).index("BEFORE") < list(variables).index("PYTHONPATH")
-    assert built({"value": ""})[0]["PYTHONPATH"] == observing.PATH
+    assert built({"value": ""})[0]["PYTHONPATH"] == pod_contract.OBSERVER_PATH
 
 
 def test_a_path_from_elsewhere_is_left_alone() -> None:
@@ -85,12 +85,15 @@ def test_on_one_machine_the_node_agent_has_the_path(path: dict[str, Any] | None)
 
 
 def test_before_puts_ours_first_once_and_keeps_the_rest() -> None:
-    assert observing.before("") == observing.PATH
-    assert observing.before("/a::/b") == f"{observing.PATH}:/a::/b"
-    assert observing.before(f"/a:{observing.PATH}") == f"/a:{observing.PATH}"
+    assert pod_contract.before("") == pod_contract.OBSERVER_PATH
+    assert pod_contract.before("/a::/b") == f"{pod_contract.OBSERVER_PATH}:/a::/b"
+    assert (
+        pod_contract.before(f"/a:{pod_contract.OBSERVER_PATH}")
+        == f"/a:{pod_contract.OBSERVER_PATH}"
+    )
 
 
-@pytest.mark.parametrize("path", ["", "/image/lib", f"{observing.PATH}:/image/lib"])
+@pytest.mark.parametrize("path", ["", "/image/lib", f"{pod_contract.OBSERVER_PATH}:/image/lib"])
 @pytest.mark.parametrize("observed", [True, False])
 def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
     path: str, observed: bool, tmp_path: Path
@@ -100,7 +103,7 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
     assert found
     told = "\nprint(os.environ.get('PYTHONPATH'))"
     variables = {"PATH": os.environ["PATH"], **({"PYTHONPATH": path} if path else {})}
-    variables |= {observing.VARIABLE: "attempt=1"} if observed else {}
+    variables |= {pod_contract.OBSERVE: "attempt=1"} if observed else {}
     done = subprocess.run(
         [sys.executable, "-c", code + told],
         env=variables,
@@ -109,22 +112,22 @@ def test_ranks_of_torchrun_find_ours_before_the_path_of_the_image(
         check=True,
         cwd=tmp_path,
     )
-    assert done.stdout.strip() == (observing.before(path) if observed else path or "None")
+    assert done.stdout.strip() == (pod_contract.before(path) if observed else path or "None")
 
 
 @pytest.mark.parametrize("disabled", [False, True])
 def test_ranks_over_ssh_find_ours_before_the_path_of_the_image(disabled: bool) -> None:
     described = deepspeed(settings=CLUSTER, disableCustomEnv=disabled)
     made = described.build_pod(ReplicaKey("worker", 1), 1, pod_group="", resumed=False)
-    assert observing.VARIABLE in env(made)
+    assert pod_contract.OBSERVE in env(made)
     assert "PYTHONPATH" not in env(made)
     spec = json.loads(made["metadata"]["annotations"]["trainyard.dev/launch"])
     pairs = [f"{name}={value}".encode() for name, value in env(made).items()]
     pairs.append(b"PYTHONPATH=/image/lib")
     sessions = serving.session_environment(pairs, spec["customEnv"], disabled)
     found = dict(e.split(b"=", 1) for e in serving.for_training(sessions, Path("/run"), 5))
-    assert found[b"PYTHONPATH"] == observing.before("/image/lib").encode()
-    assert serving.OBSERVED.decode() == observing.VARIABLE
+    assert found[b"PYTHONPATH"] == pod_contract.before("/image/lib").encode()
+    assert serving.OBSERVED.decode() == pod_contract.OBSERVE
     without = [pair for pair in pairs if not pair.startswith(serving.OBSERVED)]
     found = dict(e.split(b"=", 1) for e in serving.for_training(without, Path("/run"), 5))
     assert found[b"PYTHONPATH"] == b"/image/lib"
