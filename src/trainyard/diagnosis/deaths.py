@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from trainyard.client.events import event_time
-from trainyard.diagnosis import blame, exits
+from trainyard.diagnosis import blame, exits, full
 from trainyard.diagnosis.blame import Suspect
 from trainyard.diagnosis.situation import Object, Situation
 from trainyard.diagnosis.words import Reading
@@ -74,6 +74,7 @@ def of(situation: Situation, failure: Object) -> Death:
     probe = _probe(situation, name, failure)
     code, reason = suspect.code, suspect.reason
     reading, evidence = probe or (exits.read(code, reason, words, suspect.raised), ())
+    reading = full.named(situation, name, reading, suspect.raised)
     init = _init_container(situation, name) if of_pod else ""
     blamed = _blamed(situation, suspect, replica)
     raised = None if init or probe else suspect.raised

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from trainyard.kinds.shared.reasons import NO_ROOM
 from trainyard.schema.dataclass import dataclass
 
 
@@ -35,6 +36,7 @@ class _Words(NamedTuple):
 _PATHS = (
     "check the path, `workingDir` and the volume mounts; --volume CLAIM=DIR is what fills a claim"
 )
+FULL = "a volume or the disk is full"
 _SAID = (
     _Words(
         r"deserialize object on a CUDA device",
@@ -206,8 +208,8 @@ _SAID = (
         "(see `trainyard status`) all replicas share the machine's",
     ),
     _Words(
-        r"(?i)No space left on device",
-        "a volume or the disk is full",
+        NO_ROOM,
+        FULL,
         "make room, or raise the volume's sizeLimit",
     ),
     _Words(

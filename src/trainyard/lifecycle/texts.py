@@ -5,10 +5,11 @@ The wording of the documented ones is fixed: scripts match on it (decision 34). 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
-from trainyard.kinds.shared.reasons import without_report
+from trainyard.kinds.shared.reasons import NO_ROOM, without_report
 from trainyard.kinds.shared.workload import Workload
 from trainyard.lifecycle.ledger import Repeat
 from trainyard.lifecycle.observed import Conflict, Pod, Refusal
@@ -60,6 +61,8 @@ def replica_failure(replica: Replica) -> str:
     if details:
         text += f" ({', '.join(details)})"
     lines = last_lines(without_report(end.message))
+    if re.search(NO_ROOM, lines) and "left on device" not in lines:
+        lines += "\n(It could not write for want of room: a volume or the disk is full.)"
     return f"{text}: {lines}" if lines else text
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 
@@ -258,3 +259,76 @@ def test_explain_says_below_the_card_what_it_leaves_out_and_nothing_twice() -> N
     assert text.count("assertion.py:8") == 1
     assert "restartPolicy is Never: it is not restarted" in text
     assert "Connection closed by peer" not in text
+
+
+_SAVE = """\
+Traceback (most recent call last):
+  File "/lib/python3.11/site-packages/torch/serialization.py", line 1003, in save
+    _save(
+RuntimeError: basic_ios::clear: iostream error
+
+During handling of the above exception, another exception occurred:
+
+Traceback (most recent call last):
+  File "/work/train.py", line 12, in main
+    torch.save(state, {path})
+  File "/lib/python3.11/site-packages/torch/serialization.py", line 834, in __exit__
+    self.file_like.write_end_of_file()
+RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534
+"""
+"""As torch 2.13 ends a checkpoint on a full disk."""
+_OSERROR = """\
+Traceback (most recent call last):
+  File "/work/train.py", line 12, in main
+    out = open(name, "w")
+OSError: [Errno 28] No space left on device: '/data/out/last.pt'
+"""
+_OWN = "the disk that holds the container's own files"
+
+
+@pytest.mark.parametrize(
+    ("log", "cause"),
+    [
+        (_SAVE.format(path="'/data/a.pt'"), "the claim sets is full: /data/a.pt could not be"),
+        (_SAVE.format(path="'/data/in/a.pt'"), "the volume quick is full: /data/in/a.pt could"),
+        (_SAVE.format(path='"/srv/x"'), "the disk of the node with /mnt is full: /srv/x could"),
+        (_SAVE.format(path='"/database/x"'), f"{_OWN} is full: /database/x could not be written"),
+        (
+            _SAVE.format(path="name"),
+            "a volume or the disk is full: the claim sets at /data, the volume quick at /data/in, ",
+        ),
+        (_OSERROR, "the claim sets is full: /data/out/last.pt could not be written"),
+    ],
+)
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_what_is_full_is_named(log: str, cause: str, is_gone: bool) -> None:
+    spec = {
+        "volumes": [
+            {"name": "claimed", "persistentVolumeClaim": {"claimName": "sets"}},
+            {"name": "quick", "emptyDir": {}},
+            {"name": "host", "hostPath": {"path": "/mnt"}},
+            {"name": "settings", "configMap": {"name": "c"}},
+        ],
+        "containers": [
+            {
+                "name": "pytorch",
+                "volumeMounts": [
+                    {"name": "claimed", "mountPath": "/data"},
+                    {"name": "quick", "mountPath": "/data/in"},
+                    {"name": "host", "mountPath": "/srv"},
+                    {"name": "host", "mountPath": "/database", "readOnly": True},
+                    {"name": "settings", "mountPath": "/etc/x"},
+                ],
+            },
+        ],
+    }
+    case = failed("worker-0", {"worker-0": 1}, {"worker-0": Tail(log.splitlines())})
+    case.pods[0].obj["spec"] = spec
+    if is_gone:
+        template = {"type": "worker", "template": {"spec": spec}}
+        case.job.obj["spec"] = {"replicaSpecs": [template]}
+        case = replace(case, pods=[])
+    card = card_of(case)
+    assert card is not None
+    assert card.cause.startswith(cause)
+    assert "make room" in card.remedy

@@ -26,3 +26,17 @@ def test_the_cause_is_told_and_not_torchruns_report_that_follows_it() -> None:
     assert text.endswith(
         "exited with error code 1: Traceback (most recent call last):\nValueError: rate is negative"
     )
+
+
+def test_that_torch_could_not_write_for_want_of_room_is_told() -> None:
+    for said, told in {
+        "RuntimeError: [enforce fail at inline_container.cc:672] . unexpected pos 576 vs 534": True,
+        "OSError: [Errno 122] Disk quota exceeded: '/out/last.pt'": True,
+        "OSError: [Errno 28] No space left on device": False,  # it says so itself
+        "ValueError: unexpected pos 1": False,
+    }.items():
+        world = World(torchrun(workers=2, policy="Never")).running()
+        world.exit("1", 1, message=said).settle()
+        text = world.condition("ReplicaFailure")[2]  # type: ignore[index]
+        assert said in text
+        assert text.endswith("a volume or the disk is full.)") == told

@@ -8,6 +8,13 @@ from enum import StrEnum
 NEVER_HERE = "this machine has"
 """In the condition of a pod that asks for more than the one node of an embedded cluster has."""
 
+NO_ROOM = (
+    r"(?i)No space left on device|Disk quota exceeded|PytorchStreamWriter failed writing"
+    r"|inline_container\.cc:\d+\] \. unexpected pos"
+)
+"""What is said where a file cannot be written for want of room; the latter two by torch.save, which
+hides the system's words."""
+
 
 class Phase(StrEnum):
     """``status.phase`` of a job."""
