@@ -7,6 +7,7 @@ standard library; what each does is in its own first lines.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -38,10 +39,14 @@ CHECKER = ("node_check.py", "pairs.py", *HOLDER)
 
 def texts(names: Iterable[str] = NAMES) -> dict[str, str]:
     """File names and contents."""
-    folder = Path(__file__).parent
-    return {name: (folder / name).read_text(encoding="utf-8") for name in names}
+    return {name: _text(name) for name in names}
 
 
 def reporter() -> str:
     """`trainyard.report`, which needs nothing beside it."""
-    return (Path(__file__).parent / "report.py").read_text(encoding="utf-8")
+    return _text("report.py")
+
+
+@functools.lru_cache(maxsize=64)
+def _text(name: str) -> str:
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")

@@ -123,12 +123,10 @@ def _own_binds(
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
     message_file = termination_path(folder, container["name"])
     os.makedirs(os.path.dirname(message_file), exist_ok=True)
-    with open(message_file, "w"):
-        os.chmod(message_file, 0o666)
+    _write(message_file, b"", 0o666)
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
     host_name_file = os.path.join(folder, ".hostname")  # no container can have that name
-    with open(host_name_file, "w") as file:
-        file.write(f"{host_name(context.pod)}\n")
+    _write(host_name_file, f"{host_name(context.pod)}\n".encode(), 0o644)
     return [
         Bind("/etc/hosts", place.hosts, True, private=True),
         Bind("/etc/resolv.conf", place.resolver, True, private=True),
@@ -137,6 +135,16 @@ def _own_binds(
         Bind(os.path.normpath(os.path.join("/", message_path)), message_file, private=True),
         Bind("/etc/hostname", host_name_file, True, private=True),
     ]
+
+
+def _write(path: str, data: bytes, mode: int) -> None:
+    """A small file, in a third of the time that Python's take."""
+    fd = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_CLOEXEC, mode)
+    try:
+        os.fchmod(fd, mode)
+        os.write(fd, data)
+    finally:
+        os.close(fd)
 
 
 def termination_path(pod_folder: str, container: str) -> str:

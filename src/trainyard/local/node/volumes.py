@@ -284,6 +284,7 @@ class Volumes:
     def _write(self, name: str, files: list[File]) -> Source:
         """Each file takes the place of what is there, and is never written through it; what is no
         longer among them goes."""
+        is_new = not os.path.isdir(os.path.join(self.context.folder, "volumes", component(name)))
         path, before = self._own_folder(name), self.written.get(name, ())
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
         top = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -293,7 +294,8 @@ class Volumes:
                 folder = paths.make(top, head, paths.BENEATH)
                 try:
                     for _, last, file in inside:
-                        _replace(folder, last, file, group, self.context)
+                        draft = last if is_new else f".{last}.new"
+                        _replace(folder, last, draft, file, group, self.context)
                 finally:
                     os.close(folder)
             for old in {file.path for file in before} - {file.path for file in files}:
@@ -335,12 +337,14 @@ def _remove(top: int, path: str) -> None:
         os.close(folder)
 
 
-def _replace(folder: int, name: str, file: File, group: int | None, context: PodContext) -> None:
-    draft = f".{name}.new"
+def _replace(
+    folder: int, name: str, draft: str, file: File, group: int | None, context: PodContext
+) -> None:
+    """Under the name `draft` first, which is the same where nobody sees the volume yet."""
     flags = os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC
     try:
         fd = os.open(draft, flags, 0o600, dir_fd=folder)
-    except FileExistsError:  # of somebody who did not come to the end
+    except FileExistsError:  # another item's, or of somebody who did not come to the end
         os.unlink(draft, dir_fd=folder)
         fd = os.open(draft, flags, 0o600, dir_fd=folder)
     try:
@@ -354,4 +358,5 @@ def _replace(folder: int, name: str, file: File, group: int | None, context: Pod
         os.fchmod(fd, file.mode | (0o040 if group is not None else 0))
     finally:
         os.close(fd)
-    os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    if draft != name:
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -78,14 +78,16 @@ class _Services(Served):
 
     def _refuse_taken(self, obj: Object, present: Present) -> None:
         """What the object asks for must not be another's."""
+        address, ports = obj["spec"].get("clusterIP") or "None", obj["spec"].get("ports") or ()
+        if address == "None" and not any(port.get("nodePort") for port in ports):
+            return
         others = [each for each in present() if each["metadata"]["uid"] != obj["metadata"]["uid"]]
-        address = obj["spec"].get("clusterIP") or "None"
         if address != "None" and any(e["spec"].get("clusterIP") == address for e in others):
             text = f"Invalid value: {address!r}: provided IP is already allocated"
             raise self.refused(obj, Cause("spec.clusterIP", text))
         taken = {port.get("nodePort") for e in others for port in e["spec"].get("ports") or ()}
         own: set[int] = set()
-        for index, port in enumerate(obj["spec"].get("ports") or ()):
+        for index, port in enumerate(ports):
             number = port.get("nodePort")
             if number and (number in taken or number in own):
                 text = f"Invalid value: {number}: provided port is already allocated"
