@@ -72,9 +72,14 @@ class Client(NamedTuple):
         if self.folder == "node":
             locked = json.loads((LOCKS / "node/package-lock.json").read_text())
             return str(locked["packages"][f"node_modules/{self.package}"]["version"])
-        package = self.package.replace("_", "-")
+        return self.lock().split()[0].partition("==")[2]
+
+    def lock(self) -> str:
+        """What its lock says of it, as pip reads it: not of one for Node.js."""
         text = (LOCKS / f"{self.folder}.lock").read_text()
-        (found,) = re.findall(rf"^{package}==(\S+)", text, re.MULTILINE)
+        (found,) = re.findall(
+            rf"^{self.package.replace('_', '-')}==.*(?:\n +--hash=.*)+", text, re.MULTILINE
+        )
         return str(found)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import importlib
+import importlib.util
 import json
 import os
 import shutil
@@ -22,15 +22,15 @@ import pytest
 _KEPT_POD = """
 apiVersion: v1
 kind: Pod
-metadata: {name: kept, namespace: kube-system, labels: {tier: control-plane}}
+metadata: {name: metrics-server, namespace: kube-system, labels: {tier: control-plane}}
 spec:
   terminationGracePeriodSeconds: 0
-  containers: [{name: kept, image: kept, command: [sleep, infinity]}]
+  containers: [{name: main, image: main, command: [sleep, infinity]}]
 """
 
 
 def _stand_in_for_e2e_test(client: str) -> None:
-    """`e2e_test.base` of a client, which is in its repository only: where the cluster is."""
+    """`e2e_test.base` of a client, where it is only in its repository: where the cluster is."""
 
     def get_e2e_configuration() -> Any:
         configuration = importlib.import_module(f"{client}.client").Configuration()
@@ -46,8 +46,16 @@ def _stand_in_for_e2e_test(client: str) -> None:
     sys.modules[package.__name__], sys.modules[base.__name__] = package, base
 
 
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # nor the package that it would be in
+        return False
+
+
 for _client in ("kubernetes", "kubernetes.aio", "kubernetes_asyncio"):
-    _stand_in_for_e2e_test(_client)
+    if not _is_there(f"{_client}.e2e_test"):
+        _stand_in_for_e2e_test(_client)
 
 
 class Cluster:
@@ -82,10 +90,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 @pytest.fixture(scope="session")
 def k8s_cluster() -> Cluster:
-    """Where a pod of its own runs in kube-system, as in every cluster of kind."""
+    """Where a pod of its own runs in kube-system, as in every cluster of kind or k3s."""
     cluster = Cluster()
     cluster.kubectl("apply", "--filename=-", input=_KEPT_POD)
     cluster.kubectl(
-        "wait", "--namespace=kube-system", "--for=condition=Ready", "--timeout=10m", "pod/kept"
+        "wait",
+        "--namespace=kube-system",
+        "--for=condition=Ready",
+        "--timeout=10m",
+        "pod/metrics-server",
     )
     return cluster

@@ -6,12 +6,13 @@ test as well.
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.embedded.command_line import CommandLine
-from tests.foreign.client_suites import SUITES, Suite, run
+from tests.foreign.client_suites import SUITES, Repository, Suite, run
 from tests.tools import kubectl_path, oldest_and_newest_kubectl, soak
 from trainyard.kube.embedded import Paths
 
@@ -42,6 +43,31 @@ def test_only_what_is_listed_fails(cluster: CommandLine, suite: Suite, tmp_path:
     stale = [name for name in cases if not found.get(name)]
     assert not stale, "\n".join(["passed, or did not run: take it off the list", *stale])
     assert len(found) == listed["tests"], "the suite has changed: read its list again"
+
+
+def test_a_repository_is_read_at_its_commit_whatever_is_checked_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clone, taken = tmp_path / "clones/client", tmp_path / "taken"
+    git = ["git", "-C", str(clone), "-c", "user.name=a", "-c", "user.email=a@example.com"]
+    clone.mkdir(parents=True)
+    taken.mkdir()
+    (clone / "e2e").mkdir()
+    (clone / "other").touch()
+    for text in ("then", "now"):
+        (clone / "e2e/test_it.py").write_text(text)
+        for command in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", text]):
+            subprocess.run([*git, *command], check=True)
+    repository = Repository("example/client", "HEAD~1", ["e2e"])
+    monkeypatch.delenv("TRAINYARD_SUITES", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="TRAINYARD_SUITES does not say"):
+        repository.extract(taken)
+    monkeypatch.setenv("TRAINYARD_SUITES", str(tmp_path / "clones"))
+    with pytest.raises(pytest.skip.Exception, match="no clone that has 1234567"):
+        Repository("example/client", "1234567", ["e2e"]).extract(taken)
+    repository.extract(taken)
+    assert [file.name for file in taken.iterdir()] == ["e2e"]
+    assert (taken / "e2e/test_it.py").read_text() == "then"
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda suite: suite.name)

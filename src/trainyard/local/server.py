@@ -89,6 +89,7 @@ class ApiServer:
             raise ServeError(
                 f"cannot listen on {host}:{port}: {error.strerror}; choose another port"
             ) from error
+        self._api.holder = self._people.of_token(token)
         limits = _limits(_PORT_SHARE, idle=_IDLE_SECONDS)
         self._listen(end, self._people.of_port(token), limits, context)
         return int(end.getsockname()[1])

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trainyard.local.apiserver import certificates
 from trainyard.local.apiserver.door import Limits
+from trainyard.local.apiserver.identity import People
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 
@@ -89,12 +90,14 @@ class Port:
 
 
 @asynccontextmanager
-async def serving(folder: Path, limits: Limits | None = None) -> AsyncIterator[Port]:
+async def serving(
+    folder: Path, limits: Limits | None = None, people: People | None = None
+) -> AsyncIterator[Port]:
     """A server with an empty registry."""
     made = certificates.ensure(folder)
     registry = Registry()
     await registry.ensure_system_objects()
-    server = ApiServer(registry, limits=limits)
+    server = ApiServer(registry, people=people, limits=limits)
     await server.serve_unix(folder / "api.sock")
     number = await server.serve_tls(0, certificate=made.certificate, key=made.key, token=TOKEN)
     context = ssl.create_default_context(cafile=str(made.authority))

@@ -11,7 +11,11 @@ import orjson
 import pytest
 
 from tests.unit.local_apiserver.port import TOKEN, Port, head, serving
+from trainyard.kube.people import AllowList
+from trainyard.local.apiserver.identity import People
+from trainyard.local.tokens import Tokens
 
+TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"
 MAPS = "/api/v1/namespaces/default/configmaps"
 ENCODED = base64.urlsafe_b64encode(TOKEN.encode()).decode().rstrip("=")
 
@@ -91,3 +95,50 @@ async def test_the_certificates_pass_the_strictest_check(port: Port) -> None:
     port.context.verify_flags |= ssl.VERIFY_X509_STRICT
     async with port.tls() as client:
         assert (await client.ask(head("GET", "/version"))).status == 200
+
+
+async def reviewed(port: Port, spec: object) -> tuple[int, dict[str, object]]:
+    """What is said of a TokenReview: the code, and its status."""
+    body = orjson.dumps({"spec": spec})
+    async with port.unix() as client:
+        asked = head("POST", TOKEN_REVIEWS, f"Content-Length: {len(body)}", token="")
+        answer = await client.ask(asked + body)
+    return answer.status, orjson.loads(answer.body)["status"]
+
+
+async def test_a_token_review_says_whose_token_it_is(tmp_path: Path) -> None:
+    people = People(AllowList(users=frozenset({61002})), Tokens(tmp_path / "tokens"))
+    async with serving(tmp_path, people=people) as port:
+        owner = {
+            "username": "trainyard-admin",
+            "groups": ["system:masters", "system:authenticated"],
+        }
+        assert await reviewed(port, {"token": TOKEN}) == (
+            201,
+            {"authenticated": True, "user": owner},
+        )
+        bob = {"username": "61002", "groups": ["system:authenticated"], "uid": "61002"}
+        assert await reviewed(port, {"token": people.tokens.of(61002)}) == (
+            201,
+            {"authenticated": True, "user": bob},
+        )
+
+
+@pytest.mark.parametrize("token", [f"{TOKEN}x", "ü", "61002.0.0"])
+async def test_a_token_review_of_a_token_that_is_nobodys_says_so(port: Port, token: str) -> None:
+    code, status = await reviewed(port, {"token": token})
+    assert (code, status["user"], status.get("authenticated")) == (201, {}, None)
+    assert "no token of this cluster" in str(status["error"])
+
+
+async def test_a_token_review_tells_of_who_may_no_longer_use_the_cluster(tmp_path: Path) -> None:
+    people = People(AllowList(users=frozenset({61002})), Tokens(tmp_path / "tokens"))
+    async with serving(tmp_path, people=people) as port:
+        code, status = await reviewed(port, {"token": people.tokens.of(61003)})
+    assert (code, status["user"], status.get("authenticated")) == (201, {}, None)
+    assert "user 61003 may not use this cluster" in str(status["error"])
+
+
+@pytest.mark.parametrize("spec", [{}, {"token": ""}, {"token": 1}])
+async def test_a_token_review_without_a_token_is_refused(port: Port, spec: object) -> None:
+    assert await reviewed(port, spec) == (400, "Failure")

@@ -9,6 +9,7 @@ from typing import Any
 from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver import bounds, discovery, formats, metrics, reviews
 from trainyard.local.apiserver.authorization import Rights
+from trainyard.local.apiserver.identity import Holder
 from trainyard.local.apiserver.kubeconfigs import PATH, Kubeconfigs
 from trainyard.local.apiserver.messages import Answer, Request, Response
 from trainyard.local.apiserver.podaccess import PodAccess
@@ -55,6 +56,8 @@ class Api:
         self._verbs = verbs = Verbs(registry)
         self.kubeconfigs: Kubeconfigs | None = None
         """Set once a port is open for those who have one."""
+        self.holder: Holder = lambda token: None
+        """Set once a port is open that takes tokens."""
         pods = PodAccess(registry, runtime)
         self._subresources: Mapping[str, Callable[[Request, Target], Awaitable[Answer]]] = {
             "scale": verbs.scale,
@@ -119,7 +122,7 @@ class Api:
         if len(parts) <= (2 if parts[0] == "api" else 3):
             return discovery.respond(request, parts, self._registry.resources)
         if parts[0] == "apis" and parts[1] in reviews.GROUPS:
-            return reviews.respond(request, parts, self._rights)
+            return reviews.respond(request, parts, self._rights, self.holder)
         if parts[0] == "apis" and parts[1] == metrics.GROUP:
             return await metrics.respond(request, parts, self._rights, self._runtime)
         target = parse(parts, self._registry.resources.at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hmac
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 
@@ -42,6 +42,10 @@ class Authenticate(Protocol):
         """
 
 
+Holder = Callable[[bytes], Identity | None]
+"""Says whose a token is."""
+
+
 class People:
     """Tells the people who use a cluster apart: by the kernel on its socket, by token on its port.
 
@@ -64,16 +68,24 @@ class People:
 
     def of_port(self, owners_token: str) -> Authenticate:
         """For a port that anybody on this machine can reach: who a request's token belongs to."""
-        expected = owners_token.encode()
+        holder = self.of_token(owners_token)
 
         def check(headers: Mapping[str, str], peer: Peer | None) -> Identity | None:
-            token = bearer_token(headers)
+            return holder(bearer_token(headers))
+
+        return check
+
+    def of_token(self, owners_token: str) -> Holder:
+        """Who a token belongs to, None if it is nobody's; raises ApiError (401) as at the port."""
+        expected = owners_token.encode()
+
+        def holder(token: bytes) -> Identity | None:
             if hmac.compare_digest(token, expected):
                 return OWNER
             uid = self.tokens.holder(token)
             return None if uid is None else self._admitted(uid)
 
-        return check
+        return holder
 
     def _admitted(self, uid: int) -> Identity:
         if uid in (0, os.geteuid()):

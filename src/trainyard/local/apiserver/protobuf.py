@@ -30,6 +30,7 @@ _KINDS: Messages = {
     "SelfSubjectAccessReview": META + "2 spec AccessReviewSpec",
     "SelfSubjectRulesReview": META + "2 spec RulesReviewSpec",
     "SelfSubjectReview": META,
+    "TokenReview": META + "2 spec TokenReviewSpec",
 }
 """What may be sent besides objects of a resource."""
 _MESSAGES: Messages = {
@@ -58,6 +59,7 @@ _MESSAGES: Messages = {
     ),
     "NonResourceAttributes": "1 path str, 2 verb str",
     "RulesReviewSpec": "1 namespace str",
+    "TokenReviewSpec": "1 token str, 2 audiences str[]",
     "Time": "1 seconds int, 2 nanos int",
 }
 

@@ -1,6 +1,6 @@
-"""Reviews of one's own rights: who am I, and may I? They are no resources: none is kept.
+"""Reviews: who am I, may I, and whose token is this? They are no resources: none is kept.
 
-Those of others' rights and tokens are refused with what to do instead.
+Those of others' rights are refused with what to do instead.
 """
 
 from __future__ import annotations
@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import Resource
 from trainyard.local.apiserver.authorization import Rights, Wish
 from trainyard.local.apiserver.formats import body_object, json_response
-from trainyard.local.apiserver.identity import Identity
+from trainyard.local.apiserver.identity import Holder, Identity
 from trainyard.local.apiserver.messages import Request, Response
 from trainyard.local.failures import acts_on_none, bad_request, no_such_path
 from trainyard.local.resources.resource import ALL_VERBS, READ_VERBS, Object, Served
@@ -29,18 +30,17 @@ def _review(group: str, kind: str, instead: str = "") -> Served:
 _ACCESS = _review(_AUTHORIZATION, "SelfSubjectAccessReview")
 _RULES = _review(_AUTHORIZATION, "SelfSubjectRulesReview")
 _WHO = _review(_AUTHENTICATION, "SelfSubjectReview")
+_TOKEN = _review(_AUTHENTICATION, "TokenReview")
 _OWN_RIGHTS = "whoever asks is told their own rights: create a SelfSubjectAccessReview"
-_OWN_NAME = "whoever holds a token is told their name: create a SelfSubjectReview"
 _OF_OTHERS = (
     _review(_AUTHORIZATION, "SubjectAccessReview", _OWN_RIGHTS),
     _review(_AUTHORIZATION, "LocalSubjectAccessReview", _OWN_RIGHTS),
-    _review(_AUTHENTICATION, "TokenReview", _OWN_NAME),
 )
-REVIEWS = (_ACCESS, _RULES, _WHO, *_OF_OTHERS)
+REVIEWS = (_ACCESS, _RULES, _WHO, _TOKEN, *_OF_OTHERS)
 """What discovery tells of them."""
 
 
-def respond(request: Request, parts: list[str], rights: Rights) -> Response:
+def respond(request: Request, parts: list[str], rights: Rights, holder: Holder) -> Response:
     """The answer to a POST to one of the reviews."""
     answers = {_ACCESS.resource.plural: _access, _RULES.resource.plural: _rules}
     review = next((row for row in REVIEWS if row.resource.plural == parts[-1]), None)
@@ -53,16 +53,37 @@ def respond(request: Request, parts: list[str], rights: Rights) -> Response:
     spec = body.get("spec") or {}
     if not isinstance(spec, dict):
         raise bad_request("spec is not an object")
-    answer = answers.get(parts[-1], _who)
-    return json_response(201, {**body, "status": answer(request.identity, spec, rights)})
+    if review is _TOKEN:
+        status = _token(spec, holder)
+    else:
+        status = answers.get(parts[-1], _who)(request.identity, spec, rights)
+    return json_response(201, {**body, "status": status})
 
 
 def _who(identity: Identity, spec: Mapping[str, Any], rights: Rights) -> Object:
+    return {"userInfo": _user(identity)}
+
+
+def _token(spec: Mapping[str, Any], holder: Holder) -> Object:
+    """Nothing that who asks could not learn by sending the token."""
+    token = spec.get("token")
+    if not isinstance(token, str) or not token:
+        raise bad_request("token is required for TokenReview in authentication")
+    try:
+        identity = holder(token.encode(errors="replace"))
+    except ApiError as error:  # of one who may no longer use the cluster
+        return {"user": {}, "error": str(error)}
+    if identity is None:
+        return {"user": {}, "error": "it is no token of this cluster"}
+    return {"authenticated": True, "user": _user(identity)}
+
+
+def _user(identity: Identity) -> Object:
     groups = ["system:masters"] if identity.is_admin else []
-    user = {"username": identity.name, "groups": [*groups, "system:authenticated"]}
+    user: Object = {"username": identity.name, "groups": [*groups, "system:authenticated"]}
     if not identity.is_admin:
         user["uid"] = str(identity.person.uid)
-    return {"userInfo": user}
+    return user
 
 
 def _access(identity: Identity, spec: Mapping[str, Any], rights: Rights) -> Object:
