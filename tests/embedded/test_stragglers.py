@@ -9,30 +9,24 @@ are 40 runs of each sort.
 from __future__ import annotations
 
 import os
-import signal
 import statistics
-import threading
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from tests.embedded.command_line import Object, until
+from tests.embedded.late_ranks import SCRIPT, Ranks, slowed
 from tests.embedded.lifecycle_yard import Yard, pytorch, template, yard
 
-SCRIPT = Path(__file__).with_name("straggling.py")
 SOAK = bool(os.environ.get("TRAINYARD_SOAK"))
 RUNS = 40 if SOAK else 1
 LONG_SECONDS = 900.0
 STEPS, NAMED_WITHIN = 40, 30
 MUCH, THIRD = 1.5, 0.3
 """By how much longer than it needs a rank takes."""
-WORK_SECONDS, LOOK_SECONDS = 0.1, 0.005
-"""After so much work, half a step, it is stopped: on a busy machine, a stop that is shorter than
-the time between its turns costs it nothing."""
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +35,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yard]:
         yield found
 
 
-class Training:
+class Training(Ranks):
     """A job of two ranks, which train until they are told to end."""
 
     def __init__(self, made: Yard, name: str, case: str = "even") -> None:
+        super().__init__(made.data / name)
         self.made, self.name = made, name
-        self.folder = made.data / name
-        self.folder.mkdir()
         pods = template(["python", str(SCRIPT), f"/data/{name}", case])
         made.submit(pytorch(name, pods, replicas=2))
         self.await_steps(2)
         self.first = self.steps
-
-    def times(self, rank: int) -> list[float]:
-        """When a rank came to its collectives."""
-        lines = self.made.lines(self.name, f"rank-{rank}")
-        return [float(line) for line in lines[:-1]]  # the last one may be half written
-
-    @property
-    def steps(self) -> int:
-        return min(len(self.times(0)), len(self.times(1)))
 
     def await_steps(self, count: int) -> None:
         text = f"{self.name} makes {count} steps"
@@ -71,63 +55,14 @@ class Training:
         return found
 
     def end(self) -> None:
-        (self.folder / "end").touch()
+        self.let_end()
         self.made.end(self.name, "Succeeded", LONG_SECONDS)
         self.made.run("delete", self.name, "--yes")
 
-    @contextmanager
-    def slowed(self, rank: int, share: float) -> Iterator[None]:
-        """With one rank stopped for a share of the time that its own work takes it.
-
-        That is when it runs or waits for a core: with a part of all time, a rank would catch up
-        where others use the machine.
-        """
+    def slowed(self, rank: int, share: float) -> AbstractContextManager[None]:
         found = self.made.with_environment(str(SCRIPT), RANK=str(rank))
         [pid] = [p for p in found if self.name in Path(f"/proc/{p}/cmdline").read_text()]
-        over = threading.Event()
-
-        def stop_and_go(ran: float, waited: float) -> None:
-            owed = 0.0
-            while not over.wait(LOOK_SECONDS):
-                now_ran, now_waited = _worked(pid)
-                if now_ran - ran < WORK_SECONDS:
-                    continue
-                owed += share * (now_ran - ran + now_waited - waited)
-                ran, waited = now_ran, now_waited
-                if owed > 0:
-                    since = time.monotonic()
-                    os.kill(pid, signal.SIGSTOP)
-                    over.wait(owed)
-                    os.kill(pid, signal.SIGCONT)
-                    owed -= time.monotonic() - since
-
-        thread = threading.Thread(target=stop_and_go, args=_worked(pid))
-        thread.start()
-        try:
-            yield
-        finally:
-            over.set()
-            thread.join()
-
-    def lateness(self, rank: int, first: int) -> list[float]:
-        """By what share of each step from `first` on the other rank waited for this one."""
-        own, other = self.times(rank), self.times(1 - rank)
-        ends = [max(pair) for pair in zip(own, other, strict=False)]
-        whole = range(max(first, 1), len(ends))
-        return [(own[n] - other[n]) / (ends[n] - ends[n - 1]) for n in whole]
-
-    def was_late(self, rank: int, share: float = 0.06) -> bool:
-        """Whether there were a dozen steps in a row at most of which it was late."""
-        told = self.lateness(rank, 0)
-        rows = [told[n : n + 12] for n in range(max(1, len(told) - 11))]
-        return any(statistics.median(row) >= share for row in rows if row)
-
-
-def _worked(pid: int) -> tuple[float, float]:
-    """Seconds for which a process' main thread has run, and has waited for a core to run on."""
-    # https://docs.kernel.org/scheduler/sched-stats.html#proc-pid-schedstat
-    ran, waited, _ = Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()
-    return int(ran) / 1e9, int(waited) / 1e9
+        return slowed(pid, share)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -187,7 +122,7 @@ def test_nobody_is_named_who_was_not_late(made: Yard, case: str) -> None:
         for step in range(training.first, training.first + STEPS):
             training.await_steps(step)
             for each in training.named():
-                assert training.was_late(each["rank"]), training.lateness(each["rank"], 0)
+                assert training.was_late(each["rank"]), training.lateness(each["rank"])
         print(f"run {number}: named {training.named()}", flush=True)
         training.end()
 
