@@ -9,7 +9,7 @@ pass even if nothing changes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import datetime
 from typing import Any
 
@@ -32,6 +32,11 @@ class Create:
     generated: Generated = Generated.NOTHING
     adopts: bool = False
     """An object of that name that nobody owns is taken over, and otherwise left as it is."""
+
+    def built(self) -> Create:
+        """The same, with its manifest built already."""
+        made = self.manifest()
+        return replace(self, manifest=lambda: made)
 
     def takeover(self, uid: str) -> Patch:
         """What makes the job the owner of an object that is there already."""

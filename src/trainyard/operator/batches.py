@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine, Iterator, Sequence
 from typing import Any
 
-from trainyard.lifecycle.actions import Action
+from trainyard.lifecycle.actions import Action, Create
 
 
 def batches(actions: Sequence[Action], first: int, most: int) -> Iterator[Sequence[Action]]:
@@ -16,6 +16,15 @@ def batches(actions: Sequence[Action], first: int, most: int) -> Iterator[Sequen
         yield actions[start : start + size]
         start += size
         size = min(size * 2, most)
+
+
+async def build(actions: list[Action], first: int) -> None:
+    """Have the first ones' manifests built, in time that would else go by waiting: what was begun
+    before is sent first. One that cannot be built stays as it is, for whoever carries it out."""
+    await asyncio.sleep(0)
+    for place, action in enumerate(actions[:first]):
+        if isinstance(action, Create):
+            actions[place] = action.built()
 
 
 async def gather(writes: Sequence[Coroutine[Any, Any, bool]]) -> list[bool]:

@@ -302,7 +302,8 @@ class Controller:
             self.queue.retry(key)
         else:
             self.queue.succeeded(key)
-            self.queue.add(key)  # own writes are in the cache, and may call for more
+            # Own writes are in the cache, and may call for more.
+            self.queue.add(key, at_once=made.begins and outcome is Outcome.DONE)
         return outcome
 
     def _was_in_vain(self, key: JobKey, made: Plan) -> bool:

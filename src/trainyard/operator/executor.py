@@ -31,13 +31,13 @@ from trainyard.kube.resources import PODS, SERVICES, Resource
 from trainyard.lifecycle.actions import Action, Create, Delete, Patch, Plan
 from trainyard.lifecycle.observed import Owned, Pod
 from trainyard.lifecycle.verdicts import UNPROCESSABLE
-from trainyard.operator.batches import batches, gather
+from trainyard.operator.batches import batches, build, gather
 from trainyard.operator.cache import Store
 from trainyard.operator.generated import generate
 from trainyard.operator.host import Host
 from trainyard.operator.recorder import Recorder
 from trainyard.operator.records import JobRecord
-from trainyard.operator.refusals import Refusals
+from trainyard.operator.refusals import Refusals, holder
 from trainyard.operator.settings import OperatorSettings
 from trainyard.schema.dataclass import dataclass
 
@@ -109,9 +109,10 @@ class Executor:
         beside, actions = _beside(plan)
         made: bool | BaseException = True
         if plan.status is not None:
-            stored, made = await asyncio.gather(
+            stored, made, _ = await asyncio.gather(
                 self._store(job, plan),
                 self._act(job, beside),
+                build(actions, _FIRST_BATCH),
                 return_exceptions=True,
             )
             if isinstance(stored, BaseException):
@@ -228,7 +229,7 @@ class Executor:
         if action.adopts and not raw["metadata"].get("ownerReferences"):
             return await self._patch(job, action.takeover(child.uid))
         if child.owner_uid != job.uid:
-            self.refusals.taken(job.uid, action.resource, action.name, _holder(raw))
+            self.refusals.taken(job.uid, action.resource, action.name, holder(raw))
             return False
         children.store.wrote(child)
         self.refusals.created(job.uid, action.resource, action.name)
@@ -389,12 +390,3 @@ def _is_malformed(error: ApiError) -> bool:
     """Whether the server could not read the object: 400 says this, and also that a webhook that
     may change its mind has refused it (decision 10)."""
     return error.code == 400 and any(sign in str(error) for sign in _MALFORMED)
-
-
-def _holder(raw: Mapping[str, Any]) -> str:
-    """What holds a name: its controller if it has one, else the object itself."""
-    metadata = raw["metadata"]
-    for reference in metadata.get("ownerReferences") or ():
-        if reference.get("controller"):
-            return f"{reference['kind']} {reference['name']}"
-    return f"{raw.get('kind', 'object')} {metadata.get('namespace', '')}/{metadata['name']}"

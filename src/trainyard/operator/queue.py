@@ -29,6 +29,7 @@ class _Entry:
     queued: bool = False
     active: bool = False
     again: bool = False
+    at_once: bool = False
     forgotten: bool = False
     failures: int = 0
     rest_until: float = 0.0
@@ -75,12 +76,16 @@ class WorkQueue(Generic[K]):
         now = self._loop.time()
         return now - next(iter(self._ready_since.values()), now)
 
-    def add(self, key: K) -> None:
-        """Have a pass for `key`, as soon as its rest after the last pass is over."""
+    def add(self, key: K, *, at_once: bool = False) -> None:
+        """Have a pass for `key`, as soon as its rest after the last pass is over.
+
+        `at_once`: the pass that is under way is followed by none (decision 338).
+        """
         entry = self._entries.setdefault(key, _Entry())
         entry.forgotten = False
         if entry.active:
             entry.again = True
+            entry.at_once |= at_once
         elif not entry.queued:
             if self._loop.time() < entry.rest_until:
                 self._schedule(key, entry, entry.rest_until)
@@ -139,7 +144,8 @@ class WorkQueue(Generic[K]):
         """The pass of `key` is over; leave it alone for `rest_seconds`, whatever comes in."""
         entry = self._entries[key]
         entry.active = False
-        entry.rest_until = self._loop.time() + rest_seconds
+        entry.rest_until = self._loop.time() + (0.0 if entry.at_once else rest_seconds)
+        entry.at_once = False
         if entry.again:
             entry.again = False
             self.add(key)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from typing import Any
 
 from trainyard.kube.resources import Resource
 from trainyard.lifecycle.observed import Conflict, Refusal
@@ -68,3 +69,12 @@ class Refusals:
     def taken_from(self, uid: str) -> tuple[Conflict, ...]:
         """Names that were seen to be taken."""
         return tuple(conflict for conflict, _ in self._conflicts.get(uid, {}).values())
+
+
+def holder(raw: Mapping[str, Any]) -> str:
+    """What holds a name: its controller if it has one, else the object itself."""
+    metadata = raw["metadata"]
+    for reference in metadata.get("ownerReferences") or ():
+        if reference.get("controller"):
+            return f"{reference['kind']} {reference['name']}"
+    return f"{raw.get('kind', 'object')} {metadata.get('namespace', '')}/{metadata['name']}"

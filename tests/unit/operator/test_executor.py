@@ -161,6 +161,32 @@ def test_what_first_pods_rely_on_is_created_while_the_status_is_written() -> Non
     on_bench(body)
 
 
+def test_pods_are_built_while_the_status_is_written() -> None:
+    async def body(bench: Bench) -> None:
+        built: list[str] = []
+
+        def manifest() -> Obj:
+            built.append(bench.stored_phase)
+            return bench.pod("a")
+
+        actions = (Create(PODS, "a", manifest),)
+        assert await bench.execute(status={"phase": "Pending"}, actions=actions) is Outcome.DONE
+        assert built == [""]
+        assert bench.pod_names == ["a"]
+
+    on_bench(body)
+
+
+def test_a_pod_that_cannot_be_built_is_a_defect_once_the_status_is_stored() -> None:
+    async def body(bench: Bench) -> None:
+        actions = (Create(PODS, "a", lambda: bench.pod("a")["defect"]),)
+        with pytest.raises(KeyError, match="defect"):
+            await bench.execute(status={"phase": "Pending"}, actions=actions)
+        assert bench.stored_phase == "Pending"
+
+    on_bench(body)
+
+
 def test_without_first_pods_nothing_is_created_before_the_status() -> None:
     async def body(bench: Bench) -> None:
         bench.fault = lambda call: Fault.NONE if call.method == "PUT" else _after(bench)

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from trainyard import payloads
+from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import JOB_KINDS
+from trainyard.kube.resources import SECRETS
+from trainyard.lifecycle.actions import Create
 from trainyard.lifecycle.observed import Observed
 from trainyard.operator import planners
 from trainyard.operator.planners import Planner
@@ -34,3 +38,20 @@ def test_descriptions_of_the_jobs_looked_at_last_are_kept(monkeypatch: pytest.Mo
         made = planner.plan(record(number), Observed(), NOW)
         assert made.status is not None
     assert list(planner._made) == ["u2", "u0", "u3"]
+
+
+def test_programs_for_pods_are_kept_once_for_all_jobs() -> None:
+    """Each job had its own: 63 KB of each that observes its ranks."""
+    channel = Settings(channel_address="trainyard.trainyard.svc:7443")
+    planner = Planner(OperatorSettings(lifecycle=channel))
+
+    def programs(number: int) -> dict[str, str]:
+        job = record(number)
+        job.raw["spec"]["runPolicy"] = {"observe": True}
+        actions = planner.plan(job, Observed(), NOW).actions
+        secret = next(e for e in actions if isinstance(e, Create) and e.resource == SECRETS)
+        found: dict[str, str] = secret.manifest()["stringData"]
+        return {name: found[name] for name in payloads.OBSERVER}
+
+    one, other = programs(1), programs(2)
+    assert all(one[name] is other[name] for name in payloads.OBSERVER)

@@ -80,6 +80,20 @@ def test_changes_during_the_rest_after_a_pass_wait_for_its_end() -> None:
     with_queue(body)
 
 
+def test_a_pass_that_calls_for_another_at_once_is_followed_by_no_rest() -> None:
+    async def body(queue: WorkQueue[str], clock: Clock) -> None:
+        queue.add("a")
+        key = await queue.get()
+        queue.add("a")
+        queue.add("a", at_once=True)
+        queue.done(key, rest_seconds=2.0)
+        assert await due(queue, rest=3.0) == ("a", 0.0)
+        queue.add("a")
+        assert await due(queue) == ("a", 3.0)  # as after any other pass
+
+    with_queue(body)
+
+
 def test_the_delay_of_retries_doubles_until_a_success() -> None:
     async def body(queue: WorkQueue[str], clock: Clock) -> None:
         delays = [queue.retry("a") for _ in range(8)]
