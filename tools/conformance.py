@@ -21,7 +21,11 @@ from tools.generated import main
 
 ROOT = Path(__file__).parent.parent
 EXPECTED = ROOT / "tests/foreign/expected"
-_COMPARED = {"core": "Kubernetes' own kinds", "jobs": "our kinds"}
+_COMPARED = {
+    "core": "Kubernetes' own kinds",
+    "jobs": "our kinds",
+    "managers": "who owns which field",
+}
 _INTRODUCTION = """\
 # Conformance
 
@@ -62,7 +66,7 @@ _DIFFERENCES = """\
 ### Requests about {what} that are answered otherwise
 
 {count} answers of a kube-apiserver {version} were recorded; to all other requests the embedded one
-answers the same (`tests/differential/test_recorded.py`, whose names these are).
+answers the same (`tests/differential/{test}`, whose names these are).
 """
 _ABSENT = """\
 ## Absent
@@ -81,7 +85,8 @@ def generated() -> dict[Path, str]:
     parts += [_HONOURED, _table(("Field", "What is told"), _not_honoured().items())]
     for subject, what in _COMPARED.items():
         count, version = _recorded(subject)
-        parts += [_DIFFERENCES.format(count=count, version=version, what=what)]
+        test = "test_managers.py" if subject == "managers" else "test_recorded.py"
+        parts += [_DIFFERENCES.format(count=count, version=version, what=what, test=test)]
         parts += [_table(("Why", "Requests"), _by_reason(DIFFERENCES[subject].items()))]
     bent = _expected("####", absent=False)
     absent = _expected("###", absent=True)

@@ -23,7 +23,7 @@ from trainyard.cli.main import cli
 from trainyard.schema import core, history
 
 
-@pytest.mark.parametrize("subject", ["core", "jobs"])
+@pytest.mark.parametrize("subject", ["core", "managers", "jobs"])
 def test_the_recording_is_what_the_server_answers(
     subject: str, plane: RunningControlPlane, definitions: None
 ) -> None:

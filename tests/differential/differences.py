@@ -84,5 +84,23 @@ _OF_JOBS = {
     "applied first 8 {'metadata': None}": _WORDS,
     **{f"{method} of {what}": _NO_METHOD for method in _METHODS for what in _JOBS},
 }
-DIFFERENCES = {"core": _OF_CORE, "jobs": _OF_JOBS}
+_NULLS = "times that are absent are null there, and podIPs follow from podIP"
+_EMPTY = "an empty map is no field there, and is kept here"
+_WHOLE = "who owns nothing of a map but the map owns all that is in it there, once it is read again"
+_PORTS = "a fault of the server's, which cannot apply a port without protocol"
+_OF_MANAGERS = {
+    "created: a pod's node selector": _LATER,
+    "created: a pod's reference": _LATER,
+    "created: a service": _LATER,
+    "created: a headless service": _LATER,
+    "created: a claim": _LATER,
+    "created: a status": _LATER,
+    "created: empty labels": _EMPTY,
+    "pod's status": _NULLS,
+    "managers set: handed over with a change": _WHOLE,
+    "kubectl applies over another's": _WHOLE,
+    "applied an empty map": _LATER,
+    "service applied": _PORTS,
+}
+DIFFERENCES = {"core": _OF_CORE, "jobs": _OF_JOBS, "managers": _OF_MANAGERS}
 """By what the case is about, and its name."""

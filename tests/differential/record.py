@@ -22,6 +22,7 @@ from tools.control_plane import HOW, find
 
 from tests.cluster.current_plane import CurrentControlPlane
 from tests.cluster.plane import ADMIN, RunningControlPlane
+from tests.differential import managers
 from tests.differential.asking import Answer, Ask, over, play
 from tests.differential.cases import JSON, MERGE, cases
 from tests.differential.newer import REFUSED_SAMPLES, SAMPLES, Fate, fate
@@ -42,7 +43,7 @@ def recording(subject: str, version: tuple[int, int]) -> Path:
 def subjects(plane: RunningControlPlane) -> list[str]:
     """What it serves as its version does: one that rules in CEL bind serves our kinds."""
     has_cel = plane.version >= crds.CEL_SINCE
-    return [*(["core"] if plane.is_one else []), *(["jobs"] if has_cel else [])]
+    return [*(["core", "managers"] if plane.is_one else []), *(["jobs"] if has_cel else [])]
 
 
 def of_plane(plane: RunningControlPlane) -> AbstractContextManager[Ask]:
@@ -90,9 +91,12 @@ def answers(ask: Ask, subject: str, prefix: str = "case") -> dict[str, list[Answ
     Its admission may not know the account of a namespace yet, and then wants to be asked again.
     """
     found = {}
-    for number, case in enumerate(cases(subject)):
+    of_managers = subject == "managers"
+    asked = managers.cases() if of_managers else cases(subject)
+    counted = managers.counted if of_managers else None
+    for number, case in enumerate(asked):
         for attempt in range(50):
-            told = play(case, namespace(ask, f"{prefix}-{number}-{attempt}"), ask)
+            told = play(case, namespace(ask, f"{prefix}-{number}-{attempt}"), ask, counted)
             if all(answer.get("reason") != "ServerTimeout" for answer in told):
                 break
             time.sleep(0.05)

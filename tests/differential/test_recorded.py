@@ -17,13 +17,14 @@ from tests.differential.objects import PODS
 from tests.unit.local_apiserver.port import serving
 from trainyard.kinds.shared.pod_rules import check_template
 
+SUBJECTS = ("core", "jobs")
 _FOLDER = Path(__file__).parent / "recorded"
-RECORDED = sorted(each for subject in DIFFERENCES for each in _FOLDER.glob(f"{subject}-*.json"))
+RECORDED = sorted(each for subject in SUBJECTS for each in _FOLDER.glob(f"{subject}-*.json"))
 OF_CORE = [file for file in RECORDED if file.name.startswith("core")]
 _SECONDS = 120.0
 
 
-class _UnixConnection(http.client.HTTPConnection):
+class UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("localhost", timeout=_SECONDS)
         self._path = path
@@ -35,8 +36,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _answers(path: Path) -> dict[str, dict[str, list[Answer]]]:
-    with over(lambda: _UnixConnection(path), {}) as ask:
-        return {subject: _all(ask, subject) for subject in ("core", "jobs")}
+    with over(lambda: UnixConnection(path), {}) as ask:
+        return {subject: _all(ask, subject) for subject in SUBJECTS}
 
 
 def _all(ask: Ask, subject: str) -> dict[str, list[Answer]]:

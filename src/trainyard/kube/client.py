@@ -29,14 +29,14 @@ from trainyard.kube.errors import (
 from trainyard.kube.measured import Measured, Tell
 from trainyard.kube.pacing import Limits, PacedTransport
 from trainyard.kube.pages import PAGE_SIZE, Page, decoded, read_pages
-from trainyard.kube.resources import PODS, Resource
+from trainyard.kube.resources import FIELD_MANAGER, PODS, Resource
 from trainyard.kube.transport import Request, Response, StreamResponse, Transport, lines
 from trainyard.schema.dataclass import dataclass
 
 Object = dict[str, Any]
 Params = Mapping[str, str | int | bool | None]
 
-_WRITE = "?fieldValidation=Strict&fieldManager=trainyard"
+_WRITE = f"?fieldValidation=Strict&fieldManager={FIELD_MANAGER}"
 _MAX_RETRY_AFTER_SECONDS = 30.0
 
 

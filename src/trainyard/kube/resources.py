@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import NamedTuple
 from urllib.parse import quote
 
+FIELD_MANAGER = "trainyard"
+"""As whom our own client writes."""
+
 
 class Resource(NamedTuple):
     """One resource of the Kubernetes API, e.g. pods or pytorchtrainingjobs."""

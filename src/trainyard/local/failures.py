@@ -64,6 +64,26 @@ def conflict(resource: str, name: str, why: str = "") -> Conflict:
     return _about(Conflict, 409, resource, name, text)
 
 
+def apply_conflict(causes: Sequence[Cause]) -> Conflict:
+    """Others own what a server-side apply would change."""
+    count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
+    if len(causes) == 1:
+        listed = f"{causes[0].message}: {causes[0].field}"
+    else:
+        by_manager: dict[str, list[str]] = {}
+        for each in causes:
+            by_manager.setdefault(each.message.replace("conflict", "conflicts", 1), []).append(
+                f"- {each.field}"
+            )
+        listed = "\n".join("\n".join([f"{who}:", *fields]) for who, fields in by_manager.items())
+    return Conflict(
+        f"Apply failed with {count}: {listed}",
+        code=409,
+        reason="Conflict",
+        details={"causes": [each._asdict() for each in causes]},
+    )
+
+
 def forbidden(resource: str, name: str, why: str) -> Forbidden:
     """The object is well-formed and still refused."""
     return _about(Forbidden, 403, resource, name, f'{resource} "{name}" is forbidden: {why}')

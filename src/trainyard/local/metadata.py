@@ -19,7 +19,6 @@ from trainyard.schema.times import from_unix
 FOREGROUND = "foregroundDeletion"
 ORPHAN = "orphan"
 _NAME_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
-_OPERATIONS = ("Apply", "Update")
 _RETAINED = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 
 
@@ -45,8 +44,6 @@ def complete(served: Served, obj: Object) -> Key:
         raise bad_request("resourceVersion should not be set on objects to be created")
     for field in (*_RETAINED, "resourceVersion", "generation", "selfLink"):
         metadata.pop(field, None)
-    if not has_managers(metadata):
-        metadata.pop("managedFields", None)
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = now_text()
     if served.generation:
@@ -75,8 +72,6 @@ def retain(served: Served, new: Object, old: Object) -> None:
     wanted["resourceVersion"] = present["resourceVersion"]
     for field in (*_RETAINED, "name", "namespace", "generation"):
         keep(wanted, present, field)
-    if not has_managers(wanted):
-        keep(wanted, present, "managedFields")
     for field in ("finalizers", "labels", "annotations", "ownerReferences"):
         if not wanted.get(field):
             wanted.pop(field, None)
@@ -108,11 +103,6 @@ def mark_deleted(served: Served, obj: Object, how: Deletion) -> None:
         if not finalizers:
             del metadata["finalizers"]
     served.begin_delete(obj)
-
-
-def has_managers(metadata: Object) -> bool:
-    """Whether what `managedFields` says of who owns what can be used, if there is any."""
-    return all(entry.get("operation") in _OPERATIONS for entry in metadata.get("managedFields", ()))
 
 
 def keep(new: Object, old: Object, field: str) -> None:

@@ -8,7 +8,7 @@ sees has been committed; what a writer is based on includes writes still being c
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 _NAMESPACES = NAMESPACES.full_name
 _GROWTH_BYTES = 16 << 10
 """What an update may add to an object while the disk is full (decision 92): statuses do not."""
+
+
+Record = Callable[[Object, Object | None], None]
+"""Writes into what is stored next who changed which field of the version before it."""
 
 
 class Registry:
@@ -186,14 +190,20 @@ class Registry:
         if Key(resource, namespace, name) in self._damaged:
             await self.delete(resource, namespace, name)
 
-    async def create(self, resource: str, obj: Object, *, dry_run: bool = False) -> Object:
+    async def create(
+        self, resource: str, obj: Object, *, dry_run: bool = False, record: Record | None = None
+    ) -> Object:
         """Store a new object (taken over, do not touch it again); returns it completed."""
         served = self._served(resource)
         key = metadata.complete(served, obj)
         if self._current(key) is not None or key in self._damaged:
             raise already_exists(resource, key.name)
         self._check_namespace(key)
-        served.prepare_create(obj, partial(self._latest, resource))
+        present = partial(self._latest, resource)
+        served.prepare_create(obj, present)
+        if record is not None:
+            record(obj, None)
+        served.allocate(obj, present)
         if dry_run:
             return obj
         return await self._write(key, "ADDED", obj, None)
@@ -207,6 +217,7 @@ class Registry:
         *,
         subresource: str = "",
         dry_run: bool = False,
+        record: Record | None = None,
     ) -> Object:
         """A resourceVersion that `change` puts into the copy is a precondition, unless it is 0."""
         served = self._served(resource)
@@ -221,7 +232,7 @@ class Registry:
             key, wanted.get("uid"), version if version not in ("", "0") else None, old
         )
         if subresource == "status":
-            new = {**orjson.loads(current.raw), "status": new.get("status", {})}
+            new = {**old, "metadata": {**old["metadata"]}, "status": new.get("status", {})}
         elif served.status and not subresource:
             metadata.keep(new, old, "status")
         metadata.retain(served, new, old)
@@ -229,6 +240,10 @@ class Registry:
             served.prepare_part(subresource, new, old)
         else:
             served.prepare_update(new, old, partial(self._latest, resource))
+        if record is not None:
+            record(new, old)
+        elif "managedFields" in old["metadata"]:  # long: all versions have the same one
+            new["metadata"]["managedFields"] = old["metadata"]["managedFields"]
         if new == old:
             return old
         if served.generation and metadata.spec_differs(new, old):

@@ -17,7 +17,7 @@ import orjson
 import pytest
 
 from tests.unit.local_apiserver.port import Client, serving
-from trainyard.local.apiserver import fieldpaths, patches, spdy
+from trainyard.local.apiserver import fieldsets, patches, spdy
 from trainyard.local.apiserver.websocket import WebSocket
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -158,10 +158,10 @@ async def test_long_lists_are_merged_in_bounded_time(client: Client) -> None:
     merged = patches.strategic_merge_patch({"env": list(items)}, {"env": list(items)})
     assert len(merged["env"]) == 40_000
     target = {"spec": {"containers": items}}
-    paths = fieldpaths.field_paths(target, custom=False)
-    values = fieldpaths.Values(target)
-    assert all(values.at(path) is not None for path in paths)
-    fieldpaths.remove(target, paths)
+    fields = fieldsets.applied(target, custom=False)
+    changed, removed = fieldsets.compare({"spec": {}}, target, custom=False)
+    assert list(fieldsets.common(fields, fieldsets.minus(changed, removed)))
+    fieldsets.remove(target, fields, {})
     assert target == {}
     assert time.process_time() - started < ENOUGH_SECONDS
 

@@ -354,10 +354,12 @@ async def test_only_kubectl_takes_over_what_it_applied_itself(
     cluster: Cluster, manager: str, status: int
 ) -> None:
     place = "/api/v1/namespaces/default/configmaps"
-    note = {"kubectl.kubernetes.io/last-applied-configuration": "{}"}
     shape = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": "1"}}
+    last = json.dumps({**shape, "metadata": {"name": "settings"}})
+    note = {"kubectl.kubernetes.io/last-applied-configuration": last}
     written = {**shape, "metadata": {"name": "settings", "annotations": note}}
-    assert (await cluster("POST", place, written))[0] == 201
+    maker = "kubectl-client-side-apply"
+    assert (await cluster("POST", place, written, fieldManager=maker))[0] == 201
     applied = {**shape, "metadata": {"name": "settings"}, "data": {"a": "2"}}
     found, answer = await cluster(
         "PATCH", f"{place}/settings", applied, APPLY, fieldManager=manager

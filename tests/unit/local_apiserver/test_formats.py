@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainyard.kube.errors import ApiError
-from trainyard.local.apiserver import fieldpaths
+from trainyard.local.apiserver import fieldsets
 from trainyard.local.apiserver.protobuf import decode
 from trainyard.local.apiserver.shapes import Shape
 from trainyard.local.apiserver.spdy import DICTIONARY
@@ -170,27 +170,22 @@ POD = {
 
 
 def test_the_fields_of_a_pod() -> None:
-    paths = fieldpaths.field_paths(POD, custom=False)
-    item = ("f:spec", "f:containers", 'k:{"name":"c"}')
-    assert paths == {
-        ("f:metadata", "f:labels", "f:a"),
-        ("f:metadata", "f:finalizers", 'v:"x/y"'),
-        item,
-        (*item, "f:name"),
-        (*item, "f:image"),
-        (*item, "f:args"),
-        ("f:spec", "f:tolerations"),
+    fields = fieldsets.applied(POD, custom=False)
+    container = {".": {}, "f:name": {}, "f:image": {}, "f:args": {}}
+    assert fields["f:metadata"]["f:labels"] == {"f:a": {}}
+    assert fields["f:metadata"]["f:finalizers"] == {'v:"x/y"': {}}
+    assert fields["f:spec"] == {
+        "f:containers": {'k:{"name":"c"}': container},
+        "f:tolerations": {},
     }
-    assert fieldpaths.decode(fieldpaths.encode(paths)) == paths
-    assert fieldpaths.Values(POD).at((*item, "f:image")) == "i"
 
 
 def test_lists_of_custom_kinds_are_owned_as_a_whole() -> None:
-    paths = fieldpaths.field_paths({"spec": POD["spec"]}, custom=True)
-    assert paths == {("f:spec", "f:containers"), ("f:spec", "f:tolerations")}
+    fields = fieldsets.applied({"spec": POD["spec"]}, custom=True)
+    assert fields == {"f:spec": {"f:containers": {}, "f:tolerations": {}}}
 
 
 def test_removing_an_item_removes_the_list_that_is_empty_without_it() -> None:
     obj = {"spec": {"containers": [{"name": "c"}]}, "data": {"a": 1}}
-    fieldpaths.remove(obj, [("f:spec", "f:containers", 'k:{"name":"c"}')])
+    fieldsets.remove(obj, {"f:spec": {"f:containers": {'k:{"name":"c"}': {}}}}, {})
     assert obj == {"data": {"a": 1}}

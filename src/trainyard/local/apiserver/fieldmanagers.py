@@ -1,27 +1,42 @@
-"""Server-side apply: who owns which field, and what an applied configuration changes.
+"""Who owns which field: what writes and server-side applies put into `managedFields`.
 
-Rules: https://kubernetes.io/docs/reference/using-api/server-side-apply/. Ownership is recorded
-from the first server-side apply of an object on (most objects here never see one, and their
-writes stay cheap); what others had written until then belongs to `before-first-apply`.
+Rules: https://kubernetes.io/docs/reference/using-api/server-side-apply/. Clients' writes are
+recorded, and those of the loops in this process are not: what has no record stays without one until
+it is applied, and then belongs to `before-first-apply`, as in Kubernetes.
 """
 
 from __future__ import annotations
 
 import json
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import field
+from typing import Any, NamedTuple
 
-from trainyard.kube.errors import Conflict
-from trainyard.local.apiserver import fieldpaths
-from trainyard.local.apiserver.fieldpaths import Path
+import orjson
+
+from trainyard.local.apiserver import fieldsets, lastapplied
+from trainyard.local.apiserver.fieldsets import Fields, Path
 from trainyard.local.clock import now_text
-from trainyard.local.failures import Cause
-from trainyard.local.resources.metadata_rules import MOST_ANNOTATIONS, annotations_size
+from trainyard.local.failures import Cause, apply_conflict
 from trainyard.local.resources.resource import Object, Served
 from trainyard.schema.dataclass import dataclass
 
-_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_BEFORE = "before-first-apply"
-_KUBECTL, _CLIENT_SIDE = "kubectl", "kubectl-client-side-apply"
+APPLY, UPDATE = "Apply", "Update"
+_BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"
+_KUBECTL = "kubectl"
+MOST_UPDATERS = 10
+"""Entries of plain writes; of more, the oldest are one."""
+_EMPTY: Mapping[str, Object] = {
+    "Endpoints": {},
+    "Event": {"involvedObject": {}, "source": {}, "reportingComponent": ""},
+    "Lease": {"spec": {}},
+    "Namespace": {"spec": {}},
+    "Node": {"spec": {}},
+    "PersistentVolumeClaim": {"spec": {"resources": {}}},
+    "Pod": {"spec": {"containers": None}},
+    "Service": {"spec": {}},
+}
+"""What an object of Kubernetes' own types has before anybody set a field of it."""
 
 
 class Manager(NamedTuple):
@@ -30,12 +45,78 @@ class Manager(NamedTuple):
     name: str
     operation: str
     subresource: str = ""
+    api_version: str = ""
+    """Only of updates: an apply counts for all versions."""
+
+    @classmethod
+    def of(cls, entry: Object) -> Manager:
+        """Whom an entry of `managedFields` is about."""
+        operation = entry.get("operation", "")
+        version = entry.get("apiVersion", "") if operation == UPDATE else ""
+        return cls(entry.get("manager", ""), operation, entry.get("subresource", ""), version)
+
+    def __str__(self) -> str:
+        text = f'"{self.name}"'
+        if self.subresource:
+            text += f' with subresource "{self.subresource}"'
+        return f"{text} using {self.api_version}" if self.api_version else text
 
 
-Owners = dict[Manager, set[Path]]
+Entries = dict[Manager, Object]
 
 
 @dataclass(frozen=True, slots=True)
+class Update:
+    """A plain write: what it changes becomes its manager's, and nobody else's."""
+
+    manager: str
+    served: Served
+    subresource: str = ""
+
+    def record(self, new: Object, old: Object | None) -> None:
+        """Write who owns what into `new`, which is stored next in place of `old`."""
+        metadata = new["metadata"]
+        entries = self._known(new, old)
+        if not entries and old is not None:  # nobody began to record, or a client ended it
+            metadata.pop("managedFields", None)
+            return
+        is_status = self.subresource == "status"
+        before = _empty(self.served) if old is None else old
+        parts = [fieldsets.owned_part(each, status=is_status) for each in (before, new)]
+        if old is None and self.served.created_with_status:
+            parts[1] |= fieldsets.owned_part(new, status=True)
+        changed, removed = fieldsets.compare(parts[0], parts[1], custom=self.served.custom)
+        _take(entries, changed, removed)
+        if changed:
+            me = Manager(self.manager, UPDATE, self.subresource, new["apiVersion"])
+            mine = entries.get(me, {}).get("fieldsV1", {})
+            entries[me] = _entry(me, fieldsets.union(mine, changed), new["apiVersion"])
+            _cap(entries)
+        if entries:
+            metadata["managedFields"] = _listed(entries)
+        else:
+            metadata.pop("managedFields", None)
+
+    def _known(self, new: Object, old: Object | None) -> Entries:
+        """The entries that count before the write; a client may have changed them."""
+        known = None if old is None else old["metadata"].get("managedFields")
+        sent = new["metadata"].get("managedFields")
+        if sent is None or sent == known or self.subresource:
+            return _entries(known)
+        if sent in ([], [{}]):
+            return {}
+        for index, entry in enumerate(sent):
+            if not _is_usable(entry):
+                return _entries(known)
+            if entry.get("operation") not in (APPLY, UPDATE):
+                place = f"metadata.managedFields[{index}].operation"
+                text = f"Invalid value: {entry.get('operation')!r}: must be `Apply` or `Update`"
+                raise self.served.refused(new, Cause(place, text))
+        whole = [{key: value for key, value in each.items() if value != ""} for each in sent]
+        return _entries(whole)
+
+
+@dataclass(slots=True)
 class Apply:
     """One apply request."""
 
@@ -44,162 +125,153 @@ class Apply:
     served: Served
     force: bool
     subresource: str
+    entries: Entries = field(default_factory=dict)
+    """Who owns what after it."""
 
     def created(self) -> Object:
         """The object when there is none yet."""
-        owners = {self._me: self._paths()}
-        return _record({**self.wanted}, owners, self.served.resource.api_version)
+        self.entries = {self._me: self._entry(self._fields())}
+        return {**self.wanted}
 
     def merged(self, live: Object) -> Object:
         """`live` (taken over) with what is applied; raises Conflict unless forced."""
-        owners = self._owners(live)
-        wanted = self._paths()
-        mine = owners.pop(self._me, set())
-        self._settle_conflicts(live, owners, wanted)
+        custom, before = self.served.custom, orjson.loads(orjson.dumps(live))
+        old = self._part(before)
+        entries = _entries(live["metadata"].get("managedFields")) or self._before(old)
+        mine = entries.pop(self._me, {})
+        wanted, had = self._fields(), mine.get("fieldsV1", {})
         configuration = {key: value for key, value in self.wanted.items() if key != "status"}
         if self.subresource:
             configuration = self.wanted
-        merged: Object = fieldpaths.merge(live, configuration, "", self.served.custom)
-        owned = wanted.union(*owners.values())
-        # A map that was applied empty, and holds something now, stays.
-        owned |= {path[:length] for path in owned for length in range(1, len(path))}
-        fieldpaths.remove(merged, sorted(mine - owned, key=len))
-        owners[self._me] = wanted
+        merged: Object = fieldsets.merge(live, configuration, "", custom)
+        kept = wanted
+        for entry in entries.values():
+            kept = fieldsets.union(kept, entry["fieldsV1"])
+        fieldsets.remove(merged, fieldsets.minus(had, kept), kept)
+        changed, removed = fieldsets.compare(old, self._part(merged), custom=custom)
+        self._settle_conflicts(before, entries, changed)
+        _take(entries, changed, removed)
+        if wanted != had or changed or removed:
+            mine = self._entry(wanted)
+        self.entries = entries | {self._me: mine} if wanted else entries
         if self.manager == _KUBECTL:
-            self._keep_last_applied(merged)
-        return _record(merged, owners, self.served.resource.api_version)
+            lastapplied.keep(merged, self.wanted)
+        return merged
 
-    def _keep_last_applied(self, merged: Object) -> None:
-        """What kubectl's next client-side apply compares with; a real API server writes it too."""
-        metadata = merged["metadata"]
-        annotations = metadata.get("annotations") or {}
-        if _LAST_APPLIED not in annotations:
-            return
-        given = {**self.wanted["metadata"]}
-        own = given.get("annotations") or {}
-        given["annotations"] = {key: own[key] for key in own if key != _LAST_APPLIED}
-        text = json.dumps(
-            {**self.wanted, "metadata": given},
-            separators=(",", ":"),
-            sort_keys=True,
-            ensure_ascii=False,
-        )
-        metadata["annotations"] = {**annotations, _LAST_APPLIED: f"{text}\n"}
-        if annotations_size(metadata) > MOST_ANNOTATIONS:
-            metadata["annotations"].pop(_LAST_APPLIED)
+    def record(self, new: Object, _: Object | None) -> None:
+        """Write who owns what into `new`, which is stored next."""
+        new["metadata"]["managedFields"] = _listed(self.entries)
 
     @property
     def _me(self) -> Manager:
-        return Manager(self.manager, "Apply", self.subresource)
+        return Manager(self.manager, APPLY, self.subresource)
 
-    def _paths(self) -> set[Path]:
-        return fieldpaths.field_paths(self.wanted, custom=self.served.custom)
+    def _entry(self, fields: Fields) -> Object:
+        return _entry(self._me, fields, self.served.resource.api_version)
 
-    def _owners(self, live: Object) -> Owners:
-        owners = recorded(live)
-        is_applied = _LAST_APPLIED in (live["metadata"].get("annotations") or {})
-        if owners or (is_applied and self.manager == _KUBECTL):
-            # kubectl hands the fields of its client-side apply over to its server-side one.
-            return owners
-        fields = {key: value for key, value in live.items() if key != "status"}
-        before = Manager(_CLIENT_SIDE if is_applied else _BEFORE, "Update")
-        return {before: fieldpaths.field_paths(fields, custom=self.served.custom)}
+    def _part(self, obj: Object) -> Object:
+        return fieldsets.owned_part(obj, status=self.subresource == "status")
 
-    def _settle_conflicts(self, live: Object, owners: Owners, wanted: set[Path]) -> None:
-        conflicts: list[Cause] = []
-        here, there = fieldpaths.Values(live), fieldpaths.Values(self.wanted)
-        for manager, paths in owners.items():
-            taken = {
-                path
-                for path in paths & wanted
-                if here.at(path) != there.at(path) and not path[-1].startswith("k:")
-            }
-            if self.force:
-                paths -= taken
-            conflicts += [
-                Cause(_readable(path), f'conflict with "{manager.name}"', "FieldManagerConflict")
-                for path in sorted(taken)
-            ]
-        if conflicts and not self.force:
-            listed = ", ".join(f"{each.message}: {each.field}" for each in conflicts)
-            raise Conflict(
-                f"Apply failed with {len(conflicts)} conflict(s): {listed}",
-                code=409,
-                reason="Conflict",
-                details={"causes": [each._asdict() for each in conflicts]},
+    def _fields(self) -> Fields:
+        return fieldsets.applied(self._part(self.wanted), custom=self.served.custom)
+
+    def _before(self, live: Object) -> Entries:
+        version = self.served.resource.api_version
+        manager = Manager(_BEFORE, UPDATE, "", version)
+        fields, _ = fieldsets.compare(_empty(self.served), live, custom=self.served.custom)
+        return {manager: _entry(manager, fields, version)} if fields else {}
+
+    def _settle_conflicts(self, live: Object, entries: Entries, changed: Fields) -> None:
+        if self.force:
+            return
+        conflicts = [
+            (manager, path)
+            for manager, entry in sorted(entries.items())
+            for path in fieldsets.common(entry["fieldsV1"], changed)
+        ]
+        if conflicts and self.manager == _KUBECTL:
+            # kubectl may change what its client-side apply has set.
+            own = lastapplied.fields(live, custom=self.served.custom)
+            conflicts = [each for each in conflicts if not fieldsets.has(own, each[1])]
+        if conflicts:
+            raise apply_conflict(
+                [
+                    Cause(_readable(path), f"conflict with {manager}", "FieldManagerConflict")
+                    for manager, path in conflicts
+                ]
             )
 
 
-def record_update(new: Object, old: Object, manager: str, subresource: str, custom: bool) -> Object:
-    """Give the fields that a plain write changed to its manager.
+def _empty(served: Served) -> Object:
+    return {"metadata": {}, **_EMPTY.get(served.definition, {})}
 
-    Does nothing for objects without recorded ownership, and when the write itself is about it.
-    """
-    known = old["metadata"].get("managedFields")
-    if not known:
-        return new
-    found = new["metadata"].get("managedFields")
-    if found is not None and found != known:
-        return new
-    owners = recorded(old)
-    old_paths = fieldpaths.field_paths(old, custom=custom)
-    new_paths = fieldpaths.field_paths(new, custom=custom)
-    now, before = fieldpaths.Values(new), fieldpaths.Values(old)
-    changed = {
-        path for path in new_paths if path not in old_paths or now.at(path) != before.at(path)
+
+def _take(entries: Entries, changed: Fields, removed: Fields) -> None:
+    """Leave to none of `entries` what a write changed or removed."""
+    if not changed and not removed:
+        return
+    for manager, entry in list(entries.items()):
+        fields = fieldsets.minus(fieldsets.minus(entry["fieldsV1"], changed), removed)
+        if fields:
+            entries[manager] = {**entry, "fieldsV1": fields}
+        else:
+            del entries[manager]
+
+
+def _cap(entries: Entries) -> None:
+    """Gather the oldest updates in one entry where there are too many."""
+    updates = [manager for manager in entries if manager.operation == UPDATE]
+    excess = len(updates) - MOST_UPDATERS
+    if excess <= 0:
+        return
+    updates.sort(key=lambda each: (entries[each].get("time", ""), each))
+    fields: Fields = {}
+    for manager in updates[: excess + 1]:
+        last = entries.pop(manager)
+        fields = fieldsets.union(fields, last["fieldsV1"])
+    bucket = Manager(_ANCIENT, UPDATE, "", last.get("apiVersion", ""))
+    entries[bucket] = {**_entry(bucket, fields, bucket.api_version), "time": last.get("time")}
+
+
+def _entries(listed: Sequence[Object] | None) -> Entries:
+    """What `managedFields` says; entries that own nothing do not count."""
+    return {Manager.of(entry): entry for entry in listed or () if entry.get("fieldsV1")}
+
+
+def _is_usable(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("fieldsType") == "FieldsV1"
+        and fieldsets.is_valid(entry.get("fieldsV1", {}))
+    )
+
+
+def _entry(manager: Manager, fields: Fields, api_version: str) -> Object:
+    entry = {
+        "manager": manager.name,
+        "operation": manager.operation,
+        "apiVersion": api_version,
+        "time": now_text(),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": fields,
     }
-    for paths in owners.values():
-        paths -= changed
-        paths &= new_paths
-    if changed:
-        owners.setdefault(Manager(manager, "Update", subresource), set()).update(changed)
-    return _record(new, owners, str(old["apiVersion"]))
+    return {**entry, "subresource": manager.subresource} if manager.subresource else entry
 
 
-def recorded(obj: Object) -> Owners:
-    """The owners that `obj` lists."""
-    return {
-        manager: fieldpaths.decode(entry.get("fieldsV1") or {})
-        for manager, entry in _entries(obj).items()
-    }
-
-
-def _entries(obj: Object) -> dict[Manager, Object]:
-    listed = obj["metadata"].get("managedFields")
-    found: dict[Manager, Object] = {}
-    for entry in listed if isinstance(listed, list) else ():
-        if isinstance(entry, dict) and isinstance(entry.get("fieldsV1") or {}, dict):
-            manager = Manager(
-                entry.get("manager", ""), entry.get("operation", ""), entry.get("subresource") or ""
-            )
-            if all(isinstance(word, str) for word in manager):
-                found[manager] = entry
-    return found
-
-
-def _record(obj: Object, owners: Owners, api_version: str) -> Object:
-    """Write `owners` into `obj`; entries that did not change keep their time."""
-    known = _entries(obj)
-    entries = []
-    for manager, paths in owners.items():
-        if not paths:
-            continue
-        fields = fieldpaths.encode(paths)
-        entry = known.get(manager)
-        if entry is None or entry.get("fieldsV1") != fields:
-            entry = {
-                "manager": manager.name,
-                "operation": manager.operation,
-                "apiVersion": api_version,
-                "time": now_text(),
-                "fieldsType": "FieldsV1",
-                "fieldsV1": fields,
-            }
-            if manager.subresource:
-                entry["subresource"] = manager.subresource
-        entries.append(entry)
-    obj["metadata"] = {**obj["metadata"], "managedFields": entries}
-    return obj
+def _listed(entries: Entries) -> list[Object]:
+    """As Kubernetes lists them."""
+    return [
+        entry
+        for _, entry in sorted(
+            entries.items(),
+            key=lambda each: (
+                each[0].operation,
+                each[1].get("time") or "",
+                each[0].name,
+                each[0].subresource,
+            ),
+        )
+    ]
 
 
 def _readable(path: Path) -> str:
@@ -208,7 +280,7 @@ def _readable(path: Path) -> str:
     for name in path:
         kind, rest = name[:2], name[2:]
         if kind == "k:":
-            pairs = json.loads(rest).items()
+            pairs = orjson.loads(rest).items()
             text += f"[{','.join(f'{key}={json.dumps(value)}' for key, value in pairs)}]"
         else:
             text += f".{rest}" if kind == "f:" else f"[={rest}]"

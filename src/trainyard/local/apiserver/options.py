@@ -7,7 +7,7 @@ from trainyard.local.apiserver.messages import Request
 from trainyard.local.failures import Cause, invalid
 
 _GROUP = "meta.k8s.io"
-MOST_MANAGER = 128
+_MOST_MANAGER = 128
 _DRY_RUN = "All"
 FIELD_VALIDATION = ("Strict", "Warn", "Ignore")
 
@@ -16,8 +16,8 @@ def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
     """Raises Invalid; `kind`: of the options, which the answer names."""
     causes = dry_run_causes(request.queries)
     manager = request.query.get("fieldManager", "")
-    if len(manager.encode("utf-8", "replace")) > MOST_MANAGER:
-        causes.append(Cause("fieldManager", f"Too long: may not be longer than {MOST_MANAGER}"))
+    if len(manager.encode("utf-8", "replace")) > _MOST_MANAGER:
+        causes.append(Cause("fieldManager", f"Too long: may not be longer than {_MOST_MANAGER}"))
     if not manager.isprintable():
         text = f"Invalid value: {shortened(manager)!r}: should only contain printable characters"
         causes.append(Cause("fieldManager", text))
@@ -27,6 +27,16 @@ def check_write(request: Request, kind: str, *, applies: bool = False) -> None:
     if "force" in request.query and request.method == "PATCH" and not applies:
         causes.append(Cause("force", "Forbidden: may not be specified for non-apply patch"))
     refuse(kind, causes)
+
+
+def manager(request: Request) -> str:
+    """Who writes: as the request says, else the program that sends it."""
+    if named := request.query.get("fieldManager"):
+        return named
+    program = request.headers.get("user-agent", "").partition("/")[0]
+    if not program.isprintable():
+        program = "".join(filter(str.isprintable, program))
+    return program.encode()[:_MOST_MANAGER].decode(errors="ignore") or "unknown"
 
 
 def dry_run_causes(queries: list[tuple[str, str]]) -> list[Cause]:

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 
 from trainyard.kube.errors import NotFound
-from trainyard.kube.resources import NAMESPACES
+from trainyard.kube.resources import FIELD_MANAGER, NAMESPACES
 from trainyard.local import guests
 from trainyard.local.apiserver import (
     admission,
@@ -28,7 +28,7 @@ from trainyard.local.apiserver.watching import Watch
 from trainyard.local.failures import Cause, bad_request, unsupported_media_type
 from trainyard.local.metadata import is_released, spec_differs
 from trainyard.local.objects import Deletion
-from trainyard.local.registry import Registry
+from trainyard.local.registry import Record, Registry
 from trainyard.local.storage.journal import Entry, Object, encoded
 from trainyard.schema.dataclass import dataclass
 
@@ -79,7 +79,12 @@ class Verbs:
         options.check_write(request, "CreateOptions")
         obj, validation = _body(request, target)
         obj, warnings = self._admitted(request, target, obj, validation)
-        made = await self.registry.create(target.storage, obj, dry_run=options.is_dry_run(request))
+        record = _record(request, target)
+        if record is None:
+            obj["metadata"].pop("managedFields", None)
+        made = await self.registry.create(
+            target.storage, obj, dry_run=options.is_dry_run(request), record=record
+        )
         return formats.object_response(
             request, target.served, target.served.shown(made), status=201, warnings=warnings
         )
@@ -178,7 +183,9 @@ class Verbs:
             return served.from_scale(copy, scale)
 
         plain = Target(served, target.namespace, target.name, "")
-        obj, warnings = await self._change(request, plain, change, FieldValidation.of(request, []))
+        obj, warnings = await self._change(
+            request, plain, change, FieldValidation.of(request, []), _record(request, target)
+        )
         return formats.json_response(200, served.to_scale(obj), warnings)
 
     async def part(self, request: Request, target: Target) -> Response:
@@ -201,32 +208,43 @@ class Verbs:
         return formats.object_response(request, target.served, obj)
 
     async def _update(
-        self, request: Request, target: Target, change: Change, validation: FieldValidation
+        self,
+        request: Request,
+        target: Target,
+        change: Change,
+        validation: FieldValidation,
+        record: Record | None = None,
     ) -> Response:
-        obj, warnings = await self._change(request, target, change, validation)
+        record = record or _record(request, target)
+        obj, warnings = await self._change(request, target, change, validation, record)
         return formats.object_response(
             request, target.served, target.served.shown(obj), warnings=warnings
         )
 
     async def _change(
-        self, request: Request, target: Target, change: Change, validation: FieldValidation
+        self,
+        request: Request,
+        target: Target,
+        change: Change,
+        validation: FieldValidation,
+        record: Record | None,
     ) -> tuple[Object, list[str]]:
         warnings: list[str] = []
         status_only = target.subresource == "status"
-        applies = request.media_type == patches.APPLY_PATCH
 
         def admitted(copy: Object) -> Object:
             old: Object = self.registry.peek(*target.place)
             new = change(copy)
             naming.check_kept(target, new, old, is_patch=request.method == "PATCH")
+            known = old["metadata"].get("managedFields")
+            if known is not None and new["metadata"].get("managedFields") == known:
+                del new["metadata"]["managedFields"]  # long, and nothing to be judged
             obj, notes = admission.update(target.served, new, old, validation, status_only)
             if not status_only:
                 target.served.check_references(obj, old, self.registry.list)
                 if spec_differs(obj, old):
                     self._check_guest(target, obj)
             warnings.extend(notes)
-            if old["metadata"].get("managedFields") and not applies:
-                obj = self._record_manager(request, target, obj, old)
             return obj
 
         obj = await self.registry.update(
@@ -234,6 +252,7 @@ class Verbs:
             admitted,
             subresource=target.subresource,
             dry_run=options.is_dry_run(request),
+            record=record,
         )
         return obj, warnings
 
@@ -266,12 +285,15 @@ class Verbs:
                 raise
             obj, warnings = self._admitted(request, target, applied.created(), validation)
             made = await self.registry.create(
-                target.storage, obj, dry_run=options.is_dry_run(request)
+                target.storage,
+                obj,
+                dry_run=options.is_dry_run(request),
+                record=applied.record,
             )
             return formats.object_response(
                 request, target.served, made, status=201, warnings=warnings
             )
-        return await self._update(request, target, applied.merged, validation)
+        return await self._update(request, target, applied.merged, validation, applied.record)
 
     def _admitted(
         self, request: Request, target: Target, obj: Object, validation: FieldValidation
@@ -289,15 +311,6 @@ class Verbs:
         guest = guests.guest_of(self.registry, obj["metadata"].get("namespace") or "")
         if guest is not None and (causes := guests.problems(obj, guest)):
             raise target.served.refused(obj, *causes)
-
-    def _record_manager(self, request: Request, target: Target, obj: Object, old: Object) -> Object:
-        from trainyard.local.apiserver import fieldmanagers
-
-        agent = request.headers.get("user-agent", "unknown").partition("/")[0]
-        manager = request.query.get("fieldManager") or agent
-        return fieldmanagers.record_update(
-            obj, old, manager[: options.MOST_MANAGER], target.subresource, target.served.custom
-        )
 
     def _predicate(self, request: Request, target: Target) -> selectors.Predicate | None:
         labels = selectors.label_predicate(request.query.get("labelSelector", ""))
@@ -325,6 +338,16 @@ def _body(request: Request, target: Target) -> tuple[Object, FieldValidation]:
     naming.check_kind(target, obj)
     naming.place(target, obj)
     return target.served.stored(obj), FieldValidation.of(request, notes)
+
+
+def _record(request: Request, target: Target) -> Record | None:
+    """How the write is recorded in `managedFields` (decision 332)."""
+    from trainyard.local.apiserver import fieldmanagers
+
+    manager = options.manager(request)
+    if manager == FIELD_MANAGER and (request.method == "POST" or target.subresource == "status"):
+        return None
+    return fieldmanagers.Update(manager, target.served, target.subresource).record
 
 
 def _deletion(request: Request) -> Deletion:

@@ -47,6 +47,7 @@ SERVED = _Nodes(
     definition="Node",
     short_names=("no",),
     status=True,
+    created_with_status=True,
     printed=(
         NAME,
         Column("Status", _status),

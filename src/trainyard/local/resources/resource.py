@@ -77,6 +77,8 @@ class Served:
     verbs: tuple[str, ...] = ALL_VERBS
     status: bool = False
     """It has a status, written as a subresource only."""
+    created_with_status: bool = False
+    """Whoever creates one says its status too, and owns it."""
     generation: bool = False
     """metadata.generation counts the changes of spec."""
     subresources: Mapping[str, Subresource] = field(default_factory=dict)
@@ -167,6 +169,9 @@ class Served:
         """Complete an object about to be created; a status it came with does not count."""
         if self.status:
             obj.pop("status", None)
+
+    def allocate(self, obj: Object, present: Present) -> None:
+        """Complete a new object with what nobody asked for, and so nobody owns."""
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         """Complete an object about to take the place of `old`, or refuse the change."""

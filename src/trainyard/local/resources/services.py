@@ -54,9 +54,13 @@ class _Services(Served):
         for port in spec.get("ports") or ():
             port["protocol"] = port.get("protocol") or "TCP"
             port["targetPort"] = port.get("targetPort") or port["port"]
+        if spec["type"] != "ExternalName":
+            spec.setdefault("internalTrafficPolicy", "Cluster")
+
+    def allocate(self, obj: Object, present: Present) -> None:
         self._refuse_taken(obj, present)
-        self._assign_address(spec, present)
-        self._assign_node_ports(spec, present)
+        self._assign_address(obj["spec"], present)
+        self._assign_node_ports(obj["spec"], present)
 
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         before, after = old.get("spec") or {}, new.setdefault("spec", {})
