@@ -58,6 +58,12 @@ def _is_of(told: Told, rank: Rank) -> bool:
     return pod is not None and pod.attempt == rank.attempt
 
 
+def _answered(told: Told, action: str) -> Iterator[str]:
+    """That is what the job wants to follow from a hang."""
+    wanted = told.spec["runPolicy"]["hang"]["action"]
+    yield from _if(wanted != action, f"runPolicy.hang says {wanted}")
+
+
 @says("Hung=True", HANGS, r"(?P<text>.+)", once=True)
 def _hung(told: Told, found: re.Match[str]) -> Iterator[str]:
     text = found["text"]
@@ -88,6 +94,7 @@ def _goes_on(told: Told, _: re.Match[str]) -> Iterator[str]:
 @says("event Failed", "Warning", rf"{NAMED} has failed: it hangs; (?P<text>.+)")
 def _ended(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _named(told, found)
+    yield from _answered(told, "Fail")
     told_before = {c["message"] for c in told.before.get("conditions") or ()}
     if found.string.partition("\0")[2] in told_before and told.account(told.before).get("ended"):
         return  # said again where somebody had taken it back, of pods that are gone
@@ -101,6 +108,7 @@ def _ended(told: Told, found: re.Match[str]) -> Iterator[str]:
 )
 def _restarts(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _if(found["why"] != "Hung", "it has not hung")
+    yield from _answered(told, "Restart")
     yield from _held(told, found["lines"] or "")
     yield from _restarted(told, found)
     yield from _spent(told, found)

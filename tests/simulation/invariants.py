@@ -15,6 +15,7 @@ from tests.queueing.kueue import PLURAL as WORKLOADS
 from tests.queueing.kueue import finished, reserved, true
 from tests.simulation import (
     agreement,
+    budgets,
     elastic,
     goodputs,
     policies,
@@ -188,8 +189,6 @@ class Monitor(Observer):
             self.fail(f"{job.key.name}: phase {after}, Completed {is_.get('Completed')}")
         if (after == "Failed") != (is_.get("Failed") == "True"):
             self.fail(f"{job.key.name}: phase {after}, condition Failed {is_.get('Failed')}")
-        if (new.get("backoffCount") or 0) < (old.get("backoffCount") or 0):
-            self.fail(f"{job.key.name}: backoffCount fell")
         self._check_budget(job, new, obj)
         self._moves(job, old.get("nodeCheck") or {}, new.get("nodeCheck") or {})
         lost = self._misses_a_pod(obj["metadata"]["uid"])  # which rules take for a disruption
@@ -198,6 +197,7 @@ class Monitor(Observer):
             self.fail(f"{job.key.name}: failed by a rule that nothing has matched")
         for problem in (
             *statuses.contradictions(old, new, obj),
+            *budgets.misspent(job, old, new, obj),
             *elastic.miscounts(old, new, obj),
             *repeats.ended_in_vain(job, old, new, obj),
             *goodputs.misaccounted(old, new, obj, steady=self.clock_is_steady),
@@ -312,11 +312,13 @@ class Monitor(Observer):
     # What the controller tells.
     def told(self, told: Told) -> None:
         """A pass has decided what to tell."""
-        given_up = [e for e in told.events if e.reason == "Restart" and GIVEN_UP in e.message]
+        restarts = [e.message for e in told.events if e.reason == "Restart"]
+        given_up = [text for text in restarts if GIVEN_UP in text or budgets.HUNG in text]
         job = self.jobs[told.job["metadata"]["uid"]]
         job.countable += len(given_up)  # by what it had seen
         if given_up:
             job.given_up.add(job.attempt)
+        job.hung |= {(name, told.pods[name].attempt) for name in budgets.hung(restarts)}
         if told.plan.status is not None or told.events:
             for problem in agreement.untrue(told, times=self.clock_is_steady):
                 self.fail(f"{told.job['metadata']['name']}: {problem}")
@@ -420,10 +422,11 @@ class Monitor(Observer):
             self.fail(f"pod {key.name} is deleted, though its elastic job needs it as it is")
 
     def _is_deletion_needless(self, job: JobTruth, stored: Obj, pod: Obj) -> bool:
-        status = self._status(stored)
+        status, truth = self._status(stored), job.pods[pod["metadata"]["uid"]]
         is_kept = (
             elastic.survivors_stay(stored)
             and not job.was_paused
+            and (truth.name, truth.attempt) not in job.hung
             and status.get("phase") not in TERMINAL
             and not stored["metadata"].get("deletionTimestamp")
             and pod["metadata"]["name"] in _replica_names(status)
@@ -538,13 +541,13 @@ class Monitor(Observer):
             return
         counted = status.get("backoffCount") or 0
         if policies.restarts_one_by_one(stored):
-            self._compare(job, "backoffCount", counted, ended_pods(pods))
+            self._compare(job, "backoffCount", counted, _counted(stored, ended_pods(pods)))
             return
         started = {pod.attempt for pod in pods if not pod.apart}
         alone = ended_pods([pod for pod in pods if pod.apart])
         together = self._incidents(job, stored, started)
         real = (together[0] + alone[0], together[1] + alone[1])
-        self._compare(job, "backoffCount", counted, real)
+        self._compare(job, "backoffCount", counted, _counted(stored, real))
 
     def _incidents(self, job: JobTruth, stored: Obj, certain: set[int]) -> tuple[int, int]:
         """How many attempts ended by a failure: for certain (among those), and at most."""
@@ -564,6 +567,11 @@ class Monitor(Observer):
         least, most = real[0], real[1] + job.countable
         if not (0 if job.vague else least) <= counted <= most:
             self.fail(f"{job.key.name}: {what} is {counted}, really {least} to {most}")
+
+
+def _counted(job: Obj, real: tuple[int, int]) -> tuple[int, int]:
+    """How many restarts may be counted, of so many at least and at most."""
+    return (0, real[1]) if budgets.refills(job) else real
 
 
 def _exit_code(pod: Obj) -> int:

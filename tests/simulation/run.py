@@ -190,12 +190,6 @@ class Run:
             self.settings = replace(
                 self.settings, channel_address=ADDRESS, progress_seconds=PROGRESS_SECONDS
             )
-            for job in scenario.jobs:
-                hang = {
-                    "afterSeconds": 20,
-                    "action": "Fail" if scenario.seed % 4 == 0 else "Explain",
-                }
-                job["spec"].setdefault("runPolicy", {})["hang"] = hang
             rng = random.Random(scenario.seed ^ 0x401D)
             self.cluster.holders = Holders(
                 self.cluster,

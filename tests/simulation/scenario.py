@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tests.queueing.kueue import Kueue
-from tests.simulation import checking, elastic, holding, launching, queueing, repeats
+from tests.simulation import budgets, checking, elastic, holding, launching, queueing, repeats
 from tests.simulation.network import CRASHES, Fault, WatchFault
 from tests.simulation.reporting import reports
 from tests.simulation.seeds import (
+    FIFTH_GENERATION,
     FIRST_GENERATION,
     FOURTH_GENERATION,
     SECOND_GENERATION,
@@ -183,9 +184,12 @@ def draw(seed: int) -> Scenario:
         steps += [Step(*each) for each in queueing.steps(seed)]
     once = FIRST_GENERATION | SECOND_GENERATION | THIRD_GENERATION
     words = repeats.draw(seed, jobs, judged=seed not in once)
-    if reports(seed) and seed not in once | FOURTH_GENERATION:
-        holding.draw(seed, jobs)
-        checking.draw(seed, jobs)
+    once |= FOURTH_GENERATION
+    if reports(seed):
+        if seed not in once:
+            holding.draw(seed, jobs)
+            checking.draw(seed, jobs)
+        budgets.draw(seed, jobs, once=seed in once | FIFTH_GENERATION)
     count = rng.randint(2, 7)
     call_faults: dict[int, Fault] = {
         rng.randint(1, 90): rng.choice(CALL_FAULTS) for _ in range(count)

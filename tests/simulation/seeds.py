@@ -23,6 +23,13 @@ THIRD_GENERATION = frozenset({1626, 1728, 874106316})
 """Likewise, from before restarts had a judge."""
 FOURTH_GENERATION = frozenset({20206, 419970178, 419970307})
 """Likewise, from before jobs restarted in place."""
+FIFTH_GENERATION = frozenset(
+    {
+        *(17980, 180263089, 340, 433, 1954, 301755391, 8000635, 3499, 840617974, 976070167),
+        *(728611270, 413379829, 47664664, 111534949, 88449988),
+    }
+)
+"""Likewise, from before hangs restarted jobs, and jobs got restarts back as they got on."""
 
 
 def chunks(seeds: Sequence[int]) -> list[Sequence[int]]:

@@ -18,7 +18,7 @@ from tests.simulation.scenario import draw
 from tests.simulation.shrink import invariant, shrink, violated
 from trainyard.kinds.shared.goodput import Part
 from trainyard.kinds.shared.settings import Settings
-from trainyard.kinds.shared.workload import Workload
+from trainyard.kinds.shared.workload import HangAction, Workload
 from trainyard.lifecycle import (
     avoidance,
     dependents,
@@ -330,6 +330,36 @@ def insist_on_other_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(avoidance, "PATIENCE", timedelta(days=9))
 
 
+def give_restarts_back_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not asked whether a job has got further."""
+    monkeypatch.setattr(restart_judge.Reached, "is_beyond", lambda now, before: True)
+
+
+def give_restarts_back_to_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not asked whether a job wants them back."""
+    refilled = restart_judge.refilled
+
+    def generous(job: Pass) -> Pass:
+        given = refilled(replace(job, workload=replace(job.workload, refills=True)))
+        return replace(given, workload=job.workload)
+
+    monkeypatch.setattr(restart_judge, "refilled", generous)
+
+
+def restart_for_every_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not asked what is to follow from a hang."""
+    give_up = hanging.give_up
+
+    def hasty(job: Pass, seen: hanging.Look) -> Pass:
+        if job.workload.hang is None:
+            return job
+        policy = replace(job.workload.hang, action=HangAction.RESTART)
+        acted = give_up(replace(job, workload=replace(job.workload, hang=policy)), seen)
+        return replace(acted, workload=job.workload)
+
+    monkeypatch.setattr(hanging, "give_up", hasty)
+
+
 def count_other_causes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any failure goes on with the row of the one before."""
     cause = restart_judge.lasting
@@ -384,6 +414,9 @@ BUGS: Mapping[str, tuple[Plant, str]] = {
         count_other_causes,
         "ended by its judge for|the last attempt|before were",
     ),
+    "give restarts back for nothing": (give_restarts_back_for_nothing, "are given back at"),
+    "give restarts back to all": (give_restarts_back_to_all, "backoffCount fell"),
+    "restart for every hang": (restart_for_every_hang, r"did not end so|runPolicy\.hang says"),
     "keep off nothing": (keep_off_nothing, "and not kept off"),
     "stay on bad nodes": (stay_on_bad_nodes, "stays on"),
     "charge for bad nodes": (

@@ -49,7 +49,11 @@ class JobTruth:
     countable: int = 0
     """Disturbances that a rule of podFailurePolicy makes a cost."""
     given_up: set[int] = field(default_factory=set)
-    """Attempts whose launch took too long, as far as a pass could see."""
+    """Attempts whose launch took too long, or whose ranks hung, as far as a pass could see."""
+    hung: set[tuple[str, int]] = field(default_factory=set)
+    """Pods that were to be restarted for a hang, though they run: names and attempts."""
+    reached: tuple[int, int] = (-1, -1)
+    """The steps of the last checkpoint and of all, as a restart was last counted."""
     vague: bool = False
     """Paused, resized or the like: what is counted then has no exact answer."""
     was_paused: bool = False
