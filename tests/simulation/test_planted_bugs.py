@@ -455,7 +455,7 @@ def test_a_failing_run_is_made_small(name: str, monkeypatch: pytest.MonkeyPatch)
     assert small is not None
     assert invariant(small.violation) == invariant(violation)
     assert violated(seed, small.without) == small.violation
-    assert 3 * len(small.kept) <= len(draw(seed).elements())
+    assert 2 * len(small.kept) <= len(draw(seed).elements())
     without_one = [violated(seed, (*small.without, name)) for name in small.kept]
     assert invariant(violation) not in map(invariant, without_one)  # nothing more can go
     print(small)
