@@ -284,7 +284,8 @@ def counted(status: int, told: Any) -> Answer:
         answer: Answer = {"code": status, "reason": (told or {}).get("reason", "")}
         if status == 409:
             answer["message"] = told["message"]
-            answer["causes"] = told["details"].get("causes")
+            causes = told["details"].get("causes") or []  # a real server's are in any order
+            answer["causes"] = sorted(causes, key=lambda cause: (cause["field"], cause["message"]))
         return answer
     return {
         "code": status,

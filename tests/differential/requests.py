@@ -288,7 +288,6 @@ def _reading() -> Iterator[Case]:
         "resourceVersion=x",
         "resourceVersion=-1",
         "resourceVersion=99999999",
-        "resourceVersion=1&resourceVersionMatch=Exact&limit=1",
         "resourceVersionMatch=Exact",
         "resourceVersion=0&resourceVersionMatch=Exact",
         "resourceVersion=1&resourceVersionMatch=Other",
