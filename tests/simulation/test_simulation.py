@@ -87,6 +87,7 @@ ONCE_FAILED = {
     111534949: "a rule's word on a pod taken away was forgotten while others were not heard yet",
     950175734: "the monitor missed that a launch was given up by what a late watch had told",
     88449988: "the monitor missed that a pod may find no node until its job has ended",
+    600287938: "a rule judged a pod that was taken away with the admission of its job",
     723155437: "the monitor missed that an elastic replica that hangs is restarted though it runs",
     974728758: "the monitor missed that a replica that was given up had failed in the row",
 }

@@ -55,8 +55,10 @@ class Pass:
 
     def look_again(self, anew: frozenset[str]) -> Pass:
         """Sort the pods once more after the account gave these replicas a new attempt."""
-        if not anew:
-            return self
+        return self.sorted_anew(anew) if anew else self
+
+    def sorted_anew(self, anew: frozenset[str] = frozenset()) -> Pass:
+        """Sort the pods once more by the account, which has changed since they were."""
         anew |= self.anew
         entries = entries_of(self.before)
         for name in anew:

@@ -147,6 +147,7 @@ class _Steps:
             return
         if evicted or ledger.paused:
             self._keep(pause.hold(ledger, job.now))
+            self.job = job = self.job.sorted_anew()  # what is taken from it now costs nothing
         if ledger.paused:
             self.report.resumed()
         self.actions += deletion.delete_all(job.observed.pods)

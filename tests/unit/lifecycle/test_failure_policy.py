@@ -7,8 +7,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.lifecycle.test_modes import resize, set_paused
+from tests.queueing.kueue import FLAVOR, Kueue
+from tests.unit.lifecycle.test_modes import SCHEDULED, resize, set_paused
 from tests.unit.lifecycle.world import World, colossalai, deepspeed, elastic, generic, pytorch
+from trainyard.kinds.shared.kueue import WORKLOADS
+from trainyard.kinds.shared.settings import GangBackend, Settings
 from trainyard.kinds.shared.workload import (
     ExitCodes,
     FailureAction,
@@ -17,7 +20,7 @@ from trainyard.kinds.shared.workload import (
     RestartPolicy,
 )
 from trainyard.lifecycle import failure_policy
-from trainyard.lifecycle.observed import Pod
+from trainyard.lifecycle.observed import Flavor, Pod
 from trainyard.lifecycle.outcomes import Exit, Ruling, State, exit_of
 
 Rule = dict[str, Any]
@@ -648,6 +651,34 @@ def test_what_is_taken_from_a_paused_job_costs_nothing(
     set_paused(world, False).step()
     world.settle().run().settle()
     assert (world.phase, world.aggregate) == ("Running", {"running": 2})
+    assert world.status is not None
+    assert world.status["restartCount"] == 0
+    assert not world.told("Restart")
+
+
+@pytest.mark.parametrize("rule", LOSSES.values(), ids=list(LOSSES))
+def test_what_is_taken_from_a_job_with_its_admission_costs_nothing(rule: Rule) -> None:
+    """Seen in one pass; as from one that is paused."""
+    job = generic(policy="Never", limit=3, runPolicy=policy(rule), **SCHEDULED)
+    world, kueue = World(job, Settings(gang_backend=GangBackend.KUEUE)), Kueue(4)
+    spot = {**FLAVOR, "metadata": {"name": "spot", "uid": "f"}}
+    world.flavors["spot"] = Flavor.decode(spot)
+
+    def admit() -> World:
+        for _ in range(4):
+            world.settle()
+            turned = kueue.turn(
+                [o for (of, _), o in world.owned.items() if of == WORKLOADS], world.now
+            )
+            world.owned |= {(WORKLOADS, each["metadata"]["name"]): each for each in turned}
+        return world.settle().run().settle()
+
+    assert admit().phase == "Running"
+    lose(world, "0", "deleted")
+    world.owned = {key: obj for key, obj in world.owned.items() if key[0] != WORKLOADS}
+    world.step()
+    assert world.condition("ReplicaFailure") == ("False", "-", "No replica has failed.")
+    assert (admit().phase, world.aggregate) == ("Running", {"running": 2})
     assert world.status is not None
     assert world.status["restartCount"] == 0
     assert not world.told("Restart")

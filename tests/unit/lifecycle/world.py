@@ -22,7 +22,7 @@ from trainyard.kube.resources import PODS, Resource
 from trainyard.lifecycle import Observed, Owned, Plan, Pod, plan
 from trainyard.lifecycle.actions import Create, Delete, Event, Patch
 from trainyard.lifecycle.heard import NOTHING
-from trainyard.lifecycle.observed import Conflict, Refusal
+from trainyard.lifecycle.observed import Conflict, Flavor, Refusal
 from trainyard.schema.times import render
 
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -140,6 +140,7 @@ class World:
         self.refusals: tuple[Refusal, ...] = ()
         self.conflicts: tuple[Conflict, ...] = ()
         self.lost_nodes: frozenset[str] = frozenset()
+        self.flavors: dict[str, Flavor] = {}
         self.heard = NOTHING
         self.since: datetime | None = None
         self.deleted = False
@@ -167,6 +168,7 @@ class World:
             refusals=self.refusals,
             conflicts=self.conflicts,
             lost_nodes=self.lost_nodes,
+            flavors=self.flavors,
             heard=self.heard,
             since=self.since,
         )
@@ -210,13 +212,14 @@ class World:
         elif isinstance(action, Delete):
             self._delete(action)
         else:
-            pod = self.pods[action.name]
-            assert pod["metadata"]["uid"] == action.uid
+            is_pod = action.resource == PODS
+            obj = self.pods[action.name] if is_pod else self.owned[action.resource, action.name]
+            assert obj["metadata"]["uid"] == action.uid
             assert isinstance(action.patch, dict)
-            pod["spec"].update(action.patch.get("spec", {}))
-            pod["metadata"]["annotations"].update(
-                action.patch.get("metadata", {}).get("annotations", {})
-            )
+            for part in ("spec", "status"):
+                obj.setdefault(part, {}).update(action.patch.get(part, {}))
+            notes = action.patch.get("metadata", {}).get("annotations", {})
+            obj["metadata"].setdefault("annotations", {}).update(notes)
 
     def _create(self, action: Create) -> None:
         obj = json.loads(json.dumps(action.manifest()))
