@@ -19,7 +19,7 @@ NAMED_SHARE, NAMED_VOTE = 0.12, 0.75
 """The usual share, and at how many of the last collectives a rank is late that is named."""
 KEPT_SHARE, KEPT_VOTE = 0.06, 0.5
 """And at how many it has to be to stay named."""
-WANTED, FEWEST, SECONDS = 16.0, 12.0, 5.0
+WANTED, FEWEST, SECONDS = 16.0, 12.0, 4.0
 """The last collectives are as many as this, of equal length, and not less than these and so long;
 else nothing is said."""
 PRESENT = 0.75

@@ -114,8 +114,9 @@ class Reports:
             raise BadReport(f"observation.rank: there are {_MOST_RANKS} already")
         job.ranks[rank.rank] = replace(rank, arrivals={})
         job.heard = replace(job.heard, ranks=tuple(job.ranks.values()))
-        is_news = self._compare(job, rank)
-        is_news |= rank.rank == 0 and self._count(job, rank, before)
+        if self._compare(job, rank):
+            self._wake(uid)  # at once: thirty quick steps take no more than some seconds
+        is_news = rank.rank == 0 and self._count(job, rank, before)
         if is_news or rank.kind in STUCK or before is None or before.kind != rank.kind:
             self._tell(uid, job)
 

@@ -52,6 +52,19 @@ async def test_passes_are_called_for_once_a_rank_is_late_and_no_more_after_that(
     assert not any(rank.arrivals for rank in reports.of("u").ranks)
 
 
+async def test_a_pass_is_called_for_at_once_when_a_rank_is_late() -> None:
+    """Other news may wait; thirty quick steps take no more than some seconds."""
+    woken: list[str] = []
+    now = BEGAN + timedelta(seconds=31.01)
+    reports = Reports(lambda: now, woken.append, 0.0)
+    reports.hear("u", "p0", arrived(0, 30, 0.0))
+    await asyncio.sleep(0.01)
+    woken.clear()
+    reports.hear("u", "p1", arrived(1, 30, 0.3))
+    assert [each.rank for each in reports.of("u").late or ()] == [1]
+    assert woken == ["u"]
+
+
 async def test_nobody_is_judged_more_often_than_passes_may_be_called_for() -> None:
     now = BEGAN + timedelta(seconds=31)
     reports = Reports(lambda: now, lambda _: None, 1e6)
