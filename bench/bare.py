@@ -2,7 +2,7 @@
 
 Run as a program it waits for a line on its input, creates the pods of all jobs of a namespace, and
 ends: `python -m bench.bare KUBECONFIG NAMESPACE pods|writes`. `pods`: nothing else. `writes`: as
-the operator does, first each job's account, then its Service and pods, at last each whole status,
+the operator does, first each job's Service, then its pods, now and then a status of a job before,
 and all the while it watches and decodes the three.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import uuid
+from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -60,12 +61,10 @@ class Bare:
         path = f"{action.resource.path(self._where)}?{_WRITE}"
         await self.send("POST", path, action.manifest())
 
-    async def status(self, job: Mapping[str, Any], status: Any) -> dict[str, Any]:
-        """Write a job's status; the job as it is then."""
+    async def status(self, job: Mapping[str, Any], status: Any) -> None:
+        """Write a job's status."""
         path = JOBS.path(self._where, job["metadata"]["name"], "status")
-        body = await self.send("PUT", f"{path}?{_WRITE}", {**job, "status": status})
-        stored: dict[str, Any] = orjson.loads(body)
-        return stored
+        orjson.loads(await self.send("PUT", f"{path}?{_WRITE}", {**job, "status": status}))
 
     async def watch(self, resource: Resource) -> None:
         """Decode all that happens."""
@@ -129,14 +128,18 @@ async def _only_pods(bare: Bare, jobs: Any) -> None:
 
 
 async def _write(bare: Bare, jobs: Any) -> None:
-    """In the operator's order: the whole status once all jobs have their pods."""
-    later = []
-    for job, first, status in jobs:
-        stored = await bare.status(job, first.status)
-        await asyncio.gather(*map(bare.create, _creates(first)))
-        later.append((stored, status))
-    for stored, status in later:
-        await bare.status(stored, status)
+    """In the operator's order: a status after every third job, the others at last."""
+    later: deque[tuple[Any, Any]] = deque()
+    for number, (job, first, status) in enumerate(jobs):
+        made = _creates(first)
+        for is_pod in (False, True):
+            of_step = [each for each in made if (each.resource == PODS) is is_pod]
+            await asyncio.gather(*map(bare.create, of_step))
+        later.append((job, status))
+        if number % 3 == 2:
+            await bare.status(*later.popleft())
+    for each in later:
+        await bare.status(*each)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 Its audit log says when each request came and when it was answered. What passes between the answer
 to a job's creation and the first request for a pod is in part the server's own: the operator waits
-until the job's status and its Service are stored.
+until the job's Service is stored.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def rows(folder: Path, where: str) -> list[tuple[str, float | None, str, float |
         (f"{what}, p50", _part(totals, 50), "ms", 6),
         ("the same, p99", _part(totals, 99), "ms", 15),
         (
-            "of it until the server has stored status and Service, p50",
+            "of it until the server has stored the Service, p50",
             _part(server, 50),
             "ms",
             None,

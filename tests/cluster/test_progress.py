@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import AsyncExitStack
 from datetime import datetime
 from pathlib import Path
 
-from tests.cluster.real_node import channel, node
+from tests.cluster.real_node import reporting
 from tests.cluster.yard import Object, Yard, pytorch_job, until
+from tests.tools import require
 
 STEPS = 1_000_000
 TRAINS = """
@@ -82,11 +82,7 @@ def spent(status: Object) -> dict[str, float]:
 
 async def test_progress_the_account_and_the_judge(yard: Yard, tmp_path: Path) -> None:
     (folder := tmp_path / "job").mkdir()
-    async with AsyncExitStack() as stack:
-        agent = await stack.enter_async_context(node(yard, tmp_path / "node"))
-        options = await stack.enter_async_context(channel(yard, agent))
-        operator = await stack.enter_async_context(yard.operator(*options[0]))
-        await operator.leads()
+    async with reporting(yard, tmp_path / "node"):
         again = {"backoffLimit": 2}
         await apply(yard, "trains", "-c", TRAINS, str(folder), runPolicy=again)
         judges = {"backoffLimit": 5, "restartJudge": True}
@@ -115,3 +111,36 @@ async def test_progress_the_account_and_the_judge(yard: Yard, tmp_path: Path) ->
     failed = next(each for each in told["conditions"] if each["type"] == "Failed")
     assert failed["reason"] == "RestartsInVain"
     assert "'nosuchmodule' (<string>:1), with nothing gained in between" in failed["message"]
+
+
+SUMMARIES = """
+import os, sys, time
+from torch.utils.tensorboard import SummaryWriter
+writer, step = SummaryWriter("/data/log/run", flush_secs=1), 0
+while not os.path.exists(sys.argv[1]):
+    step += 1
+    writer.add_scalar("loss", 1 / step, step)
+    time.sleep(0.1)
+"""
+
+
+async def test_what_is_written_for_a_tensorboard_tells_how_far_a_job_is(
+    yard: Yard, tmp_path: Path
+) -> None:
+    require("tensorboard")
+    logs = {"logDir": {"pvc": [{"name": "data", "subPath": ["./log"]}]}}
+    made = pytorch_job("writes", 1, tensorboardSpec=logs, runPolicy={"observe": True})
+    pods = made["spec"]["replicaSpecs"][0]["template"]["spec"]
+    pods["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
+    (container,) = pods["containers"]
+    container["command"] = ["python3", "-c", SUMMARIES, str(tmp_path / "end")]
+    container["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+    async with reporting(yard, tmp_path / "node"):
+        await yard.kubectl("apply", "-f", "-", stdin=json.dumps(made))
+        first = await status_of(yard, lambda found: at_step(found) > 0, "writes")
+        later = await status_of(yard, lambda found: at_step(found) > at_step(first), "writes")
+        (tmp_path / "end").touch()
+        await yard.reaches("writes", "Succeeded")
+    assert progress(later)["source"] == "TensorBoard"
+    [loss] = progress(later)["metrics"]
+    assert (loss["name"], 0 < float(loss["value"]) < 1) == ("loss", True)

@@ -7,10 +7,9 @@ the machine, a rank that nobody slowed down may well be late.
 from __future__ import annotations
 
 import json
-from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.cluster.real_node import channel, node
+from tests.cluster.real_node import reporting
 from tests.cluster.test_commands import trainyard
 from tests.cluster.yard import Object, Yard, pytorch_job, until
 from tests.embedded.late_ranks import SCRIPT, Ranks, slowed
@@ -71,11 +70,7 @@ async def test_a_late_rank_is_named_until_it_keeps_up(yard: Yard, tmp_path: Path
     async def steps() -> int:
         return ranks.steps
 
-    async with AsyncExitStack() as stack:
-        agent = await stack.enter_async_context(node(yard, tmp_path / "node"))
-        options = await stack.enter_async_context(channel(yard, agent))
-        operator = await stack.enter_async_context(yard.operator(*options[0]))
-        await operator.leads()
+    async with reporting(yard, tmp_path / "node"):
         await yard.kubectl("apply", "-f", "-", stdin=json.dumps(made))
         await until(steps, lambda count: count >= 2, LONG_SECONDS)
         with slowed(process_of(ranks.folder, SLOWED), MUCH):

@@ -257,6 +257,6 @@ def test_without_namespaces_a_job_is_observed_too_and_nothing_is_said_of_it(tmp_
     (main,) = body["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"]
     main["command"] = ["python", "-c", f"{show}; print(*sorted(os.listdir(first)))"]
     said = line.run("run", "--isolation", "plain", "-f", line.manifest("plain.yaml", body))
-    assert "sitecustomize.py trainyard_observer" in said
+    assert "sitecustomize.py trainyard_observer.zip\n" in said
     assert "VolumeNotMounted" not in said
     assert "are not permitted here, so volumes" not in said

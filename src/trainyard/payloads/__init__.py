@@ -7,7 +7,9 @@ standard library; what each does is in its own first lines.
 
 from __future__ import annotations
 
+import base64
 import functools
+import io
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -18,19 +20,12 @@ NAMES = (
 )
 TORCHRUN = "torchrun.py"
 """Beside them; it needs torch, and what it is depends on who runs it."""
-OBSERVER = {
-    "hook.py": "sitecustomize.py",
-    "answering.py": "trainyard_observer/answering.py",
-    "arrivals.py": "trainyard_observer/arrivals.py",
-    "cadence.py": "trainyard_observer/cadence.py",
-    "events.py": "trainyard_observer/events.py",
-    "observer.py": "trainyard_observer/observer.py",
-    "sampling.py": "trainyard_observer/sampling.py",
-    "signs.py": "trainyard_observer/signs.py",
-    "standby.py": "trainyard_observer/standby.py",
-    "telling.py": "trainyard_observer/telling.py",
-}
-"""The observer's programs, and where a pod's Python finds them."""
+HOOK, PACKAGE = "sitecustomize.py", "trainyard_observer.zip"
+"""The observer, in a pod's PYTHONPATH: what every Python loads, and what that loads for a rank."""
+_OBSERVER = (
+    *("answering.py", "arrivals.py", "cadence.py", "events.py", "observer.py", "sampling.py"),
+    *("signs.py", "standby.py", "telling.py"),
+)
 HOLDER = ("hold.py", "processes.py", "starting.py", "telling.py")
 """What starts the command again in the same pod."""
 CHECKER = ("node_check.py", "pairs.py", *HOLDER)
@@ -45,6 +40,25 @@ def texts(names: Iterable[str] = NAMES) -> dict[str, str]:
 def reporter() -> str:
     """`trainyard.report`, which needs nothing beside it."""
     return _text("report.py")
+
+
+def hook() -> str:
+    """What `HOOK` contains."""
+    return _text("hook.py")
+
+
+@functools.lru_cache(maxsize=1)
+def package() -> str:
+    """What `PACKAGE` contains, in base64: one file and a third of the bytes, of which every job has
+    a copy in its Secret and every pod one on its node (decision 347)."""
+    import zipfile  # by the first job that is observed
+
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in {"__init__.py": "", **texts(_OBSERVER)}.items():
+            entry = zipfile.ZipInfo(f"trainyard_observer/{name}")  # of 1980: always the same bytes
+            archive.writestr(entry, text, zipfile.ZIP_DEFLATED)
+    return base64.b64encode(made.getvalue()).decode()
 
 
 @functools.lru_cache(maxsize=64)

@@ -41,6 +41,10 @@ class Events:
         self._values: dict[str, float] = {}
         """Of each tag, the one written last at the end."""
 
+    def is_due(self, seconds: float) -> bool:
+        """Whether to read on so long after the last time."""
+        return seconds > EVERY_SECONDS
+
     def look(self) -> bool:
         """Read on; whether there was anything new."""
         if len(self._places) < MOST_FILES:

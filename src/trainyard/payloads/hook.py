@@ -21,14 +21,34 @@ WAITING = os.environ.pop("TRAINYARD_STANDBY", "")
 """See `standby.py`; what this Python starts itself is not to wait."""
 
 
+def program(name: str) -> Any:
+    """One of the observer's, from the archive beside this file."""
+    from importlib import import_module
+    from zipimport import zipimporter
+
+    class Archive(zipimporter):
+        """Says where a program is without compiling it for that, and then once more."""
+
+        def get_filename(self, fullname: str) -> str:
+            last = fullname.rpartition(".")[2] + ("/__init__" if self.is_package(fullname) else "")
+            return os.path.join(self.archive, self.prefix + last + ".py")
+
+    archive = os.path.join(HERE, "trainyard_observer.zip")
+    for each in (archive, os.path.join(archive, "trainyard_observer")):
+        sys.path_importer_cache[each] = Archive(each)
+    sys.path.insert(0, archive)
+    try:
+        return import_module("trainyard_observer." + name)
+    finally:
+        sys.path.remove(archive)
+
+
 def observe() -> None:
     """Load the observer, and let it begin; its failure is not to be the program's."""
     if WAITING:
         return
     try:
-        from importlib import import_module
-
-        import_module("trainyard_observer.observer").watch()
+        program("observer").watch()
     except Exception:
         return
 
@@ -36,9 +56,7 @@ def observe() -> None:
 def stand_by(told: str) -> None:
     """Wait for the word, where this Python is to; without it nothing of the program may begin."""
     try:
-        from importlib import import_module
-
-        import_module("trainyard_observer.standby").stand_by(told)
+        program("standby").stand_by(told)
     except BaseException:
         if not told.endswith(":"):
             os._exit(1)

@@ -9,27 +9,29 @@ image: standard library, Python 3.8.
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import signal
 import sys
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Callable  # noqa: UP035 (Python 3.8)
 
 if TYPE_CHECKING or __package__:
-    from . import answering, arrivals, events, sampling, signs, telling
+    from . import answering, arrivals, sampling, signs, telling
 else:
     sys.path.insert(0, str(Path(__file__).parent))
     import answering
     import arrivals
-    import events
     import sampling
     import signs
     import telling
 
-if TYPE_CHECKING:  # not mounted
-    from trainyard.payloads.messages import Observation
+if TYPE_CHECKING:
+    from trainyard.payloads.messages import Observation  # not mounted
+
+    from .events import Events
 
 VARIABLE = "TRAINYARD_OBSERVE"
 """``attempt=2,after=300,files=/t9k/channel,url=https://…``: which pod of the replica this is, the
@@ -77,7 +79,7 @@ class Observer:
         """The kind in the last report; "" before the first."""
         self.told_at = 0.0
         self.rank = self.size = -1
-        self.events = events.Events(folders.split(":"), time.time()) if folders else None
+        self.events = _events(folders) if folders else None
         self.is_read, self.read_at = True, 0.0
         """Whether all that was read there is told, and when that was done."""
 
@@ -85,7 +87,7 @@ class Observer:
         """What the thread does each time."""
         self.look(at)
         self.answering.look(self.rank, self.doing.kind)
-        if self.events is not None and self.is_first() and at - self.read_at > events.EVERY_SECONDS:
+        if self.events is not None and self.is_first() and self.events.is_due(at - self.read_at):
             self.read_at = at
             self.is_read = not self.events.look() and self.is_read
             self.is_read = self.is_read or self.teller.send({"trainerStatus": self.events.told()})
@@ -161,6 +163,16 @@ class Observer:
         }
 
 
+def _events(folders: str) -> Events:
+    """Of these folders; few ranks have any, and all would compile that program."""
+    if TYPE_CHECKING or __package__:
+        from . import events
+    else:
+        import events
+
+    return events.Events(folders.split(":"), time.time())
+
+
 class Keeper:
     """The observer's thread: there in this process, away while it forks and once it ends."""
 
@@ -181,8 +193,15 @@ class Keeper:
     def end(self, seconds: float) -> None:
         """Let the thread end, and wait for that."""
         self.stop.set()
-        if self.thread is not None:
-            self.thread.join(seconds)
+        if self.thread is None:
+            return
+        until = time.monotonic() + seconds
+        self.thread.join(seconds)
+        # Python tells its end before the kernel does, and from 3.12 on warns of a fork in between.
+        while os.path.exists(f"/proc/self/task/{self.thread.native_id}"):
+            if time.monotonic() >= until:
+                return
+            time.sleep(0.0002)
 
     def run(self, stop: threading.Event) -> None:
         """The thread: whatever goes wrong in it, nobody is to notice."""
@@ -214,4 +233,23 @@ def watch(variables: Any = os.environ) -> None:
     keeper = Keeper(Observer(settings, teller, variables.get(EVENTS, "")))
     keeper.begin()
     atexit.register(keeper.leave)
-    os.register_at_fork(before=lambda: keeper.end(FORK_SECONDS), after_in_parent=keeper.begin)
+    end = functools.partial(keeper.end, FORK_SECONDS)
+    os.register_at_fork(before=end, after_in_parent=_after_fork(keeper.begin))
+
+
+def _after_fork(begin: Callable[[], None]) -> Callable[[], object]:
+    """What begins again in the parent. Python 3.13 warns of forks beside threads once it has called
+    this, and would of ours: there it has to be C, and what it puts off is done right after."""
+    if sys.version_info < (3, 13):
+        return begin
+    try:
+        import ctypes  # torch has it already
+    except ImportError:
+        return begin
+
+    def begins(_: object) -> int:
+        begin()
+        return 0
+
+    function = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(begins)
+    return functools.partial(ctypes.pythonapi.Py_AddPendingCall, function, None)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.observer_folder import lay_out
 from trainyard import payloads
 
 SECONDS = 120
@@ -56,10 +57,7 @@ def pythons() -> list[str]:
 def site(tmp_path: Path) -> Path:
     """The folder as a pod has it."""
     folder = tmp_path / "observer"
-    (folder / "trainyard_observer").mkdir(parents=True)
-    texts = payloads.texts(payloads.OBSERVER)
-    for name, place in payloads.OBSERVER.items():
-        (folder / place).write_text(texts[name])
+    lay_out(folder)
     library = tmp_path / "library" / "torch" / "distributed"
     library.mkdir(parents=True)
     (library.parent / "__init__.py").touch()
@@ -118,8 +116,21 @@ def test_forks_and_exits_are_as_they_were(python: str, site: Path) -> None:
         assert (done.returncode, done.stdout, done.stderr) == (5, "", "")
 
 
+def test_a_parent_is_observed_after_a_fork_as_before(python: str, site: Path) -> None:
+    code = (
+        "import os, torch.distributed, threading\n"
+        "for _ in range(3):\n"
+        "    if not (pid := os.fork()):\n"
+        "        os._exit(0)\n"
+        "    os.waitpid(pid, 0)\n"
+        "print([t.name for t in threading.enumerate() if t.daemon])"
+    )
+    done = run(python, site, "-c", code)
+    assert (done.stdout, done.stderr) == ("['trainyard-observer']\n", "")
+
+
 def test_one_that_cannot_begin_says_nothing(python: str, site: Path) -> None:
-    (site / "trainyard_observer" / "observer.py").write_text("raise RuntimeError('broken')")
+    lay_out(site, {"observer.py": "raise RuntimeError('broken')"})
     done = run(python, site, "-c", "import torch.distributed; print('well')")
     assert (done.stdout, done.stderr) == ("well\n", "")
 
@@ -141,7 +152,7 @@ def main():
     return seen() is None, locals().get("seen") is seen
 print(main())
 """
-    done = run(python, site, "-c", code, str(site))
+    done = run(python, site, "-c", code, str(site / payloads.PACKAGE))
     assert (done.stdout, done.stderr) == ("(True, True)\n", "")
 
 
@@ -174,7 +185,7 @@ SEEN = []
 main()
 print(SEEN[0] != SEEN[1])
 """)
-    done = run(python, site, str(script), str(site))
+    done = run(python, site, str(script), str(site / payloads.PACKAGE))
     assert (done.stdout, done.stderr) == (f"{differs}\n", "")
 
 
@@ -214,7 +225,7 @@ thread.join()
 (values, inner), (values_then, inner_then) = sys.seen
 print(values == values_then, inner != inner_then)
 """)
-    done = run(python, site, str(script), str(site), str(packages))
+    done = run(python, site, str(script), str(site / payloads.PACKAGE), str(packages))
     assert (done.stdout, done.stderr) == (f"True {differs}\n", "")
 
 
@@ -237,5 +248,5 @@ def main():
     print(len(frames), *[name for file, _, name in frames if looking.is_users(file)])
 main()
 """)
-    done = run(python, site, str(script), str(site), str(packages))
+    done = run(python, site, str(script), str(site / payloads.PACKAGE), str(packages))
     assert (done.stdout, done.stderr) == ("40 main\n", "")

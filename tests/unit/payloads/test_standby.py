@@ -12,10 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard import payloads
+from tests.observer_folder import lay_out
 from trainyard.payloads.starting import Started
 
-FOLDER = Path(payloads.__file__).parent
 SECONDS = 120
 PRELOADED = """\
 import os
@@ -39,10 +38,9 @@ class Place:
     def __init__(self, folder: Path) -> None:
         self.marks, self.script = folder / "marks", folder / "script" / "train.py"
         self.hook, self.lib = folder / "hook", folder / "lib"
-        for each in (self.marks, self.script.parent, self.lib, self.hook / "trainyard_observer"):
+        for each in (self.marks, self.script.parent, self.lib):
             each.mkdir(parents=True)
-        for source, path in payloads.OBSERVER.items():
-            (self.hook / path).write_text((FOLDER / source).read_text())
+        lay_out(self.hook)
         (self.lib / "preloaded.py").write_text(PRELOADED)
         self.script.write_text(PROGRAM)
         path = f"{self.hook}:{self.lib}"
@@ -154,7 +152,7 @@ def test_a_module_beside_the_script_goes_before_what_was_imported(place: Place) 
 
 def test_without_the_observers_own_program_nothing_runs(place: Place) -> None:
     """A hook that cannot wait must not let the program begin a second time."""
-    (place.hook / "trainyard_observer" / "standby.py").unlink()
+    lay_out(place.hook, {"standby.py": None})
     assert place.code_of(place.start("preloaded")) == 1
     assert not (place.marks / "ran").exists()
 

@@ -28,16 +28,17 @@ _READABLE = 0o444
 
 
 def dependents(
-    identity: Identity, settings: Settings, files: Mapping[str, str]
+    identity: Identity, settings: Settings, files: Mapping[str, str], packed: Mapping[str, str]
 ) -> tuple[Dependent, ...]:
-    """The job's Secret with its token, where there is a channel; `files` are in it too."""
+    """The job's Secret with its token, where there is a channel; `files` are in it too, and
+    `packed`, in base64."""
     if not settings.channel_address:
         return ()
 
     def manifest(name: str) -> Manifest:
         metadata = identity.metadata(name)
         found = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque"}
-        return {**found, "stringData": {REPORTER: reporter(), **files}}
+        return {**found, "data": dict(packed), "stringData": {REPORTER: reporter(), **files}}
 
     name = names.channel_secret_name(identity.base)
     return (Dependent(SECRETS, name, manifest, generated=Generated.CHANNEL, is_optional=True),)

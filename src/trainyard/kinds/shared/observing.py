@@ -23,7 +23,7 @@ from trainyard.kinds.shared.pod_contract import (
 )
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Dependent, HangAction, HangPolicy, Manifest
-from trainyard.payloads import CHECKER, HOLDER, OBSERVER, texts
+from trainyard.payloads import CHECKER, HOLDER, HOOK, PACKAGE, hook, package, texts
 
 VOLUME = "trainyard-observer"
 EVENTS = "TRAINYARD_EVENTS"
@@ -58,8 +58,10 @@ def dependents(
     """The Secret of the channel, with the programs in it by which ranks are observed, pods
     held and nodes checked."""
     checks, holds = node_check.is_asked(spec), in_place.is_asked(spec)
-    started = CHECKER if checks else HOLDER if holds else ()
-    return channel.dependents(identity, settings, texts((*(OBSERVER if policy else ()), *started)))
+    files = texts(CHECKER if checks else HOLDER if holds else ())
+    if policy is None:
+        return channel.dependents(identity, settings, files, {})
+    return channel.dependents(identity, settings, {HOOK: hook(), **files}, {PACKAGE: package()})
 
 
 def serves(template: Any) -> bool:
@@ -89,7 +91,7 @@ def equipped(
     value = f"attempt={attempt},after={policy.after_seconds},files={CHANNEL_PATH},url="
     told = {"name": OBSERVE, "value": value + channel.address(pod, identity, settings)}
     pods.change_container(pod, container, env=[told, *env])
-    items = [{"key": name, "path": path} for name, path in OBSERVER.items()]
+    items = [{"key": name, "path": name} for name in (HOOK, PACKAGE)]
     source = {
         "secretName": names.channel_secret_name(identity.base),
         "defaultMode": _READABLE,

@@ -13,6 +13,7 @@ import pytest
 from tests.unit.kinds.pods.jobs import container, env, job, pod, replicas, workload
 from tests.unit.kinds.pods.ssh_jobs import deepspeed
 
+from trainyard import payloads
 from trainyard.kinds.shared import pod_contract, torchrun
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import ReplicaKey
@@ -38,7 +39,8 @@ def built(
     made = secret.manifest(secret.name)
     found = pod(described)
     mounts = {each["mountPath"] for each in container(found)["volumeMounts"]}
-    assert ("hook.py" in made.get("stringData", {})) == (described.hang is not None)
+    assert (payloads.HOOK in made["stringData"]) == (described.hang is not None)
+    assert (payloads.PACKAGE in made["data"]) == (described.hang is not None)
     assert (pod_contract.OBSERVE in env(found)) == (pod_contract.OBSERVER_PATH in mounts)
     return env(found), pod_contract.OBSERVE in env(found)
 
