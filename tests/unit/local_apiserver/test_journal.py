@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 import tracemalloc
 
 import pytest
@@ -69,3 +71,44 @@ def test_a_large_object_at_rest_takes_a_part_of_its_json() -> None:
     tracemalloc.stop()
     assert held < len(raw) / 2
     assert (entry.raw, entry.object) == (raw, secret)
+
+
+def test_large_objects_at_rest_that_have_much_in_common_take_little_each() -> None:
+    """Each job's Secret had its own 29 KB of programs, and no other kind is to suffer by it."""
+    dice = random.Random(1)
+    programs = {kind: base64.b64encode(dice.randbytes(21_000)).decode() for kind in ("A", "B")}
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = []
+        for number in range(100):
+            for kind, program in programs.items():
+                metadata = {"name": f"{kind}-{number}", "resourceVersion": str(number)}
+                obj: Object = {"kind": kind, "metadata": metadata, "data": {"program": program}}
+                kept.append(Entry(obj, encoded(obj), number))
+                kept[-1].rest()
+        taken = tracemalloc.get_traced_memory()[0] - before
+        assert taken < len(kept) * 2_000, taken
+    finally:
+        tracemalloc.stop()
+    assert [each.object["metadata"]["name"] for each in kept[-2:]] == ["A-99", "B-99"]
+    assert kept[0].object["data"]["program"] == programs["A"]
+
+
+def test_large_objects_that_have_nothing_in_common_hold_few_others() -> None:
+    """What one is packed by stays as long as it does."""
+    dice = random.Random(2)
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        kept = []
+        for number in range(500):
+            data = base64.b64encode(dice.randbytes(21_000)).decode()
+            obj: Object = {"kind": "C", "metadata": {"name": str(number)}, "data": data}
+            kept.append(Entry(obj, encoded(obj), number))
+            kept[-1].rest()
+        taken = tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    assert taken < 500 * 23_000 + (64 * 32 << 10)
+    assert kept[7].object["metadata"]["name"] == "7"

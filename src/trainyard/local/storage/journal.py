@@ -35,17 +35,21 @@ class Entry:
     read from the JSON again when somebody asks for it (20 µs for a pod).
     """
 
-    __slots__ = ("_is_packed", "_object", "_raw", "revision")
+    __slots__ = ("_like", "_object", "_raw", "revision")
 
     def __init__(self, obj: Object, raw: bytes, revision: int) -> None:
         self._object: Object | None = obj
-        self._raw, self._is_packed = raw, False
+        self._raw = raw
+        self._like: bytes | None = None
+        """What it is packed by, if it is."""
         self.revision = revision
 
     @property
     def raw(self) -> bytes:
         """The object as JSON."""
-        return zlib.decompress(self._raw) if self._is_packed else self._raw
+        if self._like is None:
+            return self._raw
+        return zlib.decompressobj(zdict=self._like).decompress(self._raw)
 
     @property
     def object(self) -> Object:
@@ -59,13 +63,38 @@ class Entry:
         return found
 
     def rest(self) -> None:
-        """Keep the JSON only, packed if it is long: a job's Secret has 50 KB of programs."""
+        """Keep the JSON only, packed if it is long."""
         self._object = None
-        if len(self._raw) > _PACKED_FROM and not self._is_packed:
-            self._raw, self._is_packed = zlib.compress(self._raw, 1), True
+        if len(self._raw) > _PACKED_FROM and self._like is None:
+            self._raw, self._like = _packer.packed(self._raw)
+
+
+class _Packer:
+    """Packs JSON by what others of its kind begin with: all jobs' Secrets have the same programs,
+    40 KB of them, and take 6 KB instead of 29."""
+
+    def __init__(self) -> None:
+        self._patterns: dict[bytes, bytes] = {}
+        self._left = _MOST_PATTERNS
+
+    def packed(self, raw: bytes) -> tuple[bytes, bytes]:
+        """As zlib packs it with a dictionary, and the dictionary."""
+        kind = raw[: raw.find(b'"metadata"')]
+        like = self._patterns.get(kind, b"")
+        deflate = zlib.compressobj(1, zdict=like)
+        found = deflate.compress(raw) + deflate.flush()
+        if 2 * len(found) > len(raw) and self._left:
+            self._patterns[kind] = raw[:_WINDOW]
+            self._left -= 1
+        return found, like
 
 
 _PACKED_FROM = 1 << 14
+_WINDOW = 31 << 10
+"""zlib looks back a little less than 32 KB."""
+_MOST_PATTERNS = 64
+"""In all, as what is packed by one holds it."""
+_packer = _Packer()
 _KEPT_READ = 256
 _READ_LATELY: deque[Entry] = deque()
 """Those at rest that were read last: what asks for an object once often does so again."""
