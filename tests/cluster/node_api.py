@@ -17,6 +17,7 @@ from trainyard.kube.resources import (
     EVENTS,
     NAMESPACES,
     NODES,
+    PERSISTENT_VOLUME_CLAIMS,
     PODS,
     SECRETS,
     SERVICES,
@@ -26,7 +27,8 @@ from trainyard.local.objects import Deletion
 from trainyard.local.storage.journal import Event, Subscription
 
 Object = dict[str, Any]
-_READ = {row.plural: row for row in (PODS, SERVICES, ENDPOINTS, SECRETS, CONFIG_MAPS)}
+_BESIDE = (ENDPOINTS, SECRETS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS)
+_READ = {row.plural: row for row in (PODS, SERVICES, *_BESIDE)}
 _EVERYWHERE = {row.plural: row for row in (NAMESPACES, NODES)}
 _WRITTEN = {**_READ, "events": EVENTS}
 

@@ -107,6 +107,18 @@ async def channel(yard: Yard, agent: NodeAgent, count: int = 1) -> AsyncIterator
             server.close()
 
 
+@asynccontextmanager
+async def reporting(yard: Yard, folder: Path) -> AsyncIterator[NodeAgent]:
+    """A node, and an operator that leads, to which pods find their way."""
+    async with (
+        node(yard, folder) as agent,
+        channel(yard, agent) as options,
+        yard.operator(*options[0]) as operator,
+    ):
+        await operator.leads()
+        yield agent
+
+
 class _Forwarding:
     """To a port of the machine; what cannot be delivered is refused."""
 

@@ -29,10 +29,11 @@ async def log(agent: NodeAgent, pod: Object) -> str:
 
 
 async def test_a_job_runs_to_its_end(yard: Yard, tmp_path: Path) -> None:
-    """Replicas find rank 0 by its name, and a failed one is started again by the operator."""
+    """Replicas find rank 0 by its name, once the node knows the Service, and a failed one starts
+    again."""
     (shared := tmp_path / "shared").mkdir()
     script = (
-        f"getent hosts $MASTER_ADDR > /dev/null || exit 3; cd {shared}; "
+        f"until getent hosts $MASTER_ADDR > /dev/null; do sleep 0.1; done; cd {shared}; "
         "if [ $RANK = 1 ]; then mkdir once 2>/dev/null && exit 1; touch again; fi; "
         "until [ -e again ]; do sleep 0.1; done; echo rank $RANK of $WORLD_SIZE"
     )

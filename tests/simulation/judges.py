@@ -137,7 +137,7 @@ def _began(told: Told, found: re.Match[str]) -> Iterator[str]:
 
 @says("event Created", "Normal", rf"A {NAMED.replace(' ', ' has been created: ')}")
 def _created(told: Told, found: re.Match[str]) -> Iterator[str]:
-    yield from _named(told, found)
+    yield from _of_the_job(told, found)
     yield from _if(bool(told.account(told.before)), "it was there before")
 
 
@@ -397,9 +397,13 @@ def _succeeded(told: Told, _: re.Match[str]) -> Iterator[str]:
     yield from _if(told.phase != "Succeeded", f"phase {told.phase}")
 
 
-def _named(told: Told, found: re.Match[str]) -> Iterator[str]:
+def _of_the_job(told: Told, found: re.Match[str]) -> Iterator[str]:
     real = (told.job["kind"], told.job["metadata"]["name"])
     yield from _if((found["kind"], found["job"]) != real, f"it is {real}")
+
+
+def _named(told: Told, found: re.Match[str]) -> Iterator[str]:
+    yield from _of_the_job(told, found)
     yield from _if(told.phase == "Succeeded", "it succeeded")
 
 

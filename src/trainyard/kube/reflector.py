@@ -226,3 +226,14 @@ class Reflector(Generic[T]):
         limit = min(timing.backoff_max, timing.backoff_min * 2**self._failures)
         self._failures = min(self._failures + 1, 20)
         await asyncio.sleep(limit * (0.5 + self._random.random() / 2))
+
+
+async def all_synced(reflectors: Sequence[Reflector[Any]]) -> None:
+    """Wait until the first list of each is in its sink, and say so where that takes long."""
+    for reflector in reflectors:
+        while not reflector.synced.is_set():
+            try:
+                async with asyncio.timeout(30):
+                    await reflector.synced.wait()
+            except TimeoutError:
+                log.warning("still waiting for a first list of %s", reflector.resource.full_name)

@@ -107,4 +107,5 @@ class Plan:
     """Why replicas restart, a reason for each incident that the status takes in: `OOMKilled`."""
     begins: bool = False
     """These are the job's first pods. What they rely on counts nothing, has fixed names and goes
-    with the job, so it may be created while the status is written; the pods wait for both."""
+    with the job, so it may be created while the status is written; the pods wait for both. Without
+    a status here whoever carries this out keeps the account (decision 345)."""

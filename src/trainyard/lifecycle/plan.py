@@ -198,7 +198,9 @@ class _Steps:
         if is_new:
             self.report.created()
         was_erased = not ledger.attempts and not ledger.paused
-        if not workload.paused and (is_new or was_erased):
+        # One that has pods has begun, whoever could not store that (decision 345).
+        begins = not workload.paused or any(r.pod is not None for r in self.job.view.replicas)
+        if begins and (is_new or was_erased):
             self._keep(ledger.begin(self.job.now))
         warned = "\n".join(workload.warnings)
         if warned != self.job.ledger.warned:

@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from trainyard.kube.reflector import Sink
+
 
 class Identified(Protocol):
     """What a store needs to know of an object."""
@@ -77,6 +79,10 @@ class Store(Generic[T]):
     def owned_by(self, namespace: str, uid: str) -> Collection[T]:
         """Every object of the job with this UID, which is in that namespace."""
         return self._by_owner.get((namespace, uid), {}).values()
+
+    def part(self, namespace: str | None) -> Sink[T]:
+        """What a reflector of that namespace reports to; of None, one of all."""
+        return self if namespace is None else NamespacePart(self, namespace)
 
     # What a reflector reports.
     def replace(

@@ -19,11 +19,12 @@ from trainyard.kinds.shared import labels
 from trainyard.kinds.shared.kueue import FLAVORS, WORKLOADS
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
-from trainyard.kube.reflector import Reflector, Sink
+from trainyard.kube.reflector import Reflector, all_synced
 from trainyard.kube.resources import NAMESPACES, NODES, PODS, Resource
 from trainyard.lifecycle.actions import Action, Plan
 from trainyard.lifecycle.observed import Flavor, Observed, Owned, Pod
-from trainyard.operator.cache import NamespacePart, Store
+from trainyard.operator.beginnings import Beginnings
+from trainyard.operator.cache import Store
 from trainyard.operator.doubts import Doubts
 from trainyard.operator.executor import Cache, Children, Executor, Outcome
 from trainyard.operator.host import Host
@@ -83,6 +84,9 @@ class Controller:
         cache = Cache(self.jobs, self.children)
         pods = self.children[PODS].store
         self._doubts = Doubts(client, self.jobs, pods, settings.parallel_writes)
+        self._beginnings = Beginnings(
+            client, settings.namespaces, self._kinds, Selection(settings.job_selector)
+        )
         self._executor = Executor(client, cache, settings, host)
         self.recorder = self._executor.recorder
         self.reports = Reports(host.now, self._wake, settings.lifecycle.progress_seconds)
@@ -104,13 +108,14 @@ class Controller:
             reflectors = self._all = self._reflectors()
             for reflector in reflectors:
                 group.create_task(reflector.run())
-            await _all_synced(reflectors)
+            await all_synced(reflectors)
             self.synced.set()
 
     async def work(self) -> None:
         """Act on what `watch` sees until cancelled; may be called again afterwards."""
         self.is_working, self._since = True, self._host.now()
         self._doubts.begin()
+        self._beginnings.begin()
         try:
             # Nobody knows here what was done for which job, or at what time it wants to be looked
             # at: another may have worked until now.
@@ -119,6 +124,7 @@ class Controller:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.queue.run())
                 group.create_task(self.recorder.run())
+                group.create_task(self._beginnings.run())
                 for _ in range(self._settings.workers):
                     group.create_task(self._work())
         finally:
@@ -154,7 +160,7 @@ class Controller:
                 make(
                     each.resource,
                     each.decode,
-                    _part(each.store, place),
+                    each.store.part(place),
                     namespace=place,
                     which=Selection(labels.JOB_UID),
                     optional=bool(each.resource.group),
@@ -165,7 +171,7 @@ class Controller:
                 make(
                     kind.resource,
                     partial(JobRecord.decode, kind),
-                    _part(self.jobs[kind.kind], place),
+                    self.jobs[kind.kind].part(place),
                     namespace=place,
                     which=Selection(settings.job_selector),
                     optional=True,
@@ -195,6 +201,8 @@ class Controller:
         before = self._uids.get(job.key)
         if before is not None and before != job.uid:
             self._forget_uid(before)
+        if before != job.uid and self.is_working:
+            self._beginnings.came(job)
         self._uids[job.key] = job.uid
         self._keys[job.uid] = job.key
         if self.is_working:
@@ -286,6 +294,9 @@ class Controller:
             self.queue.add(key)
             return Outcome.STALE
         made = self._plan(job, words)
+        if made.begins and self._beginnings.is_new(job) and self._host.leads():
+            self._host.meter.begun(job)
+            made = self._beginnings.begun(job, made)
         self.queue.wake_at(key, made.wake_at)
         outcome = await self._executor.execute(job, made)
         if outcome is Outcome.JOB_GONE:
@@ -322,11 +333,13 @@ class Controller:
 
     def _calls_for_anything(self, job: JobRecord, words: Mapping[str, str]) -> bool:
         observed = replace(self._observe(job), words=words)
+        job = self._beginnings.seen(job)
         made = self._planner.plan(job, observed, self._host.now())
         return made.status is not None or bool(made.actions)
 
     def _plan(self, job: JobRecord, words: Mapping[str, str]) -> Plan:
         observed, now = replace(self._observe(job), words=words), self._host.now()
+        job = self._beginnings.seen(job)
         answer: Plan | Exception | None = None
         try:
             answer = self._planner.plan(job, observed, now)
@@ -381,20 +394,7 @@ class Controller:
         self._keys.pop(uid, None)
         self._planner.forget(uid)
         self._doubts.forget(uid)
+        self._beginnings.forget(uid)
         self._words.forget(uid)
         self._executor.refusals.forget(uid)
         self.reports.forget(uid)
-
-
-def _part(store: Store[Any], namespace: str | None) -> Sink[Any]:
-    return store if namespace is None else NamespacePart(store, namespace)
-
-
-async def _all_synced(reflectors: list[Reflector[Any]]) -> None:
-    for reflector in reflectors:
-        while not reflector.synced.is_set():
-            try:
-                async with asyncio.timeout(30):
-                    await reflector.synced.wait()
-            except TimeoutError:
-                log.warning("still waiting for a first list of %s", reflector.resource.full_name)

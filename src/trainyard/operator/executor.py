@@ -3,7 +3,8 @@
 The status is written with the resourceVersion that the plan was computed from. If the job has
 moved on, the plan is void and nothing of it is done. So whatever an action depends on (a counted
 restart, a terminal condition) is stored before the action happens (decision 25). What a job's first
-pods rely on depends on nothing, and does not wait (decision 201).
+pods rely on depends on nothing, and does not wait (decision 201); nor do they where nobody else can
+have begun the job (decision 345).
 """
 
 from __future__ import annotations
@@ -120,7 +121,7 @@ class Executor:
             if isinstance(stored, Outcome):
                 return stored
             job = stored
-        elif _makes_up(plan) and not await self._lives(job):
+        elif not plan.begins and _makes_up(plan) and not await self._lives(job):
             return Outcome.JOB_GONE
         try:
             if isinstance(made, BaseException):
@@ -128,9 +129,9 @@ class Executor:
             complete = made and await self._act(job, actions)
         finally:
             # What the stored status says has happened, even if the actions are yet to come.
-            if plan.status is not None or not plan.actions:
+            if plan.status is not None or plan.begins or not plan.actions:
                 self.recorder.emit(job, plan.events)
-        if plan.status is None and plan.actions and complete:
+        if plan.status is None and not plan.begins and plan.actions and complete:
             self.recorder.emit(job, plan.events)
         if not complete:
             return Outcome.INCOMPLETE
@@ -355,7 +356,8 @@ class Executor:
 
 def _beside(plan: Plan) -> tuple[list[Action], list[Action]]:
     """What may be created while the status is written, and what waits for both (decision 201)."""
-    beside = [each for each in plan.actions if plan.begins and _is_before_pods(each)]
+    begins = plan.begins and plan.status is not None
+    beside = [each for each in plan.actions if begins and _is_before_pods(each)]
     return beside, [each for each in plan.actions if not beside or each not in beside]
 
 

@@ -20,7 +20,8 @@ async def generate(client: Client, action: Create, uid: str, channel: Channel | 
         case Generated.SSH_KEYS:
             return {**manifest, "data": {**(manifest.get("data") or {}), **ssh_keys()}}
         case Generated.CHANNEL:
-            return {**manifest, "data": channel.authority.pod_files(uid) if channel else {}}
+            files = channel.authority.pod_files(uid) if channel else {}
+            return {**manifest, "data": {**(manifest.get("data") or {}), **files}}
         case Generated.KUEUE_PRIORITY:
             name = manifest["spec"]["priorityClassRef"]["name"]
             found = await client.get(PRIORITY_CLASSES, name)

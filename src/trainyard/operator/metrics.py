@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter as Tally
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -29,6 +28,7 @@ from trainyard.lifecycle.actions import Plan
 from trainyard.lifecycle.ledger import COMPLETED
 from trainyard.lifecycle.outcomes import DISRUPTIONS, VANISHED
 from trainyard.operator import progress_series
+from trainyard.operator.awaited import Awaited
 from trainyard.operator.controller import Controller
 from trainyard.operator.meter import Meter
 from trainyard.operator.milestones import End, milestones
@@ -41,8 +41,6 @@ log = logging.getLogger(__name__)
 _QUICK = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 _STARTS = (1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 14400.0)
 _LIVES = (10.0, 60.0, 300.0, 900.0, 3600.0, 14400.0, 43200.0, 86400.0, 259200.0, 604800.0)
-_WAITING = 10_000
-"""Jobs that are remembered until they have their first pod."""
 
 # https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
 _DISRUPTED = (
@@ -82,7 +80,7 @@ class Metrics(Meter):
         """`tells_jobs`: a series for each job, by its name."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
         self._now = now
-        self._waiting: OrderedDict[str, datetime] = OrderedDict()
+        self._awaited = Awaited()
         self.registry = registry = CollectorRegistry()
         self._count_jobs(registry)
         self._count_work(registry)
@@ -228,8 +226,12 @@ class Metrics(Meter):
     def event_lost(self, why: str) -> None:
         self._events.labels(why).inc()
 
+    def begun(self, job: JobRecord) -> None:
+        if job.kind.is_job:
+            self._awaited.put(job)
+
     def created(self, job: JobRecord, resource: Resource) -> None:
-        since = self._waiting.pop(job.uid, None) if resource == PODS else None
+        since = self._awaited.take(job) if resource == PODS else None
         if since is not None:
             seconds = (self._now() - since).total_seconds()
             self._first_pod.labels(job.kind.kind).observe(max(0.0, seconds))
@@ -243,10 +245,8 @@ class Metrics(Meter):
         if new.is_new:
             log.info("created")
             self._created.labels(kind).inc()
-            if since is not None and new.end is None:
-                self._waiting[after.uid] = since
-                if len(self._waiting) > _WAITING:
-                    self._waiting.popitem(last=False)
+            if new.end is None and not (after.status or {}).get("replicas"):
+                self._awaited.put(after)
         for reason in plan.restarts:
             log.info("restarts: %s", reason)
             self._restarts.labels(kind, _one_of(RESTART_REASONS, reason)).inc()

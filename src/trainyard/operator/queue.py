@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+from collections import deque
 from collections.abc import Callable, Hashable
 from datetime import datetime
 from typing import Generic, TypeVar
@@ -18,6 +19,8 @@ from trainyard.schema.dataclass import dataclass
 K = TypeVar("K", bound=Hashable)
 
 _WALL_CLOCK_CHECK_SECONDS = 5.0
+_ONE_IN = 4
+"""Keys that are to follow their pass at once have every so manyth pass, where others wait too."""
 _FEW_ALARMS = 1000
 """Not worth a look for those that were replaced."""
 
@@ -57,7 +60,11 @@ class WorkQueue(Generic[K]):
         self._retry_min = retry_min_seconds
         self._retry_max = retry_max_seconds
         self._entries: dict[K, _Entry] = {}
-        self._ready: asyncio.Queue[K] = asyncio.Queue()
+        self._ready: deque[K] = deque()
+        self._followers: deque[K] = deque()
+        """Those that follow their pass at once."""
+        self._is_ready = asyncio.Semaphore(0)
+        self._turn = 0
         self._waited = waited
         self._ready_since: dict[K, float] = {}
         """Those that are ready, in the order in which they became so."""
@@ -68,7 +75,7 @@ class WorkQueue(Generic[K]):
         self._loop = asyncio.get_running_loop()
 
     def __len__(self) -> int:
-        return self._ready.qsize()
+        return len(self._ready) + len(self._followers)
 
     @property
     def oldest_seconds(self) -> float:
@@ -79,7 +86,8 @@ class WorkQueue(Generic[K]):
     def add(self, key: K, *, at_once: bool = False) -> None:
         """Have a pass for `key`, as soon as its rest after the last pass is over.
 
-        `at_once`: the pass that is under way is followed by none (decision 338).
+        `at_once`: the pass that is under way is followed by none, and it does not wait behind all
+        others (decisions 338 and 346).
         """
         entry = self._entries.setdefault(key, _Entry())
         entry.forgotten = False
@@ -93,7 +101,8 @@ class WorkQueue(Generic[K]):
                 entry.queued = True
                 entry.due = None
                 self._ready_since[key] = self._loop.time()
-                self._ready.put_nowait(key)
+                (self._followers if at_once else self._ready).append(key)
+                self._is_ready.release()
 
     def retry(self, key: K) -> float:
         """Have a pass for `key` after an error; the delay in seconds doubles each time."""
@@ -133,7 +142,10 @@ class WorkQueue(Generic[K]):
 
     async def get(self) -> K:
         """The next key that is due; the caller must call `done` after its pass."""
-        key = await self._ready.get()
+        await self._is_ready.acquire()
+        self._turn += 1
+        follows = self._followers and (not self._ready or self._turn % _ONE_IN == 0)
+        key = (self._followers if follows else self._ready).popleft()
         self._waited(self._loop.time() - self._ready_since.pop(key))
         entry = self._entries[key]
         entry.queued = False
@@ -144,11 +156,11 @@ class WorkQueue(Generic[K]):
         """The pass of `key` is over; leave it alone for `rest_seconds`, whatever comes in."""
         entry = self._entries[key]
         entry.active = False
-        entry.rest_until = self._loop.time() + (0.0 if entry.at_once else rest_seconds)
-        entry.at_once = False
+        at_once, entry.at_once = entry.at_once, False
+        entry.rest_until = self._loop.time() + (0.0 if at_once else rest_seconds)
         if entry.again:
             entry.again = False
-            self.add(key)
+            self.add(key, at_once=at_once)
         elif entry.forgotten:
             del self._entries[key]
 

@@ -45,13 +45,12 @@ def test_programs_for_pods_are_kept_once_for_all_jobs() -> None:
     channel = Settings(channel_address="trainyard.trainyard.svc:7443")
     planner = Planner(OperatorSettings(lifecycle=channel))
 
-    def programs(number: int) -> dict[str, str]:
+    def programs(number: int) -> list[str]:
         job = record(number)
         job.raw["spec"]["runPolicy"] = {"observe": True}
         actions = planner.plan(job, Observed(), NOW).actions
         secret = next(e for e in actions if isinstance(e, Create) and e.resource == SECRETS)
-        found: dict[str, str] = secret.manifest()["stringData"]
-        return {name: found[name] for name in payloads.OBSERVER}
+        made = secret.manifest()
+        return [made["stringData"][payloads.HOOK], made["data"][payloads.PACKAGE]]
 
-    one, other = programs(1), programs(2)
-    assert all(one[name] is other[name] for name in payloads.OBSERVER)
+    assert all(one is other for one, other in zip(programs(1), programs(2), strict=True))
