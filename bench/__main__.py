@@ -17,6 +17,8 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import click
+
 MODULES = (
     "startup",
     "scripts",
@@ -106,8 +108,10 @@ def machine() -> str:
     )
 
 
-def main(chosen: list[str]) -> None:
-    """Measure, print, and keep."""
+@click.command()
+@click.argument("chosen", metavar="[MODULE]...", nargs=-1, type=click.Choice(MODULES))
+def main(chosen: tuple[str, ...]) -> None:
+    """Measure, print, and keep; only print what modules find that are named."""
     rows = [row for module in chosen or MODULES for row in measure(module)]
     text = table(rows)
     print(text)
@@ -128,4 +132,4 @@ Machine: {machine}.
 """
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

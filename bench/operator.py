@@ -54,10 +54,14 @@ class Turn(NamedTuple):
 
 def measure() -> list[Row]:
     """Rates of pods against bare clients, then how soon a job's first pod is asked for."""
-    with planes.running() as plane:
-        if plane is None:
-            return [("operator: no control plane (tools/control_plane.py)", None, "", None)]
-        rows = asyncio.run(_throughput(plane))
+    turns: dict[str, list[Turn]] = {"pods": [], "writes": [], "operator": []}
+    for number in range(ROUNDS):
+        # A new one each time: one with many objects collects its garbage seldom, and then for long.
+        with planes.running() as plane:
+            if plane is None:
+                return [("operator: no control plane (tools/control_plane.py)", None, "", None)]
+            asyncio.run(_take_turns(plane, turns, number))
+    rows = _throughput(turns)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with planes.running(*latency.options(folder)) as plane:
@@ -74,13 +78,18 @@ async def _latency(plane: RunningControlPlane) -> str:
         return where
 
 
-async def _throughput(plane: RunningControlPlane) -> list[Row]:
-    turns: dict[str, list[Turn]] = {"pods": [], "writes": [], "operator": []}
+async def _take_turns(
+    plane: RunningControlPlane, turns: dict[str, list[Turn]], number: int
+) -> None:
+    """A round, in which another begins than in the round before."""
+    order = [*turns][number % len(turns) :] + [*turns][: number % len(turns)]
     async with await Client.from_kubeconfig(plane.kubeconfig) as client:
-        for _ in range(ROUNDS):
-            for which, found in turns.items():
-                found.append(await _turn(plane, client, which))
-                print(which, found[-1], file=sys.stderr, flush=True)
+        for which in order:
+            turns[which].append(await _turn(plane, client, which))
+            print(which, turns[which][-1], file=sys.stderr, flush=True)
+
+
+def _throughput(turns: dict[str, list[Turn]]) -> list[Row]:
     pods = JOB_COUNT * REPLICAS
 
     def rate(which: str) -> float:
@@ -140,6 +149,7 @@ async def _turn(plane: RunningControlPlane, client: Client, which: str) -> Turn:
 async def _timed(
     plane: RunningControlPlane, client: Client, where: str, process: asyncio.subprocess.Process
 ) -> Turn:
+    await planes.collect_garbage(client)
     pids = (process.pid, *plane.pids)
     before = [cpu_seconds(pid) for pid in pids]
     started = time.perf_counter()
