@@ -112,7 +112,10 @@ def test_a_second_interrupt_ends_replicas_that_ignore_the_first(trainyard: Comma
 
 MEGABYTES = soak(20, 200)
 _BURST = f"""
-import os
+import os, sys, time
+print("is read", flush=True)
+while not os.path.exists(sys.argv[1]):
+    time.sleep(0.01)
 for start in range(0, {MEGABYTES * 10_000}, 500):
     rest = b"".join(b"%09d %s\\n" % (n, b"x" * 89) for n in range(start, start + 500))
     while rest:
@@ -125,8 +128,9 @@ print("the last line")
 def test_all_that_is_written_in_the_last_moment_is_told(
     trainyard: CommandLine, *, is_background: bool
 ) -> None:
-    """Decision 107: many times what is kept of a log, to one who reads slowly."""
-    file = trainyard.manifest("m.yaml", job("burst", [sys.executable, "-c", _BURST]))
+    """Decision 107: many times what is kept of a log, to a slow reader, once it reads."""
+    go = trainyard.folder / "go"
+    file = trainyard.manifest("m.yaml", job("burst", [sys.executable, "-c", _BURST, str(go)]))
     limits = ["--log-max-size", "512Ki", "--log-max-files", "2"]
     if is_background:
         trainyard.run("up", *limits)
@@ -143,6 +147,8 @@ def test_all_that_is_written_in_the_last_moment_is_told(
             text = line.removeprefix(b"[worker-0] ")
             numbers += [int(text[:9])] if text[:9].isdigit() else []
             others += [] if text[:9].isdigit() else [text]
+            if text == b"is read\n":
+                go.touch()
             if number % 500 == 0:
                 time.sleep(0.001)
     assert process.wait(PATIENCE_SECONDS) == 0
