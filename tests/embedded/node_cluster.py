@@ -28,10 +28,12 @@ Object = dict[str, Any]
 class Cluster:
     """Creates pods bound to the node and waits for what becomes of them."""
 
-    def __init__(self, registry: Registry, agent: NodeAgent, state_dir: Path) -> None:
+    def __init__(self, registry: Registry, agent: NodeAgent, state_dir: Path, here: str) -> None:
+        """``here``: the shim's memory, as this process reaches it."""
         self.registry = registry
         self.agent = agent
         self.state_dir = state_dir
+        self._memory = here
         self.task = asyncio.create_task(agent.run())
 
     async def create(self, name: str, command: list[str] | None = None, **spec: Any) -> Object:
@@ -102,6 +104,11 @@ class Cluster:
         await session.close()
         return code, text
 
+    def memory(self) -> list[str]:
+        """The folders of pods in the shim's memory."""
+        folder = os.path.join(self._memory, "pods")
+        return os.listdir(folder) if os.path.isdir(folder) else []
+
     def events(self, reason: str) -> list[str]:
         return [e["message"] for e in self.registry.list("events") if e["reason"] == reason]
 
@@ -125,8 +132,9 @@ async def cluster(
         await registry.ensure_system_objects()
     settings.setdefault("working_dir", str(state_dir.parent))
     node_settings = NodeSettings(NODE, str(state_dir), **settings)
-    agent = NodeAgent(registry, ShimClient(handle), node_settings, findings)
-    running = Cluster(registry, agent, state_dir)
+    client = ShimClient(handle)
+    agent = NodeAgent(registry, client, node_settings, findings)
+    running = Cluster(registry, agent, state_dir, client.memory.here)
     try:
         yield running
     finally:

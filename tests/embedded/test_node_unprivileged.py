@@ -44,6 +44,13 @@ async def rootless(state: Path) -> None:
             "stat -f -c %T /opt/not/there; touch /run/sub/x && ls /opt/not/there/sub; mkdir /new"
         )
         assert await node.shell("two", script, **volume) == "tmpfs\nx\n"
+        await node.registry.create("configmaps", {"metadata": {"name": "c"}, "data": {"k": "own"}})
+        files = {
+            "volumes": [{"name": "v", "configMap": {"name": "c"}}],
+            "container": {"volumeMounts": [{"name": "v", "mountPath": "/opt/files"}]},
+        }
+        script = "stat -f -c %T /opt/files /etc/hosts; cat /opt/files/k"
+        assert await node.shell("files", script, **files) == "tmpfs\ntmpfs\nown"
         closed = {
             "volumes": [{"name": "v", "emptyDir": {}}],
             "container": {

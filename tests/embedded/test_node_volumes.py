@@ -10,7 +10,10 @@ from typing import Any
 
 import pytest
 
-from tests.embedded.node_cluster import Cluster, cluster
+from tests.embedded.node_cluster import Cluster, cluster, eventually
+from trainyard.local.node.shim_process import start_shim
+from trainyard.local.objects import Deletion
+from trainyard.local.registry import Registry
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -266,6 +269,62 @@ async def test_files_follow_what_they_are_made_of(node: Cluster) -> None:
     await node.registry.update("pods", "default", "job-0", _with_a_label)
     await node.phase("job-0", "Succeeded")
     assert await node.log("job-0") == "2a\nlabels\n1"
+
+
+async def test_files_are_kept_in_memory_and_go_with_their_pod(node: Cluster) -> None:
+    """Decision 348."""
+    await node.registry.create("secrets", {"metadata": {"name": "s"}, "stringData": {"key": "S"}})
+    spec = mounting({"secret": {"secretName": "s"}}, "/v")
+    files = "/v /etc/hosts /etc/hostname /etc/resolv.conf"
+    script = f"stat -f -c %T {files}; cat /v/key; until [ -e end ]; do sleep 0.01; done"
+    await node.create("job-0", ["sh", "-c", script], **spec)
+    await node.printed("job-0")
+    await eventually(lambda: node.memory() != [])
+    assert list((node.state_dir / "memory").iterdir()) == []  # mounted for the pods alone
+    assert not list(node.state_dir.rglob("key"))
+    (node.state_dir.parent / "work" / "end").touch()
+    await node.phase("job-0", "Succeeded")
+    assert await node.log("job-0") == "tmpfs\n" * 4 + "S"
+    await eventually(lambda: node.memory() == [])
+
+
+async def test_an_agent_that_takes_over_goes_on_with_the_files(tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    registry = Registry()
+    await registry.ensure_system_objects()
+    await registry.create("configmaps", {"metadata": {"name": "kept"}, "data": {"a": "1"}})
+    spec = mounting({"configMap": {"name": "kept"}}, "/v")
+    handle = start_shim(state, die_with_parent=False)
+    async with cluster(state, handle=handle, registry=registry, shut_down=False) as node:
+        script = "until grep -q 2 /v/a; do sleep 0.05; done; cat /v/a"
+        await node.create("job-0", ["sh", "-c", script], **spec)
+        await node.create("ends-meanwhile", ["sleep", "1000"], **spec)
+        for name in ("job-0", "ends-meanwhile"):
+            await node.phase(name, "Running")
+        assert len(node.memory()) == 2
+    await registry.delete("pods", "default", "ends-meanwhile", Deletion(grace_seconds=0))
+    await registry.update("configmaps", "default", "kept", _with_another_value)
+    handle = start_shim(state, die_with_parent=False)
+    assert handle.adopted
+    async with cluster(state, handle=handle, registry=registry) as node:
+        await eventually(lambda: len(node.memory()) < 2)
+        await node.phase("job-0", "Succeeded")
+        assert await node.log("job-0") == "2"
+        await eventually(lambda: node.memory() == [])
+    await registry.close()
+
+
+async def test_what_is_left_of_a_pod_is_what_it_wrote_and_said(node: Cluster) -> None:
+    """An empty /tmp is left to go with the logs, one with something in it is not."""
+    said = {"container": {"terminationMessagePath": "/dev/termination-log"}}
+    await node.shell("wrote", "echo x > /tmp/x; echo why > /dev/termination-log", **said)
+    pod = await node.phase("wrote", "Succeeded")
+    ended = pod["status"]["containerStatuses"][0]["state"]["terminated"]
+    assert ended["message"] == "why\n"
+    (folder,) = node.state_dir.glob("pods/*_wrote_*")
+    await eventually(lambda: not list(folder.rglob("x")))
+    await eventually(lambda: not list(folder.rglob("termination-log")))
+    assert sorted(each.name for each in (folder / "main").iterdir()) == ["0.exit", "0.log"]
 
 
 _LABELS = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}

@@ -139,7 +139,7 @@ class Paths:
                     f"others cannot share the cluster in {self.folder}: they may not enter {path}; "
                     "set TRAINYARD_STATE_DIR to a folder such as /var/lib/trainyard, for them too"
                 )
-        for name in ("certificates", "hosts", "pods", "root", "runs", "submissions", "volumes"):
+        for name in ("certificates", "memory", "pods", "root", "runs", "submissions", "volumes"):
             (self.folder / name).mkdir(exist_ok=True, mode=0o700)
         for entry in self.folder.iterdir():
             if entry not in (self.record, self.api_socket) and not entry.is_symlink():

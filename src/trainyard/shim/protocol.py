@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 from trainyard.shim.attach import Attach
 from trainyard.shim.egress.told import SetNames, SetNetwork
 
-VERSION = 6
+VERSION = 7
 """Of this protocol: an agent that finds the shim of another trainyard must not speak to it."""
 
 Raw = dict[str, Any]
@@ -231,7 +231,10 @@ class PodState(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The first event. ``reason``: why pods are not better separated."""
+    """The first event. ``reason``: why pods are not better separated.
+
+    It comes with a descriptor of the folder `MEMORY`.
+    """
 
     pid: int
     isolation: Literal["root", "rootless", "plain"]
@@ -239,6 +242,11 @@ class Hello(NamedTuple):
     gateway: str
     pods: tuple[PodState, ...] = ()
     version: int = 1
+    descriptors: int = 0
+
+
+MEMORY = "memory"
+"""In the state folder: a tmpfs that goes with the shim, where it may mount one."""
 
 
 class Failed(NamedTuple):

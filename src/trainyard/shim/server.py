@@ -49,6 +49,7 @@ class Shim:
         self._is_told_to_stop = self._is_stopping = False
         self._base = os.path.join(state_dir, "root")
         os.makedirs(self._base, exist_ok=True)
+        self._memory = _open_memory(state_dir, network.kind)
         open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (open_files[1],) * 2)
         is_plain = network.kind == "plain"
@@ -147,7 +148,8 @@ class Shim:
                 network.gateway,
                 tuple(pod.state() for pod in self._pods.values()),
                 protocol.VERSION,
-            )
+            ),
+            [os.dup(self._memory)],
         )
 
     def _gone(self, agent: wire.AgentConnection) -> None:
@@ -316,6 +318,17 @@ class Shim:
         self._relay.end()
         self._egress.end()
         self._nursery.close()
+
+
+# Decision 348.
+def _open_memory(state_dir: str, kind: isolation.Kind) -> int:
+    """Make the folder `protocol.MEMORY`; a descriptor of it."""
+    path = os.path.join(state_dir, protocol.MEMORY)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    if kind != "plain":
+        with contextlib.suppress(OSError):  # it stays what it is, on a disk
+            sys.mount("tmpfs", path, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=700")
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def serve(

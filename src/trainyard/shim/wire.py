@@ -182,8 +182,9 @@ class AgentConnection:
         self._decoder.close()
         self._outgoing.close()
 
-    def tell(self, event: protocol.Event) -> None:
-        self._send(protocol.event(event), [])
+    def tell(self, event: protocol.Event, descriptors: Sequence[int] = ()) -> None:
+        """The descriptors are closed once they are sent."""
+        self._send(protocol.event(event), descriptors)
 
     def _ready(self, events: int) -> None:
         """Write and read what is possible."""

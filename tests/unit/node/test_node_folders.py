@@ -11,6 +11,7 @@ import pytest
 from trainyard.local.node import folders
 from trainyard.local.node.environment import PodContext
 from trainyard.local.node.folders import Refused
+from trainyard.local.node.memory import Memory
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.volumes import Volumes
 from trainyard.local.registry import Registry
@@ -24,7 +25,9 @@ def volumes(
     settings = NodeSettings("n", str(tmp_path / "state"), gpus=())
     pod = {"metadata": metadata, "spec": spec}
     folder = str(tmp_path / "state" / "pods" / "p")
-    return Volumes(PodContext(pod, folder, "", Registry(), settings, lambda *_: None))
+    return Volumes(
+        PodContext(pod, folder, Memory(folder, folder), "", Registry(), settings, lambda *_: None)
+    )
 
 
 def labels(path: str) -> dict[str, Any]:

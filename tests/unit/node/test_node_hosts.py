@@ -5,7 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from trainyard.local.node.hosts import Host, HostsFiles, Known
+from trainyard.local.node.memory import Memory
 from trainyard.shim.egress.told import Name
+
+
+def at(folder: Path) -> Memory:
+    return Memory(str(folder), str(folder))
 
 
 def addresses(files: HostsFiles, subdomain: str, aliases: str = "") -> dict[str, list[str]]:
@@ -27,7 +32,7 @@ def one(address: str) -> Known:
 
 
 def test_pods_of_a_group_see_each_other_and_no_others(tmp_path: Path) -> None:
-    files = HostsFiles(str(tmp_path))
+    files = HostsFiles(at(tmp_path))
     files.set_pod("1", Host("ns", "job", "job-0", "10.0.0.2"))
     files.set_pod("2", Host("ns", "other", "other-0", "10.0.0.3"))
     files.set_pod("3", Host("ns", "job", "job-1", "10.0.0.4"))
@@ -38,7 +43,7 @@ def test_pods_of_a_group_see_each_other_and_no_others(tmp_path: Path) -> None:
 
 
 def test_a_change_is_made_in_the_same_file(tmp_path: Path) -> None:
-    files = HostsFiles(str(tmp_path))
+    files = HostsFiles(at(tmp_path))
     files.set_pod("1", Host("ns", "job", "job-0", "10.0.0.2"))
     files.set_pod("2", Host("ns", "job", "job-1", "10.0.0.3"))
     inode = Path(files.path(("ns", "job"))).stat().st_ino
@@ -50,7 +55,7 @@ def test_a_change_is_made_in_the_same_file(tmp_path: Path) -> None:
 
 
 def test_services_of_the_namespace_have_short_names_others_long_ones(tmp_path: Path) -> None:
-    files = HostsFiles(str(tmp_path))
+    files = HostsFiles(at(tmp_path))
     files.set_services({("ns", "near"): one("10.96.0.1")})
     files.set_pod("1", Host("ns", "", "pod", "10.0.0.2"))
     files.set_services({("far-space", "far"): one("10.96.0.2")})
@@ -65,7 +70,7 @@ def test_services_of_the_namespace_have_short_names_others_long_ones(tmp_path: P
 
 def test_a_pod_without_subdomain_is_known_to_itself_alone(tmp_path: Path) -> None:
     """In Kubernetes it has no name in DNS, so none that works here may fail there."""
-    files = HostsFiles(str(tmp_path))
+    files = HostsFiles(at(tmp_path))
     files.set_pod("1", Host("ns", "", "one", "10.0.0.2"))
     files.set_pod("2", Host("ns", "", "two", "10.0.0.3"))
     files.set_pod("3", Host("ns", "two", "three", "10.0.0.4"))
@@ -75,7 +80,7 @@ def test_a_pod_without_subdomain_is_known_to_itself_alone(tmp_path: Path) -> Non
 
 
 def test_a_headless_name_has_an_address_for_each_pod(tmp_path: Path) -> None:
-    files = HostsFiles(str(tmp_path))
+    files = HostsFiles(at(tmp_path))
     files.set_pod("1", Host("ns", "db", "db-0", "10.0.0.2"))
     files.set_pod("2", Host("ns", "", "reader", "10.0.0.9"))
     both = Known((Name("10.0.0.2", "db-0"), Name("10.0.0.3", "db-1")))
@@ -92,7 +97,7 @@ def test_a_headless_name_has_an_address_for_each_pod(tmp_path: Path) -> None:
 
 
 def test_the_service_of_a_job_is_known_to_its_pods_alone(tmp_path: Path) -> None:
-    files = HostsFiles(str(tmp_path))
+    files = HostsFiles(at(tmp_path))
     files.set_pod("1", Host("ns", "job", "job-0", "10.0.0.2"))
     files.set_pod("2", Host("ns", "other", "other-0", "10.0.0.9"))
     files.set_services({("ns", "job"): Known((Name("10.0.0.2", "job-0"),), is_private=True)})
@@ -101,7 +106,7 @@ def test_the_service_of_a_job_is_known_to_its_pods_alone(tmp_path: Path) -> None
 
 
 def test_lines_of_its_own_are_those_of_the_pods_that_ask_for_them(tmp_path: Path) -> None:
-    files = HostsFiles(str(tmp_path))
+    files = HostsFiles(at(tmp_path))
     own = "1.2.3.4\tdata data.example\n"
     files.set_pod("1", Host("ns", "job", "job-0", "10.0.0.2"))
     files.set_pod("2", Host("ns", "job", "job-1", "10.0.0.3", own))
@@ -113,3 +118,14 @@ def test_lines_of_its_own_are_those_of_the_pods_that_ask_for_them(tmp_path: Path
     files.remove_pod("2")
     assert not Path(files.path(("ns", "job"), own)).exists()
     assert "job-1" not in addresses(files, "job")
+
+
+def test_files_are_written_here_and_mounted_from_there(tmp_path: Path) -> None:
+    files = HostsFiles(Memory(str(tmp_path / "here"), "/there"))
+    files.set_pod("1", Host("ns", "job", "job-0", "10.0.0.2"))
+    assert files.path(("ns", "job")) == "/there/ns_job"
+    assert "job-0" in (tmp_path / "here" / "ns_job").read_text()
+    resolver = files.resolver_path("1", "nameserver 10.0.0.1\n")
+    assert (tmp_path / "here" / Path(resolver).name).read_text() == "nameserver 10.0.0.1\n"
+    files.remove_pod("1")
+    assert list((tmp_path / "here").iterdir()) == []

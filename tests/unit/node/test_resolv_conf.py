@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from trainyard.local.node.hosts import HostsFiles
+from trainyard.local.node.memory import Memory
 from trainyard.local.node.resolv_conf import compose
 
 CLUSTER = "search ns.svc.cluster.local svc.cluster.local cluster.local"
@@ -72,7 +73,7 @@ def test_where_nobody_answers_it_names_nobody() -> None:
 
 
 def test_pods_with_the_same_text_share_a_file_that_goes_with_the_last(tmp_path: Path) -> None:
-    files = HostsFiles(str(tmp_path))
+    files = HostsFiles(Memory(str(tmp_path), str(tmp_path)))
     first = files.resolver_path("1", "search a\n")
     assert files.resolver_path("2", "search a\n") == files.resolver_path("1", "search a\n") == first
     other = files.resolver_path("2", "search b\n")

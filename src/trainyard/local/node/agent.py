@@ -80,7 +80,7 @@ class NodeAgent:
         self._ended: set[str] = set()
         self._runtime = runtime
         self._settings = settings
-        self._hosts = hosts = HostsFiles(os.path.join(settings.state_dir, "hosts"))
+        self._hosts = hosts = HostsFiles(runtime.memory.beneath("hosts"))
         self._events = EventWriter(api, settings.node_name)
         self._groups = cgroups.ClusterGroups(settings.state_dir)
         pool = gpus.Pool(settings.gpus)
@@ -229,6 +229,7 @@ class NodeAgent:
     def _drop_unknown(self, group: asyncio.TaskGroup, known: _Known) -> None:
         """Pods that the shim has and the registry no longer: deleted while no agent ran."""
         present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
+        forget_old(self._node.memory.here, known.keys() & present, keep=0)
         for uid in known.keys() - present:
             group.create_task(self._findings.keep(f"end of {uid}", partial(self._drop, uid)))
 

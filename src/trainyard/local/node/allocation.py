@@ -22,11 +22,13 @@ from trainyard.local.node import (
     resolv_conf,
     start_request,
     unsupported,
+    volumes,
 )
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.environment import NotReady, PodContext, Warn, host_name
-from trainyard.local.node.folders import Refused, component
+from trainyard.local.node.folders import component
 from trainyard.local.node.hosts import Host, HostsFiles
+from trainyard.local.node.memory import Memory
 from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
@@ -53,9 +55,17 @@ class Node:
 
     def folder(self, pod: Mapping[str, Any]) -> str:
         """Where a pod's logs and own volumes are kept."""
-        metadata = pod["metadata"]
-        name = f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}"
-        return os.path.join(self.settings.state_dir, "pods", component(name))
+        return os.path.join(self.settings.state_dir, "pods", _name_of(pod))
+
+    @property
+    def memory(self) -> Memory:
+        """Where pods have what goes with them, each in a folder of the same name."""
+        return self.runtime.memory.beneath("pods")
+
+
+def _name_of(pod: Mapping[str, Any]) -> str:
+    metadata = pod["metadata"]
+    return component(f"{metadata['namespace']}_{metadata['name']}_{metadata['uid']}")
 
 
 def forget_old(folder: str, present: Collection[str], keep: int = KEPT_PODS) -> None:
@@ -84,6 +94,7 @@ class Allocation:
         self._volumes: Volumes | None = None
         self._is_released = False
         self.folder = node.folder(pod)
+        self._memory = node.memory.beneath(_name_of(pod))
         self.address = ""
 
     def log_path(self, run: Run) -> str:
@@ -154,14 +165,14 @@ class Allocation:
     async def start(self, run: Run) -> None:
         """Start a container; raises NotReady or Refused. Its events follow."""
         node = self._node
-        volumes, host = await self._prepared_volumes(), self._host()
+        made, host = await self._prepared_volumes(), self._host()
         place = start_request.Place(
             hosts=node.hosts.path(host.group, host.aliases),
             resolver=self._resolver_path(),
             isolation=node.runtime.hello.isolation,
             gpus=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),
         )
-        program, root = start_request.program_and_root(run.spec, volumes, place)
+        program, root = start_request.program_and_root(run.spec, made, place)
         cgroups.remove(run.cgroups)
         limits = cgroups.Limits.of(run.spec, node.settings.pids_limit)
         is_plain = place.isolation == "plain"
@@ -209,7 +220,7 @@ class Allocation:
 
     def _context(self) -> PodContext:
         of_node = (self._node.api, self._node.settings.of_pod(self.pod))
-        return PodContext(self.pod, self.folder, self.address, *of_node, self._warn)
+        return PodContext(self.pod, self.folder, self._memory, self.address, *of_node, self._warn)
 
     def refresh(self) -> None:
         """Let its files say what ConfigMaps, Secrets and the pod itself say now."""
@@ -230,11 +241,12 @@ class Allocation:
         self._node.gpus.give_back(self._uid)
         with contextlib.suppress(RuntimeRefused):
             await self._node.runtime.request(protocol.RemovePod(self._uid))
-        await asyncio.to_thread(Volumes.remove, self.folder)
+        removal.remove(self._memory.here)
+        if left := volumes.left_in(self.folder):
+            await asyncio.to_thread(removal.remove_all, left)
         for run in runs:
             cgroups.remove(run.cgroups)
-            with contextlib.suppress(OSError, Refused):
-                os.unlink(start_request.termination_path(self.folder, run.name))
+            start_request.drop_message(self.folder, run.name)
 
 
 def _input(container: Mapping[str, Any]) -> Literal["", "once", "open"]:

@@ -7,6 +7,7 @@ import socket
 from collections.abc import Sequence
 from typing import Protocol
 
+from trainyard.local.node.memory import Memory
 from trainyard.schema.errors import TrainyardError
 from trainyard.shim import protocol
 from trainyard.shim.attach import Attach
@@ -22,6 +23,11 @@ class ContainerRuntime(Protocol):
     @property
     def hello(self) -> protocol.Hello:
         """How pods are separated here, and those that were there before."""
+        ...
+
+    @property
+    def memory(self) -> Memory:
+        """What is mounted into pods and need not outlive the runtime is kept here."""
         ...
 
     @property

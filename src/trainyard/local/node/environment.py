@@ -22,6 +22,7 @@ from trainyard.kube.errors import NotFound
 from trainyard.kube.people import Person
 from trainyard.local import guests
 from trainyard.local.node.inherited import inherited
+from trainyard.local.node.memory import Memory
 from trainyard.local.node.service_links import service_links
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
@@ -50,6 +51,8 @@ class PodContext:
     pod: Mapping[str, Any]
     folder: str
     """Of the pod alone, on the host."""
+    memory: Memory
+    """The same for what goes with the pod."""
     address: str
     objects: Objects
     settings: NodeSettings

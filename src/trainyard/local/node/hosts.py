@@ -16,6 +16,7 @@ import os
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from trainyard.local.node.memory import Memory
 from trainyard.shim.egress.told import Name
 
 DOMAIN = "svc.cluster.local"
@@ -56,9 +57,9 @@ _UNKNOWN = Known(())
 class HostsFiles:
     """All groups of one node. ``folder`` receives the files."""
 
-    def __init__(self, folder: str) -> None:
+    def __init__(self, folder: Memory) -> None:
         self._folder = folder
-        os.makedirs(folder, exist_ok=True)
+        os.makedirs(folder.here, exist_ok=True)
         self._pods: dict[str, Host] = {}
         self._groups: dict[Group, dict[str, str]] = {}
         """The lines of each pod."""
@@ -68,7 +69,7 @@ class HostsFiles:
         pods that are named below it."""
         self._written: dict[str, str] = {}
         self._resolvers: dict[str, set[str]] = {}
-        """The pods that have a file, by its path."""
+        """The pods that have a file, by its name."""
         self._resolvers_of: dict[str, set[str]] = {}
         self.name_server = ""
         """Who answers what the hosts file cannot; "": nobody, a look-up then fails at once."""
@@ -76,18 +77,17 @@ class HostsFiles:
     def path(self, group: Group, aliases: str = "") -> str:
         """The file to mount at /etc/hosts for the pods of this group with these lines of their
         own."""
-        own = [hashlib.sha1(aliases.encode()).hexdigest()[:16]] if aliases else []
-        return os.path.join(self._folder, "_".join([*group, *own]))
+        return self._folder.beneath(_file_name(group, aliases)).there
 
     def resolver_path(self, uid: str, text: str) -> str:
         """The file to mount at /etc/resolv.conf of a pod; those with the same text share it."""
-        name = hashlib.sha1(text.encode()).hexdigest()[:16]
-        path = os.path.join(self._folder, f"{name}.resolv")
-        if path not in self._resolvers:
-            _rewrite(path, text.encode())
-        self._resolvers.setdefault(path, set()).add(uid)
-        self._resolvers_of.setdefault(uid, set()).add(path)
-        return path
+        name = hashlib.sha1(text.encode()).hexdigest()[:16] + ".resolv"
+        place = self._folder.beneath(name)
+        if name not in self._resolvers:
+            _rewrite(place.here, text.encode())
+        self._resolvers.setdefault(name, set()).add(uid)
+        self._resolvers_of.setdefault(uid, set()).add(name)
+        return place.there
 
     def set_pod(self, uid: str, host: Host) -> None:
         self._pods[uid] = host
@@ -95,11 +95,11 @@ class HostsFiles:
         self._write(host.group)
 
     def remove_pod(self, uid: str) -> None:
-        for path in self._resolvers_of.pop(uid, ()):
-            self._resolvers[path].discard(uid)
-            if not self._resolvers[path]:
-                del self._resolvers[path]
-                os.unlink(path)
+        for name in self._resolvers_of.pop(uid, ()):
+            self._resolvers[name].discard(uid)
+            if not self._resolvers[name]:
+                del self._resolvers[name]
+                self._unlink(name)
         host = self._pods.pop(uid, None)
         if host is None:
             return
@@ -107,11 +107,15 @@ class HostsFiles:
         del group[uid]
         if not group:
             del self._groups[host.group]
-        left = {self.path(host.group, self._pods[other].aliases) for other in group}
-        if (path := self.path(host.group, host.aliases)) in self._written and path not in left:
-            del self._written[path]
-            os.unlink(path)
+        left = {_file_name(host.group, self._pods[other].aliases) for other in group}
+        name = _file_name(host.group, host.aliases)
+        if name in self._written and name not in left:
+            del self._written[name]
+            self._unlink(name)
         self._write(host.group)
+
+    def _unlink(self, name: str) -> None:
+        os.unlink(self._folder.beneath(name).here)
 
     def set_services(self, changed: Mapping[Group, Known]) -> None:
         """What is known now of Services, by namespace and name."""
@@ -142,10 +146,10 @@ class HostsFiles:
         ]
         text = "".join([_HEAD, *lines.values(), private, *public])
         for aliases in {self._pods[uid].aliases for uid in lines}:
-            path, whole = self.path(group, aliases), text + aliases
-            if self._written.get(path) != whole:
-                self._written[path] = whole
-                _rewrite(path, whole.encode())
+            name, whole = _file_name(group, aliases), text + aliases
+            if self._written.get(name) != whole:
+                self._written[name] = whole
+                _rewrite(self._folder.beneath(name).here, whole.encode())
 
     def _public_lines(self, namespace: str) -> list[tuple[Group, str, str]]:
         if namespace not in self._public:
@@ -155,6 +159,11 @@ class HostsFiles:
                 if not known.is_private
             ]
         return self._public[namespace]
+
+
+def _file_name(group: Group, aliases: str) -> str:
+    own = [hashlib.sha1(aliases.encode()).hexdigest()[:16]] if aliases else []
+    return "_".join([*group, *own])
 
 
 def _lines(key: Group, known: Known, reader: str, *, pods: bool = False) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+from collections.abc import Iterable
 
 from trainyard.shim import paths
 
@@ -24,6 +25,11 @@ def remove(path: str) -> None:
         finally:
             os.close(top)
         os.rmdir(path)
+
+
+def remove_all(paths: Iterable[str]) -> None:
+    for path in paths:
+        remove(path)
 
 
 def _empty(top: int) -> None:

@@ -7,10 +7,12 @@ import itertools
 import logging
 import os
 import socket
+import weakref
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainyard.local.node.container_runtime import RuntimeRefused
+from trainyard.local.node.memory import Memory
 from trainyard.local.node.shim_process import ShimFailed, ShimHandle
 from trainyard.shim import protocol, wire
 from trainyard.shim.attach import Attach
@@ -34,6 +36,11 @@ class ShimClient:
         if self.hello.version != protocol.VERSION:
             text = "the shim of another version of trainyard still holds pods here"
             raise ShimFailed(f"{text}; end them with: trainyard down")
+        there = os.path.join(handle.state_dir, protocol.MEMORY)
+        self.memory = Memory(there, there)
+        if handle.memory >= 0:
+            self.memory = Memory(f"/proc/self/fd/{handle.memory}", there)
+            weakref.finalize(self, os.close, handle.memory)  # whoever uses it holds this object
         self.events: asyncio.Queue[protocol.ContainerState | None] = asyncio.Queue()
         self._sessions: dict[str, asyncio.Future[int]] = {}
         self._socket = handle.connection

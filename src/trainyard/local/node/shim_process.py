@@ -44,6 +44,8 @@ class ShimHandle:
     decoder: wire.Decoder = field(default_factory=wire.Decoder)
     early: list[bytes] = field(default_factory=list)
     """Frames that came with the first one."""
+    memory: int = -1
+    """A descriptor of the folder `protocol.MEMORY`, which comes with the first frame."""
     _hello: protocol.Hello | None = None
 
     def ready(self) -> protocol.Hello:
@@ -71,6 +73,8 @@ class ShimHandle:
                 raise _failed(f"it does not speak as this trainyard: {error}") from None
             if not isinstance(first, protocol.Hello):
                 raise _failed(first.reason if isinstance(first, protocol.Failed) else f"{first}")
+            if first.descriptors:
+                (self.memory,) = self.decoder.take_descriptors(first.descriptors)
             self._hello, self.early = first, frames[1:]
         return self._hello
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -125,15 +126,16 @@ def _own_binds(
     os.makedirs(os.path.dirname(message_file), exist_ok=True)
     _write(message_file, b"", 0o666)
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
-    host_name_file = os.path.join(folder, ".hostname")  # no container can have that name
-    _write(host_name_file, f"{host_name(context.pod)}\n".encode(), 0o644)
+    host_name_file = context.memory.beneath("hostname")
+    os.makedirs(context.memory.here, exist_ok=True)
+    _write(host_name_file.here, f"{host_name(context.pod)}\n".encode(), 0o644)
     return [
         Bind("/etc/hosts", place.hosts, True, private=True),
         Bind("/etc/resolv.conf", place.resolver, True, private=True),
         *_temporary(folder, [home, cwd, settings.state_dir], settings, python),
         *_persistent(home, cwd, volumes),
         Bind(os.path.normpath(os.path.join("/", message_path)), message_file, private=True),
-        Bind("/etc/hostname", host_name_file, True, private=True),
+        Bind("/etc/hostname", host_name_file.there, True, private=True),
     ]
 
 
@@ -150,6 +152,14 @@ def _write(path: str, data: bytes, mode: int) -> None:
 def termination_path(pod_folder: str, container: str) -> str:
     """The host's file behind a container's terminationMessagePath."""
     return os.path.join(pod_folder, component(container), "termination-log")
+
+
+def drop_message(pod_folder: str, container: str) -> None:
+    """Delete that file if anything is in it; an empty one goes with the logs (decision 348)."""
+    with contextlib.suppress(OSError, folders.Refused):
+        path = termination_path(pod_folder, container)
+        if os.lstat(path).st_size:
+            os.unlink(path)
 
 
 def _argv(container: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:

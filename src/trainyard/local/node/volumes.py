@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PERSISTENT_VOLUME_CLAIMS
-from trainyard.local.node import cgroups, removal
+from trainyard.local.node import cgroups
 from trainyard.local.node.environment import (
     NotReady,
     PodContext,
@@ -23,6 +23,7 @@ from trainyard.local.node.environment import (
     resource_value,
 )
 from trainyard.local.node.folders import Refused, component, lies_in, relative
+from trainyard.local.node.memory import Memory
 from trainyard.schema import quantity
 from trainyard.schema.dataclass import dataclass
 from trainyard.shim import paths
@@ -78,7 +79,7 @@ class Volumes:
         """
         for volume in self.context.pod["spec"].get("volumes", ()):
             name = volume["name"]
-            if not os.path.isdir(os.path.join(self.context.folder, "volumes", component(name))):
+            if not os.path.isdir(self._own_memory(name).here):
                 continue
             with contextlib.suppress(NotReady, Refused):
                 files = self._all_files(volume)
@@ -105,12 +106,6 @@ class Volumes:
             binds.append(Bind(target, source.path, read_only, inner, source.private))
         return binds
 
-    @staticmethod
-    def remove(folder: str) -> None:
-        """Delete what belonged to the pod whose folder this is, and to no other."""
-        for name in ("volumes", "tmp"):
-            removal.remove(os.path.join(folder, name))
-
     def _make(self, volume: Mapping[str, Any]) -> Source:
         if (files := self._all_files(volume)) is not None:
             return self._write(volume["name"], files)
@@ -133,6 +128,9 @@ class Volumes:
         path = os.path.join(self.context.folder, "volumes", component(name))
         os.makedirs(path, exist_ok=True)
         return path
+
+    def _own_memory(self, name: str) -> Memory:
+        return self.context.memory.beneath("volumes", component(name))
 
     def _empty_dir(self, name: str, spec: Mapping[str, Any]) -> Source:
         path = self._own_folder(name)
@@ -284,10 +282,11 @@ class Volumes:
     def _write(self, name: str, files: list[File]) -> Source:
         """Each file takes the place of what is there, and is never written through it; what is no
         longer among them goes."""
-        is_new = not os.path.isdir(os.path.join(self.context.folder, "volumes", component(name)))
-        path, before = self._own_folder(name), self.written.get(name, ())
+        place, before = self._own_memory(name), self.written.get(name, ())
+        is_new = not os.path.isdir(place.here)
+        os.makedirs(place.here, exist_ok=True)
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
-        top = os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        top = os.open(place.here, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             parts = ((*os.path.split(relative(f.path, f"volume {name!r}")), f) for f in files)
             for head, inside in groupby(parts, itemgetter(0)):
@@ -303,7 +302,18 @@ class Volumes:
         finally:
             os.close(top)
         self.written[name] = files
-        return Source(path, read_only=True)
+        return Source(place.there, read_only=True)
+
+
+# Decision 348.
+def left_in(folder: str) -> list[str]:
+    """What a pod that has ended, whose folder this is, has left there that nobody reads: an empty
+    /tmp stays until its logs go, as ext4 is slow in making files where some were just deleted."""
+    volumes, tmp = (os.path.join(folder, name) for name in ("volumes", "tmp"))
+    left = [volumes] if os.path.isdir(volumes) else []
+    with contextlib.suppress(OSError), os.scandir(tmp) as entries:
+        left += [tmp] if any(entries) else []
+    return left
 
 
 def _found_or_made(path: str, kind: str) -> int:
