@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from trainyard.cli.garbage import collect_garbage_again
 from trainyard.operator.all_settings import SETTINGS
 from trainyard.operator.setting import PREFIX, Setting, Several, Truth
 from trainyard.schema.errors import TrainyardError
 
 _FIRST_LISTS_SECONDS = 60.0
-_GARBAGE_AFTER = (20_000, 20, 20)
-"""New objects before a collection: a pass makes hundreds, and Python's own 700 means one for each
-pod or two, a tenth of the time of an operator that creates them (decision 186)."""
 
 if TYPE_CHECKING:
     from trainyard.operator.effective import Effective
@@ -163,6 +161,4 @@ async def _collect_garbage_later(service: Service) -> None:
                 await service.until_synced()
     finally:
         gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GARBAGE_AFTER)
-        gc.enable()
+        collect_garbage_again()

@@ -231,10 +231,7 @@ class PodState(NamedTuple):
 
 
 class Hello(NamedTuple):
-    """The first event. ``reason``: why pods are not better separated.
-
-    It comes with a descriptor of the folder `MEMORY`.
-    """
+    """The first event, with `wire.MEMORY` opened. ``reason``: why pods are not better separated."""
 
     pid: int
     isolation: Literal["root", "rootless", "plain"]
@@ -243,10 +240,6 @@ class Hello(NamedTuple):
     pods: tuple[PodState, ...] = ()
     version: int = 1
     descriptors: int = 0
-
-
-MEMORY = "memory"
-"""In the state folder: a tmpfs that goes with the shim, where it may mount one."""
 
 
 class Failed(NamedTuple):

@@ -322,8 +322,8 @@ class Shim:
 
 # Decision 348.
 def _open_memory(state_dir: str, kind: isolation.Kind) -> int:
-    """Make the folder `protocol.MEMORY`; a descriptor of it."""
-    path = os.path.join(state_dir, protocol.MEMORY)
+    """Make the folder `wire.MEMORY`; a descriptor of it."""
+    path = os.path.join(state_dir, wire.MEMORY)
     os.makedirs(path, mode=0o700, exist_ok=True)
     if kind != "plain":
         with contextlib.suppress(OSError):  # it stays what it is, on a disk

@@ -23,6 +23,8 @@ from trainyard.shim.loop import Loop, log
 from trainyard.shim.protocol import ProtocolError, Raw
 
 SOCKET_NAME = "shim.sock"
+MEMORY = "memory"
+"""In the state folder: a tmpfs that goes with the shim, where it may mount one."""
 Serve = Callable[[protocol.Request, list[int]], tuple[protocol.Answer, list[int]]]
 _HEADER = struct.Struct("=I")
 _MAX_DESCRIPTORS = 8

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple, Self
 
 
@@ -15,6 +14,5 @@ class Memory(NamedTuple):
     """For the runtime, as the source of a mount; without namespaces for everybody."""
 
     def beneath(self, *names: str) -> Self:
-        return self._replace(
-            here=os.path.join(self.here, *names), there=os.path.join(self.there, *names)
-        )
+        path = "/".join(names)
+        return type(self)(f"{self.here}/{path}", f"{self.there}/{path}")

@@ -36,7 +36,7 @@ class ShimClient:
         if self.hello.version != protocol.VERSION:
             text = "the shim of another version of trainyard still holds pods here"
             raise ShimFailed(f"{text}; end them with: trainyard down")
-        there = os.path.join(handle.state_dir, protocol.MEMORY)
+        there = os.path.join(handle.state_dir, wire.MEMORY)
         self.memory = Memory(there, there)
         if handle.memory >= 0:
             self.memory = Memory(f"/proc/self/fd/{handle.memory}", there)

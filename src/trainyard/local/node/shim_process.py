@@ -45,7 +45,7 @@ class ShimHandle:
     early: list[bytes] = field(default_factory=list)
     """Frames that came with the first one."""
     memory: int = -1
-    """A descriptor of the folder `protocol.MEMORY`, which comes with the first frame."""
+    """A descriptor of the folder `wire.MEMORY`, which comes with the first frame."""
     _hello: protocol.Hello | None = None
 
     def ready(self) -> protocol.Hello:
