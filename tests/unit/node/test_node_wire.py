@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainyard.local.node.shim_client import ShimClient
-from trainyard.local.node.shim_process import ShimHandle
+from trainyard.local.node.shim_process import ShimFailed, ShimHandle
 from trainyard.shim import protocol, wire
 
 
@@ -111,6 +111,17 @@ def test_a_shim_that_is_found_takes_connections(tmp_path: Path) -> None:
         assert eager.stdout.read() == "0\n"
     for listener in listeners:
         listener.close()
+
+
+def test_a_shim_whose_folder_does_not_arrive_has_failed() -> None:
+    """As where no more files may be open."""
+    ours, theirs = socket.socketpair()
+    hello = protocol.Hello(1, "plain", "", "", (), protocol.VERSION, descriptors=1)
+    theirs.sendall(wire.encode(protocol.event(hello)))
+    with pytest.raises(ShimFailed, match="0 of 1 descriptors arrived; the limit of open files"):
+        ShimHandle("", ours, 0).ready()
+    ours.close()
+    theirs.close()
 
 
 async def test_descriptors_come_with_a_message_that_has_to_wait_for_a_long_one() -> None:

@@ -73,8 +73,11 @@ class ShimHandle:
                 raise _failed(f"it does not speak as this trainyard: {error}") from None
             if not isinstance(first, protocol.Hello):
                 raise _failed(first.reason if isinstance(first, protocol.Failed) else f"{first}")
-            if first.descriptors:
-                (self.memory,) = self.decoder.take_descriptors(first.descriptors)
+            try:
+                attached = self.decoder.take_descriptors(first.descriptors)
+            except protocol.ProtocolError as error:
+                raise _failed(str(error)) from None
+            self.memory = attached[0] if attached else -1
             self._hello, self.early = first, frames[1:]
         return self._hello
 
