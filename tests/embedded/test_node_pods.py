@@ -291,7 +291,7 @@ async def test_of_a_container_that_restarts_the_last_two_logs_are_kept(
     assert await node.log("job-0", previous=True) == "run 3\n"
     folder = next((tmp_path / "state" / "pods").glob("default_job-0_*")) / "main"
     names = sorted(path.name for path in folder.iterdir())
-    assert names == ["2.exit", "2.log", "3.exit", "3.log"]
+    assert names == ["2.exit", "2.log", "3.exit", "3.log", "termination-log"]
 
 
 async def test_deletion_lets_the_pod_end_by_itself_within_its_grace(
