@@ -226,3 +226,38 @@ def test_who_is_not_observed_is_not_told_of() -> None:
     world.settle()
     assert world.status is not None
     assert "stragglers" not in world.status
+
+
+def late_by(second: float, steps: int = 40) -> Sequence[Rank]:
+    """Two ranks, of which the second takes so much longer."""
+    return trained(lambda rank, _: second if rank else 0.5, steps)
+
+
+def test_who_is_late_is_named_with_its_pod_and_attempt() -> None:
+    ranks = [replace(each, attempt=7 + each.rank) for each in late_by(0.75)]
+    (late,) = judge(ranks, {}) or ()
+    assert (late.pod, late.attempt, late.rank) == (ranks[1].pod, 8, 1)
+
+
+@pytest.mark.parametrize("order", [("quick", "slow"), ("slow", "quick")])
+def test_of_several_groups_the_one_counts_in_which_a_rank_is_the_latest(
+    order: tuple[str, str],
+) -> None:
+    shares = {"quick": 0.65, "slow": 0.9}
+    alone = {name: judge(late_by(seconds), {}) for name, seconds in shares.items()}
+    told = {name: [each.arrivals["0"] for each in late_by(s)] for name, s in shares.items()}
+    both = [
+        replace(each, arrivals={name: told[name][each.rank] for name in order})
+        for each in late_by(0.5)
+    ]
+    assert judge(both, {}) == alone["slow"] != alone["quick"]
+
+
+def test_a_group_of_which_too_little_is_known_hides_no_other() -> None:
+    few = [each.arrivals["0"] for each in late_by(0.75, 2)]
+    ranks = [
+        replace(each, arrivals={"few": few[each.rank], "many": each.arrivals["0"]})
+        for each in late_by(0.75)
+    ]
+    assert named(ranks) == [1]
+    assert named([replace(each, arrivals={"few": few[each.rank]}) for each in ranks]) is None
