@@ -28,13 +28,23 @@ def leave(code: object) -> None:
         print(code, file=sys.stderr)
         code = 1
     until = time.monotonic() + _LAST_SECONDS
-    for child in multiprocessing.active_children():
+    # Not `active_children()`: of one that was just killed, its pipe may tell before its signal.
+    for child in list(multiprocessing.process._children):  # type: ignore[attr-defined]
         # After an error of its own they wait for another command, and are never told to end.
         child.join(max(0.0, until - time.monotonic()) if code else None)
+        if code and code < 128 and (child.exitcode or 0) < 0:
+            code = tell_killed(-child.exitcode)
         child.terminate()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code or 0)
+
+
+def tell_killed(number: int) -> int:
+    """Say so; the exit code that stands for it."""
+    text = f"trainyard: a process of the launch was killed by signal {number}"
+    print(text, flush=True)  # the pod may be told to end before we leave
+    return 128 + number
 
 
 def watch() -> None:
@@ -49,9 +59,7 @@ def watch() -> None:
         except ChildProcessError:
             return
         if ended is not None and ended.si_code != os.CLD_EXITED:
-            text = f"trainyard: a process of the launch was killed by signal {ended.si_status}"
-            print(text, flush=True)  # the pod may be told to end before we leave
-            leave(128 + ended.si_status)
+            leave(tell_killed(ended.si_status))
 
     signal.signal(signal.SIGCHLD, note)
 
