@@ -45,5 +45,5 @@ def pytest_runtest_teardown(item: pytest.Item) -> None:
     module = item.getparent(pytest.Module)
     failed, item.stash[_FAILED] = item.stash.get(_FAILED, False), False
     if failed and module and module.parent and item.config.getoption("reruns", None):
-        # Not of pytest's public API, but of pytest-rerunfailures', which would keep the fixtures.
+        # Not in pytest's public API; pytest-rerunfailures, which would keep them, needs it too.
         item.session._setupstate.teardown_exact(module.parent)  # type: ignore[arg-type]

@@ -1,0 +1,39 @@
+"""What `colossalai run` is started by tells of a process of the launch that is killed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from trainyard.payloads import colossalai_run
+
+# No signal handler: as where the pipe of the killed one tells before SIGCHLD comes.
+LOSES = """
+import multiprocessing, os, runpy, signal, time
+ours = runpy.run_path({path!r}, run_name="payload")
+fork = multiprocessing.get_context("fork")
+children = [fork.Process(target=time.sleep, args=(seconds,)) for seconds in (600, 600)]
+for each in children:
+    each.start()
+if {kills}:
+    os.kill(children[0].pid, signal.SIGKILL)
+ours["leave"]({code})
+"""
+
+
+@pytest.mark.parametrize(
+    ("kills", "code", "told"),
+    [
+        (True, 1, (137, "trainyard: a process of the launch was killed by signal 9\n")),
+        (True, 143, (143, "")),
+        (False, 5, (5, "")),
+    ],
+)
+def test_a_killed_process_is_told_of_where_nobody_has_said_it(
+    kills: bool, code: int, told: tuple[int, str]
+) -> None:
+    script = LOSES.format(path=colossalai_run.__file__, kills=kills, code=code)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == told, done.stderr
