@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-_ADMISSION = (
-    "a cluster's admission plugins complete the pod (service account, tolerations), "
-    "so that what was created is no longer its spec; here nothing is added"
-)
 _LATER = "newer servers do as we do"
 _NO_CLASSES = "there are no such classes here, so the name is judged as a name"
 _WORDS = "refused by both, in other words"
@@ -31,17 +27,6 @@ _OF_CORE = {
     "pod spec.serviceAccountName='A B'": _WORDS,
     "pod spec.preemptionPolicy='Sometimes'": _WORDS,
     "eviction in another namespace": _LATER,
-    "pod replaced: then": _ADMISSION,
-    "pod replaced: then spec.containers.0.image": _ADMISSION,
-    "pod replaced: then spec.activeDeadlineSeconds": _ADMISSION,
-    "pod replaced: spec.activeDeadlineSeconds then spec.activeDeadlineSeconds": _ADMISSION,
-    "pod replaced: then spec.tolerations": _ADMISSION,
-    "pod replaced: then metadata.labels": _ADMISSION,
-    "pod replaced: then metadata.resourceVersion": _ADMISSION,
-    "pod replaced: then metadata.resourceVersion #3": _ADMISSION,
-    "pod replaced: then metadata.creationTimestamp": _ADMISSION,
-    "pod replaced: then metadata.generateName": _ADMISSION,
-    "pod replaced: then status": _ADMISSION,
     "service replaced: then spec.ports": _LATER,
     "service replaced: spec.clusterIP then spec.clusterIP": _LATER,
     "service replaced: then spec.type": _LATER,

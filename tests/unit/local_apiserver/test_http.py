@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import socket
@@ -503,6 +504,40 @@ async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Api) -> None:
             assert defined == set(re.findall(r"{(\w+)}", where)), where
             for verb in operations.keys() & {"post", "put"}:
                 assert operations[verb]["requestBody"]["required"]
+
+
+async def test_openapi_describes_lists_and_their_parameters(api: Api) -> None:
+    _, document = await api("GET", "/openapi/v3/api/v1")
+    for where in ("/api/v1/pods", "/api/v1/namespaces/{namespace}/pods"):
+        listing = document["paths"][where]["get"]
+        assert listing["x-kubernetes-action"] == "list"
+        asked = {each["name"] for each in listing["parameters"]}
+        assert {"labelSelector", "limit", "watch"} <= asked
+        answer = listing["responses"]["200"]["content"]["application/json"]["schema"]
+        assert answer == {"$ref": "#/components/schemas/io.k8s.api.core.v1.PodList"}
+    named = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]
+    assert named.keys() == {"parameters", "get", "put", "patch", "delete"}
+    assert document["components"]["schemas"]["io.k8s.api.core.v1.PodList"]["required"] == ["items"]
+
+
+async def test_openapi_of_version_2_says_what_that_of_version_3_does(api: Api) -> None:
+    _, document = await api("GET", "/openapi/v2")
+    assert document["swagger"] == "2.0"
+    _, index = await api("GET", "/openapi/v3")
+    for path in index["paths"]:
+        _, newer = await api("GET", f"/openapi/v3/{path}")
+        assert newer["paths"].keys() <= document["paths"].keys()
+        assert newer["components"]["schemas"].keys() <= document["definitions"].keys()
+    told = json.dumps(document)
+    referred = set(re.findall(r'"\$ref": "([^"]*)"', told))
+    assert referred <= {f"#/definitions/{name}" for name in document["definitions"]}
+    job = "dev.tensorstack.batch.v1beta1.PyTorchTrainingJob"
+    create = document["paths"][
+        "/apis/batch.tensorstack.dev/v1beta1/namespaces/{namespace}/pytorchtrainingjobs"
+    ]["post"]
+    (body,) = [each for each in create["parameters"] if each["in"] == "body"]
+    assert body["schema"] == {"$ref": f"#/definitions/{job}"}
+    assert "oneOf" not in told
 
 
 async def test_a_refusal_is_written_as_kubernetes_writes_it(api: Api) -> None:

@@ -38,6 +38,8 @@ def complete(spec: Object) -> None:
     """Fill in what the spec of a pod leaves out, or has empty."""
     _fill(spec, _SPEC)
     spec.setdefault("securityContext", {})
+    if account := spec.get("serviceAccountName") or spec.get("serviceAccount"):
+        spec["serviceAccountName"] = spec["serviceAccount"] = account  # the field's older name
     for each in (*(spec.get("initContainers") or ()), *spec["containers"]):
         of_container(each)
         if spec.get("hostNetwork"):

@@ -7,7 +7,7 @@ from typing import Any
 
 from trainyard.kube.resources import PODS
 from trainyard.local.failures import Cause, bad_request, forbidden
-from trainyard.local.resources import ephemeral, pod_defaults
+from trainyard.local.resources import ephemeral, pod_admission, pod_defaults
 from trainyard.local.resources.columns import AGE, NAME, Column, at
 from trainyard.local.resources.pod_messages import POD_MESSAGES
 from trainyard.local.resources.resource import (
@@ -53,11 +53,15 @@ class _Pods(Served):
             condition = {"type": "PodScheduled", "status": "False", "reason": _GATED}
             obj["status"]["conditions"] = [{**condition, "message": text}]
 
+    def allocate(self, obj: Object, present: Present) -> None:
+        pod_admission.created(obj["spec"])
+
     def prepare_update(self, new: Object, old: Object, present: Present) -> None:
         """Only images, deadline and tolerations may change; a node is chosen once."""
         before, after = old.get("spec") or {}, new.get("spec") or {}
         if after.get("containers"):
             pod_defaults.complete(after)
+            pod_admission.replaced(after, before)
         changed = {key for key in before.keys() | after.keys() if before.get(key) != after.get(key)}
         if not before.get("nodeName"):
             changed.discard("nodeName")
