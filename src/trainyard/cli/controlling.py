@@ -29,8 +29,6 @@ from trainyard.schema.errors import TrainyardError
 _CHANNEL_HOSTS = ("10.244.0.1", "127.0.0.1")
 """The gateways of pods, with namespaces and without."""
 _SETTLED_SECONDS = 5.0
-_REST_FACTOR = 1.0
-"""A third of an operator's (decision 349)."""
 _log = logging.getLogger(__name__)
 
 
@@ -44,7 +42,7 @@ async def control(
         channel = (_channel(), listener)
         address = "{}:{}".format(*listener.getsockname())
         lifecycle = replace(lifecycle, channel_address=address)
-    settings = OperatorSettings(lifecycle=lifecycle, rest_factor=_REST_FACTOR)
+    settings = OperatorSettings.local(lifecycle)
     async with Client.unix(path) as client:
         await solo.run(client, settings, ready=ready, channel=channel)
 

@@ -53,7 +53,8 @@ def command(kinds: tuple[str, ...], server: Version | None) -> None:
 
     for kind in kinds:
         if kind not in KINDS:
-            hint = suggest(kind, tuple(KINDS)) or ", ".join(KINDS)
-            raise click.BadParameter(f"unknown kind '{kind}'; did you mean {hint}?")
+            near = suggest(kind, tuple(KINDS))
+            hint = f"did you mean {near}?" if near else f"known are: {', '.join(KINDS)}"
+            raise click.BadParameter(f"unknown kind '{kind}'; {hint}")
     chosen = crds.crds_for(kinds or KINDS, server)
     click.echo(yaml.dump_all(chosen, Dumper=yaml.CSafeDumper, sort_keys=False, width=100), nl=False)

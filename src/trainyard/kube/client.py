@@ -14,7 +14,6 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlencode
 
 import orjson
 
@@ -30,11 +29,18 @@ from trainyard.kube.measured import Measured, Tell
 from trainyard.kube.pacing import Limits, PacedTransport
 from trainyard.kube.pages import PAGE_SIZE, Page, decoded, read_pages
 from trainyard.kube.resources import FIELD_MANAGER, PODS, Resource
-from trainyard.kube.transport import Request, Response, StreamResponse, Transport, lines
+from trainyard.kube.transport import (
+    Params,
+    Request,
+    Response,
+    StreamResponse,
+    Transport,
+    lines,
+    with_query,
+)
 from trainyard.schema.dataclass import dataclass
 
 Object = dict[str, Any]
-Params = Mapping[str, str | int | bool | None]
 
 _WRITE = f"?fieldValidation=Strict&fieldManager={FIELD_MANAGER}"
 _MAX_RETRY_AFTER_SECONDS = 30.0
@@ -203,7 +209,7 @@ class Client:
         path, what = resource.path(namespace), f"list {_title(resource, namespace)}"
 
         async def get(token: str) -> bytes:
-            url = _url(path, {"limit": PAGE_SIZE, **which.params, "continue": token})
+            url = with_query(path, {"limit": PAGE_SIZE, **which.params, "continue": token})
             return (await self.raw(Request("GET", url), what)).body
 
         return read_pages(get, what)
@@ -290,7 +296,7 @@ class Client:
             "timeoutSeconds": timeout_seconds,
         }
         what = f"watch {_title(resource, namespace)}"
-        url = _url(resource.path(namespace), params)
+        url = with_query(resource.path(namespace), params)
         async with self.stream(Request("GET", url), what) as response:
             async for line in lines(response.chunks, idle_seconds, what):
                 try:
@@ -318,7 +324,7 @@ class Client:
             "sinceTime": options.since_time or None,
             "timestamps": options.timestamps or None,
         }
-        url = _url(PODS.path(namespace, name, "log"), params)
+        url = with_query(PODS.path(namespace, name, "log"), params)
         async with self.stream(Request("GET", url, accept="*/*"), f"read logs of {name}") as answer:
             async for chunk in answer.chunks:
                 yield chunk
@@ -377,15 +383,6 @@ def _is_retriable(error: ApiError) -> bool:
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     value = headers.get("retry-after", "")
     return float(value) if value.isdigit() else None
-
-
-def _url(path: str, params: Params) -> str:
-    query = {
-        key: ("true" if value else "false") if isinstance(value, bool) else value
-        for key, value in params.items()
-        if value is not None and value != ""
-    }
-    return f"{path}?{urlencode(query)}" if query else path
 
 
 def _title(resource: Resource, namespace: str | None, name: str = "", subresource: str = "") -> str:

@@ -6,9 +6,22 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
+from urllib.parse import urlencode
 
 from trainyard.kube.errors import StreamError
 from trainyard.schema.dataclass import dataclass
+
+Params = Mapping[str, str | int | bool | None]
+
+
+def with_query(path: str, params: Params) -> str:
+    """A path with its query, of those that are not None and not empty."""
+    query = {
+        key: ("true" if value else "false") if isinstance(value, bool) else value
+        for key, value in params.items()
+        if value is not None and value != ""
+    }
+    return f"{path}?{urlencode(query)}" if query else path
 
 
 @dataclass(frozen=True, slots=True)

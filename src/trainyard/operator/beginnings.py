@@ -12,13 +12,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-from urllib.parse import urlencode
 
 from trainyard.kinds.table import Kind
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import KubeError
 from trainyard.kube.pages import decoded
-from trainyard.kube.transport import Request
+from trainyard.kube.transport import Request, with_query
 from trainyard.lifecycle.actions import Plan
 from trainyard.operator.cache import version_of
 from trainyard.operator.records import JobRecord
@@ -70,8 +69,7 @@ class Beginnings:
 
     async def _version(self, kind: Kind, namespace: str | None) -> int:
         """How far the collection is: whatever the server had taken in is as old or older."""
-        params = {name: value for name, value in self._which.params.items() if value}
-        url = f"{kind.resource.path(namespace)}?{urlencode({'limit': 1, **params})}"
+        url = with_query(kind.resource.path(namespace), {"limit": 1, **self._which.params})
         what = f"list {kind.resource.full_name}"
         found = decoded((await self._client.raw(Request("GET", url), what)).body, what)
         return version_of(str((found.get("metadata") or {}).get("resourceVersion") or ""))

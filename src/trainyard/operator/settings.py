@@ -46,6 +46,11 @@ class OperatorSettings:
     retry_max: float = 60.0
     reflector: Timing = field(default_factory=Timing)
 
+    @classmethod
+    def local(cls, lifecycle: Settings) -> OperatorSettings:
+        """Those of an embedded cluster, whose server nobody else waits for (decision 349)."""
+        return cls(lifecycle=lifecycle, rest_factor=1.0)
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseSettings:

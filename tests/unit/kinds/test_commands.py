@@ -128,3 +128,16 @@ def test_crds_are_printed_for_all_kinds_or_one() -> None:
     wrong = CliRunner().invoke(crds, ["--kind", "DeepspeedJob"])
     assert wrong.exit_code == 2
     assert "DeepSpeedJob" in wrong.output
+
+
+@pytest.mark.parametrize(
+    ("asked", "hint"),
+    [
+        ("DeepspeedJob", "did you mean DeepSpeedJob?"),
+        ("foo", f"known are: {', '.join(KINDS)}"),
+    ],
+)
+def test_crds_of_an_unknown_kind_names_the_nearest_or_all(asked: str, hint: str) -> None:
+    result = CliRunner().invoke(crds, ["--kind", asked])
+    assert result.exit_code == 2
+    assert f"unknown kind '{asked}'; {hint}\n" in result.output

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 from trainyard.local.apiserver.messages import Request, Upgrade
+from trainyard.local.apiserver.racing import until_one_ends
 from trainyard.local.apiserver.spdy import SpdyConnection, SpdyStream
 from trainyard.local.apiserver.websocket import WebSocket, negotiate
 from trainyard.local.apiserver.wire import Wire
@@ -92,15 +93,8 @@ async def _respond(request: Request, starting: Coroutine[Any, Any, ExecSession])
 
 
 async def _serve(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
-    feeding = asyncio.create_task(_feed(session, channels))
-    telling = asyncio.create_task(_tell(session, channels, in_words=in_words))
-    try:
-        # Whichever is over first decides: the command has ended, or its client is gone.
-        await asyncio.wait({feeding, telling}, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in (feeding, telling):
-            task.cancel()
-        await asyncio.gather(feeding, telling, return_exceptions=True)
+    """Until the command has ended, or its client is gone."""
+    await until_one_ends(_feed(session, channels), _tell(session, channels, in_words=in_words))
 
 
 async def _feed(session: ExecSession, channels: Channels) -> None:

@@ -8,7 +8,7 @@ it is applied, and then belongs to `before-first-apply`, as in Kubernetes.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import field
 from typing import Any, NamedTuple
 
@@ -26,17 +26,6 @@ _BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"
 _KUBECTL = "kubectl"
 MOST_UPDATERS = 10
 """Entries of plain writes; of more, the oldest are one."""
-_EMPTY: Mapping[str, Object] = {
-    "Endpoints": {},
-    "Event": {"involvedObject": {}, "source": {}, "reportingComponent": ""},
-    "Lease": {"spec": {}},
-    "Namespace": {"spec": {}},
-    "Node": {"spec": {}},
-    "PersistentVolumeClaim": {"spec": {"resources": {}}},
-    "Pod": {"spec": {"containers": None}},
-    "Service": {"spec": {}},
-}
-"""What an object of Kubernetes' own types has before anybody set a field of it."""
 
 
 class Manager(NamedTuple):
@@ -203,7 +192,7 @@ class Apply:
 
 
 def _empty(served: Served) -> Object:
-    return {"metadata": {}, **_EMPTY.get(served.definition, {})}
+    return {"metadata": {}, **served.unset}
 
 
 def _take(entries: Entries, changed: Fields, removed: Fields) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from trainyard.local.apiserver import admission, eviction, formats
 from trainyard.local.apiserver.bounds import positive_number, shortened, whole_number
 from trainyard.local.apiserver.messages import Answer, Request, Stream, Upgrade
+from trainyard.local.apiserver.racing import until_one_ends
 from trainyard.local.apiserver.target import Target
 from trainyard.local.failures import Cause, bad_request, invalid
 from trainyard.local.registry import Registry
@@ -170,13 +171,7 @@ async def _over_websocket(chunks: AsyncGenerator[bytes], wire: Wire) -> None:
     from trainyard.local.apiserver.websocket import WebSocket
 
     socket = WebSocket(wire)
-    tasks = [asyncio.ensure_future(each) for each in (_send(socket, chunks), _heard(socket))]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await until_one_ends(_send(socket, chunks), _heard(socket))
 
 
 async def _send(socket: WebSocket, chunks: AsyncGenerator[bytes]) -> None:

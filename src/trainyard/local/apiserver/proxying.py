@@ -17,6 +17,7 @@ import httptools
 from trainyard.kube.errors import ApiError, NotFound, ServerError
 from trainyard.kube.resources import ENDPOINTS, PODS
 from trainyard.local.apiserver.messages import Answer, Request, Response, Stream, Upgrade
+from trainyard.local.apiserver.racing import until_one_ends
 from trainyard.local.apiserver.target import Target
 from trainyard.local.apiserver.wire import Wire
 from trainyard.local.endpoints import led_to
@@ -241,13 +242,9 @@ class _Answer:
                 while data := await self._connection.read(_CHUNK):
                     await wire.write(data)
 
-            tasks = {asyncio.create_task(upstream()), asyncio.create_task(downstream())}
             try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+                await until_one_ends(upstream(), downstream())
             finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
                 await self._connection.close()
 
         told = [pair for pair in self._headers if pair[0].lower() != "content-length"]

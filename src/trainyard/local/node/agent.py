@@ -227,7 +227,8 @@ class NodeAgent:
         forget_old(self._pods_folder, self._present | self._workers.keys())
 
     def _drop_unknown(self, group: asyncio.TaskGroup, known: _Known) -> None:
-        """Pods that the shim has and the registry no longer: deleted while no agent ran."""
+        """End the pods that the shim has and the registry no longer, which were deleted while no
+        agent ran, and delete what is in memory of pods that are no more."""
         present = {pod["metadata"]["uid"] for pod in self._api.list("pods")}
         forget_old(self._node.memory.here, known.keys() & present, keep=0)
         for uid in known.keys() - present:

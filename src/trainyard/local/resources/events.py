@@ -87,12 +87,14 @@ _COLUMNS = (
     Column("Count", at("count", 1), priority=1, type="integer"),
     Column("Name", NAME.cell, format="name", priority=1),
 )
+_UNSET = {"involvedObject": {}, "source": {}, "reportingComponent": ""}
 
 SERVED = (
     _Events(
         EVENTS,
         order=80,
         definition="Event",
+        unset=_UNSET,
         created_by_update=True,
         short_names=("ev",),
         printed=_COLUMNS,
@@ -105,6 +107,7 @@ SERVED = (
         Resource("events.k8s.io", "v1", "events", "Event"),
         order=110,
         definition="Event",
+        unset=_UNSET,
         short_names=("ev",),
         printed=_COLUMNS,
         selectable=frozenset(

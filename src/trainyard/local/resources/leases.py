@@ -22,5 +22,6 @@ SERVED = _Leases(
     needs_version=True,
     created_by_update=True,
     definition="Lease",
+    unset={"spec": {}},
     printed=(NAME, Column("Holder", at("spec.holderIdentity", "")), AGE),
 )

@@ -55,4 +55,5 @@ SERVED = _Namespaces(
         "NamespaceSpec": "1 finalizers str[]",
     },
     definition="Namespace",
+    unset={"spec": {}},
 )

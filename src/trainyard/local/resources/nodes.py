@@ -45,6 +45,7 @@ SERVED = _Nodes(
     NODES,
     order=20,
     definition="Node",
+    unset={"spec": {}},
     short_names=("no",),
     status=True,
     created_with_status=True,

@@ -53,5 +53,6 @@ SERVED = _Claims(
         Column("VolumeMode", at("spec.volumeMode", ""), priority=1),
     ),
     definition="PersistentVolumeClaim",
+    unset={"spec": {"resources": {}}},
     returns_deleted=True,
 )

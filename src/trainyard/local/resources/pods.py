@@ -249,6 +249,7 @@ SERVED = _Pods(
     short_names=("po",),
     categories=("all",),
     definition="Pod",
+    unset={"spec": {"containers": None}},
     messages=POD_MESSAGES,
     status=True,
     generation=True,

@@ -90,6 +90,8 @@ class Served:
     """How its objects look in protobuf; kubectl's typed clients send a few kinds so."""
     definition: str = ""
     """Its objects are decoded by, and shown with, this one of Kubernetes' own schemas."""
+    unset: Mapping[str, Any] = field(default_factory=dict)
+    """What its objects have besides metadata before anybody set a field: nobody owns it."""
     custom: bool = False
     """Defined by a CustomResourceDefinition, whose lists have no keys to merge by."""
     view_of: str = ""

@@ -223,6 +223,7 @@ SERVED = _Services(
         ),
     },
     definition="Service",
+    unset={"spec": {}},
     subresources={"proxy": Subresource("ServiceProxyOptions", PROXY_VERBS)},
     returns_deleted=True,
 )
