@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from tests.unit.local_apiserver.test_registry import pod
 from trainyard.kube.errors import Invalid
 from trainyard.local.registry import Registry
 
@@ -21,21 +21,8 @@ AWAY = [
 ]
 
 
-@pytest.fixture
-async def registry() -> AsyncIterator[Registry]:
-    made = Registry()
-    await made.ensure_system_objects()
-    yield made
-    await made.close()
-
-
-def pod(**spec: Any) -> dict[str, Any]:
-    containers = [{"name": "main", "image": "x"}]
-    return {"metadata": {"name": "p"}, "spec": {"containers": containers, **spec}}
-
-
 async def created(registry: Registry, **spec: Any) -> dict[str, Any]:
-    made: dict[str, Any] = (await registry.create("pods", pod(**spec)))["spec"]
+    made: dict[str, Any] = (await registry.create("pods", pod("p", **spec)))["spec"]
     return made
 
 
@@ -70,8 +57,8 @@ async def test_a_class_has_a_priority_of_its_own(registry: Registry) -> None:
 async def test_a_replacement_keeps_priority_and_patience_but_must_name_the_account(
     registry: Registry,
 ) -> None:
-    await registry.create("pods", pod())
-    named = pod(serviceAccountName="default", activeDeadlineSeconds=60)["spec"]
+    await registry.create("pods", pod("p"))
+    named = pod("p", serviceAccountName="default", activeDeadlineSeconds=60)["spec"]
     replaced = await registry.update("pods", "default", "p", lambda old: {**old, "spec": {**named}})
     assert replaced["spec"]["priority"] == 0
     assert replaced["spec"]["tolerations"] == AWAY
@@ -80,5 +67,5 @@ async def test_a_replacement_keeps_priority_and_patience_but_must_name_the_accou
             "pods",
             "default",
             "p",
-            lambda old: {**old, "spec": pod(activeDeadlineSeconds=60)["spec"]},
+            lambda old: {**old, "spec": pod("p", activeDeadlineSeconds=60)["spec"]},
         )

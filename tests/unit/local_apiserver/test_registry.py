@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -14,14 +13,6 @@ from trainyard.local.registry import Registry
 from trainyard.local.storage.journal import Subscription
 
 JOBS = "pytorchtrainingjobs.batch.tensorstack.dev"
-
-
-@pytest.fixture
-async def registry() -> AsyncIterator[Registry]:
-    made = Registry()
-    await made.ensure_system_objects()
-    yield made
-    await made.close()
 
 
 def config_map(name: str, **metadata: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from trainyard.local.apiserver.patches import (
     STRATEGIC_MERGE_PATCH,
 )
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources.resource import Object, Served, openapi
+from trainyard.local.resources.resource import Object, Served, openapi, reference
 from trainyard.local.resources.table import Resources
 
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -113,7 +113,7 @@ def _document(path: str, resources: Resources) -> bytes:
 
 @cache
 def _second(resources: Resources) -> bytes:
-    """All of it in one document of version 2, which some tools read, such as Terraform's."""
+    """All of it in one document of version 2: some clients build themselves from that."""
     import orjson
 
     documents = [_described(path, resources) for path in _paths(resources)]
@@ -179,7 +179,7 @@ def _in_path(name: str) -> Object:
 def _list_of(row: Served) -> Object:
     name, plural = _component_name(row), row.resource.plural
     text = {"type": "string"}
-    items = {"type": "array", "items": _reference(name), "description": f"List of {plural}"}
+    items = {"type": "array", "items": reference(name), "description": f"List of {plural}"}
     return {
         "description": f"{row.kind}List is a list of {row.kind} objects.",
         "type": "object",
@@ -187,10 +187,6 @@ def _list_of(row: Served) -> Object:
         "properties": {"apiVersion": text, "kind": text, "metadata": _LIST_META, "items": items},
         "x-kubernetes-group-version-kind": [{**_identity(row), "kind": f"{row.kind}List"}],
     }
-
-
-def _reference(component: str) -> Object:
-    return {"$ref": f"#/components/schemas/{component}"}
 
 
 def _patch_schema(media_type: str) -> Object:
@@ -208,19 +204,19 @@ def _operations(row: Served, actions: Mapping[str, str]) -> Object:
 
 def _operation(row: Served, method: str, action: str) -> Object:
     component = _component_name(row)
-    reference = {"schema": _reference(component)}
+    content = {"schema": reference(component)}
     takes: Object = {}
     if method in ("post", "put"):
-        takes["requestBody"] = {"required": True, "content": {"application/json": reference}}
+        takes["requestBody"] = {"required": True, "content": {"application/json": content}}
     elif method == "patch":
         kinds = {each: {"schema": _patch_schema(each)} for each in _PATCHES}
         if not row.custom:
             kinds[STRATEGIC_MERGE_PATCH] = {"schema": {"type": "object"}}
         takes["requestBody"] = {"required": True, "content": kinds}
     if action == "list":
-        reference = {"schema": _reference(component + _LIST)}
+        content = {"schema": reference(component + _LIST)}
     elif method == "delete":
-        reference = {"schema": {"type": "object"}}
+        content = {"schema": {"type": "object"}}
     return {
         **takes,
         "x-kubernetes-action": _ACTIONS.get(action, action),
@@ -229,5 +225,5 @@ def _operation(row: Served, method: str, action: str) -> Object:
             {"name": name, "in": "query", "description": text, "schema": schema}
             for name, (schema, text) in _OPTIONS.get(action, {}).items()
         ],
-        "responses": {"200": {"description": "OK", "content": {"application/json": reference}}},
+        "responses": {"200": {"description": "OK", "content": {"application/json": content}}},
     }

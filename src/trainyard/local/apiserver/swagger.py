@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-Object = dict[str, Any]
+from trainyard.local.resources.resource import SCHEMAS, Object
 
 _JSON = "application/json"
-_OURS, _THEIRS = "#/components/schemas/", "#/definitions/"
+_DEFINITIONS = "#/definitions/"
 _LACKING = {"oneOf", "anyOf", "allOf", "not", "nullable"}
 """What version 2 has no words for."""
 
@@ -62,7 +62,7 @@ def _schema(found: Any) -> Any:
     if not isinstance(found, dict):
         return found
     if "$ref" in found:
-        return {"$ref": found["$ref"].replace(_OURS, _THEIRS)}
+        return {"$ref": found["$ref"].replace(SCHEMAS, _DEFINITIONS)}
     return {key: _below(key, value) for key, value in found.items() if key not in _LACKING}
 
 

@@ -37,6 +37,8 @@ READ_VERBS = ("get", "list", "watch")
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 PROXY_VERBS = ("create", "delete", "get", "patch", "update")
 WRITE_STATUS = ("get", "patch", "update")
+SCHEMAS = "#/components/schemas/"
+"""Where OpenAPI documents of version 3 keep what they refer to."""
 META = "1 metadata ObjectMeta, "
 """The first field of every message that is an object."""
 
@@ -261,4 +263,4 @@ def openapi(schema: Any) -> Any:
 
 def reference(name: str) -> Object:
     """A reference to one of the official schemas."""
-    return {"$ref": f"#/components/schemas/{name}"}
+    return {"$ref": f"{SCHEMAS}{name}"}
