@@ -34,11 +34,13 @@ SERVER = """
 import asyncio, sys
 from pathlib import Path
 import uvloop
+from trainyard.cli.garbage import collect_garbage_again
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 from trainyard.local.storage.store import Store
 
 async def main():
+    collect_garbage_again()
     folder = Path(sys.argv[1])
     registry = Registry(Store(folder / "state.db"))
     await registry.ensure_system_objects()

@@ -46,12 +46,14 @@ _SERVER = """
 import asyncio, sys
 from pathlib import Path
 import uvloop
+from trainyard.cli.garbage import collect_garbage_again
 from trainyard.local.apiserver import certificates
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 from trainyard.local.storage.store import Store
 
 async def main(folder, token):
+    collect_garbage_again()
     registry = Registry(Store(folder / "state.db"))
     await registry.ensure_system_objects()
     server, made = ApiServer(registry), certificates.ensure(folder / "pki")

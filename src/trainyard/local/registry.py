@@ -108,6 +108,12 @@ class Registry:
             raise not_found(resource, name)
         return Entry(damaged.stub, orjson.dumps(damaged.stub), 1)
 
+    def json_of(self, resource: str, obj: Object) -> bytes | None:
+        """The JSON of an object that was stored just now; None where it is not stored so."""
+        metadata = obj["metadata"]
+        entry = self._table(resource).get((metadata.get("namespace", ""), metadata["name"]))
+        return None if entry is None else entry.json_of(obj)
+
     def peek(self, resource: str, namespace: str, name: str) -> Object:
         """As `get`, but including a write that is still being committed."""
         return self._present(Key(resource, namespace, name)).object

@@ -6,9 +6,12 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/names/
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 MAX_LABEL = 63
 """Of an RFC 1035 or RFC 1123 label."""
+_LONGEST_SUBDOMAIN = 253
+_LONGEST_QUALIFIED = _LONGEST_SUBDOMAIN + 1 + MAX_LABEL
 
 _OFFSET_BASIS = 0xCBF29CE484222325
 _PRIME = 0x100000001B3
@@ -41,10 +44,15 @@ def is_plain_label(name: str) -> bool:
 
 def is_dns_subdomain(name: str) -> bool:
     """Whether the name may name a Secret, claim or Queue (RFC 1123 subdomain)."""
-    return len(name) <= 253 and _DNS_1123_SUBDOMAIN.match(name) is not None
+    return len(name) <= _LONGEST_SUBDOMAIN and _DNS_1123_SUBDOMAIN.match(name) is not None
 
 
 def is_qualified_name(name: str) -> bool:
     """Whether the name may be a label's key, a finalizer or the type of a condition."""
+    return len(name) <= _LONGEST_QUALIFIED and _is_qualified(name)
+
+
+@lru_cache(1024)
+def _is_qualified(name: str) -> bool:
     prefix, slash, rest = name.rpartition("/")
     return _QUALIFIED.match(rest) is not None and (not slash or is_dns_subdomain(prefix))

@@ -6,8 +6,10 @@ import asyncio
 import os
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ import pytest
 from tests.small_disk import on_small_disk
 from trainyard.local.registry import Registry
 from trainyard.local.storage.store import Store
-from trainyard.local.storage.writes import StorageError
+from trainyard.local.storage.writes import StorageError, Write
 
 WRITER = """
 import asyncio, sys
@@ -207,3 +209,28 @@ def test_what_is_set_aside_is_given_back_when_the_store_is_closed(tmp_path: Path
     assert sum(each.stat().st_size for each in tmp_path.iterdir()) > 16 << 20
     store.close()
     assert sum(each.stat().st_size for each in tmp_path.iterdir()) < 1 << 20
+
+
+def test_a_file_with_the_former_table_is_read_and_written(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    former = """
+        CREATE TABLE objects (
+            resource TEXT NOT NULL, namespace TEXT NOT NULL, name TEXT NOT NULL, body BLOB NOT NULL,
+            PRIMARY KEY (resource, namespace, name)
+        ) WITHOUT ROWID;
+        INSERT INTO objects VALUES ('configmaps', 'default', 'old', '{}');
+        PRAGMA user_version = 1;
+    """
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(former)
+    store = Store(path)
+    store.commit([Write("configmaps", "default", "old", b"1"), Write("pods", "a", "b", b"2")], 7)
+    store.commit([Write("pods", "a", "b", b"3"), Write("configmaps", "default", "gone", None)], 8)
+    store.close()
+    again = Store(path)
+    assert sorted(again.rows()) == [
+        ("configmaps", "default", "old", b"1"),
+        ("pods", "a", "b", b"3"),
+    ]
+    assert again.revision() == 8
+    again.close()

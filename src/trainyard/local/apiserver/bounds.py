@@ -38,7 +38,8 @@ _MAX_DIGITS = len(str(_MAX_NUMBER))
 def check_text(body: bytes, value: Any) -> None:
     """Refuse JSON that is too deep or holds too much; `value` is what was read from `body`."""
     opened = body.count(b"{") + body.count(b"[")
-    if opened > MAX_DEPTH or opened + body.count(b",") > MAX_VALUES:
+    may_be_many = len(body) > MAX_VALUES and opened + body.count(b",") > MAX_VALUES
+    if opened > MAX_DEPTH or may_be_many:
         check_shape(value)
 
 

@@ -18,6 +18,7 @@ from trainyard.local.apiserver import fieldsets, lastapplied
 from trainyard.local.apiserver.fieldsets import Fields, Path
 from trainyard.local.clock import now_text
 from trainyard.local.failures import Cause, apply_conflict
+from trainyard.local.resources.alike import Lately
 from trainyard.local.resources.resource import Object, Served
 from trainyard.schema.dataclass import dataclass
 
@@ -53,6 +54,9 @@ class Manager(NamedTuple):
 
 Entries = dict[Manager, Object]
 
+_OWNED: Lately[Fields] = Lately()
+"""What who makes an object owns of it, besides metadata."""
+
 
 @dataclass(frozen=True, slots=True)
 class Update:
@@ -70,11 +74,14 @@ class Update:
             metadata.pop("managedFields", None)
             return
         is_status = self.subresource == "status"
-        before = _empty(self.served) if old is None else old
-        parts = [fieldsets.owned_part(each, status=is_status) for each in (before, new)]
-        if old is None and self.served.created_with_status:
-            parts[1] |= fieldsets.owned_part(new, status=True)
-        changed, removed = fieldsets.compare(parts[0], parts[1], custom=self.served.custom)
+        after = fieldsets.owned_part(new, status=is_status)
+        if old is not None:
+            before = fieldsets.owned_part(old, status=is_status)
+            changed, removed = fieldsets.compare(before, after, custom=self.served.custom)
+        else:
+            if self.served.created_with_status:
+                after |= fieldsets.owned_part(new, status=True)
+            changed, removed = self._made(new, after)
         _take(entries, changed, removed)
         if changed:
             me = Manager(self.manager, UPDATE, self.subresource, new["apiVersion"])
@@ -85,6 +92,19 @@ class Update:
             metadata["managedFields"] = _listed(entries)
         else:
             metadata.pop("managedFields", None)
+
+    def _made(self, new: Object, part: Object) -> tuple[Fields, Fields]:
+        """What a write changes that makes `new`, of which `part` can be owned."""
+        custom, key = self.served.custom, self.served.alike(new)
+        if key is None:
+            return fieldsets.compare(_empty(self.served), part, custom=custom)
+        key = self.served.name.encode() + key
+        metadata = {"metadata": part.pop("metadata")}
+        if (owned := _OWNED.get(key)) is None:
+            owned, _ = fieldsets.compare({**self.served.unset}, part, custom=custom)
+            _OWNED.keep(key, owned)
+        described, _ = fieldsets.compare({"metadata": {}}, metadata, custom=custom)
+        return described | owned, {}
 
     def _known(self, new: Object, old: Object | None) -> Entries:
         """The entries that count before the write; a client may have changed them."""

@@ -35,7 +35,13 @@ _BODY_TYPES = (JSON, YAML, PROTOBUF)
 def json_response(
     status: int, value: Any, warnings: Sequence[str] = (), content_type: str = JSON
 ) -> Response:
-    """An answer whose body is `value`, with warnings as kubectl prints them (RFC 7234, 299)."""
+    """An answer whose body is `value`, with warnings."""
+    body = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
+    return Response(status, body, content_type, _warnings(warnings))
+
+
+def _warnings(warnings: Sequence[str]) -> list[tuple[str, str]]:
+    """Headers with warnings, as kubectl prints them (RFC 7234, 299)."""
     headers: list[tuple[str, str]] = []
     left = bounds.MAX_WARNING_CHARACTERS
     for text in warnings:
@@ -45,8 +51,7 @@ def json_response(
             break  # as kube-apiserver: whoever makes so many mistakes has been told of some
         clean = clean.replace("\\", "\\\\").replace('"', '\\"')
         headers.append(("Warning", f'299 - "{" ".join(clean.split())}"'))
-    body = orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
-    return Response(status, body, content_type, headers)
+    return headers
 
 
 def error_response(error: ApiError) -> Response:
@@ -64,9 +69,12 @@ def object_response(
     *,
     status: int = 200,
     warnings: Sequence[str] = (),
+    stored: bytes | None = None,
 ) -> Response:
-    """One object, in the shape that the client asks for."""
+    """One object, in the shape that the client asks for; `stored`: its JSON, if there is any."""
     shape = negotiated(request)
+    if stored is not None and not shape.kind:
+        return Response(status, stored + b"\n", shape.content_type, _warnings(warnings))
     return json_response(status, shape.shown(served, obj), warnings, shape.content_type)
 
 

@@ -85,9 +85,7 @@ class Verbs:
         made = await self.registry.create(
             target.storage, obj, dry_run=options.is_dry_run(request), record=record
         )
-        return formats.object_response(
-            request, target.served, target.served.shown(made), status=201, warnings=warnings
-        )
+        return self._written(request, target, made, warnings, status=201)
 
     async def replace(self, request: Request, target: Target) -> Response:
         """The whole object, or its status, anew."""
@@ -217,8 +215,21 @@ class Verbs:
     ) -> Response:
         record = record or _record(request, target)
         obj, warnings = await self._change(request, target, change, validation, record)
+        return self._written(request, target, obj, warnings)
+
+    def _written(
+        self,
+        request: Request,
+        target: Target,
+        obj: Object,
+        warnings: Sequence[str],
+        status: int = 200,
+    ) -> Response:
+        """The answer to a write: the object that it stored, or would have."""
+        shown = target.served.shown(obj)
+        stored = self.registry.json_of(target.storage, obj) if shown is obj else None
         return formats.object_response(
-            request, target.served, target.served.shown(obj), warnings=warnings
+            request, target.served, shown, status=status, warnings=warnings, stored=stored
         )
 
     async def _change(
@@ -290,9 +301,7 @@ class Verbs:
                 dry_run=options.is_dry_run(request),
                 record=applied.record,
             )
-            return formats.object_response(
-                request, target.served, made, status=201, warnings=warnings
-            )
+            return self._written(request, target, made, warnings, status=201)
         return await self._update(request, target, applied.merged, validation, applied.record)
 
     def _admitted(

@@ -65,7 +65,8 @@ def of_container(container: Object) -> None:
     for port in container.get("ports") or ():
         _fill(port, {"protocol": "TCP"})
     for variable in container.get("env") or ():
-        _reference((variable.get("valueFrom") or {}).get("fieldRef"))
+        if source := variable.get("valueFrom"):
+            _reference(source.get("fieldRef"))
     for name in PROBES:
         if (probe := container.get(name)) is not None:
             for field, default in _PROBE.items():

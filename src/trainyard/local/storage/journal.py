@@ -62,6 +62,10 @@ class Entry:
                 _READ_LATELY.popleft().rest()
         return found
 
+    def json_of(self, obj: Object) -> bytes | None:
+        """The JSON, if this is the version that `obj` itself is."""
+        return self.raw if self._object is obj else None
+
     def rest(self) -> None:
         """Keep the JSON only, packed if it is long."""
         self._object = None

@@ -55,13 +55,18 @@ def pod(obj: Object, old: Object | None = None) -> Iterator[Problem]:
         yield error(("spec", "containers"), "needs at least one container")
         return
     yield from pod_spec(spec, path)
-    given = obj["metadata"].get("annotations") or {}
-    yield from noted(given, spec, ("metadata", "annotations"))
+    yield from pod_annotations(obj)
     yield from choice(spec, path, "restartPolicy", _RESTART)
     if old is None and spec.get("ephemeralContainers"):
         yield error(("spec", "ephemeralContainers"), "cannot be set when a pod is created")
     if spec.get("nodeName") and spec.get("schedulingGates"):
         yield error(("spec", "nodeName"), "cannot be set while there are schedulingGates")
+
+
+def pod_annotations(obj: Object) -> Iterator[Problem]:
+    """Problems of the annotations of a pod with a valid spec."""
+    given = obj["metadata"].get("annotations") or {}
+    yield from noted(given, obj["spec"], ("metadata", "annotations"))
 
 
 def pod_status(status: Object) -> Iterator[Problem]:
