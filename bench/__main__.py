@@ -54,7 +54,7 @@ class Row(NamedTuple):
     @property
     def is_rate(self) -> bool:
         """More is better."""
-        return self.unit.endswith(("/s", "of it"))
+        return self.unit.endswith(("/s", "/start", "of it"))
 
     def cells(self) -> tuple[str, str, str, str]:
         """What to print of it."""

@@ -7,6 +7,7 @@ import statistics
 from pathlib import Path
 
 from bench.commands import manifest, seconds, state
+from bench.yardstick import bare_start, starts
 
 Row = tuple[str, float, str, float | None]
 ROUNDS = 7
@@ -14,22 +15,30 @@ ROUNDS = 7
 
 def measure() -> list[Row]:
     """Medians of cold processes; files are in the page cache."""
-    ready, first, resident = [], [], 0.0
+    bare, ready, first, resident = [], [], [], 0.0
     for _ in range(ROUNDS):
         with state() as folder:
             file = _shortest(folder)
+            bare.append(bare_start())
             ready.append(seconds("up"))
             first.append(ready[-1] + seconds("run", "-f", file))
             pid = json.loads((folder / "state" / "cluster.json").read_text())["pid"]
             resident = _resident_mib(pid)  # with its controller, which comes after it is up
     with state() as folder:
         file = _shortest(folder)
-        whole = [seconds("run", "-f", file) for _ in range(ROUNDS)]
+        pairs = [(bare_start(), seconds("run", "-f", file)) for _ in range(ROUNDS)]
+    whole = [took for _, took in pairs]
+    of_up = statistics.median(took / start for start, took in zip(bare, ready, strict=True))
+    of_run = statistics.median(took / start for start, took in pairs)
+    bare += [start for start, _ in pairs]
     return [
-        ("`trainyard up`: process start to a ready cluster", statistics.median(ready), "s", 0.2),
+        ("a bare interpreter, started and ended", statistics.median(bare), "s", None),
+        ("`trainyard up`: process start to a ready cluster", statistics.median(ready), "s", None),
+        ("the same, in starts of a bare interpreter", of_up, "x", starts(0.2)),
         ("the same and `trainyard run` of /bin/true on it", statistics.median(first), "s", None),
         ("the cluster's resident memory", resident, "MiB", 100.0),
-        ("`trainyard run` of /bin/true, in all", statistics.median(whole), "s", 0.33),
+        ("`trainyard run` of /bin/true, in all", statistics.median(whole), "s", None),
+        ("the same, in starts of a bare interpreter", of_run, "x", starts(0.33)),
     ]
 
 
