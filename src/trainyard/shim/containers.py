@@ -172,8 +172,8 @@ class Container(Child):
             self._log.close()
         path = os.path.splitext(self._log_path)[0] + ".exit"
         with contextlib.suppress(OSError):
-            with open(path + ".new", "w") as file:
-                json.dump(to_raw(self.state), file)
+            with open(path + ".new", "wb", buffering=0) as file:
+                file.write(json.dumps(to_raw(self.state)).encode())
             os.replace(path + ".new", path)
         self._pump.tell(self.state)
 

@@ -158,8 +158,8 @@ class NamespaceNetwork(Network):
             self.remove_pod(Sandbox(address, opened, user))
             raise
         finally:
-            for flag, fd in self._own.items():
-                sys.setns(fd, flag)
+            for flag in (sys.CLONE_NEWNET,) if self._maps else self._own:
+                sys.setns(self._own[flag], flag)
         return Sandbox(address, opened, user)
 
     def _try_user_namespace(self) -> None:
@@ -190,8 +190,8 @@ class NamespaceNetwork(Network):
 
 
 def _write_setting(path: str, value: str) -> None:
-    with contextlib.suppress(OSError), open(path, "w") as file:
-        file.write(value)
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        file.write(value.encode())
 
 
 def _open_namespaces(process: int | str = "self") -> dict[int, int]:
