@@ -30,8 +30,9 @@ from trainyard.shim.protocol import Answer
 from trainyard.shim.relay_process import RelayKeeper
 
 _MAX_WAIT_SECONDS = 1.0
-# After this long without work something is made ahead: a pod's start alone is waited for longer.
-_IDLE_SECONDS = 0.001
+# After this long without work something is made ahead: sooner it would take the processor, and the
+# kernel's locks, from the pods that have just begun to start.
+_IDLE_SECONDS = 0.02
 
 
 class Shim:
