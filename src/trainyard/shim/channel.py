@@ -9,6 +9,7 @@ from __future__ import annotations
 import array
 import contextlib
 import errno
+import functools
 import json
 import os
 import socket
@@ -111,24 +112,29 @@ def _read(data: bytes, descriptors: int) -> Progress:
         raise ProtocolError(f"{error}") from None
     if not 0 <= (progress.code or 0) <= 255 or not 0 <= progress.signal <= _LAST_SIGNAL:
         raise ProtocolError("an exit code that cannot be")
-    wanted = len(progress.namespaces) + progress.terminal
-    if wanted != descriptors:
-        raise ProtocolError(f"{descriptors} descriptors instead of {wanted}")
+    if descriptors != progress.terminal:
+        raise ProtocolError(f"{descriptors} descriptors instead of {progress.terminal:d}")
     return progress
 
 
-def tell(channel: int, progress: Progress, descriptors: tuple[int, ...] = ()) -> None:
+def tell(channel: int, progress: Progress, descriptor: int = -1) -> None:
     """The child's side; raises OSError when the shim is gone."""
-    told = progress._replace(error=progress.error[:_ERROR_CHARACTERS])
-    data = json.dumps(to_raw(told), separators=(",", ":")).encode()
+    data = encoded(progress)
+    if descriptor < 0:
+        os.write(channel, data)
+        return
     end = socket.socket(fileno=channel)
     try:
-        if descriptors:
-            socket.send_fds(end, [data], list(descriptors))
-        else:
-            end.send(data)
+        socket.send_fds(end, [data], [descriptor])
     finally:
         end.detach()
+
+
+@functools.cache
+def encoded(progress: Progress) -> bytes:
+    """Remembered: most children tell the same."""
+    told = progress._replace(error=progress.error[:_ERROR_CHARACTERS])
+    return json.dumps(to_raw(told), separators=(",", ":")).encode()
 
 
 def tell_anyway(channel: int, progress: Progress) -> None:

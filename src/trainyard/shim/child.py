@@ -10,11 +10,11 @@ import socket
 import sys as python
 from collections.abc import Iterable
 
-from trainyard.shim import loop
+from trainyard.shim import loop, orders
 from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import Channel
 from trainyard.shim.orders import END_ALL, Order, Progress
-from trainyard.shim.protocol import Raw, to_raw
+from trainyard.shim.protocol import Raw
 
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from trainyard.shim import zygote; zygote.main()"
 # The caller's environment, folder and site packages have no say, nor a place in its memory.
@@ -78,7 +78,8 @@ class Child:
 def spawn_zygote(base: str) -> tuple[int, socket.socket]:
     """Start a zygote; returns its process id and the socket that takes requests.
 
-    It is a child of this process, and dies with it. ``base`` as in ``Surroundings``.
+    It is a child of this process, and dies with it. ``base`` as in ``Surroundings``, "" where pods
+    have no root of their own.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     folder = os.path.abspath(__file__)
@@ -105,7 +106,7 @@ def spawn_zygote(base: str) -> tuple[int, socket.socket]:
 
 def give_order(channel: Channel, order: Order, child: Child) -> None:
     """Send a child its order and all it needs; it reads that when it is there."""
-    fd = in_memory(to_raw(order))
+    fd = _file(orders.pack(order))
     try:
         channel.send([fd, *child.given, *child.lent])
     finally:
@@ -114,8 +115,13 @@ def give_order(channel: Channel, order: Order, child: Child) -> None:
 
 def in_memory(message: Raw) -> int:
     """A memory file with the message, to be read from its beginning."""
+    return _file(json.dumps(message, separators=(",", ":")).encode())
+
+
+def _file(data: bytes) -> int:
     fd = os.memfd_create("message", os.MFD_CLOEXEC)
-    with open(fd, "wb", closefd=False) as file:
-        file.write(json.dumps(message, separators=(",", ":")).encode())
+    left = memoryview(data)
+    while left:
+        left = left[os.write(fd, left) :]
     os.lseek(fd, 0, os.SEEK_SET)
     return fd

@@ -9,7 +9,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 
-from trainyard.shim import limits
+from trainyard.shim import isolation, limits
 from trainyard.shim import syscalls as sys
 from trainyard.shim.child import Child
 from trainyard.shim.isolation import Sandbox
@@ -48,8 +48,6 @@ class Container(Child):
         """``lent``: the pod's namespaces."""
         super().__init__(order, flags, (), lent)
         self.program = start.program
-        self.namespaces: dict[int, int] = {}
-        """Its own, for commands that are to enter them."""
         self.state = ContainerState(
             start.pod,
             start.name,
@@ -75,10 +73,9 @@ class Container(Child):
 
     def share_processes(self, other: Container) -> None:
         """Be born in the process namespace of another; raises ProcessLookupError if it has none."""
-        found = other.namespaces.get(sys.CLONE_NEWPID)
-        if other.has_ended or other.state.state != "running" or found is None:
+        if other.has_ended or other.state.state != "running":
             raise ProcessLookupError(f"container {other.state.name} is not running")
-        self.born_in.append(os.dup(found))
+        self.born_in.append(isolation.open_namespace(other.pid, "pid"))
         self.flags = self.flags & ~sys.CLONE_NEWPID | BORN_BESIDE
         self.has_company = True
 
@@ -105,15 +102,11 @@ class Container(Child):
         """End it, and read nothing of it any more."""
         self.end()
         self._close_output()
-        self._close_namespaces()
 
     # -- how it goes on -------------------------------------------------------------------------
 
     def told(self, progress: Progress, descriptors: list[int]) -> None:
-        is_new = self.state.state == "starting"
-        if progress.namespaces and not self.namespaces and is_new and not progress.terminal:
-            self.namespaces = dict(zip(progress.namespaces, descriptors, strict=True))
-        elif progress.terminal and self._awaits_terminal and is_new and not progress.namespaces:
+        if progress.terminal and self._awaits_terminal and self.state.state == "starting":
             self._awaits_terminal = False
             (self._output,) = descriptors
             self._input = os.dup(self._output)
@@ -155,7 +148,6 @@ class Container(Child):
             self.state = self.state._replace(signal=max(0, -code), code=told)
         self._finish()
         self._go_on()
-        self._close_namespaces()
         if self.has_company:  # else they have died with it
             for session in self._pump.sessions:
                 if session.box is self:
@@ -180,15 +172,10 @@ class Container(Child):
             self._log.close()
         path = os.path.splitext(self._log_path)[0] + ".exit"
         with contextlib.suppress(OSError):
-            with open(path + ".new", "w") as file:
-                json.dump(to_raw(self.state), file)
+            with open(path + ".new", "wb", buffering=0) as file:
+                file.write(json.dumps(to_raw(self.state)).encode())
             os.replace(path + ".new", path)
         self._pump.tell(self.state)
-
-    def _close_namespaces(self) -> None:
-        for fd in self.namespaces.values():
-            os.close(fd)
-        self.namespaces.clear()
 
     # -- what it writes ---------------------------------------------------------------------------
 
@@ -322,7 +309,8 @@ class Session(Child):
         lent: Iterable[int],
         pump: Pump,
     ) -> None:
-        """``lent``: the namespaces. To be given: standard streams, or the terminal's socket."""
+        """``lent``: the pod's namespaces. To be given: standard streams, or the terminal's socket,
+        and behind them the container's own namespaces."""
         super().__init__(order, 0, (), lent)
         self.name = name
         self.box = box
@@ -340,7 +328,9 @@ class Session(Child):
     def refused(self, reason: str) -> None:
         self._pump.sessions.discard(self)
         with contextlib.suppress(OSError):
-            errors = self.given[-1]
+            assert self.order is not None
+            assert self.order.command is not None
+            errors = self.given[0 if self.order.command.tty else 2]
             os.set_blocking(errors, False)
             os.write(errors, f"cannot run a command here: {reason}\n".encode(errors="replace"))
         self._tell(NOT_EXECUTABLE)

@@ -22,6 +22,8 @@ _SPARES = 8
 # The shim's own, to come back to after making a pod's; without root it can return to no other.
 _CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 _NAMESPACES = {sys.CLONE_NEWNET: "net", sys.CLONE_NEWUTS: "uts", sys.CLONE_NEWIPC: "ipc"}
+OF_CONTAINERS = {sys.CLONE_NEWPID: "pid", sys.CLONE_NEWNS: "mnt"}
+"""The kinds of which each container has its own, as /proc calls them."""
 
 # A container's port 22 or 80 needs no privilege, as with the common container runtimes.
 _UNPRIVILEGED_PORTS = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
@@ -156,8 +158,8 @@ class NamespaceNetwork(Network):
             self.remove_pod(Sandbox(address, opened, user))
             raise
         finally:
-            for flag, fd in self._own.items():
-                sys.setns(fd, flag)
+            for flag in (sys.CLONE_NEWNET,) if self._maps else self._own:
+                sys.setns(self._own[flag], flag)
         return Sandbox(address, opened, user)
 
     def _try_user_namespace(self) -> None:
@@ -188,15 +190,16 @@ class NamespaceNetwork(Network):
 
 
 def _write_setting(path: str, value: str) -> None:
-    with contextlib.suppress(OSError), open(path, "w") as file:
-        file.write(value)
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        file.write(value.encode())
 
 
 def _open_namespaces(process: int | str = "self") -> dict[int, int]:
-    return {kind: _open_namespace(process, name) for kind, name in _NAMESPACES.items()}
+    return {kind: open_namespace(process, name) for kind, name in _NAMESPACES.items()}
 
 
-def _open_namespace(process: int | str, name: str) -> int:
+def open_namespace(process: int | str, name: str) -> int:
+    """A descriptor of one of a process's namespaces, called as in /proc."""
     return os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
 
 
@@ -226,7 +229,7 @@ def _owned_namespaces(maps: dict[str, bytes]) -> tuple[int, dict[int, int]]:
                 os.write(fd, text)
             finally:
                 os.close(fd)
-        return _open_namespace(pid, "user"), _open_namespaces(pid)
+        return open_namespace(pid, "user"), _open_namespaces(pid)
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

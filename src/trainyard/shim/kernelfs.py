@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable, Mapping
 
 from trainyard.shim import syscalls as sys
 from trainyard.shim.protocol import Root
@@ -26,10 +27,8 @@ _DEVICE_LINKS = {
 _READ_ONLY_PROC = ("bus", "driver", "fs", "irq", "sys", "sysrq-trigger")
 _MASKED = "interrupts kcore keys latency_stats sched_debug timer_list timer_stats"
 _MASKED_FILES = [*_MASKED.split(), "kpagecgroup", "kpagecount", "kpageflags"]
-_MASKED_FOLDERS = (
-    *(f"/proc/{name}" for name in ("acpi", "asound", "scsi")),
-    *(f"/sys/{name}" for name in ("firmware", "devices/virtual/powercap")),
-)
+_MASKED_PROC = ("/proc/acpi", "/proc/asound", "/proc/scsi")
+_MASKED_SYS = ("/sys/firmware", "/sys/devices/virtual/powercap")
 _PROC_FLAGS = sys.MS_NOSUID | sys.MS_NODEV | sys.MS_NOEXEC
 _DEV_SIZE = 1 << 20
 
@@ -39,37 +38,48 @@ def holds(path: bytes) -> bool:
     return path.startswith(_BENEATH) or path in _TOPS
 
 
-def prepare(place: str, empty: str) -> None:
-    """Mount all three beneath ``place`` as most containers see them.
-
-    ``empty`` is a read-only mount of an empty folder.
-    """
-    _proc(f"{place}/proc", guarded=True)
-    _sys(f"{place}/sys")
+def prepare_dev(place: str) -> None:
+    """Mount a /dev beneath ``place`` as most containers see it."""
     _dev(f"{place}/dev")
+
+
+def prepare_proc(place: str, empty: str) -> None:
+    """The same for /proc; ``empty`` is a read-only mount of an empty folder."""
+    _proc(f"{place}/proc", guarded=True)
     for name in _MASKED_FILES:
         with contextlib.suppress(OSError):  # not on this kernel
             sys.mount("/dev/null", f"{place}/proc/{name}", "", sys.MS_BIND)
-    for path in _MASKED_FOLDERS:
-        with contextlib.suppress(OSError):
-            sys.mount(empty, f"{place}{path}", "", sys.MS_BIND)
+    _mask(_MASKED_PROC, place, empty)
+
+
+def prepare_sys(place: str, empty: str) -> None:
+    """The same for /sys, of which all pods see the same."""
+    _sys(f"{place}/sys")
+    _mask(_MASKED_SYS, place, empty)
     with contextlib.suppress(OSError):
         set_read_only(f"{place}/sys")
         if os.access(f"{place}/sys/fs/cgroup", os.W_OK):  # before Linux 5.12
             sys.mount(empty, f"{place}/sys/fs/cgroup", "", sys.MS_BIND)
 
 
-def install(place: str, prepared: str, root: Root) -> None:
-    """Put all three beneath ``place``: those of ``prepared``, but open ones if privileged."""
+def _mask(paths: Iterable[str], place: str, empty: str) -> None:
+    for path in paths:
+        with contextlib.suppress(OSError):
+            sys.mount(empty, f"{place}{path}", "", sys.MS_BIND)
+
+
+def install(place: str, prepared: Mapping[str, str], root: Root) -> None:
+    """Put all three beneath ``place``: those that are prepared, but open ones if privileged."""
     if root.privileged:
         _proc(f"{place}/proc", guarded=False)
         _sys(f"{place}/sys")
         _dev(f"{place}/dev")
     else:
-        for name in ("proc", "sys", "dev"):
-            os.makedirs(f"{place}/{name}", exist_ok=True)
+        for name, source in prepared.items():
+            if not os.path.isdir(f"{place}/{name}"):
+                os.mkdir(f"{place}/{name}")
             with contextlib.suppress(OSError) if name == "sys" else contextlib.nullcontext():
-                sys.mount(f"{prepared}/{name}", f"{place}/{name}", "", sys.MS_MOVE)
+                sys.mount(source, f"{place}/{name}", "", sys.MS_MOVE)
     _add_devices(f"{place}/dev", root)
 
 

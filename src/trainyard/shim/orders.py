@@ -1,16 +1,18 @@
 """What the shim orders from the zygote's children, and what they tell it (see ``zygote``).
 
 An order travels in a memory file, through the channel of the child that is to carry it out; what
-the child tells comes back there, one message each.
+the child tells comes back there, one message each. The shim is trusted, so an order is read as it
+is; what a child tells is looked at.
 """
 
 from __future__ import annotations
 
+import marshal
 import signal
 import struct
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from trainyard.shim.protocol import Program, Start
+from trainyard.shim.protocol import Account, Bind, Program, Root, Start
 
 NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
 END_ALL = signal.SIGUSR1
@@ -68,10 +70,39 @@ class Order(NamedTuple):
     namespaces: tuple[int, ...] = ()
 
 
+def pack(order: Order) -> bytes:
+    """For a child of a zygote that has this code, in a tenth of the time that JSON takes."""
+    return marshal.dumps(_bare(order))
+
+
+def _bare(value: Any) -> Any:
+    return tuple(map(_bare, value)) if isinstance(value, tuple) else value
+
+
+def unpack(data: bytes) -> Order:
+    """What was packed."""
+    around, start, command, relay, namespaces = marshal.loads(data)
+    return Order(
+        Surroundings(*around),
+        start and _start(Start(*start)),
+        command and Command(Program(*command[0]), *command[1:]),
+        relay and Relay(*relay),
+        namespaces,
+    )
+
+
+def _start(bare: Start) -> Start:
+    root = bare.root and Root(*bare.root)
+    if root:
+        binds = tuple(Bind(*bind) for bind in root.binds)
+        account = root.account and Account(*root.account)
+        root = root._replace(binds=binds, account=account)
+    return bare._replace(program=Program(*bare.program), root=root)
+
+
 class Progress(NamedTuple):
     """How a child goes on; the first message, an empty one, only tells that it lives.
 
-    ``namespaces``: the kinds of those that are attached, for commands that are to enter them.
     ``full``: there was no room left outside of volumes when the program failed.
     """
 
@@ -80,9 +111,8 @@ class Progress(NamedTuple):
     code: int | None = None
     signal: int = 0
     full: bool = False
-    namespaces: tuple[int, ...] = ()
     terminal: bool = False
-    """The controlling end of the program's terminal is attached, behind the namespaces."""
+    """The controlling end of the program's terminal is attached."""
 
 
 class StartError(Exception):

@@ -16,43 +16,23 @@ import itertools
 import os
 import stat
 
-from trainyard.shim import kernelfs, paths
+from trainyard.shim import ground, kernelfs, paths
 from trainyard.shim import syscalls as sys
 from trainyard.shim.binds import GuestsMaker, Mount, RootError, open_source
+from trainyard.shim.ground import MountPoints
 from trainyard.shim.protocol import Root
 
-_UNTOUCHED = (b"nsfs", b"autofs", b"binfmt_misc", b"fusectl")
-_NEW, _EMPTY, _KERNEL = (
-    "root",
-    "empty",
-    "kernel",
-)  # these and all other relative paths: in the tmpfs
 _ROOM_BYTES = 64 << 10
 
 
-def prepare(base: str) -> None:
-    """Do what needs no order: mount on the empty directory ``base`` what most roots are made of.
-
-    It becomes the working directory: by its path it cannot be reached once the state folder is
-    covered.
-    """
-    sys.mount("tmpfs", base, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=755")
-    os.chdir(base)
-    for name in (_NEW, _EMPTY, _KERNEL):
-        os.mkdir(name)
-    sys.mount(_EMPTY, _EMPTY, "", sys.MS_BIND)
-    kernelfs.set_read_only(_EMPTY)  # and so is whatever it is bound to
-    kernelfs.prepare(_KERNEL, _EMPTY)
-
-
-def enter(root: Root, base: str, *, rootless: bool) -> int:
-    """Build ``root`` on ``base``, which is prepared, and make it this process's root directory.
+def enter(root: Root, base: str, mounted: MountPoints, *, rootless: bool) -> int:
+    """Build ``root`` on what is prepared, and make it this process's root directory.
 
     Returns a descriptor of the old one, which no path leads to any more; :func:`leave` ends it.
     """
     old = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-    _Builder(root, base, rootless=rootless).build()
-    os.chdir(_NEW)
+    _Builder(root, base, mounted, rootless=rootless).build()
+    os.chdir(ground.NEW)
     sys.pivot_root(".", ".")
     os.chdir("/")
     return old
@@ -79,25 +59,10 @@ def _beneath(path: str, folder: str) -> bool:
     return folder == "/" or path.startswith(folder + "/")
 
 
-def mount_points() -> list[str]:
-    """Mount points of this mount namespace, parents first, kernel file systems left out."""
-    points = set()
-    with open("/proc/self/mountinfo", "rb") as file:
-        for line in file:
-            raw = line.split(b" ", 5)[4]
-            if raw == b"/" or kernelfs.holds(raw):
-                continue
-            if line.partition(b" - ")[2].split(b" ", 1)[0] in _UNTOUCHED:
-                continue
-            if b"\\" in raw:  # octal escapes of space, tab, newline and backslash
-                raw = raw.decode("unicode_escape").encode("latin-1")
-            points.add(os.fsdecode(raw))
-    return sorted(points)
-
-
 class _Builder:
-    def __init__(self, root: Root, base: str, *, rootless: bool) -> None:
+    def __init__(self, root: Root, base: str, mounted: MountPoints, *, rootless: bool) -> None:
         self._root, self._base, self._rootless = root, base, rootless
+        self._mounts = set(mounted.look())
         self._layers: list[int] = []
         self._covers: set[str] = set()
         self._numbers = itertools.count()
@@ -115,9 +80,8 @@ class _Builder:
         for each in self._binds:
             if each.source < 0:
                 each.source = open_source(each.bind, self._root.account)
-        self._mounts = mount_points()
         self._show_host()
-        kernelfs.install(_NEW, _KERNEL, self._root)
+        ground.install(self._root)
         if self._rootless:
             self._empty_closed_folders()
         for each in self._binds:
@@ -138,14 +102,19 @@ class _Builder:
             if not os.path.isdir(folder):
                 continue  # also what lies in one that is covered
             self._covers.add(folder)
+            self._note_mount(folder)
             self._pin_above(folder)
             sys.mount(self._empty(folder), folder, "", sys.MS_BIND)
+
+    def _note_mount(self, path: str) -> None:
+        if not kernelfs.holds(os.fsencode(path)):
+            self._mounts.add(path)
 
     def _empty(self, folder: str) -> str:
         """A read-only folder with nothing but the mount points that are wanted in ``folder``."""
         inside = [(place, is_dir) for place, is_dir in self._wanted() if _beneath(place, folder)]
         if not inside:
-            return _EMPTY
+            return ground.EMPTY
         empty = f"e{next(self._numbers)}"
         os.mkdir(empty)
         for place, is_directory in inside:
@@ -165,18 +134,19 @@ class _Builder:
             above = "/" + "/".join(parts[:end])
             if any(_beneath(above, source) for source in sources):
                 sys.mount(above, above, "", sys.MS_BIND | sys.MS_REC)
+                self._note_mount(above)
 
     # -- the host's files -----------------------------------------------------------------------
 
     def _show_host(self) -> None:
-        if not self._layer("/", _NEW):
-            sys.mount(_NEW, _NEW, "", sys.MS_BIND)  # pivot_root wants a mount
+        if not self._layer("/", ground.NEW):
+            sys.mount(ground.NEW, ground.NEW, "", sys.MS_BIND)  # pivot_root wants a mount
             self._open_top()
             self._layers.append(os.dup(self._top))
             self._spread("/")
 
     def _open_top(self) -> None:
-        self._top = os.open(_NEW, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._top = os.open(ground.NEW, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
 
     def _wanted(self) -> list[tuple[str, bool]]:
         """The places that are mounted on or worked in, and which are folders."""
@@ -207,17 +177,22 @@ class _Builder:
         if path == "/":
             self._open_top()
         self._layers.append(paths.find(self._top, path, paths.AS_ROOT))
-        for child in self._mounts:
+        for child in sorted(self._mounts):
             if _beneath(child, path) and self._outermost(child, path):
                 self._show(child)
         return True
 
     def _outermost(self, mount: str, within: str) -> bool:
-        return not any(_beneath(other, within) and _beneath(mount, other) for other in self._mounts)
+        above = os.path.dirname(mount)
+        while above != within:
+            if above in self._mounts:
+                return False
+            above = os.path.dirname(above)
+        return True
 
     def _spread(self, path: str) -> None:
         """Rebuild the directory ``path`` entry by entry, where it cannot be layered as a whole."""
-        place = _NEW + path if path != "/" else _NEW
+        place = ground.NEW + path if path != "/" else ground.NEW
         with os.scandir(path) as entries:
             for entry in entries:
                 target = os.path.join(place, entry.name)
@@ -261,7 +236,9 @@ class _Builder:
         try:
             return paths.find(self._top, path, paths.AS_ROOT)
         except FileNotFoundError:
-            ours = {os.fstat(fd).st_dev for fd in self._layers} | {os.stat(f"{_NEW}/dev").st_dev}
+            ours = {os.fstat(fd).st_dev for fd in self._layers} | {
+                os.stat(f"{ground.NEW}/dev").st_dev
+            }
             maker = GuestsMaker(directory, account, ours)
             return paths.walk(self._top, path, paths.AS_ROOT, maker)
 
@@ -314,11 +291,7 @@ class _Builder:
         if not read_only:
             sys.mount(source, paths.proc(place), "", flags)
             return
-        aside = "d" if directory else "f"
-        if directory:
-            os.makedirs(aside, exist_ok=True)
-        else:
-            os.close(os.open(aside, os.O_CREAT | os.O_CLOEXEC, 0o600))
+        aside = ground.FOLDER if directory else ground.FILE
         sys.mount(source, aside, "", flags)
         kernelfs.set_read_only(aside)
         sys.mount(aside, paths.proc(place), "", sys.MS_MOVE)

@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_JUMP, _BLOCK = 0x05, 8
 _ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
 _X32 = 0x40000000
 
@@ -185,11 +186,23 @@ def _conditional(condition: _Condition, column: int) -> list[bytes]:
 
 
 def _listed(numbers: Sequence[int], answer: bytes) -> list[bytes]:
-    """Returns ``answer`` for each of ``numbers``, and is passed over for any other."""
-    if not numbers:
-        return []
-    # Past the rest of the list and the jump over the answer.
-    tests = [
-        _instruction(_EQUAL, number, len(numbers) - place) for place, number in enumerate(numbers)
-    ]
-    return [*tests, _instruction(0x05, 1), answer]
+    """Returns ``answer`` for each of ``numbers``, which ascend; any other number passes.
+
+    By blocks, of which all but one are skipped: the kernel tries a filter with every number there
+    is when it is installed, to remember those that always pass.
+    """
+    made: list[bytes] = [_instruction(_JUMP, 1), answer] if numbers else []
+    for start in reversed(range(0, len(numbers), _BLOCK)):
+        block = numbers[start : start + _BLOCK]
+        # From the end: `made` holds the later blocks, and last the jump past the answer.
+        to_answer, is_last = len(made) - 1, start + _BLOCK >= len(numbers)
+        tests = [
+            _instruction(_EQUAL, number, len(block) - place + (0 if is_last else to_answer))
+            for place, number in enumerate(block)
+        ]
+        if not is_last:
+            tests.append(_instruction(_JUMP, len(made)))
+            skip = _instruction(_AT_LEAST, numbers[start + _BLOCK], len(tests))
+            tests.insert(0, skip)
+        made = tests + made
+    return made

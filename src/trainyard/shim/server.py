@@ -30,8 +30,9 @@ from trainyard.shim.protocol import Answer
 from trainyard.shim.relay_process import RelayKeeper
 
 _MAX_WAIT_SECONDS = 1.0
-# After this long without work something is made ahead: a pod's start alone is waited for longer.
-_IDLE_SECONDS = 0.001
+# After this long without work something is made ahead: sooner it would take the processor, and the
+# kernel's locks, from the pods that have just begun to start.
+_IDLE_SECONDS = 0.02
 
 
 class Shim:
@@ -65,7 +66,8 @@ class Shim:
         self._watch_signals()
         self._pump = Pump(self._loop, self._tell)
         self._flags = 0 if is_plain else sys.CLONE_NEWPID
-        self._nursery = Nursery(self._loop, self._flags, self._base, ends_strangers=is_plain)
+        ground = "" if is_plain else self._base
+        self._nursery = Nursery(self._loop, self._flags, ground, ends_strangers=is_plain)
         self._relay = RelayKeeper(self._around, self._nursery)
         self._egress = Keeper(self._loop, outside, network.gateway)
 
@@ -257,12 +259,15 @@ class Shim:
         if len(attached) != (1 if wanted.tty else 3):
             raise ValueError(f"{len(attached)} descriptors are attached")
         command = Command(box.program._replace(argv=wanted.argv), wanted.tty)
-        spaces = self._pod(wanted.pod).sandbox.all_namespaces | box.namespaces
-        order = Order(self._around, command=command, namespaces=tuple(spaces))
+        spaces = self._pod(wanted.pod).sandbox.all_namespaces
+        own = {} if self._network.kind == "plain" else isolation.OF_CONTAINERS
+        order = Order(self._around, command=command, namespaces=(*own, *spaces))
         session = Session(wanted.session, box, order, spaces.values(), self._pump)
         try:
             for fd in attached:
                 session.given.append(os.dup(fd))
+            for name in own.values():
+                session.given.append(isolation.open_namespace(box.pid, name))
         except OSError:
             session.close_given()
             raise

@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from trainyard.shim import confinement, descendants, program, rootfs
 from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import tell, tell_anyway
+from trainyard.shim.ground import MountPoints
 from trainyard.shim.orders import (
     CANNOT_START,
     END_ALL,
@@ -33,17 +34,6 @@ from trainyard.shim.protocol import Program, Start, from_raw, to_raw
 WATCHED = frozenset({signal.SIGCHLD, END_ALL, *PASSED_ON})
 """Blocked from a child's beginning: none of them is lost, and none ends it."""
 _CAP_KILL = 1 << 5
-_OWN = {sys.CLONE_NEWPID: "pid", sys.CLONE_NEWNS: "mnt"}
-
-
-def prepare(base: str) -> None:
-    """Do what a container in namespaces needs whatever is ordered; ``base`` as in ``Surroundings``.
-
-    A process that is forked ahead does it while it waits.
-    """
-    sys.unshare(sys.CLONE_NEWNS)
-    sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
-    rootfs.prepare(base)
 
 
 def run(
@@ -52,18 +42,19 @@ def run(
     namespaces: Mapping[int, int],
     channel: int,
     given: Sequence[int],
+    mounted: MountPoints | None,
 ) -> int:
     """Be the container's first process to its end; returns the exit code for this process.
 
-    In namespaces it is one that is prepared. ``namespaces``: the pod's, as descriptors by kind.
+    ``namespaces``: the pod's, as descriptors by kind. ``mounted``: in namespaces, what is prepared.
     ``given``: where output goes to, and behind it where input comes from, if it has any; nothing
     where it has a terminal.
     """
     sys.join_cgroups(start.program.cgroups)
-    if around.kind == "plain":
+    if mounted is None:
         live_as_subreaper()
     else:
-        _isolate(start, around, namespaces, channel)
+        _isolate(start, around, namespaces, mounted)
         if not start.beside:
             return _supervise(start, around, channel, given)
         sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
@@ -81,17 +72,16 @@ def live_as_subreaper() -> None:
 
 
 def _isolate(
-    start: Start, around: Surroundings, namespaces: Mapping[int, int], channel: int
+    start: Start, around: Surroundings, namespaces: Mapping[int, int], mounted: MountPoints
 ) -> None:
     """Leave the host's namespaces and its root; the pod's user namespace is entered later."""
     if not start.beside:
         confinement.limit_process_numbers(start.program.processes)
     for flag, fd in namespaces.items():
         sys.setns(fd, flag)
-    own = {flag: os.open(f"/proc/self/ns/{name}", os.O_RDONLY) for flag, name in _OWN.items()}
-    tell(channel, Progress(namespaces=tuple(own)), tuple(own.values()))
     assert start.root is not None
-    old_root = rootfs.enter(start.root, around.base, rootless=around.kind == "rootless")
+    is_rootless = around.kind == "rootless"
+    old_root = rootfs.enter(start.root, around.base, mounted, rootless=is_rootless)
     # The kernel may take a moment, but as long as the old root is there `/..` leads to it.
     rootfs.leave(old_root)
 
@@ -129,7 +119,7 @@ def _streams(tty: bool, channel: int, given: Sequence[int]) -> program.Stdio:
         source = given[1] if len(given) > 1 else os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)
         return source, given[0], given[0]
     controller, terminal = os.openpty()
-    tell(channel, Progress(terminal=True), (controller,))
+    tell(channel, Progress(terminal=True), controller)
     os.close(controller)
     return terminal, terminal, terminal
 

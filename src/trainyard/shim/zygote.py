@@ -8,17 +8,18 @@ container's first process, a command in one, or the relay.
 
 from __future__ import annotations
 
+import contextlib
 import gc
-import json
 import os
 import signal
 import socket
 import sys as python
 from typing import NoReturn
 
-from trainyard.shim import limits, relay, seccomp, session, supervisor
+from trainyard.shim import limits, orders, relay, seccomp, session, supervisor
 from trainyard.shim import syscalls as sys
-from trainyard.shim.channel import receive_descriptors, tell, tell_anyway
+from trainyard.shim.channel import encoded, receive_descriptors, tell, tell_anyway
+from trainyard.shim.ground import Ground, MountPoints
 from trainyard.shim.orders import (
     BORN_BESIDE,
     BORN_IN_GROUP,
@@ -31,7 +32,7 @@ from trainyard.shim.orders import (
     StartError,
     Surroundings,
 )
-from trainyard.shim.protocol import Bind, Program, Root, Start, from_raw, to_raw
+from trainyard.shim.protocol import Bind, Program, Root, Start
 
 
 def main() -> NoReturn:
@@ -49,14 +50,14 @@ def main() -> NoReturn:
     os.close(nothing)
     os.chdir("/")
     _warm_up()
+    ground = Ground(python.argv[3]) if python.argv[3] else None
     gc.collect()
     gc.freeze()
-    base = python.argv[3]
     while True:
         data, descriptors = receive_descriptors(control, FLAGS.size)
         if not data:
             os._exit(0)
-        _fork(control, FLAGS.unpack(data)[0], descriptors, base)
+        _fork(control, FLAGS.unpack(data)[0], descriptors, ground)
 
 
 def _warm_up() -> None:
@@ -65,69 +66,83 @@ def _warm_up() -> None:
     start = Start("", "", 0, "", program, Root((Bind("", ""),), ("",), work="/"))
     around = Surroundings("", "", 0, 0, (0, 0))
     relay_order = Relay(own_addresses=False)
-    order = Order(around, start, Command(program, tty=False), relay_order, (0,))
-    from_raw(Order, json.loads(json.dumps(to_raw(order))))
-    to_raw(Progress(started=True))
+    orders.unpack(orders.pack(Order(around, start, Command(program, tty=False), relay_order, (0,))))
+    for told in (Progress(), Progress(started=True), Progress(code=0)):
+        encoded(told)
     seccomp.profile()
 
 
-def _fork(control: socket.socket, flags: int, descriptors: list[int], base: str) -> None:
+def _fork(
+    control: socket.socket, flags: int, descriptors: list[int], ground: Ground | None
+) -> None:
+    """A child, in namespaces with what its root is built on where it is to have one."""
     group = descriptors.pop() if flags & BORN_IN_GROUP and len(descriptors) > 1 else -1
     beside = descriptors.pop() if flags & BORN_BESIDE and len(descriptors) > 1 else -1
-    needs_root = bool(flags & (BORN_BESIDE | sys.CLONE_NEWPID))
+    if not flags & (BORN_BESIDE | sys.CLONE_NEWPID):
+        ground = None
     flags = flags & ~(BORN_IN_GROUP | BORN_BESIDE) | sys.CLONE_PARENT
     try:
-        if beside < 0:
-            pid = _clone(flags, group)
+        if beside >= 0:
+            pid = _clone_beside(descriptors[0], beside, flags, group, ground)
         else:
-            pid = _clone_beside(descriptors[0], beside, flags, group)
+            pid = _clone_prepared(flags, group, ground)
     except OSError as error:
         if descriptors:
             tell_anyway(descriptors[0], Progress(error=limits.explain(error), code=CANNOT_START))
         pid = -1
     if not pid:
-        _become_child(control, descriptors, base if needs_root else "")
-    for fd in descriptors:
-        os.close(fd)
+        _become_child(control, descriptors, ground)
+    for fd in (*descriptors, beside, group):
+        if fd >= 0:
+            os.close(fd)
 
 
-def _clone_beside(channel: int, namespace: int, flags: int, group: int) -> int:
+def _clone_beside(
+    channel: int, namespace: int, flags: int, group: int, ground: Ground | None
+) -> int:
     """Fork into another process namespace, by way of a process that enters it for good.
 
     Without root nobody comes back from there.
     """
+    pid = sys.clone(sys.CLONE_PARENT)
+    if not pid:
+        try:
+            sys.setns(namespace, sys.CLONE_NEWPID)
+            if ground is not None:
+                ground.prepare()
+            pid = _clone(flags, group)
+        except OSError as error:
+            tell_anyway(channel, Progress(error=limits.explain(error), code=CANNOT_START))
+            pid = -1
+        if pid:
+            os._exit(0)
+    return pid
+
+
+def _clone_prepared(flags: int, group: int, ground: Ground | None) -> int:
+    if ground is None:
+        return _clone(flags, group)
     pid = -1
     try:
-        pid = sys.clone(sys.CLONE_PARENT)
-        if not pid:
-            try:
-                sys.setns(namespace, sys.CLONE_NEWPID)
-                pid = _clone(flags, group)
-            except OSError as error:
-                tell_anyway(channel, Progress(error=limits.explain(error), code=CANNOT_START))
-                pid = -1
-            if pid:
-                os._exit(0)
+        ground.prepare()
+        pid = _clone(flags, group)
     finally:
-        os.close(namespace)
-        if pid and group >= 0:
-            os.close(group)
+        if pid:
+            ground.leave()
     return pid
 
 
 def _clone(flags: int, group: int) -> int:
-    if group < 0:
-        return sys.clone(flags)
-    try:
-        return sys.clone_into(group, flags)
-    except OSError:  # the kernel is too old, or the group is gone: the child will try to join it
-        return sys.clone(flags)
-    finally:
-        os.close(group)
+    if group >= 0:
+        with contextlib.suppress(OSError):  # the kernel is too old, or it is gone: the child joins
+            return sys.clone_into(group, flags)
+    return sys.clone(flags)
 
 
-def _become_child(control: socket.socket, descriptors: list[int], base: str) -> NoReturn:
-    """``base`` is empty for what needs no root of its own."""
+def _become_child(
+    control: socket.socket, descriptors: list[int], ground: Ground | None
+) -> NoReturn:
+    """``ground`` is None for what needs no root of its own."""
     code = CANNOT_START
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.WATCHED)
@@ -137,14 +152,13 @@ def _become_child(control: socket.socket, descriptors: list[int], base: str) -> 
         (channel,) = descriptors
         sys.set_process_name("pod-spare")
         tell(channel, Progress())  # fails if the shim has died meanwhile
-        if base:
-            supervisor.prepare(base)
+        mounted = None if ground is None else ground.take()
         messages = socket.socket(fileno=channel)
         _, (order_file, *attached) = receive_descriptors(messages, 1)
         messages.detach()
-        with open(order_file, "rb") as file:
-            order = from_raw(Order, json.loads(file.read()))
-        code = _carry_out(order, channel, attached)
+        order = orders.unpack(os.read(order_file, os.fstat(order_file).st_size))
+        os.close(order_file)
+        code = _carry_out(order, channel, attached, mounted)
     except BaseException as error:
         code = error.code if isinstance(error, StartError) else CANNOT_START
         tell_anyway(channel, Progress(error=limits.explain(error), code=code))
@@ -152,7 +166,7 @@ def _become_child(control: socket.socket, descriptors: list[int], base: str) -> 
         os._exit(code)
 
 
-def _carry_out(order: Order, channel: int, attached: list[int]) -> int:
+def _carry_out(order: Order, channel: int, attached: list[int], mounted: MountPoints | None) -> int:
     """Do what is ordered; returns the exit code for this process."""
     count = len(attached) - len(order.namespaces)
     needed, opened = attached[:count], attached[count:]
@@ -160,7 +174,7 @@ def _carry_out(order: Order, channel: int, attached: list[int]) -> int:
     # Entered last of all, by ``confinement``.
     around = order.around._replace(user_namespace=namespaces.pop(sys.CLONE_NEWUSER, -1))
     if order.start is not None:
-        return supervisor.run(order.start, around, namespaces, channel, needed)
+        return supervisor.run(order.start, around, namespaces, channel, needed, mounted)
     if order.command is not None:
         return session.run(order.command, around, namespaces, channel, needed)
     if order.relay is not None:

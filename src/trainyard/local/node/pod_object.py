@@ -123,6 +123,9 @@ class PodObject:
     async def write_status(self, runs: Sequence[Run], told: status.Told) -> bool:
         """False when the pod is gone."""
         now = time.time_ns()
+        seen = self.newest.get("status", {})
+        if seen and status.pod_status(runs, told, old=seen, now=now) == seen:
+            return True  # where somebody has written another since, that is told of yet
 
         def change(pod: dict[str, Any]) -> dict[str, Any] | None:
             if pod["metadata"]["uid"] != self.uid:

@@ -8,7 +8,6 @@ results of probes only wake it.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 from typing import Any
@@ -17,6 +16,7 @@ from trainyard.local.node import cgroups, ephemeral, start_request, status
 from trainyard.local.node.allocation import Allocation, Node
 from trainyard.local.node.environment import NotReady
 from trainyard.local.node.folders import Refused
+from trainyard.local.node.news import News
 from trainyard.local.node.pod_object import PodObject
 from trainyard.local.node.probes import Prober, Target, run_hook
 from trainyard.local.node.status import Run
@@ -29,6 +29,7 @@ from trainyard.shim.protocol import ContainerState, PodState
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
+_START_SECONDS = 0.1  # decision 361
 
 
 class PodWorker:
@@ -45,7 +46,7 @@ class PodWorker:
         self.runs += [Run(c) for c in spec["containers"]]
         self.runs += ephemeral.added(pod, self.runs)
         self.allocation = Allocation(node, pod, self._object.warn)
-        self._wake = asyncio.Event()
+        self._wake = News()
         self._gone = self._is_done = False
         self._over = ""
         self._reason = self._message = ""
@@ -188,11 +189,7 @@ class PodWorker:
                 delay = await self._pass()
                 if self._is_done:
                     return
-                if not self._wake.is_set():
-                    # Not wait_for(), which swallows a cancellation that comes with the news.
-                    with contextlib.suppress(TimeoutError):
-                        async with asyncio.timeout(delay):
-                            await self._wake.wait()
+                await self._wake.within(delay)
         finally:
             await self._prober.close()
             if self._stopping is not None:
@@ -205,6 +202,8 @@ class PodWorker:
         """One step, and its outcome written down; a failure is told and tried again."""
         try:
             delay = await self._step()
+            if any(run.phase == "starting" for run in self.runs):
+                await self._wake.within(_START_SECONDS)
             await self._publish()
             if self._over and self._object.is_deleted:
                 await self._object.remove()
