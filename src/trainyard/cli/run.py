@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
-import sys
+import threading
 import time
 from pathlib import Path
 
@@ -154,14 +154,15 @@ def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> 
     state = Paths(state_folder())
     paths = run_folder(state)
     shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=True)
+    forgetting = threading.Thread(target=forget_old_runs, args=(state.runs,))
+    forgetting.start()  # while this thread imports
     try:
         from trainyard.cli.running import run_alone
 
         return run_alone(source, options, paths, shim, namespace)
     finally:
         shim.kill()
-        sys.stdout.flush()
-        forget_old_runs(state.runs)
+        forgetting.join()
 
 
 def run_folder(state: Paths) -> Paths:
@@ -172,7 +173,7 @@ def run_folder(state: Paths) -> Paths:
 
 
 def forget_old_runs(runs: Path) -> None:
-    """The logs of the last runs are kept, older ones go; last, since nobody waits for it."""
+    """The logs of the last runs are kept, older ones go."""
     for run in sorted(runs.iterdir())[:-_KEPT_RUNS]:
         if find_cluster(run) is None:
             from trainyard.local.node import removal

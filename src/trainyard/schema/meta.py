@@ -1,7 +1,5 @@
 """The part of Kubernetes ObjectMeta that the product reads; the rest is kept as it is."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from trainyard.schema.model import Items, OpenModel, Time

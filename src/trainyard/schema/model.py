@@ -6,7 +6,7 @@ Strict means that ``"3"`` is no integer and ``1`` no boolean, as for a Kubernete
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -39,6 +39,11 @@ class Model(BaseModel):
         populate_by_name=True,
         defer_build=True,
     )
+
+    @classmethod
+    def empty(cls) -> Self:
+        """One of which nothing is given: a default, for which no validator need be built."""
+        return cls.model_construct()
 
     def dump(self) -> dict[str, Any]:
         """The object as a plain JSON-able dict in API spelling, defaults and nulls left out."""

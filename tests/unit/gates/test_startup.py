@@ -60,7 +60,14 @@ _SLOW = _of(
     "unittest urllib.request xml.etree.ElementTree",
 ).slow
 # Hooks of the environment that run in every interpreter of it.
-_NOT_OURS = ("_distutils_hack", "sitecustomize", "usercustomize", "_virtualenv", "_sysconfigdata")
+_NOT_OURS = (
+    "_distutils_hack",
+    "_sysconfigdata",
+    "_virtualenv",
+    "apport_python_hook",
+    "sitecustomize",
+    "usercustomize",
+)
 
 
 COMMANDS["run script.py"] = COMMANDS["run"]._replace(
@@ -117,6 +124,35 @@ def test_dataclasses_compile_their_methods_when_these_are_called() -> None:
         if any(alias.name == "dataclass" for alias in node.names)
     ]
     assert eager == [], "import dataclass from trainyard.schema.dataclass"
+
+
+def test_reading_a_job_builds_one_validator() -> None:
+    """That of its kind: none for a model that is only the default of a field (decision 164)."""
+    code = f"""
+from trainyard.manifest.reader import read
+from trainyard.schema.model import Model
+
+def below(model):
+    return [inner for each in model.__subclasses__() for inner in (each, *below(each))]
+
+assert not read({MANIFEST!r}).problems
+print(*(each.__name__ for each in below(Model) if each.__pydantic_complete__))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "PyTorchTrainingJob"
+
+
+def test_annotations_of_models_are_not_texts() -> None:
+    """pydantic would compile each of them again (decision 164)."""
+    texts = [
+        source.name
+        for source in sources()
+        if "from pydantic import" in source.text and " = Field(" in source.text
+        if "from __future__ import annotations" in source.text
+    ]
+    assert texts == []
 
 
 def _imported(report: str) -> Imports:

@@ -1,7 +1,5 @@
 """ColossalAIJob: training launched by ``colossalai run`` over ssh from a launcher pod."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field
@@ -76,7 +74,7 @@ class ColossalReplicaSpec(Model):
         examples=[4],
     )
     restart_policy: ReplicaRestartPolicy = Field(
-        default_factory=ReplicaRestartPolicy,
+        default_factory=ReplicaRestartPolicy.empty,
         description="Restarts; launcher and workers start again together.",
         examples=[{"policy": "OnFailure", "limit": 1}],
     )
@@ -109,12 +107,12 @@ class ColossalAIJobSpec(Model):
     """What to run."""
 
     ssh: SSHConfig = Field(
-        default_factory=SSHConfig,
+        default_factory=SSHConfig.empty,
         description="The ssh daemon.",
         examples=[{"sshdPath": "/usr/sbin/sshd"}],
     )
     torch_config: TorchConfig = Field(
-        default_factory=TorchConfig,
+        default_factory=TorchConfig.empty,
         description="How to launch.",
         examples=[{"procPerWorker": 2, "script": ["train.py"]}],
     )
@@ -134,7 +132,7 @@ class ColossalAIJobSpec(Model):
     )
     run_mode: RunMode = RUN_MODE
     run_policy: ColossalRunPolicy = Field(
-        default_factory=ColossalRunPolicy,
+        default_factory=ColossalRunPolicy.empty,
         description="What follows from failures, and what happens after the run.",
     )
     scheduler: UnrankedSchedulePolicy | None = SCHEDULER

@@ -1,7 +1,5 @@
 """DeepSpeedJob: training launched by ``deepspeed`` over ssh from worker-0."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -66,7 +64,7 @@ class DeepSpeedConfig(Model):
         examples=["tune"],
     )
     run: RunType = Field(
-        default_factory=RunType,
+        default_factory=RunType.empty,
         description="What to start.",
         examples=[{"python": ["train.py", "--deepspeed_config", "ds.json"]}],
     )
@@ -124,14 +122,14 @@ class DeepSpeedJobSpec(Model):
     )
     run_mode: RunMode = RUN_MODE
     run_policy: SshRunPolicy = Field(
-        default_factory=SshRunPolicy,
+        default_factory=SshRunPolicy.empty,
         description="Limits of the run, and what happens after it.",
         examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
     )
     scheduler: SchedulePolicy | None = SCHEDULER
     managed_by: str | None = MANAGED_BY
     elastic: Elastic = Field(
-        default_factory=Elastic,
+        default_factory=Elastic.empty,
         description="Change the number of workers while training.",
         examples=[{"enabled": True, "minReplicas": 2, "maxReplicas": 8, "expectedReplicas": 4}],
     )

@@ -1,7 +1,5 @@
 """GenericJob: any set of pods, with rules that say when the set has succeeded or failed."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Literal
 
@@ -97,7 +95,7 @@ class GenericReplicaSpec(Model):
         default=1, description="Number of replicas. Defaults to 1.", examples=[4]
     )
     restart_policy: ReplicaRestartPolicy = Field(
-        default_factory=ReplicaRestartPolicy,
+        default_factory=ReplicaRestartPolicy.empty,
         description="When and how often a replica of this type is restarted.",
         examples=[{"policy": "OnFailure", "limit": 3}],
     )
@@ -150,7 +148,7 @@ class GenericJobSpec(Model):
     )
     run_mode: RunMode = RUN_MODE
     run_policy: GenericRunPolicy = Field(
-        default_factory=GenericRunPolicy, description="Ours: what follows from failures."
+        default_factory=GenericRunPolicy.empty, description="Ours: what follows from failures."
     )
     clean_up_policy: CleanUpPolicy = CLEAN_UP_POLICY
     scheduler: UnrankedSchedulePolicy | None = SCHEDULER

@@ -1,7 +1,5 @@
 """PodGroup (``scheduler.tensorstack.dev/v1beta1``)."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from trainyard.kinds.shared.run import Priority
@@ -50,7 +48,7 @@ class PodGroup(SchedulingObject):
     """Pods that are scheduled all or not at all."""
 
     kind: str = Field(default="PodGroup", description="Always `PodGroup`.")
-    spec: PodGroupSpec = Field(default_factory=PodGroupSpec, description="What is wanted.")
+    spec: PodGroupSpec = Field(default_factory=PodGroupSpec.empty, description="What is wanted.")
     status: PodGroupStatus = Field(
-        default_factory=PodGroupStatus, description="What was observed last."
+        default_factory=PodGroupStatus.empty, description="What was observed last."
     )

@@ -1,7 +1,5 @@
 """PyTorchTrainingJob: PyTorch training, plain or under torchrun."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, Strict, WithJsonSchema
@@ -152,7 +150,7 @@ class PyTorchTrainingJobSpec(Model):
         ],
     )
     torchrun_config: TorchrunConfig = Field(
-        default_factory=TorchrunConfig,
+        default_factory=TorchrunConfig.empty,
         description="Launch with torchrun.",
         examples=[{"enabled": True, "procPerNode": "2"}],
     )
@@ -163,14 +161,14 @@ class PyTorchTrainingJobSpec(Model):
     )
     run_mode: RunMode = RUN_MODE
     run_policy: PyTorchRunPolicy = Field(
-        default_factory=PyTorchRunPolicy,
+        default_factory=PyTorchRunPolicy.empty,
         description="Limits of the run, when it has succeeded, and what happens after it.",
         examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
     )
     scheduler: SchedulePolicy | None = SCHEDULER
     managed_by: str | None = MANAGED_BY
     elastic: Elastic = Field(
-        default_factory=Elastic,
+        default_factory=Elastic.empty,
         description="Change the number of replicas while training; torchrun only.",
         examples=[{"enabled": True, "minReplicas": 2, "maxReplicas": 8, "expectedReplicas": 4}],
     )

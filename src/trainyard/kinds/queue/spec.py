@@ -1,7 +1,5 @@
 """Queue (``scheduler.tensorstack.dev/v1beta1``)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
@@ -110,5 +108,7 @@ class Queue(SchedulingObject):
     """A share of the cluster in which jobs wait for their turn."""
 
     kind: str = Field(default="Queue", description="Always `Queue`.")
-    spec: QueueSpec = Field(default_factory=QueueSpec, description="What is wanted.")
-    status: QueueStatus = Field(default_factory=QueueStatus, description="What was observed last.")
+    spec: QueueSpec = Field(default_factory=QueueSpec.empty, description="What is wanted.")
+    status: QueueStatus = Field(
+        default_factory=QueueStatus.empty, description="What was observed last."
+    )

@@ -5,8 +5,6 @@ The shape is that of batch/v1's, so that rules can be taken over from a Job as t
 https://kubernetes.io/docs/concepts/workloads/controllers/job/#pod-failure-policy
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, Strict, WithJsonSchema

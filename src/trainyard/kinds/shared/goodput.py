@@ -1,7 +1,5 @@
 """`status.goodput`: what a job's wall time was spent on."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Whether ranks are observed, and what follows when they get nowhere: fields of run policies."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -39,7 +37,7 @@ OBSERVE: bool | None = Field(
 )
 """`observe` of every run policy."""
 HANG: Hang = Field(
-    default_factory=Hang,
+    default_factory=Hang.empty,
     description="What follows when the ranks get nowhere.",
     examples=[{"afterSeconds": 300, "action": "Restart"}],
 )

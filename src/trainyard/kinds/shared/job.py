@@ -1,7 +1,5 @@
 """What every job has, whatever its kind."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any
@@ -28,11 +26,11 @@ class Job(Model):
     api_version: str = Field(default=API_VERSION, description=f"Always `{API_VERSION}`.")
     kind: str = Field(description="The kind of the job.")
     metadata: ObjectMeta = Field(
-        default_factory=ObjectMeta, description="Standard object metadata."
+        default_factory=ObjectMeta.empty, description="Standard object metadata."
     )
     spec: Model = Field(description="What to run.")
     status: JobStatus = Field(
-        default_factory=JobStatus,
+        default_factory=JobStatus.empty,
         description="What the controller observed last; written by it alone.",
     )
 

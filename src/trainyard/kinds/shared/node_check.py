@@ -1,7 +1,5 @@
 """Whether nodes are tested before a job starts: a field of run policies (decision 295)."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -30,7 +28,7 @@ class NodeCheck(Model):
 
 
 NODE_CHECK: NodeCheck = Field(
-    default_factory=NodeCheck,
+    default_factory=NodeCheck.empty,
     description="Ours. A short test of the nodes before the start. Not for elastic jobs.",
     examples=[{"enabled": True}],
 )

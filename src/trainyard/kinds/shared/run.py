@@ -1,7 +1,5 @@
 """What the kinds share about how a job runs: mode, policy, elasticity, scheduler."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, WithJsonSchema
@@ -94,18 +92,18 @@ class RunMode(Model):
     """Immediate (the default), debug or pause mode. Pause wins over debug."""
 
     debug: DebugMode = Field(
-        default_factory=DebugMode,
+        default_factory=DebugMode.empty,
         description="Debug mode: pods with everything in place, waiting for a developer.",
         examples=[{"enabled": True, "replicaSpecs": [{"type": "worker"}]}],
     )
     pause: PauseMode = Field(
-        default_factory=PauseMode,
+        default_factory=PauseMode.empty,
         description="Pause mode: no pods while it is on.",
         examples=[{"enabled": True}],
     )
 
 
-RUN_MODE = Field(default_factory=RunMode, description="Immediate, debug or pause mode.")
+RUN_MODE = Field(default_factory=RunMode.empty, description="Immediate, debug or pause mode.")
 """`run_mode` of every spec."""
 CLEAN_UP_POLICY: CleanUpPolicy = Field(
     default="None",
@@ -180,7 +178,7 @@ class RunPolicy(Model):
 
 
 RUN_POLICY = Field(
-    default_factory=RunPolicy,
+    default_factory=RunPolicy.empty,
     description="Limits of the run, and what happens after it.",
     examples=[{"backoffLimit": 3, "cleanUpPolicy": "Unfinished"}],
 )

@@ -1,7 +1,5 @@
 """What PodGroup and Queue share: where they are served, conditions, and their one rule."""
 
-from __future__ import annotations
-
 from pydantic import Field
 
 from trainyard.kinds.shared.labels import SCHEDULER
@@ -24,7 +22,7 @@ class SchedulingObject(Model):
     api_version: str = Field(default=f"{SCHEDULER}/v1beta1", description="API version.")
     kind: str = Field(description="The kind of the object.")
     metadata: ObjectMeta = Field(
-        default_factory=ObjectMeta, description="Standard object metadata."
+        default_factory=ObjectMeta.empty, description="Standard object metadata."
     )
 
 

@@ -4,8 +4,6 @@ Unknown fields are kept, so that an older controller does not erase a newer one'
 named ``internal`` are the controller's bookkeeping: persisted, never documented as stable.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema

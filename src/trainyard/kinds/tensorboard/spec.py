@@ -1,7 +1,5 @@
 """TensorBoard (``tensorstack.dev/v1beta1``): a viewer of training logs."""
 
-from __future__ import annotations
-
 import posixpath
 
 from pydantic import Field
@@ -142,9 +140,11 @@ class TensorBoard(Model):
     api_version: str = Field(default="tensorstack.dev/v1beta1", description="API version.")
     kind: str = Field(default="TensorBoard", description="Always `TensorBoard`.")
     metadata: ObjectMeta = Field(
-        default_factory=ObjectMeta, description="Standard object metadata."
+        default_factory=ObjectMeta.empty, description="Standard object metadata."
     )
-    spec: TensorBoardSpec = Field(default_factory=TensorBoardSpec, description="What is wanted.")
+    spec: TensorBoardSpec = Field(
+        default_factory=TensorBoardSpec.empty, description="What is wanted."
+    )
     status: TensorBoardStatus = Field(
-        default_factory=TensorBoardStatus, description="What was observed last."
+        default_factory=TensorBoardStatus.empty, description="What was observed last."
     )
