@@ -96,14 +96,16 @@ class ShimHandle:
     def kill(self) -> None:
         """End the shim and with it every pod, at once; for an owner that has no event loop.
 
-        It closes its end of the connection when it has ended, which is waited for; that the kernel
-        takes its mounts apart after that, for 10 ms, is not.
+        It closes its end of the connection when it has ended, which is waited for.
         """
         with contextlib.suppress(OSError):
             self.connection.settimeout(_END_SECONDS)
             self.connection.sendall(wire.encode(protocol.request(0, protocol.Shutdown())))
             while self.decoder.receive(self.connection) is not None:
                 pass
+        if not self.adopted:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(self.pid, 0)
         self.connection.close()
 
 
