@@ -32,7 +32,7 @@ from trainyard.shim.relay_process import RelayKeeper
 _MAX_WAIT_SECONDS = 1.0
 # After this long without work something is made ahead: sooner it would take the processor, and the
 # kernel's locks, from the pods that have just begun to start.
-_IDLE_SECONDS = 0.02
+_IDLE_SECONDS = 0.001
 
 
 class Shim:
