@@ -49,13 +49,15 @@ class FileSource:
         self.file, self.options, self.on_cluster, self.python = file, options, on_cluster, python
         self.snapshots = snapshots
         self._ground: Ground | None = None
+        if not on_cluster and not options.images:  # whatever the manifest's image is
+            self._ground = Ground(options, "", cluster_python=python)
 
     def read(self, namespace: str | None) -> ReadResult:
         from trainyard.api.manifests import image_of
         from trainyard.cli.reading import read_jobs
 
         result = read_jobs(self.file, namespace, is_local=not self.on_cluster)
-        if not self.on_cluster:
+        if not self.on_cluster and self._ground is None:
             image = image_of(result.jobs[0])
             self._ground = Ground(self.options, image, cluster_python=self.python)
         return result
