@@ -6,7 +6,7 @@ Strict means that ``"3"`` is no integer and ``1`` no boolean, as for a Kubernete
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Self, TypeVar
+from typing import Annotated, Any, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -42,8 +42,14 @@ class Model(BaseModel):
 
     @classmethod
     def empty(cls) -> Self:
-        """One of which nothing is given: a default, for which no validator need be built."""
-        return cls.model_construct()
+        """One of which nothing is given: a default, for which no validator need be built.
+
+        It is frozen, and so the same one for all: pydantic takes long to work defaults out.
+        """
+        found = _EMPTY.get(cls)
+        if found is None:
+            found = _EMPTY[cls] = cls.model_construct()
+        return cast(Self, found)
 
     def dump(self) -> dict[str, Any]:
         """The object as a plain JSON-able dict in API spelling, defaults and nulls left out."""
@@ -52,6 +58,9 @@ class Model(BaseModel):
     def dump_full(self) -> dict[str, Any]:
         """As ``dump``, with the static defaults written out."""
         return self.model_dump(by_alias=True, exclude_none=True, mode="json")
+
+
+_EMPTY: dict[type[Model], Model] = {}
 
 
 class OpenModel(Model):

@@ -45,8 +45,13 @@ def _pod() -> Object:
             "restartPolicy": "Never",
             "hostname": "a-0",
             "subdomain": "a",
+            "dnsConfig": {"searches": ["a.default.svc"], "options": [{"name": "ndots"}]},
             "containers": [container, {"name": "other", "image": "busybox"}],
-            "volumes": [{"name": "data", "emptyDir": {}}],
+            "volumes": [
+                {"name": "data", "emptyDir": {}},
+                {"name": "files", "secret": {"secretName": "a", "defaultMode": 256}},
+                {"name": "texts", "configMap": {"name": "a", "optional": True}},
+            ],
         },
     }
 
@@ -134,6 +139,10 @@ def test_pods_that_differ_in_names_and_values_are_alike() -> None:
     one, other = _pod(), _pod()
     other["metadata"]["name"] = "b"
     other["spec"]["hostname"] = "a-1"
+    other["spec"]["subdomain"] = "b"
+    other["spec"]["dnsConfig"]["searches"][0] = "b.default.svc"
+    other["spec"]["volumes"][1]["secret"]["secretName"] = "b"
+    other["spec"]["volumes"][2]["configMap"]["name"] = "b"
     other["spec"]["containers"][0]["env"][0]["value"] = "1"
     assert pods.SERVED.alike(one) == pods.SERVED.alike(other) is not None
 

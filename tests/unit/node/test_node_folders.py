@@ -12,6 +12,7 @@ from trainyard.local.node import folders
 from trainyard.local.node.environment import PodContext
 from trainyard.local.node.folders import Refused
 from trainyard.local.node.memory import Memory
+from trainyard.local.node.service_links import ServiceLinks
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.volumes import Volumes
 from trainyard.local.registry import Registry
@@ -25,9 +26,8 @@ def volumes(
     settings = NodeSettings("n", str(tmp_path / "state"), gpus=())
     pod = {"metadata": metadata, "spec": spec}
     folder = str(tmp_path / "state" / "pods" / "p")
-    return Volumes(
-        PodContext(pod, folder, Memory(folder, folder), "", Registry(), settings, lambda *_: None)
-    )
+    of_node = (Registry(), ServiceLinks(), settings)
+    return Volumes(PodContext(pod, folder, Memory(folder, folder), "", *of_node, lambda *_: None))
 
 
 def labels(path: str) -> dict[str, Any]:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.local.node.service_links import service_links
+from trainyard.local.node.service_links import ServiceLinks
+from trainyard.local.storage.journal import Event
 
 
 def service(name: str, address: str, *ports: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"clusterIP": address, "ports": list(ports)}}
+    metadata = {"name": name, "namespace": "default"}
+    return {"metadata": metadata, "spec": {"clusterIP": address, "ports": list(ports)}}
+
+
+def told(links: ServiceLinks, kind: str, each: dict[str, Any]) -> None:
+    links.note(Event(kind, "services", each, None, b"", 1))
+
+
+def service_links(services: list[dict[str, Any]]) -> dict[str, str]:
+    links = ServiceLinks()
+    for each in services:
+        told(links, "ADDED", each)
+    return links.of("default")
 
 
 def test_the_example_of_the_documentation() -> None:
@@ -34,5 +47,29 @@ def test_names_of_ports_and_other_protocols() -> None:
 
 
 def test_only_services_with_an_address_have_any() -> None:
-    external = {"metadata": {"name": "e"}, "spec": {"type": "ExternalName", "externalName": "a.b"}}
+    spec = {"type": "ExternalName", "externalName": "a.b"}
+    external = {"metadata": {"name": "e", "namespace": "default"}, "spec": spec}
     assert service_links([service("h", "None", {"port": 1}), external]) == {}
+
+
+def test_they_are_those_of_services_that_are_there_now_in_the_order_of_names() -> None:
+    links = ServiceLinks()
+    for name, address in (("b", "10.0.0.2"), ("a", "10.0.0.1"), ("c", "10.0.0.3")):
+        told(links, "ADDED", service(name, address, {"port": 1}))
+    other = service("o", "10.0.0.9", {"port": 1})
+    other["metadata"]["namespace"] = "other"
+    told(links, "ADDED", other)
+    assert [n for n in links.of("default") if n.endswith("_HOST")] == [
+        "A_SERVICE_HOST",
+        "B_SERVICE_HOST",
+        "C_SERVICE_HOST",
+    ]
+    told(links, "MODIFIED", service("b", "None", {"port": 1}))
+    told(links, "MODIFIED", service("a", "10.0.0.1", {"port": 2}))
+    told(links, "DELETED", service("c", "10.0.0.3", {"port": 1}))
+    told(links, "DELETED", service("never", "None"))
+    found = links.of("default")
+    assert [n for n in found if n.endswith("_HOST")] == ["A_SERVICE_HOST"]
+    assert found["A_SERVICE_PORT"] == "2"
+    assert [*links.of("other").values()][0] == "10.0.0.9"
+    assert links.of("nowhere") == {}

@@ -24,6 +24,7 @@ from trainyard.local.node.hosts import HostsFiles
 from trainyard.local.node.pod_object import EventWriter, PodObject
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.resolving import Announcements
+from trainyard.local.node.service_links import ServiceLinks
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import ENDED, observed
 from trainyard.local.node.unsupported import service_not_honoured
@@ -84,7 +85,9 @@ class NodeAgent:
         self._events = EventWriter(api, settings.node_name)
         self._groups = cgroups.ClusterGroups(settings.state_dir)
         pool = gpus.Pool(settings.gpus)
-        self._node = Node(api, runtime, settings, hosts, self._events, pool, self._groups)
+        self._links = ServiceLinks()
+        shared = (hosts, self._events, pool, self._groups, self._links)
+        self._node = Node(api, runtime, settings, *shared)
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._forwarding = services.Forwarding(plain=self.isolation == "plain")
@@ -157,6 +160,7 @@ class NodeAgent:
                     with self._guard.step(event.object, event):
                         is_touched |= self._forwarding.note(event)
                         if event.resource == "services":
+                            self._links.note(event)
                             self._service(event.type, event.object)
                         elif event.resource == "pods":
                             self._pod(group, event, known)

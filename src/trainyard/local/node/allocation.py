@@ -30,6 +30,7 @@ from trainyard.local.node.folders import component
 from trainyard.local.node.hosts import Host, HostsFiles
 from trainyard.local.node.memory import Memory
 from trainyard.local.node.pod_object import EventWriter
+from trainyard.local.node.service_links import ServiceLinks
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.status import Run
 from trainyard.local.node.volumes import Volumes
@@ -52,6 +53,7 @@ class Node:
     events: EventWriter
     gpus: gpus.Pool
     groups: cgroups.ClusterGroups
+    links: ServiceLinks
 
     def folder(self, pod: Mapping[str, Any]) -> str:
         """Where a pod's logs and own volumes are kept."""
@@ -219,7 +221,8 @@ class Allocation:
         return self._volumes
 
     def _context(self) -> PodContext:
-        of_node = (self._node.api, self._node.settings.of_pod(self.pod))
+        node = self._node
+        of_node = (node.api, node.links, node.settings.of_pod(self.pod))
         return PodContext(self.pod, self.folder, self._memory, self.address, *of_node, self._warn)
 
     def refresh(self) -> None:

@@ -23,7 +23,7 @@ from trainyard.kube.people import Person
 from trainyard.local import guests
 from trainyard.local.node.inherited import inherited
 from trainyard.local.node.memory import Memory
-from trainyard.local.node.service_links import service_links
+from trainyard.local.node.service_links import ServiceLinks
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.objects import Objects
 from trainyard.schema import quantity
@@ -55,6 +55,7 @@ class PodContext:
     """The same for what goes with the pod."""
     address: str
     objects: Objects
+    links: ServiceLinks
     settings: NodeSettings
     warn: Warn
     """``warn(reason, text)`` tells the pod's owner what cannot be honoured."""
@@ -185,8 +186,7 @@ def container_environment(
     `is_plain`: the addresses of Services do not exist."""
     own: dict[str, str] = {}
     has_links = context.pod["spec"].get("enableServiceLinks", True) and not is_plain
-    services = context.objects.list("services", context.namespace) if has_links else ()
-    links = service_links(services)
+    links = context.links.of(context.namespace) if has_links else {}
     known = ChainMap(own, links)
     for source in container.get("envFrom", ()):
         own.update(_all_of(source, context))

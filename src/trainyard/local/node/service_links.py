@@ -5,15 +5,37 @@ https://kubernetes.io/docs/concepts/services-networking/service/#environment-var
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from trainyard.local.storage.journal import Event
 
 from trainyard.schema.rules.services import HEADLESS
 
 
-def service_links(services: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Of all Services that have an address, in their order."""
-    return {name: value for each in services for name, value in _of(each)}
+class ServiceLinks:
+    """The variables of all Services that have an address, kept current as events tell of them.
+
+    A job's own Services have none: a pod's start takes no longer where there are many jobs.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[str, dict[str, dict[str, str]]] = {}
+
+    def note(self, event: Event) -> None:
+        """Take up a change of a Service."""
+        metadata = event.object["metadata"]
+        namespace, name = metadata["namespace"], metadata["name"]
+        variables = {} if event.type == "DELETED" else dict(_of(event.object))
+        if variables:
+            self._of.setdefault(namespace, {})[name] = variables
+        elif namespace in self._of:
+            self._of[namespace].pop(name, None)
+
+    def of(self, namespace: str) -> dict[str, str]:
+        """Of the Services of a namespace, in the order of their names."""
+        each = self._of.get(namespace, {})
+        return {name: value for key in sorted(each) for name, value in each[key].items()}
 
 
 def _of(service: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -21,7 +21,7 @@ from trainyard.local.resources.resource import (
     Subresource,
     Verdict,
 )
-from trainyard.schema.names import is_plain_label
+from trainyard.schema.names import is_dns_subdomain, is_plain_label
 from trainyard.schema.problems import Problem
 from trainyard.schema.rules.pods import grace_seconds, pod, pod_annotations, pod_status
 
@@ -30,16 +30,24 @@ _GATED = "SchedulingGated"
 
 _FLAWLESS: Lately[bool] = Lately()
 _ALONE = {"apiVersion", "kind", "metadata", "spec"}
+_ANY_LABEL = ("hostname", "subdomain")
+_FILES = {"secret": "secretName", "configMap": "name"}
 
 
 class _Pods(Served):
     def alike(self, obj: Object) -> bytes | None:
-        """The spec without host name and values of plain variables, which may be any text."""
+        """The spec without host name, names of objects and values of plain variables."""
         try:
             spec = obj["spec"]
             common = {**spec, "containers": [_unvalued(each) for each in spec["containers"]]}
-            if "hostname" in spec and is_plain_label(spec["hostname"]):
-                common["hostname"] = "any"
+            if "volumes" in spec:
+                common["volumes"] = [_unnamed(each) for each in spec["volumes"]]
+            match spec.get("dnsConfig"):
+                case {"searches": [str(domain)]} as resolver if is_dns_subdomain(domain):
+                    common["dnsConfig"] = {**resolver, "searches": ["any"]}
+            for field in _ANY_LABEL:
+                if field in spec and is_plain_label(spec[field]):
+                    common[field] = "any"
             return orjson.dumps(common)
         except (TypeError, KeyError, AttributeError, orjson.JSONEncodeError):
             return None  # of another shape
@@ -134,6 +142,15 @@ def _unvalued(container: Object) -> Object:
         for v in variables
     ]
     return {**container, "env": names}
+
+
+def _unnamed(volume: Object) -> Object:
+    """A volume without the name of its ConfigMap or Secret."""
+    for kind, field in _FILES.items():
+        source = volume.get(kind)
+        if source is not None and field in source and is_plain_label(source[field]):
+            return {**volume, kind: {**source, field: "any"}}
+    return volume
 
 
 def _refusal(key: str, before: Object, after: Object) -> Cause | None:
