@@ -18,6 +18,8 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, state_folder
 from trainyard.kube.ownership import check_secret
+from trainyard.kube.transport import Transport
+from trainyard.kube.unix import UnixTransport
 from trainyard.local.tls import write_private
 from trainyard.operator import solo
 from trainyard.operator.authority import Authority, issue
@@ -33,9 +35,9 @@ _log = logging.getLogger(__name__)
 
 
 async def control(
-    path: str, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
+    transport: Transport, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
 ) -> None:
-    """Look after all jobs of the cluster at a socket until cancelled; pods reach it at `listener`,
+    """Look after all jobs of the API server there until cancelled; pods reach this at `listener`,
     and `ready` is set once the cluster has been read."""
     lifecycle, channel = Settings.local(plain_processes=is_plain), None
     if listener is not None:
@@ -43,7 +45,7 @@ async def control(
         address = "{}:{}".format(*listener.getsockname())
         lifecycle = replace(lifecycle, channel_address=address)
     settings = OperatorSettings.local(lifecycle)
-    async with Client.unix(path) as client:
+    async with Client(transport) as client:
         await solo.run(client, settings, ready=ready, channel=channel)
 
 
@@ -51,7 +53,8 @@ async def control(
 async def control_apart(
     path: str, listener: socket.socket | None, *, is_plain: bool, ready: asyncio.Event
 ) -> None:
-    """The same in a process of its own, which is succeeded by another when it ends.
+    """The same, of the API server at a socket, in a process of its own, which is succeeded by
+    another when it ends.
 
     Raises TrainyardError where one has hardly lived.
     """
@@ -119,7 +122,8 @@ async def _main(path: str, listener: str, plain: str) -> None:
     end = None if listener == "-1" else socket.socket(fileno=int(listener))
     async with asyncio.TaskGroup() as group:
         group.create_task(tell())
-        group.create_task(control(path, end, is_plain=bool(plain), ready=ready))
+        transport = UnixTransport(path)
+        group.create_task(control(transport, end, is_plain=bool(plain), ready=ready))
 
 
 if __name__ == "__main__":

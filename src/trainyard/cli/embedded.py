@@ -1,7 +1,7 @@
 """The embedded cluster as the user wants it, together with its controller, in one event loop:
 for a while, or as the background cluster until SIGTERM.
 
-The two are composed here and nowhere else, so that they can only meet over HTTP.
+The two are composed here and nowhere else, so that they can only meet by requests of the API.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -91,23 +91,22 @@ async def embedded(
                 end.close()
 
 
-# Decision 335.
+# Decisions 335 and 356.
 async def _control(
     cluster: Cluster, end: socket.socket | None, ready: asyncio.Event, *, is_apart: bool
 ) -> None:
     """Look after the cluster's jobs until cancelled. What that takes is imported here: it is more
     than half of all that a cluster imports, and not needed to be up."""
-    run = _controller(is_apart=is_apart)
-    await run(str(cluster.socket), end, is_plain=_is_plain(cluster), ready=ready)
-
-
-def _controller(*, is_apart: bool) -> Callable[..., Awaitable[None]]:
     gc.disable()  # as commands do while they import
     try:
         from trainyard.cli.controlling import control, control_apart
     finally:
         collect_garbage_again()
-    return control_apart if is_apart else control
+    is_plain = _is_plain(cluster)
+    if is_apart:
+        await control_apart(str(cluster.socket), end, is_plain=is_plain, ready=ready)
+    else:
+        await control(cluster.server.direct(), end, is_plain=is_plain, ready=ready)
 
 
 def _is_plain(cluster: Cluster) -> bool:

@@ -113,11 +113,17 @@ class Cluster:
     """A cluster that runs, until `running`'s block is left."""
 
     def __init__(
-        self, settings: ClusterSettings, registry: Registry, agent: NodeAgent, findings: Findings
+        self,
+        settings: ClusterSettings,
+        registry: Registry,
+        agent: NodeAgent,
+        server: ApiServer,
+        findings: Findings,
     ) -> None:
         self.settings = settings
         self.registry = registry
         self.agent = agent
+        self.server = server
         self.findings = findings
         self.port = 0
 
@@ -146,10 +152,10 @@ async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[
         node_settings = _node_settings(settings, name, found)
         agent = NodeAgent(registry, ShimClient(shim), node_settings, findings)
         findings.facts["isolationReason"] = agent.isolation_reason
-        cluster = Cluster(settings, registry, agent, findings)
+        server = ApiServer(registry, agent, _people(settings, agent.isolation), findings)
+        cluster = Cluster(settings, registry, agent, server, findings)
         await registry.ensure_system_objects()
         await _register_node(registry, name, found)
-        server = ApiServer(registry, agent, _people(settings, agent.isolation), findings)
         await server.serve_unix(paths.api_socket)
         if settings.tls_port is not None:
             cluster.port = await _serve_tls(server, settings)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from trainyard.kube.ownership import address
 from trainyard.local.apiserver.app import Api
+from trainyard.local.apiserver.direct import DirectTransport
 from trainyard.local.apiserver.door import Door, Limits
 from trainyard.local.apiserver.identity import Authenticate, People
 from trainyard.local.apiserver.kubeconfigs import Kubeconfigs
@@ -97,6 +98,10 @@ class ApiServer:
     def give_kubeconfigs(self, port: int, authority: Path, token: str) -> None:
         """From now on everybody gets a kubeconfig of their own for the TLS port."""
         self._api.kubeconfigs = Kubeconfigs(self._people.tokens, port, authority, token)
+
+    def direct(self) -> DirectTransport:
+        """A way in for this process, as its owner."""
+        return DirectTransport(self._api)
 
     async def close(self) -> None:
         """Stop listening and end every connection."""

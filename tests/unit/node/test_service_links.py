@@ -71,5 +71,5 @@ def test_they_are_those_of_services_that_are_there_now_in_the_order_of_names() -
     found = links.of("default")
     assert [n for n in found if n.endswith("_HOST")] == ["A_SERVICE_HOST"]
     assert found["A_SERVICE_PORT"] == "2"
-    assert [*links.of("other").values()][0] == "10.0.0.9"
+    assert next(iter(links.of("other").values())) == "10.0.0.9"
     assert links.of("nowhere") == {}

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from trainyard.local.storage.journal import Event
-
 from trainyard.schema.rules.services import HEADLESS
 
 
