@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -72,13 +73,14 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
-def measure(module: str) -> list[Row]:
-    """The rows of one module; a module that fails gives a row that says so."""
+def measure(module: str, folder: str) -> list[Row]:
+    """The rows of one module, which leaves its files in a folder; one that fails raises."""
     print(f"measuring {module} …", file=sys.stderr, flush=True)
+    environment = {n: text for n, text in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"}
     done = subprocess.run(
         [sys.executable, "-c", _MEASURE.format(module)],
         stdout=subprocess.PIPE,
-        env={n: value for n, value in os.environ.items() if n != "PYTHONDONTWRITEBYTECODE"},
+        env={**environment, "TMPDIR": folder},
         cwd=Path(__file__).parent.parent,
         timeout=_PATIENCE_SECONDS,
         check=True,
@@ -112,7 +114,8 @@ def machine() -> str:
 @click.argument("chosen", metavar="[MODULE]...", nargs=-1, type=click.Choice(MODULES))
 def main(chosen: tuple[str, ...]) -> None:
     """Measure, print, and keep; only print what modules find that are named."""
-    rows = [row for module in chosen or MODULES for row in measure(module)]
+    with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder:
+        rows = [row for module in chosen or MODULES for row in measure(module, folder)]
     text = table(rows)
     print(text)
     if not chosen:

@@ -16,14 +16,18 @@ TRAINYARD = (sys.executable, "-m", "trainyard.cli.main")
 
 @contextmanager
 def state() -> Iterator[Path]:
-    """A folder to work in, with the state folder `state`, whose cluster ends with the block."""
-    with tempfile.TemporaryDirectory(prefix="trainyard-bench-") as folder:
-        os.environ["TRAINYARD_STATE_DIR"] = f"{folder}/state"
-        try:
-            yield Path(folder)
-        finally:
-            subprocess.run([*TRAINYARD, "down"], capture_output=True, check=False)
-            del os.environ["TRAINYARD_STATE_DIR"]
+    """A folder to work in, with the state folder `state`, whose cluster ends with the block.
+
+    The folder stays until everything has been measured: on ext4 without a journal each file and
+    folder that is made within a minute after many were deleted takes 0.3 to 0.7 ms longer.
+    """
+    folder = tempfile.mkdtemp(prefix="trainyard-bench-")
+    os.environ["TRAINYARD_STATE_DIR"] = f"{folder}/state"
+    try:
+        yield Path(folder)
+    finally:
+        subprocess.run([*TRAINYARD, "down"], capture_output=True, check=False)
+        del os.environ["TRAINYARD_STATE_DIR"]
 
 
 def seconds(*arguments: str) -> float:

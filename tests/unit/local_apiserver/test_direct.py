@@ -104,11 +104,17 @@ async def test_a_client_writes_reads_and_watches(server: ApiServer) -> None:
         assert seen == [("MODIFIED", {"a": "b"}), ("DELETED", {"a": "b"})]
 
 
-async def test_who_writes_is_recorded(server: ApiServer) -> None:
-    body = b'{"metadata":{"name":"c"},"data":{"a":"b"}}'
-    answer = await server.direct().request(Request("POST", _MAPS, body), 30)
-    managers = orjson.loads(answer.body)["metadata"]["managedFields"]
-    assert [each["manager"] for each in managers] == ["trainyard"]
+async def test_who_writes_is_recorded_as_over_the_socket(server: ApiServer, tmp_path: Path) -> None:
+    socket = UnixTransport(tmp_path / "api.sock")
+    owners = []
+    for way in (server.direct(), socket):
+        for query in ("", "?fieldManager=somebody"):
+            body = b'{"metadata":{"generateName":"c-"},"data":{"a":"b"}}'
+            answer = await way.request(Request("POST", _MAPS + query, body), 30)
+            entries = orjson.loads(answer.body)["metadata"].get("managedFields", ())
+            owners.append([each["manager"] for each in entries])
+    await socket.aclose()
+    assert owners[:2] == owners[2:] == [[], ["somebody"]]
 
 
 async def test_a_watch_that_is_refused_says_why(server: ApiServer) -> None:
