@@ -19,7 +19,7 @@ def state() -> Iterator[Path]:
     """A folder to work in, with the state folder `state`, whose cluster ends with the block.
 
     The folder stays until everything has been measured: on ext4 without a journal each file and
-    folder that is made within a minute after many were deleted takes 0.3 to 0.7 ms longer.
+    folder that is made within a minute after many were deleted takes 0.35 to 0.7 ms longer.
     """
     folder = tempfile.mkdtemp(prefix="trainyard-bench-")
     os.environ["TRAINYARD_STATE_DIR"] = f"{folder}/state"

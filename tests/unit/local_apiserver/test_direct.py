@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from trainyard.kube.client import Client
-from trainyard.kube.errors import AlreadyExists, Invalid, NotFound, Unreachable
+from trainyard.kube.errors import AlreadyExists, ApiError, Invalid, NotFound, Unreachable
 from trainyard.kube.resources import CONFIG_MAPS, PODS
 from trainyard.kube.transport import Request, Response
 from trainyard.kube.unix import UnixTransport
@@ -120,7 +120,7 @@ async def test_who_writes_is_recorded_as_over_the_socket(server: ApiServer, tmp_
 async def test_a_watch_that_is_refused_says_why(server: ApiServer) -> None:
     async with Client(server.direct()) as client:
         following = client.watch(PODS, "default", resource_version="x")
-        with pytest.raises(Exception, match="resourceVersion"):
+        with pytest.raises(ApiError, match="resourceVersion"):
             await anext(following)
 
 
@@ -149,7 +149,7 @@ async def test_nothing_is_answered_once_it_is_closed(server: ApiServer) -> None:
 
 async def test_an_answer_that_does_not_come_is_not_waited_for() -> None:
     async def silent(_: messages.Request) -> messages.Answer:
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
         raise AssertionError
 
     way = DirectTransport(silent)
@@ -167,7 +167,7 @@ async def test_a_stream_is_read_whole_or_in_time_and_ended() -> None:
         try:
             for number in range(count):
                 yield b"%d\n" % number
-                await asyncio.sleep(0.01 if number < 2 else 3600)
+                await (asyncio.sleep(0) if number < 2 else asyncio.Event().wait())
         finally:
             ended.append(count)
 

@@ -1,7 +1,7 @@
 """The way to the API server from its own process: requests as over a socket, without one.
 
 What is asked and answered is the same, bytes of JSON included; left out are the connection, the
-head's text and its parsing, which are a tenth of what a short job costs the cluster's process.
+head's text and its parsing, and so what limits what comes over a connection.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from contextlib import aclosing, asynccontextmanager
-from urllib.parse import parse_qsl, unquote
 
 from trainyard.kube import transport
 from trainyard.kube.errors import Unreachable
@@ -73,21 +72,10 @@ class DirectTransport:
 
 def _understood(request: transport.Request) -> Request:
     """As the server's own parser gives it."""
-    path, _, query = request.path.partition("?")
-    queries = parse_qsl(query, keep_blank_values=True) if query else []
     headers = {"host": "localhost", "user-agent": _AGENT, "accept": request.accept}
     if request.body:
         headers["content-type"] = request.content_type
-    return Request(
-        request.method,
-        unquote(path) if "%" in path else path,
-        dict(reversed(queries)),
-        queries,
-        headers,
-        request.body,
-        OWNER,
-        query,
-    )
+    return Request.to(request.method, request.path, headers, request.body, OWNER)
 
 
 def _lower(headers: Iterable[tuple[str, str]]) -> dict[str, str]:

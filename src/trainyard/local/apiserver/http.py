@@ -14,7 +14,6 @@ from collections import deque
 from contextlib import aclosing
 from enum import Enum, auto
 from typing import cast
-from urllib.parse import parse_qsl, unquote
 
 import httptools
 
@@ -243,17 +242,12 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         assert self._identity is not None  # on_headers_complete would have refused
-        path, _, query = heads.origin_form(self._url.decode("latin-1")).partition("?")
-        queries = parse_qsl(query, keep_blank_values=True) if query else []
-        request = Request(
+        request = Request.to(
             self._parser.get_method().decode("latin-1"),
-            unquote(path) if "%" in path else path,
-            dict(reversed(queries)),
-            queries,
+            heads.origin_form(self._url.decode("latin-1")),
             self._headers,
             bytes(self._body),
             self._identity,
-            query,
         )
         keep_alive = self._parser.should_keep_alive()
         self._reset()

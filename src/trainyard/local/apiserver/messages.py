@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
+from urllib.parse import parse_qsl, unquote
 
 from trainyard.local.apiserver.identity import Identity
 from trainyard.schema.dataclass import dataclass
@@ -28,6 +29,16 @@ class Request:
     """Who asks."""
     query_string: str = ""
     """As it was sent, for whom the request is passed on to."""
+
+    @classmethod
+    def to(
+        cls, method: str, target: str, headers: dict[str, str], body: bytes, identity: Identity
+    ) -> Self:
+        """A request to an absolute path with its query, both as they are sent."""
+        path, _, query = target.partition("?")
+        queries = parse_qsl(query, keep_blank_values=True) if query else []
+        plain = unquote(path) if "%" in path else path
+        return cls(method, plain, dict(reversed(queries)), queries, headers, body, identity, query)
 
     @property
     def media_type(self) -> str:

@@ -19,7 +19,7 @@ class ServiceLinks:
     """
 
     def __init__(self) -> None:
-        self._of: dict[str, dict[str, dict[str, str]]] = {}
+        self._variables: dict[str, dict[str, dict[str, str]]] = {}
 
     def note(self, event: Event) -> None:
         """Take up a change of a Service."""
@@ -27,13 +27,13 @@ class ServiceLinks:
         namespace, name = metadata["namespace"], metadata["name"]
         variables = {} if event.type == "DELETED" else dict(_of(event.object))
         if variables:
-            self._of.setdefault(namespace, {})[name] = variables
-        elif namespace in self._of:
-            self._of[namespace].pop(name, None)
+            self._variables.setdefault(namespace, {})[name] = variables
+        elif namespace in self._variables:
+            self._variables[namespace].pop(name, None)
 
     def of(self, namespace: str) -> dict[str, str]:
         """Of the Services of a namespace, in the order of their names."""
-        each = self._of.get(namespace, {})
+        each = self._variables.get(namespace, {})
         return {name: value for key in sorted(each) for name, value in each[key].items()}
 
 
