@@ -42,6 +42,7 @@ _REQUESTS = (
     Request("POST", _MAPS, b'{"metadata":{"name":"Bad Name"}}'),
     Request("POST", _MAPS, b"apiVersion: v1", "application/yaml"),
     Request("POST", _MAPS, b"x", "text/plain"),
+    Request("POST", _MAPS, b" " * (4 << 20)),
     Request("PATCH", f"{_MAPS}/none", b"{}", "application/merge-patch+json"),
     Request("PUT", f"{_MAPS}/none", b'{"metadata":{"name":"none"}}'),
     Request("DELETE", f"{_MAPS}/none"),

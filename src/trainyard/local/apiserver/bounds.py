@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from trainyard.kube.errors import ApiError
 from trainyard.local.apiserver.messages import Request
 from trainyard.local.failures import bad_request, too_large
 
@@ -85,3 +86,8 @@ def positive_number(request: Request, name: str) -> int:
 def shortened(text: str) -> str:
     """A text for a message."""
     return text if len(text) <= 100 else text[:100] + "…"
+
+
+def body_too_large() -> ApiError:
+    """Of a request with more than `MAX_BODY_BYTES`."""
+    return too_large(f"the body of a request has at most {MAX_BODY_BYTES >> 20} MiB")

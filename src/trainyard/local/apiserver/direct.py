@@ -12,6 +12,8 @@ from contextlib import aclosing, asynccontextmanager
 
 from trainyard.kube import transport
 from trainyard.kube.errors import Unreachable
+from trainyard.local.apiserver import formats
+from trainyard.local.apiserver.bounds import MAX_BODY_BYTES, body_too_large
 from trainyard.local.apiserver.identity import OWNER
 from trainyard.local.apiserver.messages import Handler, Request, Response, Stream, Upgrade
 
@@ -60,6 +62,8 @@ class DirectTransport:
     ) -> Response | Stream:
         if self._is_closed:
             raise Unreachable("cannot reach the API server: the client is closed")
+        if len(request.body) > MAX_BODY_BYTES:
+            return formats.error_response(body_too_large())
         try:
             async with asyncio.timeout(timeout_seconds):
                 answer = await self._handler(_understood(request))

@@ -21,12 +21,12 @@ from trainyard.kube.errors import ApiError
 from trainyard.kube.ownership import Peer, peer_of
 from trainyard.local import browsers
 from trainyard.local.apiserver import formats, heads
-from trainyard.local.apiserver.bounds import MAX_BODY_BYTES
+from trainyard.local.apiserver.bounds import MAX_BODY_BYTES, body_too_large
 from trainyard.local.apiserver.door import Place
 from trainyard.local.apiserver.identity import Identity
 from trainyard.local.apiserver.messages import Request, Response, Stream, Upgrade
 from trainyard.local.apiserver.wire import Wire
-from trainyard.local.failures import bad_request, too_large
+from trainyard.local.failures import bad_request
 
 _log = logging.getLogger(__name__)
 
@@ -230,13 +230,13 @@ class Connection(asyncio.Protocol):
         self._identity = identity
         length = self._headers.get("content-length", "")
         if length.isdigit() and (len(length) > 9 or int(length) > MAX_BODY_BYTES):
-            raise _too_large()
+            raise body_too_large()
         if self._headers.get("expect", "").lower() == "100-continue":
             self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
 
     def on_body(self, body: bytes) -> None:
         if len(self._body) + len(body) > MAX_BODY_BYTES:
-            raise _too_large()
+            raise body_too_large()
         self._place.hold(len(body))
         self._body += body
 
@@ -373,10 +373,6 @@ class Connection(asyncio.Protocol):
         """Close at once; returns the answer under way, which is being cancelled."""
         self._transport.abort()
         return self._task
-
-
-def _too_large() -> ApiError:
-    return too_large(f"the body of a request has at most {MAX_BODY_BYTES >> 20} MiB")
 
 
 def _too_slow(part: str, seconds: float) -> ApiError:
