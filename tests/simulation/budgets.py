@@ -7,16 +7,15 @@ By their own reading of the documented fields, as everything here.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Iterator, Sequence
 
 from tests.simulation.server import Obj
+from tests.simulation.telling import Told
 from tests.simulation.truth import JobTruth
 
 HANG_SECONDS = 20
 """After so long ranks that get nowhere hang."""
 HUNG = "runPolicy.hang restarts after this failure"
-_BLAMED = re.compile(r"Pod\[(.+?)\]")
 
 
 def draw(seed: int, jobs: Sequence[Obj], *, once: bool) -> None:
@@ -33,10 +32,21 @@ def draw(seed: int, jobs: Sequence[Obj], *, once: bool) -> None:
         policy["hang"] = {"afterSeconds": HANG_SECONDS, "action": action}
 
 
-def hung(texts: Sequence[str]) -> list[str]:
-    """The pods that are restarted for a hang, by what is told of restarts."""
-    found = (_BLAMED.match(text) for text in texts if HUNG in text)
-    return [each[1] for each in found if each is not None]
+def hung(told: Told) -> list[tuple[str, int]]:
+    """The pod, by name and attempt, that runs and is to be restarted for a hang: one for each.
+
+    Not by the text of the restart, which is that of another replica where one failed meanwhile.
+    """
+    policy = (told.spec.get("runPolicy") or {}).get("hang") or {}
+    is_hung = any(
+        c["type"] == "Hung" and c["status"] == "True" for c in told.after.get("conditions") or ()
+    )
+    if not is_hung or policy.get("action") != "Restart":
+        return []
+    wanted = told.account(told.after).get("replicas") or {}
+    ranks = [told.pods[rank.pod] for rank in told.observed.heard.ranks if rank.pod in told.pods]
+    blamed = [p for p in ranks if p.attempt < (wanted.get(p.name) or {}).get("attempt", 0)]
+    return [(p.name, p.attempt) for p in blamed if p.phase == "Running"][:1]
 
 
 def refills(job: Obj) -> bool:

@@ -321,7 +321,7 @@ class Monitor(Observer):
         job.countable += len(given_up)  # by what it had seen
         if given_up:
             job.given_up.add(job.attempt)
-        job.hung |= {(name, told.pods[name].attempt) for name in budgets.hung(restarts)}
+        job.hung |= set(budgets.hung(told))
         if told.plan.status is not None or told.events:
             for problem in agreement.untrue(told, times=self.clock_is_steady):
                 self.fail(f"{told.job['metadata']['name']}: {problem}")

@@ -90,6 +90,7 @@ ONCE_FAILED = {
     600287938: "a rule judged a pod that was taken away with the admission of its job",
     723155437: "the monitor missed that an elastic replica that hangs is restarted though it runs",
     974728758: "the monitor missed that a replica that was given up had failed in the row",
+    280191712: "the monitor missed that a replica that hangs is restarted beside one that failed",
 }
 
 
