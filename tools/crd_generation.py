@@ -16,6 +16,7 @@ from typing import Any
 from trainyard.kinds.kind import AGE, PHASE, Column, Kind
 from trainyard.kinds.policies import mutable_paths
 from trainyard.kinds.shared.legacy import Legacy
+from trainyard.schema.model import Model
 from trainyard.schema.names import MAX_LABEL
 from trainyard.schema.structural import INT64
 
@@ -133,8 +134,9 @@ def _job_columns(kind: Kind) -> list[Column]:
 
 def schema(kind: Kind) -> Schema:
     """The structural schema of a kind."""
-    document = kind.model.model_json_schema(by_alias=True)
-    out = _structural(document, document.get("$defs", {}))
+    out = _of(kind.model)
+    text = out["properties"]["status"]["description"]
+    out["properties"]["status"] = _of(kind.status_model) | {"description": text}
     for key in ("apiVersion", "kind"):
         out["properties"][key] = {"type": "string", "description": _ROOT_TEXTS[key]}
     out["properties"]["metadata"] = {"type": "object"}
@@ -147,6 +149,11 @@ def schema(kind: Kind) -> Schema:
         _add_rules(kind, out["properties"]["spec"])
         _extend(out, (_NAME,))
     return out
+
+
+def _of(model: type[Model]) -> Schema:
+    document = model.model_json_schema(by_alias=True)
+    return _structural(document, document.get("$defs", {}))
 
 
 _ROOT_TEXTS = {

@@ -32,6 +32,8 @@ class Group:
 def groups(kind: Kind) -> Iterator[Group]:
     """The field groups of a kind, in the order of its fields; metadata is Kubernetes' own."""
     yield from _groups("", kind.model, kind.model.__doc__ or "")
+    status = kind.model.model_fields["status"]
+    yield from _groups("status", kind.status_model, status.description or "")
 
 
 def _groups(path: str, model: type[Model], text: str) -> Iterator[Group]:

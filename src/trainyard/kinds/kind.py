@@ -2,8 +2,8 @@
 
 A kind is a package with a `KIND` in its `__init__` and, beside it, `spec.py` (the model),
 `rules.py` (what a schema cannot say), `crd.json` (generated from both by ``tools.crds``) and, for
-jobs, `workload.py` (what it turns into); `legacy.py` where it has old spellings. The row itself
-imports none of them: start-up is imports.
+jobs, `workload.py` (what it turns into); `legacy.py` where it has old spellings, `status.py` where
+its status is not a job's. The row itself imports none of them: start-up is imports.
 """
 
 from __future__ import annotations
@@ -71,6 +71,8 @@ class Kind:
     training_containers: tuple[str, ...] = ()
     """Names of the container that trains, by preference; ``{type}`` stands for the replica type.
     Where a pod has none of them it is the first one."""
+    status: str = "trainyard.kinds.shared.status:JobStatus"
+    """Where the model of its status is, `module:name`."""
     budget: str = "restartCount"
     """The field of status that counts restarts against the limit."""
     restart_policy: str = "OnFailure"
@@ -121,6 +123,13 @@ class Kind:
     def model(self) -> type[Model]:
         """The model of one object; imports its module."""
         model: type[Model] = getattr(import_module(f"{self.package}.spec"), self.kind)
+        return model
+
+    @property
+    def status_model(self) -> type[Model]:
+        """The model of its status; imports its module."""
+        module, _, name = self.status.partition(":")
+        model: type[Model] = getattr(import_module(module), name)
         return model
 
     @property

@@ -123,6 +123,10 @@ TrainingTemplate = Annotated[
 ]
 """A template that needs a container: all of it that a server without us is told of."""
 
+Observed = Annotated[Any, WithJsonSchema(_OPEN)]
+"""A `status`, which a server drops from what users write, and keeps to its schema in what the
+controller does; so its model stands apart, and nobody who reads an object imports it."""
+
 Count = Annotated[int, Field(ge=0, le=INT32_MAX)]
 
 

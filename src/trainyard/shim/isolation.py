@@ -18,7 +18,6 @@ from trainyard.shim.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
 Kind = Literal["root", "rootless", "plain"]
 
 _POD_PREFIX, _POD_BITS = "10.244", 16
-_SPARES = 8
 # The shim's own, to come back to after making a pod's; without root it can return to no other.
 _CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
 _NAMESPACES = {sys.CLONE_NEWNET: "net", sys.CLONE_NEWUTS: "uts", sys.CLONE_NEWIPC: "ipc"}
@@ -65,13 +64,12 @@ class Network:
         """Make a pod's sandbox; a wanted ``address`` may be shared with a pod that is ending."""
         return Sandbox(address or self._allocate(), {})
 
-    @property
-    def wants_spare(self) -> bool:
+    def wants_spare(self, most: int) -> bool:
         """Whether ``prepare_spare`` has something to do."""
         return False
 
-    def prepare_spare(self) -> None:
-        """Do some of the next pod's work in advance."""
+    def prepare_spare(self, most: int) -> None:
+        """Do some of the next pod's work in advance, for so many pods at most."""
 
     def remove_pod(self, sandbox: Sandbox) -> None:
         self._used.discard(sandbox.address)
@@ -108,7 +106,7 @@ class NamespaceNetwork(Network):
         self._prefix = _POD_PREFIX
         self._count = 0
         self._spares: list[Sandbox] = []
-        self._spares_wanted = _SPARES
+        self._can_spare = True
         self._own = _open_namespaces()
         self._maps = _identity()
         self._try_user_namespace()
@@ -127,16 +125,15 @@ class NamespaceNetwork(Network):
             sys.setns(self._own[sys.CLONE_NEWUTS], sys.CLONE_NEWUTS)
         return sandbox
 
-    @property
-    def wants_spare(self) -> bool:
-        return len(self._spares) < self._spares_wanted
+    def wants_spare(self, most: int) -> bool:
+        return self._can_spare and len(self._spares) < most
 
-    def prepare_spare(self) -> None:
-        if self.wants_spare:
+    def prepare_spare(self, most: int) -> None:
+        if self.wants_spare(most):
             try:
                 self._spares.append(self._make())
             except OSError:
-                self._spares_wanted = 0  # the next pod will tell what is wrong
+                self._can_spare = False  # the next pod will tell what is wrong
 
     def _make(self) -> Sandbox:
         address = self._allocate()

@@ -27,7 +27,6 @@ _ATTEMPTS = 10
 _LIFE_SIGN_SECONDS = 30.0
 _DELAY_SECONDS = 1.0
 _LAST_MESSAGES = 16
-_SPARES = 8
 
 
 class _Spare(Child):
@@ -58,7 +57,7 @@ class Nursery:
         """``spare_flags``: the namespaces of children that are forked ahead; ``base`` as in
         ``Surroundings``."""
         self._loop, self._base = around, base
-        self._spare_flags, self._spares_wanted = spare_flags, _SPARES
+        self._spare_flags, self._can_spare = spare_flags, True
         self._spares: list[Child] = []
         self._ends_strangers = ends_strangers
         self._may_have_strangers = False
@@ -197,7 +196,7 @@ class Nursery:
 
     def _born(self, child: Child, pid: int) -> None:
         self._unborn.remove(child)
-        self._failures, self._spares_wanted = 0, _SPARES
+        self._failures, self._can_spare = 0, True
         child.pid = pid
         self._by_pid[pid] = child
         child.close_given()
@@ -233,19 +232,18 @@ class Nursery:
 
     # -- forked ahead -----------------------------------------------------------------------------
 
-    @property
-    def wants_spare(self) -> bool:
+    def wants_spare(self, most: int) -> bool:
         """Whether ``prepare_spare`` has something to do."""
         idle = self._control is not None and not (self._queue or self._unborn or self._closed)
-        return idle and len(self._spares) < self._spares_wanted
+        return idle and self._can_spare and len(self._spares) < most
 
-    def prepare_spare(self) -> None:
-        """Have a child forked that waits for an order."""
-        if self.wants_spare:
+    def prepare_spare(self, most: int) -> None:
+        """Have a child forked that waits for an order, unless so many do."""
+        if self.wants_spare(most):
             self.start(_Spare(self._spare_flags, self._make_no_spares))
 
     def _make_no_spares(self) -> None:
-        self._spares_wanted = 0  # the next start will tell what is wrong
+        self._can_spare = False  # the next start will tell what is wrong
 
     def _fitting(self, child: Child) -> Iterator[Child]:
         while self._spares and self._spare_flags == child.flags:

@@ -15,6 +15,7 @@ import os
 import resource
 import signal
 import socket
+import time
 from typing import assert_never
 
 from trainyard.shim import isolation, limits, loop, protocol, wire
@@ -33,6 +34,10 @@ _MAX_WAIT_SECONDS = 1.0
 # After this long without work something is made ahead: sooner it would take the processor, and the
 # kernel's locks, from the pods that have just begun to start.
 _IDLE_SECONDS = 0.001
+_SPARES_WHEN_YOUNG, _SPARES = 1, 8
+_YOUNG_SECONDS = 1.0
+"""For so long a shim makes no more than one pod ahead. That of a short `run` would make the others
+while the cluster starts, which wants the same processors, and have them to end in the end."""
 
 
 class Shim:
@@ -48,6 +53,7 @@ class Shim:
         self._agent: wire.AgentConnection | None = None
         self._listener: socket.socket | None = None
         self._is_told_to_stop = self._is_stopping = False
+        self._adult_at = time.monotonic() + _YOUNG_SECONDS
         self._base = os.path.join(state_dir, "root")
         os.makedirs(self._base, exist_ok=True)
         self._memory = _open_memory(state_dir, network.kind)
@@ -105,15 +111,20 @@ class Shim:
             self._relay.tick()
             self._egress.tick()
             if not was_busy and not self._is_stopping:
-                self._network.prepare_spare()
-                self._nursery.prepare_spare()
+                self._network.prepare_spare(self._spares)
+                self._nursery.prepare_spare(self._spares)
         self._nursery.end_zygote()
 
     def _wait_seconds(self) -> float:
-        wants_spare = self._network.wants_spare or self._nursery.wants_spare
+        ahead = (self._network, self._nursery)
+        wants_spare = any(each.wants_spare(self._spares) for each in ahead)
         limit = _IDLE_SECONDS if wants_spare else _MAX_WAIT_SECONDS
         due = self._pump.wait_seconds()
         return limit if due is None else min(limit, due)
+
+    @property
+    def _spares(self) -> int:
+        return _SPARES if time.monotonic() >= self._adult_at else _SPARES_WHEN_YOUNG
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)

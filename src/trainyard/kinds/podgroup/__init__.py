@@ -8,6 +8,7 @@ KIND = Kind(
     "podgroups",
     ("pg",),
     __name__,
+    status=f"{__name__}.status:PodGroupStatus",
     group=SCHEDULER,
     is_job=False,
     columns=(

@@ -3,8 +3,8 @@
 from pydantic import Field
 
 from trainyard.kinds.shared.run import Priority
-from trainyard.kinds.shared.scheduling import SchedulingCondition, SchedulingObject
-from trainyard.schema.model import Count, Items, Model, OpenModel, Template
+from trainyard.kinds.shared.scheduling import SchedulingObject
+from trainyard.schema.model import Count, Items, Model, Observed
 
 
 class Role(Model):
@@ -30,25 +30,9 @@ class PodGroupSpec(Model):
     )
 
 
-class PodGroupStatus(OpenModel):
-    """What the scheduler observed last."""
-
-    phase: str = Field(default="", description="Pending, Running or Finished.")
-    allocated: Template | None = Field(default=None, description="Resources of the scheduled pods.")
-    running: int = Field(default=0, description="Running pods.")
-    succeeded: int = Field(default=0, description="Succeeded pods.")
-    failed: int = Field(default=0, description="Failed pods.")
-    pending: int = Field(default=0, description="Pending pods.")
-    conditions: Items[SchedulingCondition] = Field(
-        default=(), description="GroupScheduled and SufficientGroupMember."
-    )
-
-
 class PodGroup(SchedulingObject):
     """Pods that are scheduled all or not at all."""
 
     kind: str = Field(default="PodGroup", description="Always `PodGroup`.")
     spec: PodGroupSpec = Field(default_factory=PodGroupSpec.empty, description="What is wanted.")
-    status: PodGroupStatus = Field(
-        default_factory=PodGroupStatus.empty, description="What was observed last."
-    )
+    status: Observed = Field(default=None, description="What was observed last.")

@@ -8,6 +8,7 @@ KIND = Kind(
     "queues",
     ("q",),
     __name__,
+    status=f"{__name__}.status:QueueStatus",
     group=SCHEDULER,
     is_job=False,
     namespaced=False,

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from trainyard.kinds.shared.run import Priority
-from trainyard.kinds.shared.scheduling import SchedulingCondition, SchedulingObject
+from trainyard.kinds.shared.scheduling import SchedulingObject
 from trainyard.schema import duration, quantity
-from trainyard.schema.model import Items, Model, OpenModel, Template
+from trainyard.schema.model import Model, Observed
 
 
 def _checked_quantity(value: object) -> object:
@@ -79,36 +79,9 @@ class QueueSpec(Model):
     )
 
 
-class PodGroupCount(OpenModel):
-    """PodGroups of a Queue."""
-
-    total: int = Field(default=0, description="All PodGroups.")
-
-
-class PodCount(OpenModel):
-    """Pods of a Queue per phase."""
-
-    pending: int = Field(default=0, description="Pending pods.")
-    running: int = Field(default=0, description="Running pods.")
-    succeeded: int = Field(default=0, description="Succeeded pods.")
-    failed: int = Field(default=0, description="Failed pods.")
-    unknown: int = Field(default=0, description="Pods in an unknown state.")
-
-
-class QueueStatus(OpenModel):
-    """What the scheduler observed last."""
-
-    allocated: Template | None = Field(default=None, description="Resources of the scheduled pods.")
-    conditions: Items[SchedulingCondition] = Field(default=(), description="Aspects of its state.")
-    pod_groups: PodGroupCount | None = Field(default=None, description="PodGroups in the Queue.")
-    pods: PodCount | None = Field(default=None, description="Pods in the Queue.")
-
-
 class Queue(SchedulingObject):
     """A share of the cluster in which jobs wait for their turn."""
 
     kind: str = Field(default="Queue", description="Always `Queue`.")
     spec: QueueSpec = Field(default_factory=QueueSpec.empty, description="What is wanted.")
-    status: QueueStatus = Field(
-        default_factory=QueueStatus.empty, description="What was observed last."
-    )
+    status: Observed = Field(default=None, description="What was observed last.")

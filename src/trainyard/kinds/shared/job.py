@@ -7,9 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from trainyard.kinds.shared.labels import BATCH
-from trainyard.kinds.shared.status import JobStatus
 from trainyard.schema.meta import ObjectMeta
-from trainyard.schema.model import Model
+from trainyard.schema.model import Model, Observed
 
 API_VERSION = f"{BATCH}/v1beta1"
 
@@ -29,9 +28,8 @@ class Job(Model):
         default_factory=ObjectMeta.empty, description="Standard object metadata."
     )
     spec: Model = Field(description="What to run.")
-    status: JobStatus = Field(
-        default_factory=JobStatus.empty,
-        description="What the controller observed last; written by it alone.",
+    status: Observed = Field(
+        default=None, description="What the controller observed last; written by it alone."
     )
 
 

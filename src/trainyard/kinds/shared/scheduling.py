@@ -1,19 +1,12 @@
-"""What PodGroup and Queue share: where they are served, conditions, and their one rule."""
+"""What PodGroup and Queue share: where they are served, and their one rule."""
 
 from pydantic import Field
 
 from trainyard.kinds.shared.labels import SCHEDULER
-from trainyard.kinds.shared.status import Condition
 from trainyard.schema.meta import ObjectMeta
 from trainyard.schema.model import Model
 from trainyard.schema.names import is_dns_subdomain
 from trainyard.schema.problems import Problem, error
-
-
-class SchedulingCondition(Condition):
-    """One aspect of the state of a PodGroup or Queue."""
-
-    type: str = Field(default="", description="Which aspect, e.g. GroupScheduled.")
 
 
 class SchedulingObject(Model):

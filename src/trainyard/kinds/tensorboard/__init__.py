@@ -8,6 +8,7 @@ KIND = Kind(
     "tensorboards",
     ("tb",),
     __name__,
+    status=f"{__name__}.status:TensorBoardStatus",
     group=TENSORSTACK,
     is_job=False,
     is_viewer=True,

@@ -5,9 +5,8 @@ import posixpath
 from pydantic import Field
 
 from trainyard.kinds.shared.run import QueueOnly
-from trainyard.kinds.shared.status import Condition, ObjectReference
 from trainyard.schema.meta import ObjectMeta
-from trainyard.schema.model import Items, Model, OpenModel, Template
+from trainyard.schema.model import Items, Model, Observed, Template
 
 
 class PvcLogs(Model):
@@ -109,31 +108,6 @@ class TensorBoardSpec(Model):
     )
 
 
-class PodState(OpenModel):
-    """The viewer's pod."""
-
-    reference: ObjectReference | None = Field(default=None, description="The pod.")
-    phase: str = Field(default="", description="Phase of the pod.")
-
-
-class TensorBoardCondition(Condition):
-    """One aspect of the viewer's state."""
-
-    type: str = Field(default="", description="Which aspect: Ready or LogsServed.")
-
-
-class TensorBoardStatus(OpenModel):
-    """What the controller observed last."""
-
-    phase: str = Field(default="", description="Pending, Running, Suspended or Failed.")
-    pod: PodState | None = Field(default=None, description="The viewer's pod.")
-    conditions: Items[TensorBoardCondition] = Field(default=(), description="Aspects of its state.")
-    url: str | None = Field(default=None, description="Address of the viewer.")
-    observed_generation: int | None = Field(
-        default=None, description="`metadata.generation` that this status is about."
-    )
-
-
 class TensorBoard(Model):
     """A viewer of training logs."""
 
@@ -145,6 +119,4 @@ class TensorBoard(Model):
     spec: TensorBoardSpec = Field(
         default_factory=TensorBoardSpec.empty, description="What is wanted."
     )
-    status: TensorBoardStatus = Field(
-        default_factory=TensorBoardStatus.empty, description="What was observed last."
-    )
+    status: Observed = Field(default=None, description="What was observed last.")
