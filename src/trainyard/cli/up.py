@@ -14,7 +14,7 @@ import sys
 import time
 from contextlib import suppress
 from dataclasses import asdict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import click
 
@@ -27,6 +27,7 @@ from trainyard.kube.people import NOBODY_ELSE, AllowList, gid_of, uid_of
 from trainyard.local import limits
 from trainyard.local.tls import TlsFiles
 from trainyard.schema.errors import TrainyardError
+from trainyard.schema.namedtuple import NamedTuple
 
 if TYPE_CHECKING:
     from trainyard.local.cluster import Cluster

@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+
+from trainyard.schema.namedtuple import NamedTuple
 
 _METADATA = re.compile(r"(?P<name>[^-/]+)-(?P<version>[^-/]+)(-py[\d.]+)?\.(dist|egg)-info\Z")
 _MOST = 5_000

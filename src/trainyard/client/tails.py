@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from trainyard.client.job import Job
 from trainyard.client.keptlogs import kept_logs, log_of, read_kept
@@ -14,6 +13,7 @@ from trainyard.client.logs import LogRequest
 from trainyard.client.pods import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.shim.logs import MISSING
 
 _LINES = 600

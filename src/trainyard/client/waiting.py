@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from enum import IntEnum
-from typing import NamedTuple
 
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound, find
@@ -15,6 +14,7 @@ from trainyard.client.watching import follow
 from trainyard.kinds.shared.reasons import ConditionType, Phase
 from trainyard.kube.client import Client
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.namedtuple import NamedTuple
 
 
 class Result(IntEnum):

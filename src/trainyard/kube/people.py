@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from typing import NamedTuple
+
+from trainyard.schema.namedtuple import NamedTuple
 
 NOBODY = 65534
 """The group of a user whom the machine's database does not know."""

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.lifecycle.ranks import number
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.namedtuple import NamedTuple
 
 BEGUN, READY, TESTING, DONE, LEFT = "begun", "ready", "testing", "done", "left"
 _STAGES = (BEGUN, READY, TESTING, DONE, LEFT)

@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from trainyard.local import limits
 from trainyard.local.found import Found, Patient, State
 from trainyard.local.node.gpus import detect
 from trainyard.local.node.shim_process import ShimFailed, start_shim
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.shim.egress.told import SetNetwork
 
 _LITTLE_ROOM, _NO_ROOM = 1 << 30, 64 << 20

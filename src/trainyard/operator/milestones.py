@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.kinds.shared.reasons import ConditionType, Phase
 from trainyard.lifecycle.ledger import outcome
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.times import parse
 
 

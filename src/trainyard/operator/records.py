@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.kinds.shared.run import OPERATOR
 from trainyard.kinds.table import Kind
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.namedtuple import NamedTuple
 
 
 class JobKey(NamedTuple):

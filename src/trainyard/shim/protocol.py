@@ -6,8 +6,6 @@ Named tuples rather than dataclasses: the shim starts before anything else, and 
 takes seven times as long to define.
 """
 
-from __future__ import annotations
-
 import functools
 import types
 import typing

@@ -17,7 +17,7 @@ import yaml
 from click.testing import CliRunner
 
 from trainyard.api.shape import ScriptShape
-from trainyard.cli import init, run
+from trainyard.cli.main import cli
 from trainyard.schema.errors import TrainyardError
 
 
@@ -58,14 +58,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def made(*arguments: str) -> tuple[dict[str, Any], str]:
     """The job that `init` proposes, and what it says of it."""
-    result = CliRunner().invoke(init.command, arguments, catch_exceptions=False)
+    result = CliRunner().invoke(cli, ["init", *arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return list(yaml.safe_load_all(result.stdout))[-1], result.stderr
 
 
 def refused(*arguments: str) -> str:
     """What is said of a mistake."""
-    result = CliRunner().invoke(init.command, arguments)
+    result = CliRunner().invoke(cli, ["init", *arguments])
     if isinstance(result.exception, TrainyardError):
         return str(result.exception)
     assert result.exit_code == 2, result.output
@@ -122,7 +122,7 @@ def test_the_launcher_is_guessed_and_said(arguments: list[str], kind: str, told:
 
 
 def test_a_number_is_no_namespace() -> None:
-    result = CliRunner().invoke(run.command, ["-n", "4", "train.py"])
+    result = CliRunner().invoke(cli, ["run", "-n", "4", "train.py"])
     assert result.exit_code == 2
     assert "did you mean --replicas 4?" in result.output
 
@@ -251,10 +251,10 @@ def test_a_mistake_is_told_with_what_to_do(arguments: tuple[str, ...], told: str
 
 
 def test_what_is_there_is_never_overwritten(folder: Path) -> None:
-    made_once = CliRunner().invoke(init.command, ["--save", "job.yaml", "train.py"])
+    made_once = CliRunner().invoke(cli, ["init", "--save", "job.yaml", "train.py"])
     assert made_once.exit_code == 0
     assert "job.yaml written; run it: trainyard run -f job.yaml" in made_once.stderr
-    assert CliRunner().invoke(init.command, ["--save", "job.yaml", "train.py"]).exit_code == 0
+    assert CliRunner().invoke(cli, ["init", "--save", "job.yaml", "train.py"]).exit_code == 0
     assert "exists and says something else" in refused("--save", "job.yaml", "plain.py")
 
 

@@ -126,6 +126,34 @@ def test_dataclasses_compile_their_methods_when_these_are_called() -> None:
     assert eager == [], "import dataclass from trainyard.schema.dataclass"
 
 
+def test_named_tuples_do_not_compile_their_annotations() -> None:
+    """But for the rooms that keep the standard library's (decision 357)."""
+    apart = ("payloads/", "shim/", "schema/namedtuple.py")
+    eager = [
+        source.name
+        for source in sources()
+        if not source.name.startswith(apart) and "from __future__ import annotations" in source.text
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ImportFrom) and node.module == "typing"
+        if any(alias.name == "NamedTuple" for alias in node.names)
+    ]
+    assert eager == [], "import NamedTuple from trainyard.schema.namedtuple"
+
+
+def test_reading_a_job_imports_no_model_of_a_status() -> None:
+    code = f"""
+import sys
+from trainyard.manifest.reader import read
+
+assert not read({MANIFEST!r}).problems
+print([name for name in sys.modules if name.startswith("trainyard.") and name.endswith(".status")])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]"
+
+
 def test_reading_a_job_builds_one_validator() -> None:
     """That of its kind: none for a model that is only the default of a field (decision 164)."""
     code = f"""

@@ -239,3 +239,9 @@ def test_lists_documents_and_neighbours_in_one_file() -> None:
         "DeepSpeedJob",
     ]
     assert len(result.require_jobs().jobs) == 4
+
+
+@pytest.mark.parametrize("status", [{"phase": 3, "tasks": "?"}, "Running", None])
+def test_a_status_is_not_judged(status: Any) -> None:
+    """A server drops it from what users write, whatever it is."""
+    assert check({**m.pytorch(), "status": status}).allowed

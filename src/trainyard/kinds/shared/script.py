@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from trainyard.kinds.shared.workload import RestartPolicy
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
+from trainyard.schema.namedtuple import NamedTuple
 
 GPU = "nvidia.com/gpu"
 

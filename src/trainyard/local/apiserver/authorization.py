@@ -7,8 +7,6 @@ cluster itself tells (status, bindings); what is nobody's, such as Queues, is th
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import Forbidden, NotFound
 from trainyard.kube.people import Person, uid_of
@@ -21,6 +19,7 @@ from trainyard.local.guests import uid_of_owner
 from trainyard.local.registry import Registry
 from trainyard.local.resources.resource import READ_VERBS, Object
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.namedtuple import NamedTuple
 
 _TOLD_BY_THE_CLUSTER = ("status", "binding", "finalize")
 _SHOWN_TO_ALL = ("", "status", "scale")

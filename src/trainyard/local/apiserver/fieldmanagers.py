@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import field
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -21,6 +21,7 @@ from trainyard.local.failures import Cause, apply_conflict
 from trainyard.local.resources.alike import Lately
 from trainyard.local.resources.resource import Object, Served
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.namedtuple import NamedTuple
 
 APPLY, UPDATE = "Apply", "Update"
 _BEFORE, _ANCIENT = "before-first-apply", "ancient-changes"

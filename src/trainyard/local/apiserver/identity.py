@@ -7,12 +7,13 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from trainyard.kube.errors import ApiError
 from trainyard.kube.ownership import Peer
 from trainyard.kube.people import NOBODY_ELSE, AllowList, Person, person
 from trainyard.local.tokens import Tokens
+from trainyard.schema.namedtuple import NamedTuple
 
 _KNOWN_SECONDS = 60.0
 _WEBSOCKET_PREFIX = "base64url.bearer.authorization.k8s.io."

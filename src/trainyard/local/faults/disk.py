@@ -18,10 +18,10 @@ import signal
 import sys
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import NamedTuple
 
 from trainyard.local.faults.helpers import enter, held
 from trainyard.local.node import removal
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.shim import isolation, syscalls
 
 _FLAGS = syscalls.MS_NOSUID | syscalls.MS_NODEV

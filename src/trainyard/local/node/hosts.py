@@ -14,9 +14,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
 
 from trainyard.local.node.memory import Memory
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.shim.egress.told import Name
 
 DOMAIN = "svc.cluster.local"

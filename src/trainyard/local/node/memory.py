@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Self
+from typing import Self
+
+from trainyard.schema.namedtuple import NamedTuple
 
 
 class Memory(NamedTuple):

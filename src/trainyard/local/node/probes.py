@@ -9,12 +9,13 @@ import socket
 import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.local.node.container_runtime import ContainerRuntime
 from trainyard.local.node.execs import command, run_command
 from trainyard.local.node.status import Run
 from trainyard.schema.errors import TrainyardError
+from trainyard.schema.namedtuple import NamedTuple
 
 Verdict = Callable[[Run, str, str], None]
 _Speak = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[str]]

@@ -9,11 +9,11 @@ import os
 import socket
 import weakref
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from trainyard.local.node.container_runtime import RuntimeRefused
 from trainyard.local.node.memory import Memory
 from trainyard.local.node.shim_process import ShimFailed, ShimHandle
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.shim import protocol, wire
 from trainyard.shim.attach import Attach
 

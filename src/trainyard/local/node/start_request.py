@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.kinds.shared import labels, pod_contract
 from trainyard.kube import pythons
@@ -25,6 +25,7 @@ from trainyard.local.node.folders import component
 from trainyard.local.node.settings import NodeSettings
 from trainyard.local.node.volumes import Volumes
 from trainyard.schema import quantity
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.shim import paths
 from trainyard.shim.protocol import Bind, Program, Root
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from itertools import groupby
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.kinds.shared import labels
 from trainyard.kube.errors import NotFound
@@ -26,6 +26,7 @@ from trainyard.local.node.folders import Refused, component, lies_in, relative
 from trainyard.local.node.memory import Memory
 from trainyard.schema import quantity
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.shim import paths
 from trainyard.shim.protocol import Bind
 

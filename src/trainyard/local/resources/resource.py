@@ -11,12 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from trainyard.kube.resources import Resource
 from trainyard.local.failures import Cause, invalid, no_such_path
 from trainyard.local.resources.columns import AGE, NAME, Column
 from trainyard.schema.dataclass import dataclass
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.names import is_dns_subdomain
 from trainyard.schema.problems import REQUIRED, Problem
 

@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Iterable
 from itertools import takewhile
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
 from trainyard.local.failures import expired
+from trainyard.schema.namedtuple import NamedTuple
 
 Object = dict[str, Any]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from trainyard.schema.errors import TrainyardError
+from trainyard.schema.namedtuple import NamedTuple
 
 
 class StorageError(TrainyardError):

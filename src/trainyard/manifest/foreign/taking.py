@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
+from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.problems import Path
 
 LEFT = "has no counterpart, and is left out"
