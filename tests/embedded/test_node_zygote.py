@@ -48,6 +48,29 @@ async def zygote_of(shim: int) -> int:
         await asyncio.sleep(0.01)
 
 
+async def test_a_young_shim_makes_one_pod_ahead_and_more_later(tmp_path: Path) -> None:
+    """A short `run` would have to wait for the end of the others (decision 359)."""
+    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    async with cluster(tmp_path / "state", handle=handle), asyncio.timeout(60):
+        spares = await spares_of(handle.pid, 8)
+        begun = sorted(started(pid) - started(handle.pid) for pid in spares)
+        assert begun[1] >= 0.98, begun
+
+
+async def spares_of(shim: int, count: int) -> list[int]:
+    while True:
+        found = children(shim, "pod-spare")
+        if len(found) == count:
+            return found
+        await asyncio.sleep(0.05)
+
+
+def started(pid: int) -> float:
+    """Seconds from the machine's start, to a hundredth."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+
+
 async def test_a_pod_that_writes_into_everything_it_finds_harms_nobody(tmp_path: Path) -> None:
     async with cluster(tmp_path / "state") as node:
         await node.create("other", ["sleep", "1000"])
