@@ -503,7 +503,8 @@ async def test_openapi_defines_what_its_paths_and_bodies_hold(api: Api) -> None:
             defined = {each["name"] for each in operations["parameters"] if each["in"] == "path"}
             assert defined == set(re.findall(r"{(\w+)}", where)), where
             for verb in operations.keys() & {"post", "put"}:
-                assert operations[verb]["requestBody"]["required"]
+                told = operations[verb]
+                assert told["x-kubernetes-action"] == "connect" or told["requestBody"]["required"]
 
 
 async def test_openapi_describes_lists_and_their_parameters(api: Api) -> None:
@@ -518,6 +519,32 @@ async def test_openapi_describes_lists_and_their_parameters(api: Api) -> None:
     named = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}"]
     assert named.keys() == {"parameters", "get", "put", "patch", "delete"}
     assert document["components"]["schemas"]["io.k8s.api.core.v1.PodList"]["required"] == ["items"]
+
+
+async def test_openapi_describes_what_discovery_tells_of(api: Api) -> None:
+    """Subresources too: every path, every verb, and schemas that are there."""
+    verbs = {"get": "get", "create": "post", "update": "put", "patch": "patch", "delete": "delete"}
+    _, index = await api("GET", "/openapi/v3")
+    below = set()
+    for path in index["paths"]:
+        if path.count("/") != (1 if path.startswith("api/") else 2):
+            continue
+        _, document = await api("GET", f"/openapi/v3/{path}")
+        _, discovery = await api("GET", f"/{path}")
+        for each in discovery["resources"]:
+            plural, _, name = each["name"].partition("/")
+            of_all = f"/{path}/namespaces/{{namespace}}" if each["namespaced"] else f"/{path}"
+            found = document["paths"][f"{of_all}/{plural}/{{name}}{'/' * bool(name)}{name}"]
+            if name:
+                below.add(each["name"])
+                assert found.keys() - {"parameters"} == {verbs[verb] for verb in each["verbs"]}
+        referred = set(re.findall(r'"\$ref": "#/components/schemas/([^"]*)"', json.dumps(document)))
+        assert referred <= document["components"]["schemas"].keys()
+    assert {"pods/exec", "pods/eviction", "pytorchtrainingjobs/scale", "nodes/status"} <= below
+    _, document = await api("GET", "/openapi/v3/api/v1")
+    run = document["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/exec"]["post"]
+    assert run["x-kubernetes-action"] == "connect"
+    assert "command" in {each["name"] for each in run["parameters"]}
 
 
 async def test_openapi_of_version_2_says_what_that_of_version_3_does(api: Api) -> None:

@@ -6,8 +6,9 @@ strictness to the server.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
+from typing import Any
 
 from trainyard.local.apiserver import swagger
 from trainyard.local.apiserver.formats import json_response
@@ -19,7 +20,14 @@ from trainyard.local.apiserver.patches import (
     STRATEGIC_MERGE_PATCH,
 )
 from trainyard.local.failures import no_such_path
-from trainyard.local.resources.resource import Object, Served, openapi, reference
+from trainyard.local.resources.resource import (
+    SCHEMAS,
+    Object,
+    Served,
+    Subresource,
+    openapi,
+    reference,
+)
 from trainyard.local.resources.table import Resources
 
 _V2_PROTOBUF = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
@@ -70,6 +78,30 @@ _OPTIONS: Mapping[str, Mapping[str, tuple[Object, str]]] = {
     "deletecollection": {**_SELECTED, **_DELETE},
 }
 """The parameters in the query, by action."""
+_STREAMS = {
+    "container": (_STRING, "Which one; that of the only one, or the default"),
+    "stdin": (_FLAG, "Pass on what the client sends"),
+    "stdout": (_FLAG, "Send its standard output"),
+    "stderr": (_FLAG, "Send its standard error"),
+    "tty": (_FLAG, "With a terminal"),
+}
+_OPTIONS_BELOW: Mapping[str, Mapping[str, tuple[Object, str]]] = {
+    "log": {
+        "container": _STREAMS["container"],
+        "follow": (_FLAG, "Go on with what comes"),
+        "limitBytes": (_NUMBER, "How much to send at most"),
+        "previous": (_FLAG, "That of the container before the present one"),
+        "sinceSeconds": (_NUMBER, "Not what is older"),
+        "sinceTime": (_STRING, "Not what is older"),
+        "tailLines": (_NUMBER, "How many lines from the end to begin with"),
+        "timestamps": (_FLAG, "Begin each line with its time"),
+    },
+    "attach": _STREAMS,
+    "exec": {**_STREAMS, "command": (_STRING, "What to run; once for each word")},
+    "portforward": {"ports": (_NUMBER, "Which ports")},
+    "proxy": {"path": (_STRING, "What to ask the program for")},
+}
+"""The parameters of subresources that are no objects: programs, and what they write."""
 _ACTIONS = {"create": "post", "update": "put"}
 """What OpenAPI calls an action, where that is another word."""
 _PATCHES = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
@@ -129,6 +161,8 @@ def _described(path: str, resources: Resources) -> Object:
             name = _component_name(row)
             components[name] = {**row.schema(), "x-kubernetes-group-version-kind": [_identity(row)]}
             components[name + _LIST] = _list_of(row)
+            for _, below in row.described():
+                components |= {} if below.kind in components else _reached(below.kind)
             paths |= _paths_of(row)
     head = {"openapi": "3.0.0", "info": _INFO}
     return {**head, "paths": paths, "components": {"schemas": components}}
@@ -148,6 +182,12 @@ def _paths_of(row: Served) -> Object:
     of_one = {"get": "get", "put": "update", "patch": "patch", "delete": "delete"}
     named = {"parameters": [*places, _in_path("name")], **_operations(row, of_one)}
     paths[f"{root}/{plural}/{{name}}"] = named
+    for name, below in row.described():
+        operations = _operations_below(row, name, below)
+        paths[f"{root}/{plural}/{{name}}/{name}"] = {
+            "parameters": named["parameters"],
+            **operations,
+        }
     return paths
 
 
@@ -170,6 +210,29 @@ def _official() -> Object:
         for name, schema in core.definitions("served").items()
         if not isinstance(schema, str) and name not in core.CORE_KINDS
     }
+
+
+@cache
+def _reached(kind: str) -> Object:
+    """The official schema of a subresource's kind, with those that it refers to; none of what is
+    no object."""
+    found: Object = {}
+    wanted, official = [kind], _official()
+    while wanted:
+        if (name := wanted.pop()) in official and name not in found:
+            found[name] = official[name]
+            wanted += _referred(official[name])
+    return found
+
+
+def _referred(schema: Any) -> Iterator[str]:
+    if isinstance(schema, dict):
+        if isinstance(schema.get("$ref"), str):
+            yield schema["$ref"].removeprefix(SCHEMAS)
+        schema = list(schema.values())
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _referred(each)
 
 
 def _in_path(name: str) -> Object:
@@ -202,28 +265,63 @@ def _operations(row: Served, actions: Mapping[str, str]) -> Object:
     }
 
 
+def _operations_below(row: Served, name: str, below: Subresource) -> Object:
+    actions = {
+        "get": "get",
+        "post": "create",
+        "put": "update",
+        "patch": "patch",
+        "delete": "delete",
+    }
+    group, version = below.api or (row.resource.group, row.resource.version)
+    identity = {"group": group, "version": version, "kind": below.kind}
+    if name in _OPTIONS_BELOW:
+        action = "get" if name == "log" else "connect"
+        told = _told(identity, action, _OPTIONS_BELOW[name], {"type": "string"})
+        return {method: told for method, each in actions.items() if each in below.verbs}
+    component = _component_name(row) if below.kind == row.kind else below.kind
+    content = {"schema": reference(component)}
+    return {
+        method: _takes(row, method, content)
+        | _told(identity, _ACTIONS.get(each, each), _OPTIONS.get(each, {}), content["schema"])
+        for method, each in actions.items()
+        if each in below.verbs
+    }
+
+
 def _operation(row: Served, method: str, action: str) -> Object:
     component = _component_name(row)
     content = {"schema": reference(component)}
-    takes: Object = {}
-    if method in ("post", "put"):
-        takes["requestBody"] = {"required": True, "content": {"application/json": content}}
-    elif method == "patch":
-        kinds = {each: {"schema": _patch_schema(each)} for each in _PATCHES}
-        if not row.custom:
-            kinds[STRATEGIC_MERGE_PATCH] = {"schema": {"type": "object"}}
-        takes["requestBody"] = {"required": True, "content": kinds}
+    takes = _takes(row, method, content)
     if action == "list":
         content = {"schema": reference(component + _LIST)}
     elif method == "delete":
         content = {"schema": {"type": "object"}}
+    told = _ACTIONS.get(action, action)
+    return takes | _told(_identity(row), told, _OPTIONS.get(action, {}), content["schema"])
+
+
+def _takes(row: Served, method: str, content: Object) -> Object:
+    if method in ("post", "put"):
+        return {"requestBody": {"required": True, "content": {"application/json": content}}}
+    if method != "patch":
+        return {}
+    kinds = {each: {"schema": _patch_schema(each)} for each in _PATCHES}
+    if not row.custom:
+        kinds[STRATEGIC_MERGE_PATCH] = {"schema": {"type": "object"}}
+    return {"requestBody": {"required": True, "content": kinds}}
+
+
+def _told(
+    identity: Object, action: str, options: Mapping[str, tuple[Object, str]], answer: Object
+) -> Object:
+    content = {"application/json": {"schema": answer}}
     return {
-        **takes,
-        "x-kubernetes-action": _ACTIONS.get(action, action),
-        "x-kubernetes-group-version-kind": _identity(row),
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": identity,
         "parameters": [
             {"name": name, "in": "query", "description": text, "schema": schema}
-            for name, (schema, text) in _OPTIONS.get(action, {}).items()
+            for name, (schema, text) in options.items()
         ],
-        "responses": {"200": {"description": "OK", "content": {"application/json": content}}},
+        "responses": {"200": {"description": "OK", "content": content}},
     }
