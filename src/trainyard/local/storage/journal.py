@@ -75,30 +75,43 @@ class Entry:
 
 
 class _Packer:
-    """Packs JSON by what others of its kind begin with: all jobs' Secrets have the same programs,
-    40 KB of them, and take 6 KB instead of 29."""
+    """Packs JSON by what another of its kind begins with: all jobs' Secrets have the same programs,
+    40 KB of them, and take 6 KB instead of 29.
+
+    What has little in common with that is packed alone, and so holds nothing else in memory; two
+    of these in a row, and it is by the last one that the next are packed.
+    """
 
     def __init__(self) -> None:
         self._patterns: dict[bytes, bytes] = {}
-        self._left = _MOST_PATTERNS
+        self._odd: set[bytes] = set()
 
     def packed(self, raw: bytes) -> tuple[bytes, bytes]:
         """As zlib packs it with a dictionary, and the dictionary."""
-        kind = raw[: raw.find(b'"metadata"')]
+        kind = raw[: max(0, raw.find(b'"metadata"', 0, _MOST_BYTES_OF_KIND))]
         like = self._patterns.get(kind, b"")
-        deflate = zlib.compressobj(1, zdict=like)
-        found = deflate.compress(raw) + deflate.flush()
-        if 2 * len(found) > len(raw) and self._left:
+        found = _deflated(raw, like)
+        if 2 * len(found) <= len(raw):
+            self._odd.discard(kind)
+            return found, like
+        if like and kind not in self._odd:
+            self._odd.add(kind)
+        else:
+            self._odd.discard(kind)
             self._patterns[kind] = raw[:_WINDOW]
-            self._left -= 1
-        return found, like
+        return (_deflated(raw, b"") if like else found), b""
+
+
+def _deflated(raw: bytes, like: bytes) -> bytes:
+    deflate = zlib.compressobj(1, zdict=like)
+    return deflate.compress(raw) + deflate.flush()
 
 
 _PACKED_FROM = 1 << 14
 _WINDOW = 31 << 10
 """zlib looks back a little less than 32 KB."""
-_MOST_PATTERNS = 64
-"""In all, as what is packed by one holds it."""
+_MOST_BYTES_OF_KIND = 200
+"""Of API version and kind; where these come later, it is of a kind with all others like it."""
 _packer = _Packer()
 _KEPT_READ = 256
 _READ_LATELY: deque[Entry] = deque()
