@@ -3,7 +3,7 @@
 On the wire a message is a JSON object with its fields in camelCase and its type under ``op`` (a
 request, which also has a number, ``id``), ``id`` alone (the answer to that request) or ``event``.
 Named tuples rather than dataclasses: the shim starts before anything else, and a frozen dataclass
-takes seven times as long to define.
+takes seven times as long to define. Their annotations are types: the library compiles texts.
 """
 
 import functools
