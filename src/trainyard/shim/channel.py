@@ -63,13 +63,15 @@ class Channel:
 
     def receive(self) -> Message | None:
         """The next message, None at the end; raises BlockingIOError, and ProtocolError for junk."""
-        space = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT)
         try:
-            data, ancillary, flags, _ = self._socket.recvmsg(
-                _MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC
-            )
+            data, ancillary, flags = self._received()
         except ConnectionError:
-            return None
+            # The other end is closed, and something that was sent there unread. That is told once,
+            # before what had been said from there: why a process cannot be forked, say.
+            try:
+                data, ancillary, flags = self._received()
+            except ConnectionError:
+                return None
         if not data and not ancillary:
             return None
         descriptors = _descriptors(ancillary)
@@ -85,6 +87,13 @@ class Channel:
             for fd in descriptors:
                 os.close(fd)
             raise
+
+    def _received(self) -> tuple[bytes, list[tuple[int, int, bytes]], int]:
+        space = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_MAX_DESCRIPTORS * _INT)
+        data, ancillary, flags, _ = self._socket.recvmsg(
+            _MESSAGE_BYTES, space, socket.MSG_CMSG_CLOEXEC
+        )
+        return data, ancillary, flags
 
 
 def receive_descriptors(connection: socket.socket, size: int) -> tuple[bytes, list[int]]:
