@@ -1,8 +1,8 @@
 """`NamedTuple` as `typing` has it, but that leaves annotations the texts that they are.
 
 The library compiles each of them where a class is defined, which is more than half of what that
-takes: 0.22 ms for five fields with Python 3.11, and `trainyard run` defines 80 of them (decision
-357). For modules whose annotations are not evaluated; where they are, the library's is as quick.
+takes: 0.22 ms for five fields with Python 3.11 (decision 357). For modules whose annotations are
+not evaluated; where they are, the library's takes 0.14 ms.
 """
 
 from __future__ import annotations

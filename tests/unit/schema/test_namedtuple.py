@@ -82,6 +82,6 @@ def test_it_can_be_pickled_and_copied() -> None:
 def test_a_field_without_a_default_does_not_follow_one_with_a_default() -> None:
     with pytest.raises(TypeError, match="a field of Odd without a default follows one with"):
 
-        class Odd(NamedTuple):  # type: ignore[unused-ignore]
+        class Odd(NamedTuple):
             first: int = 0
             second: str  # type: ignore[misc]
