@@ -71,10 +71,17 @@ def without_links(path: str) -> int:
 
 
 def real(path: str) -> str:
-    """As ``os.path.realpath``, in a tenth of its time where no link is on the way."""
+    """As ``os.path.realpath``, in a tenth of its time where no link is on the way, as far as there
+    is anything."""
     if path.startswith("/") and not _UNTIDY.search(path):
+        there = path
         with contextlib.suppress(OSError):
-            os.close(sys.openat2(sys.AT_FDCWD, path, _FLAGS, sys.RESOLVE_NO_SYMLINKS))
+            while there != "/":
+                try:
+                    os.close(sys.openat2(sys.AT_FDCWD, there, _FLAGS, sys.RESOLVE_NO_SYMLINKS))
+                    break
+                except FileNotFoundError:
+                    there = os.path.dirname(there)
             return path
     return os.path.realpath(path)
 

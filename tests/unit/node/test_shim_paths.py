@@ -98,10 +98,18 @@ def test_no_tree_of_links_leads_out_of_a_volume(
         assert (_contents(outside), os.listdir(folder)) == before
 
 
-@pytest.mark.parametrize("path", ["a", "a/", "a//b", "./a", "a/..", "link", "link/b", "no/x", "."])
+_REAL = ["a", "a/", "a//b", "./a", "a/..", "link", "link/b", "no/x", ".", "no", "a/no/x/y"]
+_REAL += ["link/no/x", "nowhere", "nowhere/x", "file/x", "a/b/link/no", "circle", "circle/x"]
+
+
+@pytest.mark.parametrize("path", _REAL)
 def test_a_real_path_is_that_of_the_standard_library(tmp_path: Path, path: str) -> None:
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "link").symlink_to("a")
+    (tmp_path / "a" / "b" / "link").symlink_to("..")
+    (tmp_path / "nowhere").symlink_to("a/none")
+    (tmp_path / "circle").symlink_to("circle")
+    (tmp_path / "file").touch()
     assert paths.real(f"{tmp_path}/{path}") == os.path.realpath(f"{tmp_path}/{path}")
 
 
