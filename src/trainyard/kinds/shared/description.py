@@ -208,7 +208,7 @@ class Description(ABC, Generic[Spec]):
     @property
     def chains_observer(self) -> bool:
         """Whether what starts the training puts the observer before its PYTHONPATH."""
-        return self.settings.chains_observer
+        return self.settings.brings_observer
 
     @cached_property
     def identity(self) -> Identity:

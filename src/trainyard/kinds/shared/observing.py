@@ -1,9 +1,10 @@
 """How the ranks of a job are observed, and what follows when they hang (decision 222).
 
 The observer's programs come by the Secret by which a pod finds the channel: without one, nobody
-could hear of them. A Python finds them by PYTHONPATH, before everything that the user has there.
-An image's own cannot be seen from outside, so whoever can see it puts ours before it (decision
-223): the node agent of an embedded cluster, and the programs that start a launcher.
+could hear of them. The node agent of an embedded cluster has them itself (decision 360). A Python
+finds them by PYTHONPATH, before everything that the user has there. An image's own cannot be seen
+from outside, so whoever can see it puts ours before it (decision 223): that node agent, and the
+programs that start a launcher.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def dependents(
     held and nodes checked."""
     checks, holds = node_check.is_asked(spec), in_place.is_asked(spec)
     files = texts(CHECKER if checks else HOLDER if holds else ())
-    if policy is None:
+    if policy is None or settings.brings_observer:
         return channel.dependents(identity, settings, files, {})
     return channel.dependents(identity, settings, {HOOK: hook(), **files}, {PACKAGE: package()})
 
@@ -86,11 +87,14 @@ def equipped(
     training = pod_rules.container_of(pod, container)
     env = list(training.get("env") or ()) if policy.chains else _with_path(training, policy)
     mount = {"name": VOLUME, "mountPath": OBSERVER_PATH, "readOnly": True}
-    if env is None or not pods.add_mount(pod, container, mount):
+    if env is None or pods.is_mounted(pod, container, OBSERVER_PATH):
         return pod
     value = f"attempt={attempt},after={policy.after_seconds},files={CHANNEL_PATH},url="
     told = {"name": OBSERVE, "value": value + channel.address(pod, identity, settings)}
     pods.change_container(pod, container, env=[told, *env])
+    if settings.brings_observer:
+        return pod
+    pods.add_mount(pod, container, mount)
     items = [{"key": name, "path": name} for name in (HOOK, PACKAGE)]
     source = {
         "secretName": names.channel_secret_name(identity.base),

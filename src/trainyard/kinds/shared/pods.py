@@ -6,7 +6,7 @@ it does not change, so that a pod of a large template costs little.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from trainyard.kinds.shared import labels
@@ -69,12 +69,22 @@ def with_uid(env: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 def add_mount(pod: Manifest, name: str, mount: Mapping[str, Any]) -> bool:
     """Mount a volume of ours into one container, unless it has something mounted there."""
-    found = next((c for c in pod["spec"].get("containers", ()) if c.get("name") == name), None)
-    mounts = () if found is None else found.get("volumeMounts") or ()
-    if found is None or any(m["mountPath"].rstrip("/") == mount["mountPath"] for m in mounts):
+    mounts = _mounts(pod, name)
+    if mounts is None or is_mounted(pod, name, mount["mountPath"]):
         return False
     change_container(pod, name, volumeMounts=[*mounts, mount])
     return True
+
+
+def is_mounted(pod: Manifest, name: str, path: str) -> bool:
+    """Whether one container has something mounted there."""
+    return any(each["mountPath"].rstrip("/") == path for each in _mounts(pod, name) or ())
+
+
+def _mounts(pod: Manifest, name: str) -> Sequence[Mapping[str, Any]] | None:
+    """Those of one container; None where there is no such container."""
+    found = next((c for c in pod["spec"].get("containers", ()) if c.get("name") == name), None)
+    return None if found is None else found.get("volumeMounts") or ()
 
 
 def _with_env(container: Container, env: Mapping[str, str]) -> Container:

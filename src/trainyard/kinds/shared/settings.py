@@ -79,9 +79,10 @@ class Settings:
     plain_processes: bool = False
     """Pods share this machine's network (no namespaces): names are addresses, ports are shared."""
     cluster_domain: str = "cluster.local"
-    # Decision 223.
-    chains_observer: bool = False
-    """Whatever starts containers puts the observer before the PYTHONPATH that they have."""
+    # Decisions 223 and 360.
+    brings_observer: bool = False
+    """Whatever starts containers brings the observer to those that are told of it, and puts it
+    before the PYTHONPATH that they have."""
     # Decision 217.
     channel_address: str = ""
     """Host and port at which pods reach the controller; "": they do not."""
@@ -108,7 +109,7 @@ class Settings:
             refusal_max_seconds=10.0,
             elastic_settle_seconds=3.0,
             launch_probe_seconds=2,
-            chains_observer=True,
+            brings_observer=True,
             progress_seconds=1.0,
             plain_processes=plain_processes,
             boards=BoardSettings(node_port_host="127.0.0.1", yields=True),

@@ -21,6 +21,7 @@ from trainyard.local.node import cgroups, execs, gpus, services, stopped, usage
 from trainyard.local.node.allocation import Node, forget_old
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.hosts import HostsFiles
+from trainyard.local.node.observer import ObserverFolder
 from trainyard.local.node.pod_object import EventWriter, PodObject
 from trainyard.local.node.probes import open_connection
 from trainyard.local.node.resolving import Announcements
@@ -87,7 +88,8 @@ class NodeAgent:
         pool = gpus.Pool(settings.gpus)
         self._links = ServiceLinks()
         shared = (hosts, self._events, pool, self._groups, self._links)
-        self._node = Node(api, runtime, settings, *shared)
+        observer = ObserverFolder(runtime.memory.beneath("observer"))
+        self._node = Node(api, runtime, settings, *shared, observer)
         self._workers: dict[str, PodWorker] = {}
         self._services_changed = asyncio.Event()
         self._forwarding = services.Forwarding(plain=self.isolation == "plain")

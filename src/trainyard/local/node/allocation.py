@@ -26,9 +26,10 @@ from trainyard.local.node import (
 )
 from trainyard.local.node.container_runtime import ContainerRuntime, RuntimeRefused
 from trainyard.local.node.environment import NotReady, PodContext, Warn, host_name
-from trainyard.local.node.folders import component
+from trainyard.local.node.folders import component, ensure
 from trainyard.local.node.hosts import Host, HostsFiles
 from trainyard.local.node.memory import Memory
+from trainyard.local.node.observer import ObserverFolder, is_observed
 from trainyard.local.node.pod_object import EventWriter
 from trainyard.local.node.service_links import ServiceLinks
 from trainyard.local.node.settings import NodeSettings
@@ -54,6 +55,7 @@ class Node:
     gpus: gpus.Pool
     groups: cgroups.ClusterGroups
     links: ServiceLinks
+    observer: ObserverFolder
 
     def folder(self, pod: Mapping[str, Any]) -> str:
         """Where a pod's logs and own volumes are kept."""
@@ -115,7 +117,7 @@ class Allocation:
 
     async def take(self) -> None:
         """Give the pod its network, address and name."""
-        os.makedirs(self.folder, exist_ok=True)
+        ensure(self.folder)
         guest = guests.guest_of(self._node.api, self.pod["metadata"]["namespace"])
         if guest is not None:  # their logs, which outlive their pods
             for folder in (os.path.dirname(self.folder), self.folder):
@@ -173,6 +175,7 @@ class Allocation:
             resolver=self._resolver_path(),
             isolation=node.runtime.hello.isolation,
             gpus=node.gpus.take(self._uid, run.name, gpus.requested(run.spec)),
+            observer=node.observer.path() if is_observed(run.spec) else "",
         )
         program, root = start_request.program_and_root(run.spec, made, place)
         cgroups.remove(run.cgroups)

@@ -38,6 +38,17 @@ def relative(path: str, what: str) -> str:
     return "" if clean == "." else clean
 
 
+def ensure(path: str) -> bool:
+    """Make a folder of our own, and those above it, where they are missing; whether it was."""
+    try:
+        os.mkdir(path)  # in half the time of `makedirs`, which looks first
+    except FileExistsError:
+        return False
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)
+    return True
+
+
 # Decision 77.
 def real(path: str) -> str | None:
     """The folder behind ``path``; None where a link leads there that a pod may have made.

@@ -56,6 +56,8 @@ class Place(NamedTuple):
     resolver: str
     isolation: str
     gpus: list[int]
+    observer: str = ""
+    """The folder of the observer's programs, for a container that is observed."""
 
 
 def program_and_root(
@@ -81,6 +83,9 @@ def program_and_root(
     if (guest := context.guest) is not None:
         program = _as_guest(program, guest, context, place.isolation)
     binds = volumes.binds(container, env)
+    if place.observer:
+        ours = Bind(pod_contract.OBSERVER_PATH, place.observer, True, private=True)
+        binds = _merge([ours], binds)
     if place.isolation == "plain":
         if context.settings.gpus and "CUDA_VISIBLE_DEVICES" not in env:
             env["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, place.gpus))
@@ -124,11 +129,11 @@ def _own_binds(
     folder, settings = context.folder, context.settings
     message_path = container.get("terminationMessagePath", "/dev/termination-log")
     message_file = termination_path(folder, container["name"])
-    os.makedirs(os.path.dirname(message_file), exist_ok=True)
+    folders.ensure(os.path.dirname(message_file))
     _write(message_file, b"", 0o666)
     python = context.pod["metadata"].get("annotations", {}).get(labels.PYTHON, "")
     host_name_file = context.memory.beneath("hostname")
-    os.makedirs(context.memory.here, exist_ok=True)
+    folders.ensure(context.memory.here)
     _write(host_name_file.here, f"{host_name(context.pod)}\n".encode(), 0o644)
     return [
         Bind("/etc/hosts", place.hosts, True, private=True),
@@ -193,17 +198,15 @@ def _as_guest(program: Program, guest: Person, context: PodContext, isolation: s
     return guests.restricted(program, guest)
 
 
-def _temporary(
-    pod_folder: str, folders: list[str], settings: NodeSettings, python: str
-) -> list[Bind]:
+def _temporary(pod_folder: str, used: list[str], settings: NodeSettings, python: str) -> list[Bind]:
     """A /tmp of the pod's own, unless something that it needs lies beneath the host's."""
     found = pythons.interpreter(image_environment("", settings))
-    needed = [*folders, settings.python_prefix, os.path.dirname(found or ""), python]
+    needed = [*used, settings.python_prefix, os.path.dirname(found or ""), python]
     needed += [folder for _, folder in settings.images]
-    if any((os.path.realpath(path) + "/").startswith("/tmp/") for path in needed if path):
+    if any((paths.real(path) + "/").startswith("/tmp/") for path in needed if path):
         return []
     path = os.path.join(pod_folder, "tmp")
-    os.makedirs(path, exist_ok=True)
+    folders.ensure(path)
     os.chmod(path, 0o1777)
     return [Bind("/tmp", path, private=True)]
 
@@ -242,7 +245,7 @@ def _tell_made_folders(own: list[Bind], *, volumes: list[Bind], cwd: str, warn: 
     # Decision 40.
     shared = [bind.target for bind in own if bind.target == bind.source]
     for path in dict.fromkeys([*(bind.target for bind in volumes), cwd]):
-        real = os.path.realpath(path)
+        real = paths.real(path)
         if any(real.startswith(f"{folder}/") for folder in shared) and not os.path.lexists(real):
             text = f"{path} lies in the working folder and did not exist: it is made there, empty"
             warn("FolderMade", text)

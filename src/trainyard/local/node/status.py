@@ -7,6 +7,7 @@ from dataclasses import field
 from typing import Any
 
 from trainyard.kinds.shared import pod_contract
+from trainyard.local.node.observer import is_observed
 from trainyard.local.node.settings import NodeSettings
 from trainyard.schema import times
 from trainyard.schema.dataclass import dataclass
@@ -172,11 +173,7 @@ def conditions(
 
 def observed(runs: Sequence[Run]) -> list[int]:
     """The first processes of the containers that run and whose ranks are observed."""
-    return [run.pid for run in runs if run.phase == "running" and run.pid and _is_observed(run)]
-
-
-def _is_observed(run: Run) -> bool:
-    return any(each.get("name") == pod_contract.OBSERVE for each in run.spec.get("env") or ())
+    return [run.pid for run in runs if run.phase == "running" and run.pid and is_observed(run.spec)]
 
 
 def stopping(held: list[Status], stopped: Sequence[int], now: int) -> list[Status]:

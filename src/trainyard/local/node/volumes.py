@@ -22,7 +22,7 @@ from trainyard.local.node.environment import (
     field_value,
     resource_value,
 )
-from trainyard.local.node.folders import Refused, component, lies_in, relative
+from trainyard.local.node.folders import Refused, component, ensure, lies_in, relative
 from trainyard.local.node.memory import Memory
 from trainyard.schema import quantity
 from trainyard.schema.dataclass import dataclass
@@ -91,7 +91,7 @@ class Volumes:
     def hidden(self) -> tuple[str, ...]:
         """Folders that no pod may see; see NodeSettings."""
         settings = self.context.settings
-        return (*settings.hidden, os.path.realpath(settings.state_dir))
+        return (*settings.hidden, paths.real(settings.state_dir))
 
     def binds(self, container: Mapping[str, Any], env: Mapping[str, str]) -> list[Bind]:
         """What to mount for ``container``."""
@@ -174,7 +174,7 @@ class Volumes:
         try:
             with self.context.rights():
                 mode = _found_or_made(path, kind)
-                found = os.path.realpath(path)
+                found = paths.real(path)
         except FileNotFoundError:
             raise NotReady("FailedMount", f"{what} does not exist") from None
         except OSError as error:
@@ -284,8 +284,7 @@ class Volumes:
         """Each file takes the place of what is there, and is never written through it; what is no
         longer among them goes."""
         place, before = self._own_memory(name), self.written.get(name, ())
-        is_new = not os.path.isdir(place.here)
-        os.makedirs(place.here, exist_ok=True)
+        is_new = ensure(place.here)
         group = self.context.pod["spec"].get("securityContext", {}).get("fsGroup")
         top = os.open(place.here, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

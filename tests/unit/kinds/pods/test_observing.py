@@ -21,7 +21,7 @@ from trainyard.kube.resources import SECRETS
 from trainyard.payloads import serving
 
 CLUSTER = Settings(channel_address="reports.test:7443")
-EMBEDDED = Settings(channel_address="10.0.0.1:7443", chains_observer=True)
+EMBEDDED = Settings(channel_address="10.0.0.1:7443", brings_observer=True)
 FROM_ELSEWHERE = {"configMapKeyRef": {"name": "paths", "key": "python"}}
 
 
@@ -39,10 +39,12 @@ def built(
     made = secret.manifest(secret.name)
     found = pod(described)
     mounts = {each["mountPath"] for each in container(found)["volumeMounts"]}
-    assert (payloads.HOOK in made["stringData"]) == (described.hang is not None)
-    assert (payloads.PACKAGE in made["data"]) == (described.hang is not None)
-    assert (pod_contract.OBSERVE in env(found)) == (pod_contract.OBSERVER_PATH in mounts)
-    return env(found), pod_contract.OBSERVE in env(found)
+    observed = pod_contract.OBSERVE in env(found)
+    carried = described.hang is not None and not settings.brings_observer
+    assert (payloads.HOOK in made["stringData"]) == carried
+    assert (payloads.PACKAGE in made["data"]) == carried
+    assert (pod_contract.OBSERVER_PATH in mounts) == (observed and not settings.brings_observer)
+    return env(found), observed
 
 
 def test_on_a_cluster_a_job_that_asks_for_nothing_keeps_the_path_of_its_image() -> None:
@@ -84,6 +86,19 @@ def test_on_one_machine_the_node_agent_has_the_path(path: dict[str, Any] | None)
     variables, observed = built(path, EMBEDDED)
     assert observed
     assert variables.get("PYTHONPATH") == (None if path is None else path.get("value", ""))
+
+
+@pytest.mark.parametrize("settings", [CLUSTER, EMBEDDED])
+def test_who_has_something_else_where_the_programs_would_be_is_not_observed(
+    settings: Settings,
+) -> None:
+    main = {"name": "pytorch", "image": "i", "command": ["python", "train.py"]}
+    main["volumeMounts"] = [{"name": "own", "mountPath": f"{pod_contract.OBSERVER_PATH}/"}]
+    made = job("PyTorchTrainingJob", replicaSpecs=[replicas(containers=[main])])
+    made["spec"]["runPolicy"] = {"observe": True}
+    found = pod(workload(made, settings))
+    assert pod_contract.OBSERVE not in env(found)
+    assert "trainyard-observer" not in {each["name"] for each in found["spec"]["volumes"]}
 
 
 def test_before_puts_ours_first_once_and_keeps_the_rest() -> None:
