@@ -6,6 +6,7 @@ Ours are written with microseconds only where there are any, so that short lives
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from datetime import UTC, datetime
@@ -57,6 +58,12 @@ def unix(text: str) -> float:
 
 def from_unix(seconds: float) -> str:
     """Seconds since 1970 as ``metav1.Time``."""
+    return _to_the_second(int(seconds // 1))
+
+
+@functools.lru_cache(maxsize=256)
+def _to_the_second(seconds: int) -> str:
+    """A pod's status tells few moments, many times."""
     return time.strftime(_SECONDS, time.gmtime(seconds))
 
 

@@ -124,14 +124,16 @@ class PodObject:
         """False when the pod is gone."""
         now = time.time_ns()
         seen = self.newest.get("status", {})
-        if seen and status.pod_status(runs, told, old=seen, now=now) == seen:
+        made = status.pod_status(runs, told, old=seen, now=now)
+        if seen and made == seen:
             return True  # where somebody has written another since, that is told of yet
 
         def change(pod: dict[str, Any]) -> dict[str, Any] | None:
             if pod["metadata"]["uid"] != self.uid:
                 return None
             old = pod.get("status", {})
-            pod["status"] = status.pod_status(runs, told, old=old, now=now)
+            is_as_seen = old == seen
+            pod["status"] = made if is_as_seen else status.pod_status(runs, told, old=old, now=now)
             return pod
 
         metadata = self.newest["metadata"]

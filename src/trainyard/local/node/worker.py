@@ -29,7 +29,7 @@ from trainyard.shim.protocol import ContainerState, PodState
 
 _log = logging.getLogger(__name__)
 _RETRY_SECONDS = 1.0
-_START_SECONDS = 0.1  # decision 355
+_START_SECONDS = 0.5  # decision 355
 
 
 class PodWorker:
