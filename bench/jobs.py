@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import statistics
 import time
+from typing import Any
 
 from bench.commands import manifest, seconds, state
 from bench.yardstick import bare_start, starts
@@ -45,9 +47,15 @@ async def _all_succeeded() -> None:
         raise RuntimeError("the cluster is gone")
     resource = resource_of("PyTorchTrainingJob")
     async with Client.unix(cluster.socket) as client, asyncio.timeout(_PATIENCE_SECONDS):
-        while True:
-            jobs, _ = await client.list(resource, "default")
-            phases = [(job.get("status") or {}).get("phase") for job in jobs]
-            if phases.count("Succeeded") == JOBS:
-                return
-            await asyncio.sleep(0.05)
+        jobs, version = await client.list(resource, "default")
+        phases = {job["metadata"]["name"]: _phase(job) for job in jobs}
+        watch = client.watch(resource, "default", resource_version=version)
+        async with contextlib.aclosing(watch) as events:
+            while list(phases.values()).count("Succeeded") < JOBS:
+                event = await anext(events)
+                if event.type != "BOOKMARK":
+                    phases[event.object["metadata"]["name"]] = _phase(event.object)
+
+
+def _phase(job: dict[str, Any]) -> str:
+    return str((job.get("status") or {}).get("phase", ""))
