@@ -105,7 +105,7 @@ def machine() -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / (1 << 30)
     return (
         f"{len(os.sched_getaffinity(0))} cores, {memory:.0f} GiB of memory, "
-        f"Linux {platform.release()}, Python {platform.python_version()}, "
+        f"Linux {platform.release().partition('-')[0]}, Python {platform.python_version()}, "
         f"{time.strftime('%Y-%m-%d', time.gmtime())}"
     )
 
