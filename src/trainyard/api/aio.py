@@ -9,9 +9,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any, TypeVar, Unpack, overload
 
-from trainyard.api import calls
 from trainyard.api.asking import Asking
-from trainyard.api.capture import capture
 from trainyard.api.changing import Changing
 from trainyard.api.clusters import shape_of
 from trainyard.api.connection import Jobs
@@ -22,7 +20,6 @@ from trainyard.api.notebook import chosen
 from trainyard.api.options import RunOptions, ScriptOptions, check
 from trainyard.api.queues import Queues
 from trainyard.api.repeating import OF_FUNCTION, Repeating
-from trainyard.api.running import Function
 from trainyard.api.scripts import drafted, is_script
 from trainyard.client.follower import Screen
 from trainyard.client.job import Job
@@ -146,6 +143,11 @@ class AsyncClient(Changing, Asking, Measuring, Repeating, Queues):
         screen: Screen | None,
         options: RunOptions,
     ) -> Any:
+        # Few call functions: every command would wait for what that takes.
+        from trainyard.api import calls
+        from trainyard.api.capture import capture
+        from trainyard.api.running import Function
+
         check(options, RunOptions)
         captured = capture(function, args, kwargs)
         target = await self.target()

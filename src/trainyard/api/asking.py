@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.errors import JobFailed, WaitTimeout
 from trainyard.api.logs import Grow, LogLines, Note, read_logs
-from trainyard.api.situations import Explanation, explanation_of, known_card
 from trainyard.client import waiting
 from trainyard.client.events import event_order as event_order
 from trainyard.client.events import events_of, follow_events
@@ -31,6 +30,7 @@ from trainyard.kinds.table import JOB_KINDS
 from trainyard.schema.namedtuple import NamedTuple
 
 if TYPE_CHECKING:
+    from trainyard.api.situations import Explanation
     from trainyard.client.streams import ExecStream as ExecStream
 
 _STDERR = 2
@@ -135,11 +135,15 @@ class Asking(Connection):
     async def explain(self, job: JobName) -> Explanation:
         """Why a job is pending, restarting, failed or stuck, and what to do: `causes`, the
         gravest first; of a job that has failed a `card` that says who is to blame."""
+        from trainyard.api.situations import explanation_of
+
         target = await self.target()
         return await explanation_of(target.client, await self.found(job), target.folder)
 
     async def failure(self, text: str, job: Job) -> JobFailed:
         """What is raised of a job that has failed, with its card if that is still to be had."""
+        from trainyard.api.situations import known_card
+
         target = await self.target()
         return JobFailed(text, job, await known_card(target.client, job, target.folder))
 

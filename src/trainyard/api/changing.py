@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from trainyard.api.connection import Connection, JobName, Jobs, several
 from trainyard.api.errors import WaitTimeout
@@ -17,7 +18,9 @@ from trainyard.client.jobs import JobNotFound, together
 from trainyard.client.origin import copy_of as copy_of
 from trainyard.client.provenance import Said, keep_end
 from trainyard.client.submission import StandIns, submit, with_debug
-from trainyard.manifest.reader import ReadResult
+
+if TYPE_CHECKING:
+    from trainyard.manifest.reader import ReadResult
 
 
 class Changing(Connection):

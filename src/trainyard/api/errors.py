@@ -14,11 +14,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from trainyard.client.job import Job
 from trainyard.client.jobs import JobNotFound as JobNotFound
 from trainyard.client.target import CommandError as CommandError
-from trainyard.diagnosis.card import Card
 from trainyard.kube.errors import KubeError as KubeError
+
+if TYPE_CHECKING:
+    from trainyard.diagnosis.card import Card
 
 
 class JobFailed(CommandError):

@@ -24,11 +24,11 @@ from trainyard.client.target import Target as Target
 from trainyard.client.target import first_of
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import PODS
-from trainyard.manifest.reader import Document
 from trainyard.schema.errors import TrainyardError
 
 if TYPE_CHECKING:
     from trainyard.diagnosis.card import Card
+    from trainyard.manifest.reader import Document
 
 
 class Run:

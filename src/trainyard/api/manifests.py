@@ -7,18 +7,18 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from trainyard.kinds.table import KINDS
-from trainyard.manifest.reader import ReadResult, read, read_file
 from trainyard.schema.errors import TrainyardError
-from trainyard.schema.model import Model
 from trainyard.schema.server import Version
 
 if TYPE_CHECKING:
     from trainyard.kinds.shared.job import Job
+    from trainyard.manifest.reader import ReadResult
+    from trainyard.schema.model import Model
 
-Manifest = str | os.PathLike[str] | Mapping[str, Any] | Model
+Manifest: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | Model"
 """The path of a manifest, its text (with a line break, or in braces), an object, or a model."""
 
 
@@ -27,6 +27,10 @@ def read_manifest(
 ) -> ReadResult:
     """All objects and problems of what was given; with `server`, those of a Kubernetes of that
     version among them."""
+    # Most commands read none, and need nothing of what judges them.
+    from trainyard.manifest.reader import ReadResult, read, read_file
+    from trainyard.schema.model import Model
+
     if isinstance(what, ReadResult):
         return what
     if isinstance(what, os.PathLike):
@@ -53,7 +57,7 @@ def read_to_submit(what: Manifest | Iterable[Manifest] | ReadResult) -> ReadResu
     Raises InvalidManifest.
     """
     found = read_manifest(what).require_jobs()
-    if not isinstance(what, ReadResult):  # whose reader has told them
+    if found is not what:  # whose reader has told them
         for problem in found.warnings:
             warnings.warn(str(problem), stacklevel=3)
     return found
@@ -113,6 +117,8 @@ def _pods(job: Job) -> Iterator[dict[str, Any]]:
 
 def text_of(what: Model | Mapping[str, Any]) -> str:
     """An object or a model as JSON; raises Error where it cannot be written."""
+    from trainyard.schema.model import Model
+
     try:
         return json.dumps(_object(what) if isinstance(what, Model) else what, default=_plain)
     except (TypeError, ValueError) as error:
@@ -127,6 +133,8 @@ def _object(model: Model) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
+    from trainyard.schema.model import Model
+
     if isinstance(value, Model):
         return value.dump()
     if isinstance(value, Path):

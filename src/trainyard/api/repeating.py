@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainyard.api.connection import Connection, JobName, Jobs
 from trainyard.api.manifests import text_of
@@ -29,7 +29,9 @@ from trainyard.client.repeating import parse_path as parse_path
 from trainyard.client.submission import StandIns, submit
 from trainyard.client.target import CommandError
 from trainyard.kube.embedded import state_folder
-from trainyard.manifest.reader import ReadResult, read
+
+if TYPE_CHECKING:
+    from trainyard.manifest.reader import ReadResult
 
 OF_FUNCTION = "call"
 """How a function's job is submitted, as it is recorded."""
@@ -124,6 +126,8 @@ class Repeating(Connection):
 
     async def repetition(self, job: Recorded, changes: Mapping[str, Any], name: str) -> Repetition:
         """What `rerun` submits."""
+        from trainyard.manifest.reader import read
+
         past = await self.past(job)
         if past.record is not None and past.record.told.get("how") == OF_FUNCTION:
             raise CommandError(

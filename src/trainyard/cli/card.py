@@ -13,11 +13,11 @@ import click
 
 from trainyard.api.errors import JobNotFound
 from trainyard.cli.format import printable
-from trainyard.diagnosis.card import Card
 
 if TYPE_CHECKING:
     from trainyard.api.aio import AsyncClient
     from trainyard.api.connection import JobName
+    from trainyard.diagnosis.card import Card
 
 _NARROWEST = 40
 _REASON_LINES, _SOURCE_LINES, _TEXT_LINES = 3, 1, 2

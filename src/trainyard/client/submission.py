@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from trainyard.client import carried, records
 from trainyard.client.job import Job
@@ -28,8 +28,10 @@ from trainyard.kube.resources import (
     SERVICES,
     Resource,
 )
-from trainyard.manifest.reader import Document
 from trainyard.schema.dataclass import dataclass
+
+if TYPE_CHECKING:
+    from trainyard.manifest.reader import Document
 
 _Prepared = tuple[Resource, dict[str, Any]]
 _AT_ONCE = 32

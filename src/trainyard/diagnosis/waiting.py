@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from trainyard.diagnosis import deaths
 from trainyard.diagnosis.ended import what_it_said
 from trainyard.diagnosis.situation import Cause, Situation, lines_of, listed
+from trainyard.kinds.shared.labels import OPERATOR
 from trainyard.kinds.shared.reasons import ConditionReason, Phase
-from trainyard.kinds.shared.run import OPERATOR
 from trainyard.schema.times import duration, parse
 
 _UNSEEN_SECONDS = 5.0

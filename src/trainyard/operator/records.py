@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from trainyard.kinds.shared.run import OPERATOR
+from trainyard.kinds.shared.labels import OPERATOR
 from trainyard.kinds.table import Kind
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.namedtuple import NamedTuple

@@ -75,6 +75,33 @@ COMMANDS["run script.py"] = COMMANDS["run"]._replace(
 )
 
 
+_OF_JOBS = [
+    "delete",
+    "events",
+    "exec_",
+    "list_",
+    "logs",
+    "pause",
+    "queue",
+    "resume",
+    "scale",
+    "show",
+]
+_OF_JOBS += ["stacks", "submit", "top", "wait"]
+
+
+@pytest.mark.parametrize("command", _OF_JOBS)
+def test_a_command_on_jobs_imports_neither_their_models_nor_what_judges_them(command: str) -> None:
+    """They take half of the time until such a command is ready."""
+    code = f"""\
+import sys, trainyard.cli.{command}
+later = ("pydantic", "trainyard.diagnosis", "trainyard.manifest.reader", "trainyard.api.capture")
+print(*(each for each in later if each in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Path) -> None:
     (tmp_path / "job.yaml").write_text(MANIFEST)

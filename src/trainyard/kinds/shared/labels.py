@@ -1,4 +1,4 @@
-"""Names of the API groups, and keys of the labels and annotations on what a job owns.
+"""Names of the API groups and of the operator, and keys of labels and annotations on what jobs own.
 
 The ``tensorstack.dev`` keys, ``job-role`` and ``replica-index`` are what existing tools select by;
 the ``trainyard.dev`` ones are ours. The controller selects by ``JOB_UID`` alone, because names are
@@ -10,6 +10,9 @@ from __future__ import annotations
 BATCH = "batch.tensorstack.dev"
 SCHEDULER = "scheduler.tensorstack.dev"
 TENSORSTACK = "tensorstack.dev"
+
+OPERATOR = "trainyard.dev/operator"
+"""Our own name in `managedBy`; unset means the same."""
 
 OWNER_NAME = "tensorstack.dev/owner-name"
 """The job's name."""

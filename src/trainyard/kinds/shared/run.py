@@ -298,8 +298,6 @@ SCHEDULER = Field(
 """`scheduler` of every spec."""
 
 
-OPERATOR = "trainyard.dev/operator"
-"""Our own name in `managedBy`; unset means the same."""
 MANAGED_BY: str | None = Field(
     default=None,
     # As of a Job of Kubernetes: https://kubernetes.io/docs/concepts/workloads/controllers/job/
