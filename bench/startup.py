@@ -17,13 +17,14 @@ _BARE_STARTS = 3
 
 def measure() -> list[Row]:
     """Medians of cold processes; files are in the page cache."""
-    bare, ready, first, resident = [], [], [], 0.0
+    bare, ready, first, listed, resident = [], [], [], [], 0.0
     for _ in range(ROUNDS):
         with state() as folder:
             file = _shortest(folder)
             bare.append(_bare())
             ready.append(seconds("up"))
             first.append(ready[-1] + seconds("run", "-f", file))
+            listed.append(seconds("list"))
             pid = json.loads((folder / "state" / "cluster.json").read_text())["pid"]
             resident = _resident_mib(pid)  # with its controller, which comes after it is up
     with state() as folder:
@@ -38,6 +39,7 @@ def measure() -> list[Row]:
         ("`trainyard up`: process start to a ready cluster", statistics.median(ready), "s", None),
         ("the same, in starts of a bare interpreter", of_up, "x", starts(0.2)),
         ("the same and `trainyard run` of /bin/true on it", statistics.median(first), "s", None),
+        ("`trainyard list`", statistics.median(listed), "s", None),
         ("the cluster's resident memory", resident, "MiB", 100.0),
         ("`trainyard run` of /bin/true, in all", statistics.median(whole), "s", None),
         ("the same, in starts of a bare interpreter", of_run, "x", starts(0.33)),
