@@ -60,8 +60,9 @@ RELIED_ON = frozenset({"services", "secrets", "configmaps", "podgroups"})
 """Pods that start before these would fail, or not start together."""
 GIVEN_UP = "(LaunchTimeout)"
 """In the text about a launch that took too long, as far as a pass could see; it has its judge."""
-LAG_SECONDS = 20.0
-"""For so long a status that is stored may be unknown to a controller."""
+LAG_SECONDS = 20.0 + 2 * 30.0
+"""For so long a status that is stored may be unknown to a controller: until a watch that is silent
+is looked after, and while a request that is lost holds up the pass that stored it, and the next."""
 NODE_NEWS_SECONDS = 5.0
 """Within this time a controller knows of a node that answers again."""
 

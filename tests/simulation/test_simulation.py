@@ -91,6 +91,7 @@ ONCE_FAILED = {
     723155437: "the monitor missed that an elastic replica that hangs is restarted though it runs",
     974728758: "the monitor missed that a replica that was given up had failed in the row",
     280191712: "the monitor missed that a replica that hangs is restarted beside one that failed",
+    124952154: "the monitor missed that a request that is lost holds a pass up for half a minute",
 }
 
 
