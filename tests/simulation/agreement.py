@@ -48,7 +48,7 @@ def _of_conditions(told: Told) -> Iterator[str]:
     is_true = {kind for kind, condition in held.items() if condition["status"] == "True"}
     if "Running" in is_true and told.phase != "Running":
         yield f"Running is True, and the phase {told.phase}"
-    if "Running" in is_true and not told.well:
+    if "Running" in is_true and not told.well and not _is_unheard(told):
         yield f"Running is True, and none runs: {dict(told.counts)}"
     if ("Completed" in is_true) != (told.phase in ENDS):
         yield f"Completed is {held.get('Completed')}, and the phase {told.phase}"
@@ -64,6 +64,16 @@ def _of_conditions(told: Told) -> Iterator[str]:
         words = {(held[t]["reason"], held[t]["message"]) for t in ("Failed", "Completed")}
         if len(words) > 1:
             yield f"two accounts of the end: {words}"
+
+
+def _is_unheard(told: Told) -> bool:
+    """Whether the controller waits to hear how replicas have ended whose pods stay: another has
+    heard it, and its status does not tell their last words."""
+    if (told.spec.get("runPolicy") or {}).get("restartMode") != "InPlace":
+        return False
+    holds = told.observed.heard.holds
+    unheard = any(p.name not in holds for p in told.observed.pods if p.phase == "Running")
+    return unheard and told.plan.wake_at is not None
 
 
 def _of_success(told: Told) -> Iterator[str]:
