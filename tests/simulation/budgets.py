@@ -63,8 +63,14 @@ def misspent(truth: JobTruth, old: Obj, new: Obj, job: Obj) -> Iterator[str]:
             yield "backoffCount fell"
         elif not _is_beyond(at, truth.reached):
             yield f"restarts are given back at {at}, and were counted at {truth.reached}"
-    if after > before or 0 < after < before:
+    # In one pass they may be given back and counted anew: the count stays what it was.
+    if after > before or 0 < after < before or (after and _restarts(new) > _restarts(old)):
         truth.reached = at
+
+
+def _restarts(status: Obj) -> int:
+    """All that were ever counted."""
+    return sum(task.get("restartCount") or 0 for task in status.get("tasks") or ())
 
 
 def _reached(status: Obj) -> tuple[int, int]:

@@ -93,6 +93,7 @@ ONCE_FAILED = {
     280191712: "the monitor missed that a replica that hangs is restarted beside one that failed",
     124952154: "the monitor missed that a request that is lost holds a pass up for half a minute",
     135841666: "the monitor missed that words of ends that another controller heard are awaited",
+    297297376: "the monitor missed restarts that were given back and counted in one pass",
 }
 
 
