@@ -86,8 +86,11 @@ _OF_JOBS = [
     "resume",
     "scale",
     "show",
+    "stacks",
+    "submit",
+    "top",
+    "wait",
 ]
-_OF_JOBS += ["stacks", "submit", "top", "wait"]
 
 
 @pytest.mark.parametrize("command", _OF_JOBS)
