@@ -80,7 +80,9 @@ def untrue(told: Told, found: re.Match[str]) -> Iterator[str]:
     if times < 2:
         yield "once is not again"
     alone = policies.restarts_one_by_one(told.job) or pod in told.apart
-    others = (a for a in ended if "repeated" in a and (not alone or a["replica"] == pod))
+    paused = [number for number, a in enumerate(ended, 1) if a["reason"] == "Paused"]
+    resumed = ended[paused[-1] :] if paused else ended  # nothing is counted over a pause
+    others = (a for a in resumed if "repeated" in a and (not alone or a["replica"] == pod))
     row = [a for a in others if alone or a["replica"] not in told.apart][-times:]
     records = (told.account(told.after).get("replicas") or {}).values()
     if not _follow([a["repeated"] for a in row], sum(bool(r.get("lost")) for r in records)):
