@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -50,6 +51,88 @@ spec:
     - name: two
       template: {spec: {containers: [{name: a, image: any, command: [echo, two is done]}]}}
 """
+_LAUNCHED = f"""\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: launched}}
+spec:
+  replicatedJobs:
+    - name: node
+      template:
+        spec:
+          parallelism: 2
+          completions: 2
+          template:
+            spec:
+              containers:
+                - name: a
+                  image: any
+                  command: [python, -m, torch.distributed.run, --no-python, python, -c]
+                  args: ["{_PROGRAM}"]
+"""
+_LEAD = """\
+import socket
+with socket.create_server(('', 4444)) as server:
+    for _ in range(2):
+        server.accept()[0].makefile('w').write('led\\n')
+"""
+_FOLLOW = """\
+import os, socket, sys, time
+host, _, port = sys.argv[1].partition(':')
+while True:
+    try:
+        found = socket.create_connection((host, int(port))).makefile().read()
+        break
+    except OSError:
+        time.sleep(0.1)
+print(os.environ['JOB'], os.environ['JOB_COMPLETION_INDEX'], 'is', found, flush=True)
+"""
+_NAMED = f"""\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {{name: named}}
+spec:
+  replicatedJobs:
+    - name: lead
+      template:
+        spec:
+          template:
+            spec:
+              containers:
+                - name: a
+                  image: any
+                  ports: [{{containerPort: 4444}}]
+                  command: [python, -c, {json.dumps(_LEAD)}]
+    - name: follow
+      replicas: 2
+      template:
+        spec:
+          template:
+            spec:
+              containers:
+                - name: a
+                  image: any
+                  command: [python, -c, {json.dumps(_FOLLOW)}, named-lead-0-0.named:4444]
+                  env:
+                    - name: JOB
+                      valueFrom:
+                        fieldRef:
+                          fieldPath: metadata.annotations['jobset.sigs.k8s.io/job-index']
+"""
+_BATCH = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: batch}
+spec:
+  completions: 2
+  parallelism: 2
+  completionMode: Indexed
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - {name: a, image: any, command: [sh, -c, 'echo index $JOB_COMPLETION_INDEX']}
+"""
 _SBATCH = f"""\
 #!/bin/bash
 #SBATCH --job-name=slurm --nodes=2
@@ -66,7 +149,15 @@ def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
 
 def test_jobs_of_other_systems_run(trainyard: CommandLine) -> None:
     """As the message says that one gets who would run them as they are."""
-    texts = {"a.yaml": _PYTORCH, "b.yaml": _TRAIN, "c.yaml": _VOLCANO, "d.sbatch": _SBATCH}
+    texts = {
+        "a.yaml": _PYTORCH,
+        "b.yaml": _TRAIN,
+        "c.yaml": _VOLCANO,
+        "d.sbatch": _SBATCH,
+        "e.yaml": _LAUNCHED,
+        "f.yaml": _NAMED,
+        "g.yaml": _BATCH,
+    }
     for name, text in texts.items():
         (trainyard.folder / name).write_text(text)
     refused = trainyard.run("run", "-f", "a.yaml", code=1)
@@ -86,3 +177,7 @@ def test_jobs_of_other_systems_run(trainyard: CommandLine) -> None:
     assert "[slurm/worker-1] rank 1 of 2" in output
     assert output.count("[trainer/node-0] rank") == 2
     assert "[volcano/one-0] one is done" in output
+    assert output.count("[launched/node-") == 2
+    assert "[launched/node-1] rank 1 of 2" in output
+    assert {"[named/follow-0] 0 0 is led", "[named/follow-1] 1 0 is led"} <= {*output.splitlines()}
+    assert "[batch/worker-1] index 1" in output

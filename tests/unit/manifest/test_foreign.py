@@ -1,4 +1,4 @@
-"""Jobs of Kubeflow, Volcano and Slurm become ours, and nothing of them is lost without a word."""
+"""Jobs of Kubeflow, JobSet, Volcano and Slurm become ours; nothing is lost without a word."""
 
 from __future__ import annotations
 
@@ -158,8 +158,155 @@ spec:
       dependsOn: {{name: [ps]}}
       {pod(6, "tf", "python, worker.py")}
 """
+JOBSET = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: net, annotations: {alpha.jobset.sigs.k8s.io/exclusive-topology: rack}}
+spec:
+  suspend: true
+  ttlSecondsAfterFinished: 60
+  managedBy: someone.io/else
+  network: {enableDNSHostnames: true, subdomain: sub, publishNotReadyAddresses: false}
+  startupPolicy: {startupPolicyOrder: InOrder}
+  successPolicy: {operator: All, targetReplicatedJobs: [worker]}
+  failurePolicy:
+    maxRestarts: 2
+    restartStrategy: BlockingRecreate
+    rules: [{name: one, action: FailJobSet, targetReplicatedJobs: [ps]}]
+  coordinator: {replicatedJob: ps, jobIndex: 0, podIndex: 0}
+  volumeClaimPolicies:
+    - templates:
+        - metadata: {name: data}
+          spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+      retentionPolicy: {whenDeleted: Retain}
+  replicatedJobs:
+    - name: ps
+      groupName: first
+      template:
+        metadata: {labels: {a: b}}
+        spec:
+          backoffLimit: 4
+          activeDeadlineSeconds: 600
+          podReplacementPolicy: Failed
+          podFailurePolicy:
+            rules:
+              - {action: FailJob, onExitCodes: {containerName: tf, operator: In, values: [42]}}
+              - {action: FailIndex, onPodConditions: [{type: DisruptionTarget}]}
+          template:
+            spec:
+              restartPolicy: Never
+              containers:
+                - name: tf
+                  image: tf
+                  command: [python, ps.py]
+                  ports: [{containerPort: 2222}]
+                  volumeMounts: [{name: data, mountPath: /data}]
+    - name: worker
+      replicas: 2
+      dependsOn: [{name: ps, status: Ready}]
+      template:
+        spec:
+          parallelism: 3
+          completions: 3
+          completionMode: Indexed
+          backoffLimit: 0
+          template:
+            metadata: {labels: {c: d}}
+            spec:
+              containers:
+                - name: tf
+                  image: tf
+                  command: [python, worker.py, --ps, "net-ps-0-0.sub:2222"]
+                  args: [--first=net-worker-1-2.sub.ns.svc.cluster.local]
+                  env:
+                    - name: PS
+                      value: grpc://net-ps-0-0.sub:2222
+                    - name: JOB
+                      valueFrom:
+                        fieldRef:
+                          fieldPath: metadata.annotations['jobset.sigs.k8s.io/job-global-index']
+                    - name: LEADER
+                      valueFrom:
+                        fieldRef: {fieldPath: "metadata.labels['jobset.sigs.k8s.io/coordinator']"}
+                    - name: KEY
+                      valueFrom:
+                        fieldRef: {fieldPath: "metadata.labels['jobset.sigs.k8s.io/job-key']"}
+"""
+LAUNCHED = """\
+apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+metadata: {name: net}
+spec:
+  failurePolicy: {maxRestarts: 3}
+  ttlSecondsAfterFinished: 60
+  successPolicy: {operator: Any}
+  replicatedJobs:
+    - name: workers
+      replicas: 4
+      template:
+        spec:
+          backoffLimit: 0
+          activeDeadlineSeconds: 600
+          podFailurePolicy:
+            rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]
+          template:
+            spec:
+              containers:
+                - name: pytorch
+                  image: torch
+                  env:
+                    - {name: MASTER_ADDR, value: net-workers-0-0.net}
+                    - {name: OTHER, value: one}
+                    - name: RANK
+                      valueFrom:
+                        fieldRef:
+                          fieldPath: metadata.annotations['jobset.sigs.k8s.io/job-index']
+                  command: [bash, -xc]
+                  args:
+                    - |
+                      exec torchrun --nnodes=4 --nproc_per_node 2 --master_addr=$MASTER_ADDR \\
+                        --node_rank=$RANK --tee=3 train.py --lr '0.1'
+"""
+BATCH = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sweep, labels: {kueue.x-k8s.io/queue-name: fast}}
+spec:
+  completions: 4
+  parallelism: 2
+  completionMode: Indexed
+  backoffLimitPerIndex: 1
+  maxFailedIndexes: 2
+  ttlSecondsAfterFinished: 60
+  activeDeadlineSeconds: 600
+  suspend: true
+  manualSelector: true
+  selector: {matchLabels: {a: b}}
+  podReplacementPolicy: Failed
+  managedBy: someone.io/else
+  successPolicy: {rules: [{succeededIndexes: "0,2-3"}, {succeededCount: 1}]}
+  podFailurePolicy:
+    rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget, status: "True"}]}]
+  template:
+    metadata: {labels: {a: b}, annotations: {c: d}}
+    spec:
+      restartPolicy: Never
+      subdomain: sweep
+      containers:
+        - name: main
+          image: sweep
+          command: [python, sweep.py, "--index=$(I)", --peer=sweep-3.sweep, --out=sweep-0]
+          env:
+            - name: MASTER_PORT
+              value: "29500"
+            - name: I
+              valueFrom:
+                fieldRef:
+                  fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']
+"""
 EXAMPLES = {
-    "pytorch": PYTORCH, "elastic": ELASTIC, "mpi": MPI, "train": TRAIN, "volcano": VOLCANO
+    "pytorch": PYTORCH, "elastic": ELASTIC, "mpi": MPI, "train": TRAIN, "volcano": VOLCANO,
+    "jobset": JOBSET, "launched": LAUNCHED, "batch": BATCH,
 }  # fmt: skip
 
 
@@ -168,7 +315,7 @@ def converted(text: str) -> tuple[dict[str, Any], list[str]]:
     found = convert(text, "x")
     assert found is not None
     assert read(found.text).errors == ()
-    (job,) = yaml.safe_load_all(found.text)
+    *_, job = yaml.safe_load_all(found.text)
     return job, [str(note) for note in found.notes]
 
 
@@ -213,7 +360,7 @@ def test_an_elastic_pytorch_job_is_launched_by_torchrun() -> None:
 
 
 def test_what_counts_on_variables_of_kubeflow_is_told() -> None:
-    command = "sh, -c, torchrun train.py"
+    command = "sh, -c, cd code && torchrun train.py"
     _, notes = converted(PYTORCH.replace("python, train.py, --lr, '0.1'", command))
     assert any("starts torchrun by way of a shell" in note for note in notes)
     _, notes = converted(PYTORCH.replace("train.py, --lr, '0.1'", "t.py, $(PET_NODE_RANK)"))
@@ -263,6 +410,143 @@ def test_tasks_of_volcano_are_replica_types() -> None:
     assert spec["scheduler"] == {"t9kScheduler": {"queue": "research"}}
     assert spec["replicaSpecs"][0]["template"]["spec"]["volumes"][0]["persistentVolumeClaim"]
     assert any("plugins.svc: replicas find each other by" in note for note in notes)
+
+
+def test_a_shell_that_only_starts_torchrun_is_looked_through() -> None:
+    """As long as it has nothing to fill in."""
+    script = "exec torchrun --nnodes=$N --nproc_per_node=2 train.py --name 'a b'"
+    job, _ = converted(PYTORCH.replace("python, train.py, --lr, '0.1'", f'bash, -xc, "{script}"'))
+    assert job["spec"]["torchrunConfig"] == {"enabled": True, "procPerNode": "2"}
+    container = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    assert (container.get("command"), container["args"]) == (None, ["train.py", "--name", "a b"])
+    for other in ("$LR", "--lr=$LR", "; echo", "| tee log", "`date`", "# why", "'open"):
+        text = f'bash, -xc, "torchrun train.py {other}"'
+        job, notes = converted(PYTORCH.replace("python, train.py, --lr, '0.1'", text))
+        assert "torchrunConfig" not in job["spec"], other
+        assert any("starts torchrun by way of a shell" in note for note in notes)
+
+
+def test_replicated_jobs_are_replica_types() -> None:
+    """Of several Jobs with several pods each is one type; names and labels are variables."""
+    job, notes = converted(JOBSET)
+    assert (job["kind"], job["metadata"]) == ("GenericJob", {"name": "net"})
+    spec = job["spec"]
+    types = [(r["type"], r["replicas"], r["restartPolicy"]) for r in spec["replicaSpecs"]]
+    assert types == [
+        ("ps", 1, {"policy": "OnFailure", "limit": 4}),
+        ("worker-0", 3, {"policy": "OnFailure", "limit": 2}),
+        ("worker-1", 3, {"policy": "OnFailure", "limit": 2}),
+    ]
+    assert spec["successRules"] == [{"worker-0": [0, 1, 2], "worker-1": [0, 1, 2]}]
+    assert spec["failureRules"] == [{"ps": [0]}]
+    assert spec["service"] == {"ports": [{"port": 2222}]}
+    assert spec["runMode"] == {"pause": {"enabled": True}}
+    pods = [replica["template"]["spec"] for replica in spec["replicaSpecs"]]
+    assert pods[0]["volumes"] == [
+        {"name": "data", "persistentVolumeClaim": {"claimName": "data-net"}}
+    ]
+    (container,) = pods[2]["containers"]
+    assert container["command"][-1] == "$(service.ps[0].host):2222"
+    assert container["args"] == ["--first=$(service.worker-1[2].host)"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env == {
+        "PS": "grpc://$(service.ps[0].host):2222",
+        "JOB": "2",
+        "LEADER": "$(service.ps[0].host)",
+        "KEY": None,
+        "JOB_COMPLETION_INDEX": "$(rank)",
+    }
+    rule = {"action": "FailJob", "replicaTypes": ["ps"]}
+    rule["onExitCodes"] = {"containerName": "tf", "operator": "In", "values": [42]}
+    assert spec["runPolicy"] == {"podFailurePolicy": {"rules": [rule]}}
+    text = "\n".join(notes)
+    for part in (
+        "FailIndex has no counterpart",
+        "rules[0], FailJobSet, is left out",
+        "pods have no jobset.sigs.k8s.io/job-key here",
+        "restarts of the set, 2: what has failed is started again, and not all of them",
+        "exclusive-topology']: is left out",
+    ):
+        assert part in text
+
+
+def test_a_claim_of_a_jobset_is_made() -> None:
+    found = convert(JOBSET)
+    assert found is not None
+    claim = next(yaml.safe_load_all(found.text))
+    assert (claim["kind"], claim["metadata"]) == ("PersistentVolumeClaim", {"name": "data-net"})
+    assert claim["spec"]["resources"] == {"requests": {"storage": "1Gi"}}
+
+
+def test_a_jobset_that_only_starts_torchrun_is_launched() -> None:
+    job, notes = converted(LAUNCHED)
+    assert job["kind"] == "PyTorchTrainingJob"
+    spec = job["spec"]
+    assert spec["torchrunConfig"] == {
+        "enabled": True, "procPerNode": "2", "extraOptions": ["--tee=3"]
+    }  # fmt: skip
+    (replica,) = spec["replicaSpecs"]
+    types = (replica["type"], replica["replicas"], replica["restartPolicy"])
+    assert types == ("workers", 4, "OnFailure")
+    (container,) = replica["template"]["spec"]["containers"]
+    assert container["args"] == ["train.py", "--lr", "0.1"]
+    assert container["env"] == [{"name": "OTHER", "value": "one"}]
+    assert spec["runPolicy"] == {
+        "backoffLimit": 3,
+        "ttlSecondsAfterFinished": 60,
+        "activeDeadlineSeconds": 600,
+        "podFailurePolicy": {
+            "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]
+        },
+    }
+    assert any("MASTER_ADDR, RANK: torchrun sets it" in note for note in notes)
+
+
+def test_a_success_of_any_job_of_a_set_is_enough() -> None:
+    job, _ = converted(JOBSET.replace("operator: All, target", "operator: Any, target"))
+    assert job["spec"]["successRules"] == [{"worker-0": [0, 1, 2]}, {"worker-1": [0, 1, 2]}]
+    assert len(job["spec"]["failureRules"]) == 7
+    job, _ = converted(JOBSET.replace("successPolicy: {operator: All, target", "x: {x"))
+    assert not {"successRules", "failureRules"} & job["spec"].keys()
+    for wrong in ("operator: Some, target", "operator: All, target"):
+        text = JOBSET.replace("operator: All, target", wrong).replace("[worker]", "[nobody]")
+        with pytest.raises(InvalidManifest, match=r"there is no nobody"):
+            convert(text)
+
+
+def test_hosts_without_a_port_are_told() -> None:
+    text = JOBSET.replace("ports: [{containerPort: 2222}]", "tty: false")
+    found = convert(text)
+    assert found is not None
+    assert "net-ps-0-0.sub:2222" in found.text
+    assert any("net-ps-0-0.sub, net-worker-1-2.sub" in note.message for note in found.notes)
+
+
+def test_a_job_of_kubernetes_is_a_type_of_replica() -> None:
+    """Names of its pods only with their subdomain: `sweep-0` may be anything."""
+    job, notes = converted(BATCH)
+    assert job["metadata"]["labels"] == {"kueue.x-k8s.io/queue-name": "fast"}
+    spec = job["spec"]
+    (replica,) = spec["replicaSpecs"]
+    assert replica["restartPolicy"] == {"policy": "OnFailure", "limit": 1}
+    assert (replica["type"], replica["replicas"]) == ("worker", 4)
+    (container,) = replica["template"]["spec"]["containers"]
+    assert container["command"][2:] == [
+        "--index=$(I)", "--peer=$(service.worker[3].host)", "--out=sweep-0"
+    ]  # fmt: skip
+    assert container["env"][1:] == [
+        {"name": "I", "value": "$(rank)"},
+        {"name": "JOB_COMPLETION_INDEX", "value": "$(rank)"},
+    ]
+    assert spec["service"] == {"ports": [{"port": 29500}]}
+    assert spec["successRules"] == [{"worker": [0, 2, 3]}]
+    assert any("all 4 replicas run at once, not 2" in note for note in notes)
+    plain = (
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: a-}\nspec: {template: {spec: "
+    )
+    plain += "{containers: [{name: a, image: a, command: [torchrun, a.py]}]}}}"
+    job, _ = converted(plain)
+    assert job["spec"]["runPolicy"] == {"backoffLimit": 6}
 
 
 SBATCH = """\
@@ -381,6 +665,8 @@ def test_every_leaf_is_used_or_told(name: str) -> None:
         (MPI, "a Kubeflow MPIJob"),
         (TRAIN, "a Kubeflow TrainJob"),
         (VOLCANO, "a Volcano Job"),
+        (JOBSET, "a JobSet"),
+        (BATCH, "a Kubernetes Job"),
         (SBATCH, "a script for Slurm's sbatch"),
     ],
 )

@@ -14,6 +14,7 @@ _BUDGETS = "poddisruptionbudgets"
 _REQUESTS, _REQUEST = "certificatesigningrequests", "CertificateSigningRequest"
 _AS_PODS = "run it as a Pod, or as a job of batch.tensorstack.dev"
 _AS_JOB = "run it as a job of batch.tensorstack.dev"
+_CONVERTED = "`trainyard convert` makes a job of batch.tensorstack.dev of it"
 _NO_RIGHTS = "in-cluster clients of the API are not offered, so leave it out"
 _NO_NETWORK = "every pod reaches the others and their Services, so leave it out"
 _NO_STORAGE = "a folder stands for each PersistentVolumeClaim, so leave it out"
@@ -46,7 +47,7 @@ SERVED = (
     _absent(_APPS, "v1", "statefulsets", "StatefulSet", "sts", _AS_PODS),
     _absent(_APPS, "v1", "daemonsets", "DaemonSet", "ds", _AS_PODS),
     _absent(_APPS, "v1", "replicasets", "ReplicaSet", "rs", _AS_PODS),
-    _absent("batch", "v1", "jobs", "Job", "", _AS_JOB),
+    _absent("batch", "v1", "jobs", "Job", "", _CONVERTED),
     _absent("batch", "v1", "cronjobs", "CronJob", "cj", _AS_JOB),
     _absent("certificates.k8s.io", "v1", _REQUESTS, _REQUEST, "csr", _NO_CERTIFICATES),
     _absent("networking.k8s.io", "v1", "ingresses", "Ingress", "ing", "use port-forward"),

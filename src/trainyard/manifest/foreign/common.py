@@ -26,6 +26,11 @@ master-port local-addr max-restarts
 """
 _OURS = _OF_A_LAUNCH.split()
 """Options of torchrun that a job's own fields say, or its launch makes."""
+_KEPT = ("nproc-per-node", "max-restarts", "rdzv-backend")
+_SHELL = re.compile(r"(.*/)?(ba|da|k|z)?sh\Z")
+_SCRIPT_FOLLOWS = re.compile(r"-[a-z]*c\Z")
+_NOT_SIMPLE = re.compile(r"[;|&<>`(){}*?~#\n]")
+"""What makes more of a shell's script than one command with its words."""
 
 
 def job(launcher: str, metadata: Object, spec: Object) -> Object:
@@ -123,10 +128,55 @@ class Torchrun:
     """By names with hyphens: those that fields of a job say."""
     others: list[str] = field(default_factory=list)
 
+    def config(self) -> Object:
+        """`torchrunConfig`, as far as the command says it."""
+        found: Object = {"enabled": True}
+        if (processes := self.options.get("nproc-per-node")) is not None:
+            found["procPerNode"] = processes_of(processes)
+        if (restarts := self.options.get("max-restarts", "")).isdigit():
+            found["maxRestarts"] = int(restarts)
+        return found | ({"extraOptions": self.others} if self.others else {})
+
+    def left_out(self) -> str:
+        """What to say of options that the launch makes itself; empty where there are none."""
+        names = [f"--{name}" for name in self.options if name not in _KEPT]
+        text = "of torchrun is left out: the launch makes its own"
+        return f"{shlex.join(names)} {text}" if names else ""
+
+
+def processes_of(value: Any) -> str:
+    """`procPerNode`: `auto` is as many as there are GPUs."""
+    return "gpu" if str(value) in ("auto", "gpu") else str(value)
+
 
 def torchrun(command: Sequence[str]) -> Torchrun | None:
-    """A command taken apart that runs torchrun itself; None for any other."""
-    words = [str(word) for word in command]
+    """A command taken apart that runs torchrun; None for any other, a script among them that does
+    more, or has its shell fill in what torchrun is to get."""
+    given = [str(word) for word in command]
+    words = _without_shell(given)
+    found = _taken_apart(words)
+    if found is not None and words != given:
+        kept = [found.options.get(name, "") for name in _KEPT]
+        if any("$" in word for word in (*found.words, *found.others, *kept)):
+            return None
+    return found
+
+
+def _without_shell(words: list[str]) -> list[str]:
+    """The words of the one simple command that a shell is told to run, if it is that."""
+    if len(words) != 3 or not (_SHELL.match(words[0]) and _SCRIPT_FOLLOWS.match(words[1])):
+        return words
+    script = words[2].replace("\\\n", " ").strip()
+    if _NOT_SIMPLE.search(script):
+        return words
+    try:
+        found = shlex.split(script)
+    except ValueError:  # a quotation that does not end
+        return words
+    return found[1:] if found[:1] == ["exec"] else found
+
+
+def _taken_apart(words: list[str]) -> Torchrun | None:
     while words and _is_env(words[0]):
         words = words[1:]
     if words and _TORCHRUN.match(words[0]):
@@ -172,10 +222,3 @@ def plain_remark(words: Sequence[str]) -> str:
     if "PET_" in text:
         return "no PET_ variables are set: ranks are in RANK and WORLD_SIZE"
     return ""
-
-
-def made_by_the_launch(found: Torchrun) -> str:
-    """Options that were left out since the launch makes them itself; empty where none were."""
-    kept = ("nproc-per-node", "max-restarts", "rdzv-backend")
-    names = [f"--{name}" for name in found.options if name not in kept]
-    return shlex.join(names)

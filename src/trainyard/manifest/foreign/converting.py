@@ -10,7 +10,16 @@ from typing import Any
 import yaml
 
 from trainyard.manifest import yaml_text
-from trainyard.manifest.foreign import kinds, mpi, pytorchjob, slurm, trainjob, volcano
+from trainyard.manifest.foreign import (
+    batchjob,
+    jobset,
+    kinds,
+    mpi,
+    pytorchjob,
+    slurm,
+    trainjob,
+    volcano,
+)
 from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
 from trainyard.manifest.parsed import Parsed
 from trainyard.manifest.reader import object_name, told
@@ -22,6 +31,8 @@ _CONVERTERS = {
     kinds.PYTORCH: pytorchjob.convert,
     kinds.MPI: mpi.convert,
     kinds.VOLCANO: volcano.convert,
+    kinds.JOBSET: jobset.convert,
+    kinds.BATCH: batchjob.convert,
 }
 
 

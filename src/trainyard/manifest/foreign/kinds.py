@@ -9,11 +9,15 @@ PYTORCH = "kubeflow.org", "PyTorchJob"
 MPI = "kubeflow.org", "MPIJob"
 TRAIN = "trainer.kubeflow.org", "TrainJob"
 VOLCANO = "batch.volcano.sh", "Job"
+JOBSET = "jobset.x-k8s.io", "JobSet"
+BATCH = "batch", "Job"
 _TITLES = {
     PYTORCH: "a Kubeflow PyTorchJob",
     MPI: "a Kubeflow MPIJob",
     TRAIN: "a Kubeflow TrainJob",
     VOLCANO: "a Volcano Job",
+    JOBSET: "a JobSet",
+    BATCH: "a Kubernetes Job",
 }
 _RUNTIMES = ("ClusterTrainingRuntime", "TrainingRuntime")
 _HEADER = re.compile(r"^#SBATCH\s", re.MULTILINE)

@@ -40,7 +40,7 @@ def convert(fields: Fields) -> list[Object]:
             "starts torchrun, or a Python script, in the first container: write it there"
         )
     if processes is not None:
-        config["procPerNode"] = _processes(processes)
+        config["procPerNode"] = common.processes_of(processes)
     sizes = _elastic(elastic, config, sum(entry["replicas"] for entry in entries))
     spec.done()
     shown = {"torchrunConfig": config} if config else {}
@@ -87,22 +87,9 @@ def _config(found: list[Torchrun | None], replicas: Fields) -> Object:
             f"{replicas.at(name)}: its replicas do not all start torchrun in the same way; "
             "give all of them the same command"
         )
-    config: Object = {"enabled": True}
-    if (processes := first.options.get("nproc-per-node")) is not None:
-        config["procPerNode"] = _processes(processes)
-    if (restarts := first.options.get("max-restarts", "")).isdigit():
-        config["maxRestarts"] = int(restarts)
-    if first.others:
-        config["extraOptions"] = first.others
-    if left := common.made_by_the_launch(first):
-        text = f"{left} of torchrun is left out: the launch makes its own"
+    if text := first.left_out():
         replicas.remark("Worker", text)
-    return config
-
-
-def _processes(value: Any) -> str:
-    """`auto` is as many as there are GPUs."""
-    return "gpu" if str(value) in ("auto", "gpu") else str(value)
+    return first.config()
 
 
 def _elastic(policy: Fields, config: Object, replicas: int) -> Object:
@@ -114,7 +101,7 @@ def _elastic(policy: Fields, config: Object, replicas: int) -> Object:
     if "maxRestarts" in policy:
         config["maxRestarts"] = policy.take("maxRestarts")
     if "nProcPerNode" in policy:
-        config["procPerNode"] = _processes(policy.take("nProcPerNode"))
+        config["procPerNode"] = common.processes_of(policy.take("nProcPerNode"))
     backend = policy.take("rdzvBackend")
     if backend in ("c10d", "etcd", "etcd-v2"):
         config["rdzvBackend"] = backend

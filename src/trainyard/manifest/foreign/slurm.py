@@ -129,12 +129,9 @@ def _launch(words: list[str], container: Object, each: int, script: Script) -> O
     found = common.torchrun(words)
     if found is not None:
         container["args"] = found.words
-        processes = found.options.get("nproc-per-node", str(each))
-        config: Object = {"enabled": True, "procPerNode": _processes(processes)}
-        if found.others:
-            config["extraOptions"] = found.others
-        if left := common.made_by_the_launch(found):
-            text = f"{left} of torchrun is left out: the launch makes its own"
+        config = found.config()
+        config["procPerNode"] = _processes(config.get("procPerNode", str(each)))
+        if text := found.left_out():
             script.notes.append((script.line, text))
         return {"torchrunConfig": config}
     script.notes.append(
@@ -152,7 +149,8 @@ def _launch(words: list[str], container: Object, each: int, script: Script) -> O
 
 
 def _processes(text: str) -> str:
-    return "gpu" if text in ("auto", "gpu") else text if text.isdigit() else "gpu"
+    """A variable of Slurm's says as a rule how many GPUs a node has."""
+    return text if text.isdigit() else "gpu"
 
 
 def _read(text: str) -> Script:

@@ -200,16 +200,11 @@ def _spec(runtime: _Runtime, nodes: Any, processes: Any, spec: Fields) -> tuple[
         return {"replicaSpecs": [replica]}, "torchrun"
     container.pop("command", None)
     container["args"] = found.words
-    own = found.options.get("nproc-per-node", processes)
-    config: Object = {"enabled": True}
-    if own is not None:
-        config["procPerNode"] = "gpu" if str(own) in ("auto", "gpu") else str(own)
-    if found.options.get("max-restarts", "").isdigit():
-        config["maxRestarts"] = int(found.options["max-restarts"])
-    if found.others:
-        config["extraOptions"] = found.others
-    if left := common.made_by_the_launch(found):
-        spec.remark("trainer", f"{left} of torchrun is left out: the launch makes its own")
+    config = found.config()
+    if processes is not None:
+        config.setdefault("procPerNode", common.processes_of(processes))
+    if text := found.left_out():
+        spec.remark("trainer", text)
     return {"torchrunConfig": config, "replicaSpecs": [replica]}, "torchrun"
 
 
