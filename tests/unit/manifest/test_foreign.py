@@ -304,9 +304,47 @@ spec:
                 fieldRef:
                   fieldPath: metadata.annotations['batch.kubernetes.io/job-completion-index']
 """
+_OF_TORCHX = """\
+    - name: net-%s
+      replicas: 1
+      minAvailable: 1
+      policies: [{event: PodEvicted, action: RestartJob}, {event: PodFailed, action: RestartJob}]
+      template:
+        metadata:
+          labels: {torchx.pytorch.org/role-name: net, torchx.pytorch.org/replica-id: "%s"}
+        spec:
+          restartPolicy: Never
+          containers:
+            - name: net-%s
+              image: torch
+              command:
+                - bash
+                - -c
+                - torchrun --rdzv_backend c10d --rdzv_endpoint ${%s:=localhost}:29500
+                  --rdzv_id 'net' --nnodes 1:2 --nproc_per_node 2 --tee 3 --role '' train.py --lr 0.1
+              env: [{name: A, value: b}, {name: TORCHX_RANK0_HOST, value: localhost}]
+"""
+TORCHX = """\
+
+=== APPLICATION ===
+{ 'metadata': {},
+  'name': 'net'}
+
+=== SCHEDULER REQUEST ===
+apiVersion: batch.volcano.sh/v1alpha1
+kind: Job
+metadata: {name: net}
+spec:
+  maxRetry: 3
+  plugins: {env: [], svc: [--publish-not-ready-addresses]}
+  queue: default
+  schedulerName: volcano
+  tasks:
+"""
+TORCHX += _OF_TORCHX % (0, 0, 0, "TORCHX_RANK0_HOST") + _OF_TORCHX % (1, 1, 1, "VC_NET_0_HOSTS")
 EXAMPLES = {
     "pytorch": PYTORCH, "elastic": ELASTIC, "mpi": MPI, "train": TRAIN, "volcano": VOLCANO,
-    "jobset": JOBSET, "launched": LAUNCHED, "batch": BATCH,
+    "jobset": JOBSET, "launched": LAUNCHED, "batch": BATCH, "torchx": TORCHX.partition("ST ===\n")[2],
 }  # fmt: skip
 
 
@@ -547,6 +585,34 @@ def test_a_job_of_kubernetes_is_a_type_of_replica() -> None:
     plain += "{containers: [{name: a, image: a, command: [torchrun, a.py]}]}}}"
     job, _ = converted(plain)
     assert job["spec"]["runPolicy"] == {"backoffLimit": 6}
+
+
+def test_tasks_of_torchx_are_one_type_under_torchrun() -> None:
+    """As `torchx run --dryrun` shows them, or as they are."""
+    job, notes = converted(TORCHX)
+    assert job["kind"] == "PyTorchTrainingJob"
+    spec = job["spec"]
+    assert spec["torchrunConfig"] == {
+        "enabled": True, "procPerNode": "2", "extraOptions": ["--tee", "3"]
+    }  # fmt: skip
+    assert spec["elastic"] == {
+        "enabled": True, "minReplicas": 1, "maxReplicas": 2, "expectedReplicas": 2
+    }  # fmt: skip
+    (replica,) = spec["replicaSpecs"]
+    types = (replica["type"], replica["replicas"], replica["restartPolicy"])
+    assert types == ("net", 2, "OnFailure")
+    assert replica["template"]["metadata"]["labels"] == {"torchx.pytorch.org/role-name": "net"}
+    (container,) = replica["template"]["spec"]["containers"]
+    assert container["args"] == ["train.py", "--lr", "0.1"]
+    assert container["env"] == [{"name": "A", "value": "b"}]
+    assert spec["runPolicy"] == {"backoffLimit": 3}
+    assert any("x:15:3" in note and "tasks of one role are replicas" in note for note in notes)
+    manifest = TORCHX.partition("REQUEST ===\n")[2]
+    assert converted(manifest)[0] == job
+    for old, new in (("--lr 0.1", "--lr 0.2"), ("role-name: net", "role-name: x")):
+        before, _, after = manifest.rpartition(old)
+        other, _ = converted(f"{before}{new}{after}")
+        assert [r["type"] for r in other["spec"]["replicaSpecs"]] == ["net-0", "net-1"]
 
 
 SBATCH = """\

@@ -29,6 +29,7 @@ _OURS = _OF_A_LAUNCH.split()
 _KEPT = ("nproc-per-node", "max-restarts", "rdzv-backend")
 _SHELL = re.compile(r"(.*/)?(ba|da|k|z)?sh\Z")
 _SCRIPT_FOLLOWS = re.compile(r"-[a-z]*c\Z")
+_BRACES = re.compile(r"\$\{(\w+)[^{}]*\}")
 _NOT_SIMPLE = re.compile(r"[;|&<>`(){}*?~#\n]")
 """What makes more of a shell's script than one command with its words."""
 
@@ -166,7 +167,7 @@ def _without_shell(words: list[str]) -> list[str]:
     """The words of the one simple command that a shell is told to run, if it is that."""
     if len(words) != 3 or not (_SHELL.match(words[0]) and _SCRIPT_FOLLOWS.match(words[1])):
         return words
-    script = words[2].replace("\\\n", " ").strip()
+    script = _BRACES.sub(r"$\1", words[2].replace("\\\n", " ").strip())
     if _NOT_SIMPLE.search(script):
         return words
     try:

@@ -17,6 +17,7 @@ from trainyard.manifest.foreign import (
     mpi,
     pytorchjob,
     slurm,
+    torchx,
     trainjob,
     volcano,
 )
@@ -51,7 +52,7 @@ def convert(text: str, file: str = "") -> Foreign | None:
     """
     if kinds.is_script(text):
         return _script(text, file)
-    documents = list(yaml_text.parse(text))
+    documents = list(yaml_text.parse(torchx.request(text)))
     objects = [(each, *found) for each in documents for found in _objects(each.data)]
     if not any(kinds.title_of(obj) for _, obj, _ in objects):
         return None

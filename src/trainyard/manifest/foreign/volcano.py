@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.manifest.foreign import common
+from trainyard.manifest.foreign import common, torchx
 from trainyard.manifest.foreign.common import Object
 from trainyard.manifest.foreign.taking import CannotConvert, Fields
 
@@ -15,7 +15,7 @@ _PYTORCH = {"master": "master", "worker": "worker"}
 _ENDS = {"CompleteJob": "successRules"}
 _FAILS = ("AbortJob", "TerminateJob", "CompleteJob")
 _RESTARTS = ("RestartJob", "RestartTask", "RestartPod")
-_AS_USUAL = "that is what happens here in any case, at no cost"
+_TOGETHER = "all pods of a job start together"
 _PLUGINS = {
     "ssh": "replicas have no ssh; a job for deepspeed has (spec.config.customCommand)",
     "svc": "replicas find each other by $(service.TYPE[INDEX].host), not by /etc/volcano",
@@ -33,7 +33,7 @@ def convert(fields: Fields) -> list[Object]:
     if not tasks:
         raise CannotConvert(f"{spec.at('tasks')} is missing: there is nothing to run")
     plugins = spec.into("plugins")
-    is_torch = plugins.take("pytorch") is not None
+    by_plugin = plugins.take("pytorch") is not None
     for name, why in _PLUGINS.items():
         plugins.tell(name, why)
     plugins.done()
@@ -42,12 +42,16 @@ def convert(fields: Fields) -> list[Object]:
     rules: dict[str, list[Any]] = {}
     total = 0
     for task in tasks:
-        entry = _task(task, limit, rules, is_torch=is_torch)
+        entry = _task(task, limit, rules)
         total += int(entry["replicas"])
         made["replicaSpecs"].append(entry)
     _volumes(spec, made["replicaSpecs"])
     _policies(spec, rules, "")
-    if is_torch:
+    one_role = torchx.joined(made["replicaSpecs"], lambda text: spec.remark("tasks", text))
+    made = made if one_role is None else one_role
+    if is_torch := by_plugin or one_role is not None:
+        for entry in made["replicaSpecs"]:
+            entry["restartPolicy"] = entry["restartPolicy"]["policy"]
         made["runPolicy"] = {"backoffLimit": limit}
         if "ttlSecondsAfterFinished" in spec:
             seconds = spec.take("ttlSecondsAfterFinished")
@@ -72,7 +76,7 @@ def convert(fields: Fields) -> list[Object]:
     return [common.job("torchrun" if is_torch else "none", metadata, made)]
 
 
-def _task(task: Fields, limit: Any, rules: dict[str, list[Any]], *, is_torch: bool) -> Object:
+def _task(task: Fields, limit: Any, rules: dict[str, list[Any]]) -> Object:
     name = str(task.take("name", "task"))
     count = task.take("replicas", 1)
     template = task.into("template")
@@ -84,13 +88,11 @@ def _task(task: Fields, limit: Any, rules: dict[str, list[Any]], *, is_torch: bo
     template.done()
     own_limit = task.take("maxRetry", limit)
     policy = _policies(task, rules, name, count) or policy
-    common.told(task, {"dependsOn": "all pods of a job start together"})
+    common.told(task, dict.fromkeys(("dependsOn", "minAvailable"), _TOGETHER))
     shown = {**({"metadata": metadata} if metadata else {}), "spec": pod}
     restart: Any = (
         {"policy": policy, "limit": own_limit} if policy != "Never" else {"policy": policy}
     )
-    if is_torch:
-        restart = policy
     return {"type": name, "replicas": count, "restartPolicy": restart, "template": shown}
 
 
