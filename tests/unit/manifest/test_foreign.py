@@ -321,7 +321,8 @@ _OF_TORCHX = """\
                 - bash
                 - -c
                 - torchrun --rdzv_backend c10d --rdzv_endpoint ${%s:=localhost}:29500
-                  --rdzv_id 'net' --nnodes 1:2 --nproc_per_node 2 --tee 3 --role '' train.py --lr 0.1
+                  --rdzv_id 'net' --nnodes 1:2 --nproc_per_node 2 --tee 3 --role ''
+                  train.py --lr 0.1
               env: [{name: A, value: b}, {name: TORCHX_RANK0_HOST, value: localhost}]
 """
 TORCHX = """\
@@ -344,7 +345,8 @@ spec:
 TORCHX += _OF_TORCHX % (0, 0, 0, "TORCHX_RANK0_HOST") + _OF_TORCHX % (1, 1, 1, "VC_NET_0_HOSTS")
 EXAMPLES = {
     "pytorch": PYTORCH, "elastic": ELASTIC, "mpi": MPI, "train": TRAIN, "volcano": VOLCANO,
-    "jobset": JOBSET, "launched": LAUNCHED, "batch": BATCH, "torchx": TORCHX.partition("ST ===\n")[2],
+    "jobset": JOBSET, "launched": LAUNCHED, "batch": BATCH,
+    "torchx": TORCHX.partition("REQUEST ===\n")[2],
 }  # fmt: skip
 
 

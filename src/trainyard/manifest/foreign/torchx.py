@@ -21,7 +21,7 @@ _RANGE = re.compile(r"(\d+):(\d+)\Z")
 
 
 def request(text: str) -> str:
-    """What `torchx run --dryrun` shows, without what is no manifest; its lines keep their numbers."""
+    """What `torchx run --dryrun` shows, without what is no manifest; lines keep their numbers."""
     return _REQUEST.sub(lambda found: "\n" * found[0].count("\n"), text, count=1)
 
 

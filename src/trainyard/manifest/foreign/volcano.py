@@ -38,13 +38,9 @@ def convert(fields: Fields) -> list[Object]:
         plugins.tell(name, why)
     plugins.done()
     limit = spec.take("maxRetry", 3)
-    made: Object = {"replicaSpecs": []}
     rules: dict[str, list[Any]] = {}
-    total = 0
-    for task in tasks:
-        entry = _task(task, limit, rules)
-        total += int(entry["replicas"])
-        made["replicaSpecs"].append(entry)
+    made: Object = {"replicaSpecs": [_task(task, limit, rules) for task in tasks]}
+    total = sum(int(entry["replicas"]) for entry in made["replicaSpecs"])
     _volumes(spec, made["replicaSpecs"])
     _policies(spec, rules, "")
     one_role = torchx.joined(made["replicaSpecs"], lambda text: spec.remark("tasks", text))
