@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import random
 from collections.abc import Iterator
 from typing import Any
 
@@ -759,3 +760,37 @@ def test_wrong_types_are_refused_and_no_defect(name: str) -> None:
                 other[number]["spec"][key] = wrong
                 with contextlib.suppress(InvalidManifest):
                     convert(yaml.safe_dump_all(other))
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_whatever_is_odd_is_refused_and_no_defect(name: str) -> None:
+    """Anything anywhere, numbers that would fill the memory among it."""
+    rng = random.Random(name)
+    documents = list(yaml.safe_load_all(EXAMPLES[name]))
+    for _ in range(150):
+        other = copy.deepcopy(documents)
+        holder = rng.choice(other)
+        while True:
+            key = rng.choice([*holder] if isinstance(holder, dict) else range(len(holder)))
+            if not isinstance(holder[key], dict | list) or not holder[key] or rng.random() < 0.2:
+                break
+            holder = holder[key]
+        holder[key] = rng.choice((None, 0, -1, 10**9, "x", [], [1], {}, {"a": 1}, [{}], True, 1.5))
+        with contextlib.suppress(InvalidManifest):
+            convert(yaml.safe_dump_all(other))
+
+
+@pytest.mark.parametrize(
+    ("text", "old", "new", "message"),
+    [
+        (JOBSET, "replicas: 2", "replicas: 1000000000", "1000000000 are more than 20000"),
+        (JOBSET, "replicas: 2", "replicas: 19000", "there are more than 20000 pods"),
+        (JOBSET, "maxRestarts: 2", "maxRestarts: no", "maxRestarts is no number from 0: False"),
+        (VOLCANO, "replicas: 2", "replicas: 1000000000", "1000000000 are more than 20000"),
+        (BATCH, "containers:", "containers: {a: b}\n      others:", "other types"),
+        (TRAIN, "metadata: {name: ours", "metadata: [1]\nx: {y: ours", "ours is not in the file"),
+    ],
+)
+def test_what_a_fuzzer_found_is_refused(text: str, old: str, new: str, message: str) -> None:
+    with pytest.raises(InvalidManifest, match=message):
+        convert(text.replace(old, new, 1))

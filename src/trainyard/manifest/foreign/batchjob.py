@@ -98,21 +98,18 @@ def convert(fields: Fields) -> list[Object]:
 
 def take(spec: Fields, mode: str) -> Part:
     """What the spec of a Job says, whose pods are indexed or not (`mode`) by default."""
-    parallelism = spec.take("parallelism", 1)
-    completions = spec.take("completions")
+    parallelism = spec.pods("parallelism")
+    replicas = spec.pods("completions", parallelism)
     mode = str(spec.take("completionMode", mode))
     if mode not in _MODES:
         raise CannotConvert(f"{spec.at('completionMode')}: {mode} is neither of {_MODES}")
-    replicas = parallelism if completions is None else completions
-    if not isinstance(replicas, int) or not isinstance(parallelism, int):
-        raise CannotConvert(f"{spec.at('parallelism')} and completions are numbers")
     if replicas > parallelism:
         spec.remark("parallelism", f"all {replicas} replicas run at once, not {parallelism}")
     elif replicas < parallelism:
         spec.remark("parallelism", f"there are {replicas} replicas, as many as completions")
-    limit = spec.take("backoffLimit", _BACKOFF_LIMIT)
+    limit = spec.number("backoffLimit", _BACKOFF_LIMIT)
     if "backoffLimitPerIndex" in spec:
-        limit = spec.take("backoffLimitPerIndex")
+        limit = spec.number("backoffLimitPerIndex", 0)
         spec.remark("backoffLimit", "each replica has a limit of its own: backoffLimitPerIndex")
     rules = [_rule(each) for each in spec.into("podFailurePolicy").each("rules")]
     pod = common.template(spec, "")

@@ -59,9 +59,9 @@ def convert(text: str, file: str = "") -> Foreign | None:
     if broken := [told(mistake, file) for each in documents for mistake in each.mistakes]:
         raise InvalidManifest(broken)
     runtimes = {
-        (str(obj.get("kind")), str((obj.get("metadata") or {}).get("name"))): obj
+        (str(obj["kind"]), str(obj["metadata"].get("name"))): obj
         for _, obj, _ in objects
-        if obj.get("kind") in trainjob.RUNTIMES
+        if obj.get("kind") in trainjob.RUNTIMES and isinstance(obj.get("metadata"), dict)
     }
     made: list[Any] = []
     notes: list[Problem] = []
@@ -104,7 +104,7 @@ def _converted(
         if key == kinds.TRAIN:
             return trainjob.convert(fields, runtimes), fields.notes
         return _CONVERTERS[key](fields), fields.notes
-    except (AttributeError, TypeError, ValueError) as problem:
+    except (AttributeError, TypeError, ValueError, LookupError) as problem:
         raise CannotConvert(f"its fields have other types than this kind's: {problem}") from problem
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from trainyard.manifest.foreign import batchjob, common, peers
 from trainyard.manifest.foreign.batchjob import Part
 from trainyard.manifest.foreign.common import Object
-from trainyard.manifest.foreign.taking import CannotConvert, Fields, Note
+from trainyard.manifest.foreign.taking import MOST_PODS, CannotConvert, Fields, Note
 from trainyard.schema.dataclass import dataclass
 
 _KEY = "jobset.sigs.k8s.io/"
@@ -104,13 +104,13 @@ def _placement(fields: Fields, metadata: Object) -> None:
 
 
 def _group(entry: Fields) -> _Group:
-    name, jobs = str(entry.take("name", "")), entry.take("replicas", 1)
-    if not isinstance(jobs, int):
-        raise CannotConvert(f"{entry.at('replicas')} is no number")
+    name, jobs = str(entry.take("name", "")), entry.pods("replicas")
     template = entry.into("template")
     common.told(template.into("metadata"), dict.fromkeys(("name",), "Jobs are none here"))
     part = batchjob.take(template.into("spec"), "Indexed")
     template.done()
+    if jobs * part.replicas > MOST_PODS:
+        raise CannotConvert(f"{entry.at('replicas')}: there are more than {MOST_PODS} pods")
     awaited = [str(d.get("name")) for d in entry.peek("dependsOn") or () if _is_to_end(d)]
     waits = f"{_AT_ONCE}: make what {' and '.join(awaited)} does init containers here"
     told = {"dependsOn": waits if awaited else _AT_ONCE, "groupName": "types have no groups"}
@@ -162,11 +162,9 @@ def _restarts(policy: Fields) -> int:
         what = f"rules[{number}], {rule.peek('action')}, is left out"
         why = "podFailurePolicy judges failures, by exit codes and reasons"
         policy.remark("rules", f"{what}: {why}")
-    found = policy.take("maxRestarts", 0)
+    found = policy.number("maxRestarts", 0)
     policy.tell("restartStrategy", "spec.runPolicy.restartMode of jobs under torchrun is alike")
     policy.done()
-    if not isinstance(found, int):
-        raise CannotConvert(f"{policy.at('maxRestarts')} is no number")
     return found
 
 
@@ -234,9 +232,9 @@ def _types(
 def _coordinator(fields: Fields, found: dict[str, _Group]) -> str:
     """What stands for the host of the pod that leads; empty without one."""
     group = found.get(str(fields.take("replicatedJob", "")))
-    job, pod = fields.take("jobIndex", 0), fields.take("podIndex", 0)
+    job, pod = fields.number("jobIndex", 0), fields.number("podIndex", 0)
     fields.done()
-    return (batchjob.host(*group.place(int(job), int(pod))) or "") if group else ""
+    return (batchjob.host(*group.place(job, pod)) or "") if group else ""
 
 
 def _rules(policy: Fields, groups: list[_Group]) -> Object:

@@ -10,6 +10,8 @@ from trainyard.schema.errors import TrainyardError
 from trainyard.schema.namedtuple import NamedTuple
 from trainyard.schema.problems import Path
 
+MOST_PODS = 20_000
+"""Of a job: whoever lists them all, in rules, would else fill the memory for a slip of the pen."""
 LEFT = "has no counterpart, and is left out"
 _BY_SERVERS = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields")
 """In the metadata of an object that was read from a cluster."""
@@ -57,6 +59,20 @@ class Fields:
         """A value with all that is in it; it counts as used."""
         found = self._left.pop(key, None)
         return default if found is None else found
+
+    def number(self, key: str, default: int) -> int:
+        """A whole number from 0."""
+        found = self.take(key, default)
+        if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+            raise CannotConvert(f"{self.at(key)} is no number from 0: {found!r:.40}")
+        return found
+
+    def pods(self, key: str, default: int = 1) -> int:
+        """How many pods, or sets of them, there are to be."""
+        found = self.number(key, default)
+        if found > MOST_PODS:
+            raise CannotConvert(f"{self.at(key)}: {found} are more than {MOST_PODS}")
+        return found
 
     def into(self, key: str) -> Fields:
         """A mapping in this one, to take from; an empty one where it is absent."""

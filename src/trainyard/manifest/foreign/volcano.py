@@ -74,7 +74,7 @@ def convert(fields: Fields) -> list[Object]:
 
 def _task(task: Fields, limit: Any, rules: dict[str, list[Any]]) -> Object:
     name = str(task.take("name", "task"))
-    count = task.take("replicas", 1)
+    count = task.pods("replicas")
     template = task.into("template")
     pod = template.take("spec", {})
     policy = str(pod.pop("restartPolicy", "Never")) if isinstance(pod, dict) else "Never"
