@@ -111,11 +111,10 @@ class Draft:
     def _sources(self) -> Iterator[Source]:
         """The script, then the modules of its own that it imports."""
         yield self.source
-        folders = {self.found.folder, os.path.dirname(os.path.abspath(self.found.file))}
         left, seen = [self.source], set[Path]()
         while left and len(seen) < _MOST_FILES:
             names = left.pop(0).everywhere
-            beside = (Path(f) / n for f in folders for n in sorted(names))
+            beside = (f / n for f in self._folders() for n in sorted(names))
             files = [p for base in beside for p in _files_of(base) if p not in seen]
             if self.found.form == "module" and not seen:  # siblings, by relative imports
                 files += sorted(Path(self.found.file).parent.glob("*.py"))
@@ -127,6 +126,10 @@ class Draft:
                     continue
                 left.append(source)
                 yield source
+
+    def _folders(self) -> set[Path]:
+        """Where its own modules lie."""
+        return {Path(self.found.folder), Path(self.found.file).absolute().parent}
 
     def _needed(self) -> tuple[str, ...]:
         """The modules that have to be installed."""
@@ -286,6 +289,26 @@ class Draft:
         if script.gpus:
             size += f" with {script.gpus} GPU{'s' if script.gpus > 1 else ''} each"
         return f"{script.name}: launcher {self.launcher}{why}; {size}"
+
+    def lonely(self) -> str:
+        """A remark on several processes of which each would do the whole work; "" where they share
+        it, or that is not known."""
+        if self.found.form == "program" or not self.found.file or self.found.is_archive:
+            return ""
+        script = self.build()
+        count = script.replicas * script.processes
+        if count == 1 or self.launcher not in (python_source.DISTRIBUTED, python_source.ALONE):
+            return ""
+        sources = list(self._sources())
+        names = frozenset[str]().union(*(source.everywhere for source in sources))
+        own = {name for name in names if any(_files_of(f / name) for f in self._folders())}
+        if len(sources) > _MOST_FILES or not python_source.is_alone(sources, own):
+            return ""
+        return (
+            f"note: nothing in {self.found.target} seems to use torch.distributed: each of its "
+            f"{count} processes trains a model of its own; with init_process_group() and "
+            "DistributedDataParallel they train one"
+        )
 
     def misplaced(self, ours: Mapping[str, bool]) -> list[str]:
         """Options of trainyard's that stand behind the script and are passed to it, with their

@@ -35,7 +35,7 @@ def command(
         draft.require()
     except GroundError as missing:
         click.echo(f"warning: {missing}", err=True)
-    for line in filter(None, (misplaced(draft), draft.told())):
+    for line in filter(None, (misplaced(draft), draft.told(), draft.lonely())):
         click.echo(line, err=True)
     if not script.save:
         click.echo(draft.text(heading=heading(options, "")), nl=False)

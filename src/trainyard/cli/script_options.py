@@ -31,12 +31,18 @@ _ELSEWHERE = {
     "--nproc": "--procs-per-replica",
     "--nnodes": "--replicas",
     "--num-nodes": "--replicas",
+    "--nodes": "--replicas",
+    "--workers": "--replicas",
+    "--num-workers": "--replicas",
+    "--world-size": "--replicas",
     "--num-machines": "--replicas",
     "--num-processes": "--procs-per-replica",
+    "--np": "--procs-per-replica",
+    "--ntasks-per-node": "--procs-per-replica",
     "--num-gpus": "--gpus",
     "--max-restarts": "--restart",
 }
-"""What torchrun, deepspeed and accelerate call these things."""
+"""What torchrun, deepspeed, accelerate, mpirun and srun call these things."""
 _MANIFESTS = (".yaml", ".yml", ".json")
 
 

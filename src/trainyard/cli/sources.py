@@ -87,7 +87,7 @@ class ScriptSource:
     def introduction(self, isolation: str) -> list[str]:
         ground = self.draft.ground
         lines = [ground.line(isolation)] if ground else []
-        return [*lines, self.draft.told()]
+        return [*lines, self.draft.told(), *filter(None, [self.draft.lonely()])]
 
     def recorded(self, tell: Callable[[str], None]) -> Said:
         return _said(self.draft.options, self.python, tell, snapshots=self.snapshots)

@@ -7,7 +7,9 @@ reached, or may be meant to fail.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
@@ -23,6 +25,14 @@ LAUNCHERS: Mapping[str, str] = {
 }
 """Module that a script imports, to the launcher that it is written for; the first one counts."""
 DISTRIBUTED, ALONE = "torchrun", "plain"
+_OF_ITS_OWN = """
+torch torchvision torchaudio numpy pandas scipy sklearn matplotlib PIL tqdm yaml tensorboard
+tensorboardX torchmetrics trainyard
+"""
+_WITHOUT_PEERS = sys.stdlib_module_names | {*_OF_ITS_OWN.split()}
+"""Modules that bring no ranks together by themselves; of any other that is not known."""
+_MEETING = re.compile(rb"distributed|rank|world_?size|\bddp|fsdp|\bmpi|horovod", re.IGNORECASE)
+"""What a script says somewhere that has several processes share the work."""
 
 
 class SourceError(TrainyardError):
@@ -38,6 +48,8 @@ class Source:
     """Those and what is imported in functions, conditions and ``try``."""
     changes_path: bool
     """It touches ``sys.path``, so that where modules are found is not known ahead."""
+    says_of_others: bool = True
+    """Something in it may be about ranks, or other processes."""
 
     @property
     def launcher(self) -> tuple[str, str]:
@@ -61,7 +73,16 @@ def read(text: str | bytes, file: str) -> Source:
         ) from None
     top = tuple(dict.fromkeys(_imported(tree.body)))
     walked = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    return Source(top, frozenset(_imported(walked)), any(map(_is_path, ast.walk(tree))))
+    says = _MEETING.search(text if isinstance(text, bytes) else text.encode()) is not None
+    return Source(top, frozenset(_imported(walked)), any(map(_is_path, ast.walk(tree))), says)
+
+
+def is_alone(sources: Sequence[Source], own: Set[str]) -> bool:
+    """Whether each process of a script would do all the work: with torch, and nothing in it or its
+    `own` modules by which ranks could meet. False where that cannot be known."""
+    names = frozenset[str]().union(*(source.everywhere for source in sources))
+    is_known = names <= _WITHOUT_PEERS | own and not any(s.changes_path for s in sources)
+    return is_known and "torch" in names and not any(s.says_of_others for s in sources)
 
 
 def _imported(nodes: list[ast.stmt]) -> Iterator[str]:

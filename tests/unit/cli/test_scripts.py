@@ -137,7 +137,27 @@ def test_options_behind_the_script_that_it_does_not_know_are_remarked_on() -> No
     assert "--name, --no-check, --queue stands behind pack.train" in said
     assert "--name 'a b' --no-check --queue=q --name=c -m pack.train" in said
     assert "note" not in made("knows.py", "--gpus", "2", "--name", "x", "--env=y", "--save=z")[1]
-    assert "note" not in made("--replicas", "2", "train.py", "--lr", "1", "-n", "4")[1]
+    assert "stands" not in made("--replicas", "2", "train.py", "--lr", "1", "-n", "4")[1]
+
+
+def test_processes_that_never_meet_are_remarked_on() -> None:
+    _, said = made("--replicas", "2", "--procs-per-replica", "2", "train.py")
+    assert "note: nothing in train.py seems to use torch.distributed: each of its 4 proc" in said
+    assert "note" in made("--replicas", "2", "--launcher", "plain", "train.py")[1]
+    assert "note" in made("--replicas", "2", "-m", "pack.train")[1]
+    assert "note" not in made("train.py")[1]
+    assert "note" not in made("--replicas", "2", "uses.py")[1]  # one of its own modules does
+    assert "note" not in made("--replicas", "2", "plain.py")[1]
+    assert "note" not in made("--replicas", "2", "app.pyz")[1]
+    assert "note" not in made("--replicas", "2", "--launcher", "deepspeed", "train.py")[1]
+    for text in (
+        "import lightning",
+        "import os\nrank = os.environ['RANK']",
+        "import sys\nsys.path.insert(0, 'x')",
+        "from torch.nn.parallel import DistributedDataParallel",
+    ):
+        Path("one.py").write_text(f"import torch\n{text}\n")
+        assert "note" not in made("--replicas", "2", "--no-check", "one.py")[1], text
     assert "note" not in made("train.py", "--", "--name", "x")[1]
     assert "--name train.py" in made("train.py", "--name")[1]
 
@@ -225,6 +245,8 @@ def test_what_a_script_imports_is_looked_up_before_it_runs(
         (("",), "the name of the script is empty"),
         (("--nproc_per_node=2", "train.py"), "Did you mean --procs-per-replica?"),
         (("--nnodes", "2", "train.py"), "Did you mean --replicas?"),
+        (("--workers=2", "train.py"), "Did you mean --replicas?"),
+        (("--np", "2", "train.py"), "Did you mean --procs-per-replica?"),
         (("--for-cluster", "--image", "i", "app.pyz"), "app.pyz is an archive"),
         (("python", "train.py"), "leave python out: name the script itself"),
         (("torchrun", "train.py"), "leave torchrun out: name the script itself"),
