@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.command_line import CommandLine
+from tests.tools import require
 
 _PROGRAM = (
     "import os; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE'], flush=True)"
@@ -133,6 +134,26 @@ spec:
       containers:
         - {name: a, image: any, command: [sh, -c, 'echo index $JOB_COMPLETION_INDEX']}
 """
+_MPI = """\
+apiVersion: kubeflow.org/v2beta1
+kind: MPIJob
+metadata: {name: mpi}
+spec:
+  slotsPerWorker: 2
+  mpiReplicaSpecs:
+    Launcher:
+      template:
+        spec:
+          containers:
+            - name: launcher
+              image: any
+              command: [mpirun, --allow-run-as-root, -n, "4", sh, -c]
+              args: ['echo rank $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE on $(hostname)']
+    Worker:
+      replicas: 2
+      template:
+        spec: {containers: [{name: worker, image: any, command: [/usr/sbin/sshd, -De]}]}
+"""
 _SBATCH = f"""\
 #!/bin/bash
 #SBATCH --job-name=slurm --nodes=2
@@ -145,6 +166,30 @@ def trainyard(tmp_path: Path) -> Iterator[CommandLine]:
     line = CommandLine(tmp_path)
     yield line
     line.kill_everything()
+
+
+def converted(trainyard: CommandLine, files: list[str]) -> str:
+    """The file of what they become."""
+    words = [word for name in files for word in ("-f", name)]
+    with open(trainyard.folder / "all.yaml", "w") as out:
+        subprocess.run(
+            [sys.executable, "-m", "trainyard.cli.main", "convert", *words],
+            cwd=trainyard.folder,
+            env=trainyard.environment,
+            stdout=out,
+            check=True,
+        )
+    return "all.yaml"
+
+
+def test_mpirun_reaches_its_workers(trainyard: CommandLine) -> None:
+    """The real one, over the job's own ssh."""
+    for tool in ("mpirun", "ssh", "sshd"):
+        require(tool)
+    (trainyard.folder / "mpi.yaml").write_text(_MPI)
+    output = trainyard.run("run", "-f", converted(trainyard, ["mpi.yaml"]))
+    told = {line.partition("] ")[2] for line in output.splitlines() if "] rank" in line}
+    assert told == {f"rank {n} of 4 on worker-{n // 2}" for n in range(4)}
 
 
 def test_jobs_of_other_systems_run(trainyard: CommandLine) -> None:
@@ -162,16 +207,7 @@ def test_jobs_of_other_systems_run(trainyard: CommandLine) -> None:
         (trainyard.folder / name).write_text(text)
     refused = trainyard.run("run", "-f", "a.yaml", code=1)
     assert "`trainyard convert -f a.yaml | trainyard run -f -` runs it" in refused
-    files = [word for name in texts for word in ("-f", name)]
-    with open(trainyard.folder / "all.yaml", "w") as out:
-        subprocess.run(
-            [sys.executable, "-m", "trainyard.cli.main", "convert", *files],
-            cwd=trainyard.folder,
-            env=trainyard.environment,
-            stdout=out,
-            check=True,
-        )
-    output = trainyard.run("run", "-f", "all.yaml")
+    output = trainyard.run("run", "-f", converted(trainyard, [*texts]))
     for name, ranks in (("kubeflow", "master-0"), ("slurm", "worker-0")):
         assert f"[{name}/{ranks}] rank 0 of 2" in output
     assert "[slurm/worker-1] rank 1 of 2" in output
