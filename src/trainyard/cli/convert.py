@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from trainyard.cli.options import files_option
+from trainyard.cli.options import manifests
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.problems import Problem, Severity
 
 
 @click.command()
-@files_option("A manifest, - for standard input; may be repeated.")
+@manifests
 @click.option("-i", "--in-place", is_flag=True, help="Write the files themselves.")
 def command(files: tuple[str, ...], in_place: bool) -> None:
     """Rewrite manifests in today's spelling, or jobs of other systems as jobs of ours.

@@ -38,7 +38,7 @@ _NAMED = 10
 )
 @click.option("-y", "--yes", is_flag=True, help="With --all: do not ask.")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Jobs with these labels.")
-@files_option("The jobs of a manifest.", required=False)
+@files_option("The jobs of a manifest.")
 @click.argument("jobs", nargs=-1, metavar="JOB...", shell_complete=complete_jobs)
 def command(
     where: Where,

@@ -14,8 +14,10 @@ import click
 from trainyard.api.shape import ClusterShape, Network
 from trainyard.schema.errors import TrainyardError
 
+_MANIFEST = "A manifest; - reads standard input. Repeatable."
 _ISOLATIONS = ("auto", "namespaces", "plain")
 _LEAST_LOG_BYTES = 256 << 10
+_SCRIPTS = (".py", ".pyz")
 _RESOURCE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9_./]*\Z")
 
 
@@ -25,10 +27,37 @@ IMAGE = "trainyard.image"
 """Likewise, what `--image NAME` said."""
 
 
-def files_option(text: str, *more: str, required: bool = True) -> Callable[..., Any]:
+def refuse_script(file: str) -> None:
+    """Raise UsageError for a script in the place of a manifest."""
+    if file.endswith(_SCRIPTS):
+        raise click.UsageError(
+            f"{file} is a script: trainyard run {file} runs it, trainyard init {file} makes a "
+            "manifest of it"
+        )
+
+
+def files_option(text: str) -> Callable[..., Any]:
     """`-f FILE`, which may be repeated; the command takes `files`."""
-    names = ("-f", *more, "--filename", "files")
-    return click.option(*names, multiple=True, required=required, metavar="FILE", help=text)
+    names = ("-f", "--file", "--filename", "files")
+    return click.option(*names, multiple=True, metavar="FILE", help=text)
+
+
+def manifests(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Manifests, by `-f FILE` or alone; the command takes `files`, one at least."""
+
+    @click.argument("more", nargs=-1, metavar="[FILES]...")
+    @functools.wraps(function)
+    def command(files: tuple[str, ...], more: tuple[str, ...], **given: Any) -> Any:
+        files = (*files, *more)
+        if not files:
+            name = click.get_current_context().info_name
+            raise click.UsageError(f"name a manifest: trainyard {name} -f FILE")
+        for each in files:
+            refuse_script(each)
+        return function(files=files, **given)
+
+    decorated: Callable[..., Any] = files_option(_MANIFEST)(command)
+    return decorated
 
 
 def snapshot_option(function: Callable[..., Any]) -> Callable[..., Any]:

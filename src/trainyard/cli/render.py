@@ -10,11 +10,11 @@ import yaml
 
 from trainyard.api.manifests import read_manifest
 from trainyard.api.offline import render
-from trainyard.cli.options import files_option
+from trainyard.cli.options import manifests
 
 
 @click.command()
-@files_option("A manifest; - reads stdin; may be repeated.", "--file")
+@manifests
 def command(files: tuple[str, ...]) -> None:
     """Print the objects that the controller would create for the jobs in FILEs, as YAML.
 

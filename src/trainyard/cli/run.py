@@ -15,7 +15,7 @@ import click
 
 from trainyard.api.drafts import Draft
 from trainyard.api.shape import ClusterShape, ScriptShape
-from trainyard.cli.options import cluster_options, snapshot_option, where_options
+from trainyard.cli.options import cluster_options, refuse_script, snapshot_option, where_options
 from trainyard.cli.script_options import ScriptCommand, is_manifest, script_options
 from trainyard.cli.sources import FileSource, ScriptSource, Source
 from trainyard.kube.embedded import Paths, find_cluster, require_linux, state_folder
@@ -130,6 +130,7 @@ def _source(
         raise click.UsageError(f"{words[0]} is one too many: {file} says what runs")
     if script:
         raise click.UsageError(f"options of scripts have no place beside {file}: change it instead")
+    refuse_script(file)
     if file != "-" and not os.path.exists(file):
         raise TrainyardError(f"cannot read {file}: no such file or directory")
     return FileSource(file, options, on_cluster=on_cluster, python=python, snapshots=snapshots)

@@ -10,7 +10,7 @@ import click
 from trainyard.api.aio import AsyncClient
 from trainyard.api.changing import copy_of, names_in
 from trainyard.api.commands import Where, ask
-from trainyard.cli.options import files_option, folder_options, snapshot_option
+from trainyard.cli.options import folder_options, manifests, snapshot_option
 from trainyard.cli.reading import read_jobs
 from trainyard.cli.target import with_where
 from trainyard.client.job import Job
@@ -23,7 +23,7 @@ _REPLACE_SECONDS = 300.0
 
 @click.command()
 @with_where
-@files_option("A manifest, or - for standard input. Repeatable.")
+@manifests
 @click.option(
     "--replace",
     "replaces",

@@ -7,15 +7,14 @@ from pathlib import Path
 import click
 
 from trainyard.api.manifests import read_manifest
-from trainyard.cli.options import files_option
+from trainyard.cli.options import manifests
 from trainyard.manifest.reader import ReadResult, shown_name
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.problems import Problem, Severity
 
 
 @click.command()
-@files_option("A manifest, - for standard input; may be repeated.", required=False)
-@click.argument("more", nargs=-1, metavar="[FILES]...")
+@manifests
 @click.option(
     "-o",
     "--output",
@@ -35,7 +34,6 @@ from trainyard.schema.problems import Problem, Severity
 @click.option("--context", metavar="NAME", help="With --cluster current: its context.")
 def command(
     files: tuple[str, ...],
-    more: tuple[str, ...],
     output: str,
     strict: bool,
     cluster: str | None,
@@ -46,9 +44,6 @@ def command(
 
     Exits with 1 when there is an error.
     """
-    names = (*files, *more)
-    if not names:
-        raise click.UsageError("name a manifest: trainyard validate -f FILE")
     if (kubeconfig or context) and cluster != "current":
         raise click.UsageError("--kubeconfig and --context go with --cluster current")
     server = None
@@ -58,7 +53,7 @@ def command(
         server = version_of(cluster, kubeconfig, context)
     results: dict[str, ReadResult] = {}
     unreadable: list[str] = []
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(files):
         try:
             results[name] = read_manifest(Path(name), server)
         except TrainyardError as reason:
