@@ -500,6 +500,7 @@ def test_replicated_jobs_are_replica_types() -> None:
     rule = {"action": "FailJob", "replicaTypes": ["ps"]}
     rule["onExitCodes"] = {"containerName": "tf", "operator": "In", "values": [42]}
     assert spec["runPolicy"] == {"podFailurePolicy": {"rules": [rule]}}
+    assert len({*notes}) == len(notes)
     text = "\n".join(notes)
     for part in (
         "FailIndex has no counterpart",

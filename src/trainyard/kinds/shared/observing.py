@@ -86,7 +86,6 @@ def equipped(
         return pod
     training = pod_rules.container_of(pod, container)
     env = list(training.get("env") or ()) if policy.chains else _with_path(training, policy)
-    mount = {"name": VOLUME, "mountPath": OBSERVER_PATH, "readOnly": True}
     if env is None or pods.is_mounted(pod, container, OBSERVER_PATH):
         return pod
     value = f"attempt={attempt},after={policy.after_seconds},files={CHANNEL_PATH},url="
@@ -94,6 +93,7 @@ def equipped(
     pods.change_container(pod, container, env=[told, *env])
     if settings.brings_observer:
         return pod
+    mount = {"name": VOLUME, "mountPath": OBSERVER_PATH, "readOnly": True}
     pods.add_mount(pod, container, mount)
     items = [{"key": name, "path": name} for name in (HOOK, PACKAGE)]
     source = {

@@ -75,8 +75,8 @@ class Entry:
 
 
 class _Packer:
-    """Packs JSON by what another of its kind begins with: all jobs' Secrets have the same programs,
-    40 KB of them, and take 6 KB instead of 29.
+    """Packs JSON by what another of its kind begins with: objects that carry the same programs, 40
+    KB of them, take 6 KB instead of 29.
 
     What has little in common with that is packed alone, and so holds nothing else in memory; two
     of these in a row, and it is by the last one that the next are packed.

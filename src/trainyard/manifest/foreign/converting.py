@@ -102,10 +102,12 @@ def _converted(
     fields = Fields.of(copy.deepcopy(obj))
     try:
         if key == kinds.TRAIN:
-            return trainjob.convert(fields, runtimes), fields.notes
-        return _CONVERTERS[key](fields), fields.notes
+            made = trainjob.convert(fields, runtimes)
+        else:
+            made = _CONVERTERS[key](fields)
     except (AttributeError, TypeError, ValueError, LookupError) as problem:
         raise CannotConvert(f"its fields have other types than this kind's: {problem}") from problem
+    return made, list(dict.fromkeys(fields.notes))  # what several types take is told once
 
 
 def _placed(
