@@ -300,6 +300,13 @@ class Draft:
         if count == 1 or self.launcher not in (python_source.DISTRIBUTED, python_source.ALONE):
             return ""
         sources = list(self._sources())
+        on_cpus = not (self.on_cluster or script.gpus or python_source.USE_CPU in script.env)
+        if on_cpus and (module := python_source.is_by_accelerate(sources)):
+            return (
+                f"note: without GPUs {module} brings processes together only where it is told: "
+                f"without --env {python_source.USE_CPU}=true each of the {count} processes trains "
+                "a model of its own"
+            )
         names = frozenset[str]().union(*(source.everywhere for source in sources))
         own = {name for name in names if any(_files_of(f / name) for f in self._folders())}
         if len(sources) > _MOST_FILES or not python_source.is_alone(sources, own):

@@ -34,6 +34,11 @@ _WITHOUT_PEERS = sys.stdlib_module_names | {*_OF_ITS_OWN.split()}
 _MEETING = re.compile(rb"distributed|rank|world_?size|\bddp|fsdp|\bmpi|horovod", re.IGNORECASE)
 """What a script says somewhere that has several processes share the work."""
 
+USE_CPU = "ACCELERATE_USE_CPU"
+"""Without it, on a machine without GPUs, accelerate makes no process group (1.15 was tried)."""
+_BY_ACCELERATE = ("accelerate", "transformers")
+_ON_CPUS = re.compile(rb"use_cpu|no_cuda|cpu\s*=\s*True", re.IGNORECASE)
+
 
 class SourceError(TrainyardError):
     """A script is no Python; the text says where."""
@@ -50,6 +55,8 @@ class Source:
     """It touches ``sys.path``, so that where modules are found is not known ahead."""
     says_of_others: bool = True
     """Something in it may be about ranks, or other processes."""
+    says_of_cpus: bool = True
+    """It may say that it trains on CPUs."""
 
     @property
     def launcher(self) -> tuple[str, str]:
@@ -73,8 +80,14 @@ def read(text: str | bytes, file: str) -> Source:
         ) from None
     top = tuple(dict.fromkeys(_imported(tree.body)))
     walked = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
-    says = _MEETING.search(text if isinstance(text, bytes) else text.encode()) is not None
-    return Source(top, frozenset(_imported(walked)), any(map(_is_path, ast.walk(tree))), says)
+    data = text if isinstance(text, bytes) else text.encode()
+    return Source(
+        top,
+        frozenset(_imported(walked)),
+        changes_path=any(map(_is_path, ast.walk(tree))),
+        says_of_others=_MEETING.search(data) is not None,
+        says_of_cpus=_ON_CPUS.search(data) is not None,
+    )
 
 
 def is_alone(sources: Sequence[Source], own: Set[str]) -> bool:
@@ -83,6 +96,13 @@ def is_alone(sources: Sequence[Source], own: Set[str]) -> bool:
     names = frozenset[str]().union(*(source.everywhere for source in sources))
     is_known = names <= _WITHOUT_PEERS | own and not any(s.changes_path for s in sources)
     return is_known and "torch" in names and not any(s.says_of_others for s in sources)
+
+
+def is_by_accelerate(sources: Sequence[Source]) -> str:
+    """The module by which accelerate is to bring the processes of a script together, which says
+    nothing of CPUs; "" of any other."""
+    found = next((m for m in _BY_ACCELERATE if any(m in s.everywhere for s in sources)), "")
+    return "" if any(source.says_of_cpus for source in sources) else found
 
 
 def _imported(nodes: list[ast.stmt]) -> Iterator[str]:

@@ -140,6 +140,23 @@ def test_options_behind_the_script_that_it_does_not_know_are_remarked_on() -> No
     assert "stands" not in made("--replicas", "2", "train.py", "--lr", "1", "-n", "4")[1]
 
 
+@pytest.mark.parametrize("module", ["accelerate", "transformers"])
+def test_what_needs_to_be_told_of_cpus_is_remarked_on(module: str) -> None:
+    text = f"from {module} import a\nmain(rank=0)\n"
+    Path("one.py").write_text(text)
+    common = ("--no-check", "--replicas", "2")
+    _, said = made(*common, "--gpus", "0", "one.py")
+    assert f"note: without GPUs {module} brings processes together only where it is told" in said
+    assert "without --env ACCELERATE_USE_CPU=true each of the 2 processes trains" in said
+    assert "note" not in made(*common, "--gpus", "0", "--env", "ACCELERATE_USE_CPU=1", "one.py")[1]
+    assert "note" not in made(*common, "--gpus", "1", "one.py")[1]
+    assert "note" not in made("--no-check", "--gpus", "0", "one.py")[1]
+    image = ("--for-cluster", "--image", "any")
+    assert "note" not in made(*common, *image, "--gpus", "0", "one.py")[1]
+    Path("one.py").write_text(f"{text}main(use_cpu=True)\n")
+    assert "note" not in made(*common, "--gpus", "0", "one.py")[1]
+
+
 def test_processes_that_never_meet_are_remarked_on() -> None:
     _, said = made("--replicas", "2", "--procs-per-replica", "2", "train.py")
     assert "note: nothing in train.py seems to use torch.distributed: each of its 4 proc" in said
