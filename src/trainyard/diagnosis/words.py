@@ -56,10 +56,18 @@ _SAID = (
     ),
     _Words(
         r"Torch not compiled with CUDA|No CUDA GPUs are available|Found no NVIDIA driver"
-        r"|CUDA driver version is insufficient|no NVIDIA GPU detected",
+        r"|CUDA driver version is insufficient|no NVIDIA GPU detected|compiled without CUDA support"
+        r"|'torch\._C' has no attribute '_(?:cuda|nccl)_|requires CUDA support"
+        r"|Cannot access accelerator device when none is available"
+        r"|instantiate dummy base class (?:CUDA|Event)|doesn't support bf16/gpu",
         "it asks for CUDA, and there is no GPU where it runs",
         "give the replica one (resources.limits nvidia.com/gpu, --gpus 1), an image with CUDA, or "
         "let the script take the CPU",
+    ),
+    _Words(
+        r"device_ids and output_device arguments only work with .*device\(type='cpu'\)",
+        "DistributedDataParallel is given a GPU by device_ids, and the model is on the CPU",
+        "leave device_ids out where the model is on the CPU, or move the model to its GPU before",
     ),
     _Words(
         r"Timed out after \d+ seconds waiting for clients. (\d+)/(\d+) clients joined",
