@@ -119,6 +119,23 @@ def test_scripts_of_four_kinds_run_from_the_command_line_alone(trainyard: Comman
     assert output.count("sum 1.0 of 2") == 2
 
 
+def test_ranks_that_never_met_are_told_when_the_job_has_succeeded(trainyard: CommandLine) -> None:
+    """As with a trainer that was given one process: nothing in a script says so beforehand."""
+    require("torchrun")
+    told = (
+        "No process group of torch.distributed was made: each of the 2 ranks has worked on its own"
+    )
+    each = "import torch.distributed as dist\n"
+    meets = f"{each}dist.init_process_group('gloo')\ndist.destroy_process_group()\n"
+    written(trainyard.folder, {"alone.py": each, "meets.py": meets})
+    alone = trainyard.run("run", "--replicas", "2", "alone.py")
+    assert f"warning: {told}" in alone
+    assert "note:" not in alone
+    assert "No process group" not in trainyard.run("run", "--replicas", "2", "meets.py")
+    plain = trainyard.run("run", "--replicas", "2", "--launcher", "plain", "alone.py")
+    assert told not in plain  # who starts ranks alone may want them to share work by their numbers
+
+
 def test_a_deepspeed_script_runs_from_the_command_line_alone(trainyard: CommandLine) -> None:
     require_programs("deepspeed", "sshd", "ssh")
     written(trainyard.folder, {"train.py": _DEEPSPEED})

@@ -84,6 +84,19 @@ def _hangs(told: Told, found: re.Match[str]) -> Iterator[str]:
     yield from _held(told, found["text"])
 
 
+@says(
+    "event RanksApart",
+    "Warning",
+    r"No process group of torch\.distributed was made: each of the (?P<size>\d+) ranks has worked "
+    r"on its own, and what rank 0 has trained is its own alone\.",
+)
+def _apart(told: Told, found: re.Match[str]) -> Iterator[str]:
+    kinds = {r.kind for r in told.observed.heard.ranks if _is_of(told, r)}
+    yield from _if(kinds != {"Alone"}, f"its ranks have said {sorted(kinds)}")
+    yield from _if(told.phase != "Succeeded", f"the phase is {told.phase}")
+    yield from _if(int(found["size"]) < 2, "one rank is always alone")
+
+
 @says("Hung=False", "-", r"The ranks get on, as far as they are observed\.", once=True)
 def _goes_on(told: Told, _: re.Match[str]) -> Iterator[str]:
     was = {c["type"]: c["reason"] for c in told.before.get("conditions") or ()}

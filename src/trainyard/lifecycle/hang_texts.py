@@ -180,3 +180,11 @@ def _numbers(ranks: Sequence[int]) -> str:
 
 def _verb(ranks: Sequence[Rank], verb: str) -> str:
     return f"{verb}s" if len(ranks) == 1 else verb
+
+
+def apart(size: int) -> str:
+    """Of a job that has succeeded though its ranks have never met."""
+    return (
+        f"No process group of torch.distributed was made: each of the {size} ranks has worked "
+        "on its own, and what rank 0 has trained is its own alone."
+    )

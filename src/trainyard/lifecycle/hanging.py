@@ -7,6 +7,7 @@ reports, which come again within half a minute.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -20,7 +21,7 @@ from trainyard.lifecycle.conditions import Conditions
 from trainyard.lifecycle.hangs import Finding
 from trainyard.lifecycle.outcomes import Exit, Ruling, State
 from trainyard.lifecycle.passes import Pass
-from trainyard.lifecycle.ranks import STOPPED, STUCK, Rank
+from trainyard.lifecycle.ranks import ALONE, STOPPED, STUCK, Rank
 from trainyard.lifecycle.replicas import Replica
 from trainyard.lifecycle.verdicts import Verdict
 from trainyard.schema.dataclass import dataclass
@@ -74,8 +75,8 @@ def look(job: Pass) -> Look:
     by_pod = {replica.name: replica for replica in job.view.replicas}
     ranks = tuple(
         _seen(rank, by_pod[rank.pod])
-        for rank in job.observed.heard.ranks
-        if _is_of(by_pod.get(rank.pod), rank)
+        for rank in _present(job)
+        if rank.kind != ALONE  # of which nothing is waited for
     )
     if any(_is_coming(replica) for replica in job.view.not_running):
         return Look(ranks)
@@ -86,6 +87,26 @@ def look(job: Pass) -> Look:
     gone = frozenset(short_name(each) for each in job.view.not_running if each.ended)
     verdict = hangs.judge(ranks, job.now, gone=gone, serves=policy.may_serve)
     return _timed(ranks, verdict, policy, job.now)
+
+
+def _present(job: Pass) -> Iterator[Rank]:
+    """Those that report for the pods of this attempt."""
+    by_pod = {replica.name: replica for replica in job.view.replicas}
+    return (r for r in job.observed.heard.ranks if _is_of(by_pod.get(r.pod), r))
+
+
+# Decision 364.
+def apart(job: Pass) -> tuple[Event, ...]:
+    """What is to be told of a job that has succeeded, whose launcher started several ranks that
+    never met."""
+    policy = job.workload.hang
+    if policy is None or not policy.launched or job.workload.debug:
+        return ()
+    ranks = tuple(_present(job))
+    if not ranks or any(rank.kind != ALONE for rank in ranks):
+        return ()
+    text = hang_texts.apart(max(rank.size for rank in ranks))
+    return (Event("Warning", EventReason.RANKS_APART.value, text),)
 
 
 # Decision 313.

@@ -343,6 +343,8 @@ class _Steps:
             self.report.initialized()
         started = (pod.started for pod in self.job.observed.pods if pod.started is not None)
         self.report.ended(verdict, min(started, default=self.job.now))
+        if verdict.success:
+            self.report.events += hanging.apart(self.job)
         self._clean_up(failed=not verdict.success)
         self._compile(aggregate.unless_ended, well=verdict.success)
         return True

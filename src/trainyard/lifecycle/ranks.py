@@ -15,7 +15,8 @@ from trainyard.schema.namedtuple import NamedTuple
 
 COLLECTING, WAITING, MEETING = "Collecting", "Waiting", "Meeting"
 BUSY, LOOPING, IDLE, LEFT, NEW = "Busy", "Looping", "Idle", "Left", "New"
-KINDS = frozenset((COLLECTING, WAITING, MEETING, BUSY, LOOPING, IDLE, LEFT, NEW))
+ALONE = "Alone"
+KINDS = frozenset((COLLECTING, WAITING, MEETING, BUSY, LOOPING, IDLE, LEFT, NEW, ALONE))
 """As `payloads.signs` and `payloads.observer` have them, which are not imported: they are read by
 other Pythons."""
 STOPPED = "Stopped"

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainyard.lifecycle.checks import Checked
 from trainyard.lifecycle.heard import NOTHING, Collectives, Heard, Hold
-from trainyard.lifecycle.ranks import STUCK, Rank
+from trainyard.lifecycle.ranks import ALONE, STUCK, Rank
 from trainyard.lifecycle.stragglers import judge
 from trainyard.operator.host import Clock
 from trainyard.operator.trainer_status import BadReport, progress
@@ -112,6 +112,8 @@ class Reports:
         before = job.ranks.get(rank.rank)
         if before is None and len(job.ranks) >= _MOST_RANKS:
             raise BadReport(f"observation.rank: there are {_MOST_RANKS} already")
+        if rank.kind == ALONE and _has_met(job, rank.attempt):
+            return  # what starts ranks, or what ran before them
         job.ranks[rank.rank] = replace(rank, arrivals={})
         job.heard = replace(job.heard, ranks=tuple(job.ranks.values()))
         if self._compare(job, rank):
@@ -207,6 +209,11 @@ class Reports:
     def _news(self, uid: str, job: _Of) -> None:
         job.waking, job.woken = None, self._loop.time()
         self._wake(uid)
+
+
+def _has_met(job: _Of, attempt: int) -> bool:
+    """Whether ranks of an attempt have had a process group."""
+    return any(each.kind != ALONE and each.attempt == attempt for each in job.ranks.values())
 
 
 def _fill(bucket: tuple[float, float] | None, rate: float, now: float) -> float:

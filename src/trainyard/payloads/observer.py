@@ -46,6 +46,8 @@ FORK_SECONDS, EXIT_SECONDS = 0.2, 1.0
 """How long a fork, and the end of the process, wait for the thread."""
 LEFT = "Left"
 """Told once, by a rank that has destroyed its process group or ends."""
+ALONE = "Alone"
+"""Told once, at its end, by a process that was to be rank 0 of several, and never met any."""
 
 
 class Settings:
@@ -120,6 +122,13 @@ class Observer:
             self.doing.take(sample)
         if group is not None or self.told or self.doing.kind == signs.MEETING:
             self.tell(at, self.doing.kind)
+
+    def is_alone(self) -> bool:
+        """Whether it was started as the first of several ranks, and has never had a process group:
+        of thousands one is enough to say so."""
+        size = os.environ.get("WORLD_SIZE", "")
+        is_one_of_many = size.isdigit() and int(size) > 1 and self.is_first()
+        return is_one_of_many and self.rank < 0 and sampling.had_no_group()
 
     def pace(self) -> float:
         """Seconds between two reports of a rank that goes from collective to collective."""
@@ -219,8 +228,12 @@ class Keeper:
             return
         self.end(EXIT_SECONDS)
         observer = self.observer
-        if observer.told and self.thread is not None and not self.thread.is_alive():
+        if self.thread is None or self.thread.is_alive():
+            return
+        if observer.told:
             observer.tell(time.monotonic(), LEFT)
+        elif observer.is_alone():
+            observer.tell(time.monotonic(), ALONE)
 
 
 def watch(variables: Any = os.environ) -> None:

@@ -89,6 +89,13 @@ def default_group() -> Any:
     return getattr(world, "default_pg", None)
 
 
+def had_no_group() -> bool:
+    """Whether torch is there, and has never had a default process group in this process: what it
+    notes of one stays when that is destroyed."""
+    module = sys.modules.get("torch.distributed.distributed_c10d")
+    return module is not None and getattr(module, "_backend", "") is None
+
+
 def recorder(entries: bool) -> bytes:
     """What torch's flight recorder tells, as JSON; empty for a torch that has none."""
     dump = getattr(sys.modules.get("torch._C._distributed_c10d"), "_dump_fr_trace_json", None)

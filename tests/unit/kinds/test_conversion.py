@@ -89,20 +89,20 @@ def test_contradictions_and_broken_texts_are_refused() -> None:
         convert("a: [", "f.yaml")
 
 
-JOB_SET = "apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata: {name: js}\n"
+RAY_JOB = "apiVersion: ray.io/v1\nkind: RayJob\nmetadata: {name: js}\n"
 OURS = OLD.split("---\n")[0]
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (JOB_SET, "JobSet is no kind that can be converted; old spellings of PyTorchTrainingJob, "),
-        (JOB_SET, "f.yaml:2:1: error: JobSet default/js: kind: JobSet"),
-        (JOB_SET, "a Kubeflow PyTorchJob, a Kubeflow MPIJob"),
+        (RAY_JOB, "RayJob is no kind that can be converted; old spellings of PyTorchTrainingJob, "),
+        (RAY_JOB, "f.yaml:2:1: error: RayJob default/js: kind: RayJob"),
+        (RAY_JOB, "a Kubeflow PyTorchJob, a Kubeflow MPIJob"),
         ("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\n", "Job is no kind that can be"),
-        ("apiVersion: v1\nkind: List\nitems: [{kind: JobSet}]\n", "f.yaml:3:10: error: JobSet"),
-        ("kind: JobSetList\nitems: []\n", "JobSetList is no kind"),
-        (f"{JOB_SET}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n", "JobSet"),
+        ("apiVersion: v1\nkind: List\nitems: [{kind: RayJob}]\n", "f.yaml:3:10: error: RayJob"),
+        ("kind: RayJobList\nitems: []\n", "RayJobList is no kind"),
+        (f"{RAY_JOB}---\napiVersion: v1\nkind: ConfigMap\nmetadata: {{name: a}}\n", "RayJob"),
         ("kind: PyTorchTrainingjob\n", "did you mean 'PyTorchTrainingJob'?"),
         ("metadata: {name: a}\n", "kind: is required"),
         ("", "is empty"),
@@ -116,13 +116,13 @@ def test_what_cannot_be_converted_is_refused(text: str, said: str) -> None:
     assert said in str(refused.value)
 
 
-@pytest.mark.parametrize("text", [f"{OURS}---\n{JOB_SET}", f"{JOB_SET}---\n{convert(OURS).text}"])
+@pytest.mark.parametrize("text", [f"{OURS}---\n{RAY_JOB}", f"{RAY_JOB}---\n{convert(OURS).text}"])
 def test_what_stands_beside_ours_and_is_not_known_is_left_as_it_is_and_told(text: str) -> None:
     converted = convert(text, "f.yaml")
-    assert JOB_SET.partition("metadata")[0] in converted.text
-    (told,) = (p for p in converted.changes if "JobSet" in p.object)
+    assert RAY_JOB.partition("metadata")[0] in converted.text
+    (told,) = (p for p in converted.changes if "RayJob" in p.object)
     assert str(told).startswith("f.yaml:")
-    assert ": warning: JobSet default/js: kind: JobSet is no kind that can be conv" in str(told)
+    assert ": warning: RayJob default/js: kind: RayJob is no kind that can be conv" in str(told)
 
 
 def test_core_kinds_alone_need_no_change() -> None:

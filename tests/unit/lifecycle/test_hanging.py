@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.unit.lifecycle.test_hangs import rank
-from tests.unit.lifecycle.world import World, generic, pytorch
+from tests.unit.lifecycle.world import World, generic, pytorch, torchrun
 from trainyard.kinds.shared import pod_contract
 from trainyard.kube.resources import CONFIG_MAPS
 from trainyard.lifecycle import Observed
@@ -246,3 +246,36 @@ def test_so_is_that_of_a_job_which_starts_again_or_ends_for_it() -> None:
         told = world.status["goodput"]
         assert (told["hung"], told["training"], told.get("state")) == (300, 0, state)
         assert told["attempts"][0]["hung"] == 300
+
+
+def ended(world: Reporting, *doing: str, attempt: int = 1) -> list[str]:
+    """What is told of a job whose ranks have said so before rank 0 ended well."""
+    world.running()
+    world.size = 2
+    world.say(*doing, attempt=attempt).settle()
+    world.exit("0", 0).settle()
+    assert world.phase == "Succeeded"
+    return world.told("RanksApart")
+
+
+def test_ranks_that_never_met_are_told_at_the_end() -> None:
+    text = (
+        "No process group of torch.distributed was made: each of the 2 ranks has worked on its "
+        "own, and what rank 0 has trained is its own alone."
+    )
+    assert ended(Reporting(torchrun(workers=2)), "Alone") == [text]
+    assert ended(Reporting(torchrun(workers=2)), "Left", "Alone") == []
+    assert ended(Reporting(torchrun(workers=2)), "Alone", attempt=7) == []
+    assert ended(Reporting(torchrun(workers=2))) == []
+    # Who starts ranks without a launcher may well want them to share work by their numbers.
+    assert ended(Reporting(job()), "Alone") == []
+
+
+def test_one_that_never_met_is_waited_for_by_nobody() -> None:
+    world = Reporting(torchrun(workers=2))
+    world.running()
+    world.say("Alone", "Waiting").advance(900).settle()
+    found = world.condition("Hung")
+    assert found is not None
+    assert found[:2] == ("False", "HangSuspected")
+    assert "rank 0 never reported" in found[2]

@@ -139,3 +139,24 @@ async def test_a_cadence_has_two_numbers(wrong: object) -> None:
     reports = Reports(lambda: BEGAN, lambda _: None, 0.0)
     with pytest.raises(BadReport, match="cadence"):
         reports.hear("u", "p", {"observation": {"kind": "Collecting", "cadence": wrong}})
+
+
+async def test_one_that_never_met_counts_where_nobody_has() -> None:
+    """A launcher, or what ran before the ranks, has their number too."""
+    reports = Reports(lambda: BEGAN, lambda _: None, 0.0)
+
+    def heard() -> list[tuple[int, str]]:
+        return [(rank.rank, rank.kind) for rank in reports.of("u").ranks]
+
+    def tell(kind: str, rank: int = 0, attempt: int = 1) -> None:
+        told = {"rank": rank, "size": 2, "attempt": attempt, "kind": kind, "every": 30}
+        reports.hear("u", f"p{rank}", {"observation": told})
+
+    tell("Alone")
+    assert heard() == [(0, "Alone")]
+    tell("Collecting", 1)
+    tell("Left")
+    tell("Alone")
+    assert heard() == [(0, "Left"), (1, "Collecting")]
+    tell("Alone", attempt=2)
+    assert heard() == [(0, "Alone"), (1, "Collecting")]

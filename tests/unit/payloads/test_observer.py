@@ -250,3 +250,33 @@ main()
 """)
     done = run(python, site, str(script), str(site / payloads.PACKAGE), str(packages))
     assert (done.stdout, done.stderr) == ("40 main\n", "")
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "backend", "alone"),
+    [
+        ("0", "2", "None", True),
+        ("0", "2", "'gloo'", False),  # torch notes it, and keeps it when the group is destroyed
+        ("1", "2", "None", False),
+        ("0", "1", "None", False),
+        ("0", "x", "None", False),
+        ("", "2", "None", False),
+        ("0", "2", "", False),  # of a torch that notes nothing
+    ],
+)
+def test_the_first_of_several_ranks_that_never_met_is_known(
+    python: str, site: Path, rank: str, size: str, backend: str, alone: bool
+) -> None:
+    module = site.parent / "library" / "torch" / "distributed" / "distributed_c10d.py"
+    module.write_text(f"_backend = {backend}\n" if backend else "")
+    code = (
+        "import os, sys, torch.distributed.distributed_c10d\n"
+        f"os.environ['WORLD_SIZE'] = {size!r}\n"
+        f"if {rank!r}: os.environ['RANK'] = {rank!r}\n"
+        "observer = sys.modules['trainyard_observer.observer']\n"
+        "settings = observer.Settings(os.environ[observer.VARIABLE])\n"
+        "observer.answering.ADDRESS += '-second'\n"
+        "print(observer.Observer(settings, None).is_alone())\n"
+    )
+    done = run(python, site, "-W", "ignore", "-c", code)
+    assert (done.stdout, done.stderr) == (f"{alone}\n", "")

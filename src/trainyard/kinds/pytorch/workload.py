@@ -154,9 +154,9 @@ class _Description(Description[PyTorchTrainingJobSpec]):
         return {labels.JOB_ROLE: labels.MASTER_ROLE} if key == self.rank0 else {}
 
     @property
-    def chains_observer(self) -> bool:
-        """Torchrun's agents do, in their ranks' environment."""
-        return super().chains_observer or self.spec.torchrun_config.enabled
+    def starts_ranks(self) -> bool:
+        """Torchrun's agents do."""
+        return self.spec.torchrun_config.enabled
 
     @property
     def in_place(self) -> int | None:

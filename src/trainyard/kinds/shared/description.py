@@ -202,13 +202,17 @@ class Description(ABC, Generic[Spec]):
     @cached_property
     def hang(self) -> HangPolicy | None:
         """See `Workload.hang`."""
-        chains, training = self.chains_observer, [self.training(each.name) for each in self.types]
-        return observing.policy_of(self.spec, self.identity, training, chains=chains)
+        training = [self.training(each.name) for each in self.types]
+        launched = self.starts_ranks
+        chains = launched or self.settings.brings_observer
+        return observing.policy_of(
+            self.spec, self.identity, training, chains=chains, launched=launched
+        )
 
     @property
-    def chains_observer(self) -> bool:
-        """Whether what starts the training puts the observer before its PYTHONPATH."""
-        return self.settings.brings_observer
+    def starts_ranks(self) -> bool:
+        """Whether a launcher of the job's starts the ranks, in an environment that it makes."""
+        return False
 
     @cached_property
     def identity(self) -> Identity:

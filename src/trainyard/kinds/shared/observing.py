@@ -33,10 +33,15 @@ _READABLE = 0o444
 
 
 def policy_of(
-    spec: Any, identity: Identity, training: Iterable[Mapping[str, Any]], *, chains: bool
+    spec: Any,
+    identity: Identity,
+    training: Iterable[Mapping[str, Any]],
+    *,
+    chains: bool,
+    launched: bool,
 ) -> HangPolicy | None:
     """What the lifecycle is to know; None where nobody observes. `training` are the containers
-    that train; `chains`: see `HangPolicy`."""
+    that train; `chains` and `launched`: see `HangPolicy`."""
     run_policy: Any = getattr(spec, "run_policy", None)
     if getattr(run_policy, "observe", False) is False:
         return None
@@ -50,7 +55,9 @@ def policy_of(
         return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": dict(data)}
 
     action = HangAction(hang.action)
-    return HangPolicy(hang.after_seconds, action, record, is_asked=is_asked, chains=chains)
+    return HangPolicy(
+        hang.after_seconds, action, record, is_asked=is_asked, chains=chains, launched=launched
+    )
 
 
 def dependents(

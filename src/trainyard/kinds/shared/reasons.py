@@ -112,6 +112,8 @@ class EventReason(StrEnum):
     WAITING_RANKS = "WaitingRanks"
     # Decision 287.
     STRAGGLER = "Straggler"
+    # Decision 364.
+    RANKS_APART = "RanksApart"
     # Decision 295.
     NODE_CHECK = "NodeCheck"
 

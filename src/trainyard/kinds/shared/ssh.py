@@ -151,7 +151,7 @@ class OverSsh(Description[Spec]):
         """The launcher's command line, as somebody would type it (decision 109)."""
 
     @property
-    def chains_observer(self) -> bool:
+    def starts_ranks(self) -> bool:
         """The environment of its sessions is ours to make."""
         return True
 

@@ -140,6 +140,7 @@ class HangPolicy:
     """How long ranks may get nowhere, and what follows. `may_serve`: the job may answer requests,
     for which its ranks wait. `is_asked`: the user wants ranks observed even if that hides a
     PYTHONPATH of the image; `chains`: what starts the training puts the observer before it.
+    `launched`: a launcher starts the ranks, and so means them to meet.
     `record` builds the object of a name that keeps what was found."""
 
     after_seconds: int
@@ -148,6 +149,7 @@ class HangPolicy:
     may_serve: bool = False
     is_asked: bool = False
     chains: bool = False
+    launched: bool = False
 
 
 Rule = Mapping[str, tuple[int, ...]]
