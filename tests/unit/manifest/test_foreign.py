@@ -556,6 +556,27 @@ def test_a_success_of_any_job_of_a_set_is_enough() -> None:
             convert(text)
 
 
+def test_jobs_of_one_pod_each_are_one_type() -> None:
+    """An index is that of the Job, and a host that of its only pod."""
+    text = (
+        JOBSET.replace("parallelism: 3", "parallelism: 1")
+        .replace("completions: 3", "completions: 1")
+        .replace("net-worker-1-2", "net-worker-1-0")
+        .replace("net-ps-0-0.sub:2222\n", "net-worker-2-0.sub:2222\n")
+        .replace("job-global-index", "job-index")
+    )
+    job, _ = converted(text.replace("operator: All", "operator: Any"))
+    spec = job["spec"]
+    assert [(r["type"], r["replicas"]) for r in spec["replicaSpecs"]] == [("ps", 1), ("worker", 2)]
+    assert spec["successRules"] == [{"worker": [0]}, {"worker": [1]}]
+    assert spec["failureRules"] == [{"ps": [0]}, {"worker": [0]}, {"worker": [1]}]
+    (container,) = spec["replicaSpecs"][1]["template"]["spec"]["containers"]
+    assert container["args"] == ["--first=$(service.worker[1].host)"]
+    env = {each["name"]: each.get("value") for each in container["env"]}
+    assert env["PS"] == "grpc://net-worker-2-0.sub:2222"  # there is no such pod
+    assert (env["JOB"], env["JOB_COMPLETION_INDEX"]) == ("$(rank)", "0")
+
+
 def test_hosts_without_a_port_are_told() -> None:
     text = JOBSET.replace("ports: [{containerPort: 2222}]", "tty: false")
     found = convert(text)

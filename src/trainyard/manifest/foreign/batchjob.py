@@ -48,9 +48,9 @@ class Part:
     """Of its `podFailurePolicy`."""
     deadline: Any
 
-    def copy(self) -> Part:
-        """The same with a pod of its own."""
-        return replace(self, pod=copy.deepcopy(self.pod))
+    def copy(self, replicas: int) -> Part:
+        """So many of them, with a pod of its own."""
+        return replace(self, replicas=replicas, pod=copy.deepcopy(self.pod))
 
     def training(self) -> Object | None:
         return common.training(self.pod, ())

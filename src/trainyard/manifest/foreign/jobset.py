@@ -74,12 +74,12 @@ def convert(fields: Fields) -> list[Object]:
     success, (only, *others) = spec.into("successPolicy"), groups
     launch = None if others or only.is_split else only.part.torchrun()
     if launch is not None:
-        only.part.replicas *= only.jobs
+        part = only.part.copy(only.part.replicas * only.jobs)
         common.told(success, dict.fromkeys(("operator", "targetReplicatedJobs"), "rank 0 decides"))
-        limit = max(restarts, only.part.limit)
-        if limit > only.part.limit:
-            only.part.fields.remark("backoffLimit", f"is {limit}, the set's maxRestarts")
-        made = batchjob.launched(only.part, launch, only.name, limit, policy)
+        limit = max(restarts, part.limit)
+        if limit > part.limit:
+            part.fields.remark("backoffLimit", f"is {limit}, the set's maxRestarts")
+        made = batchjob.launched(part, launch, only.name, limit, policy)
         _network(spec, name)
     else:
         made = _pods(groups, _network(spec, name), name, spec, restarts)
@@ -219,12 +219,11 @@ def _types(
         known = {**known, f"{_KEY}job-index": own, peers.INDEX: index}
         if own == "0":
             known[f"{_KEY}job-global-index"] = str(before)
-        part.replicas *= group.jobs
-        return [(group.name, part, known)]
+        return [(group.name, part.copy(part.replicas * group.jobs), known)]
     found = []
     for job in range(group.jobs):
         where = {f"{_KEY}job-index": str(job), f"{_KEY}job-global-index": str(before + job)}
-        copied = part.copy()
+        copied = part.copy(part.replicas)
         found.append((group.type_of(job), copied, {**known, **where, peers.INDEX: "$(rank)"}))
     return found
 
