@@ -544,6 +544,26 @@ def test_a_jobset_that_only_starts_torchrun_is_launched() -> None:
     assert any("MASTER_ADDR, RANK: torchrun sets it" in note for note in notes)
 
 
+def test_replicas_that_train_on_their_own_stay_so() -> None:
+    """A sweep of torchrun on one node each is no training on several."""
+    words = "[torchrun, --standalone, --nproc_per_node=2, train.py]"
+    text = BATCH.replace(
+        BATCH[BATCH.index("[python, sweep.py") : BATCH.index("sweep-0]") + 8], words
+    )
+    job, notes = converted(text)
+    assert job["kind"] == "GenericJob"
+    container = job["spec"]["replicaSpecs"][0]["template"]["spec"]["containers"][0]
+    assert container["command"] == yaml.safe_load(words)
+    assert not any("script of its own" in note for note in notes)
+    assert converted(text.replace("--standalone", "--rdzv-conf=a"))[0]["kind"] == "GenericJob"
+    for option in ("--nnodes=4", "--master-addr=a", "--rdzv_endpoint=a:1", "--node_rank=0"):
+        job, _ = converted(text.replace("--standalone", option))
+        assert job["spec"]["replicaSpecs"][0]["replicas"] == 4
+        assert job["kind"] == "PyTorchTrainingJob", option
+    one = text.replace("completions: 4\n  parallelism: 2", "completions: 1")
+    assert converted(one.replace("0,2-3", "0"))[0]["kind"] == "PyTorchTrainingJob"
+
+
 def test_a_success_of_any_job_of_a_set_is_enough() -> None:
     job, _ = converted(JOBSET.replace("operator: All, target", "operator: Any, target"))
     assert job["spec"]["successRules"] == [{"worker-0": [0, 1, 2]}, {"worker-1": [0, 1, 2]}]

@@ -59,9 +59,11 @@ class Part:
         container = self.training() or {}
         return [str(w) for key in ("command", "args") for w in container.get(key) or ()]
 
-    def torchrun(self) -> Torchrun | None:
-        """How its first container starts torchrun, if it does."""
-        return common.torchrun(self.words())
+    def torchrun(self, replicas: int) -> Torchrun | None:
+        """How its first container starts torchrun, if it does; not where each of several replicas
+        trains on its own."""
+        found = common.torchrun(self.words())
+        return found if found is not None and (replicas == 1 or found.joins) else None
 
 
 def convert(fields: Fields) -> list[Object]:
@@ -81,7 +83,7 @@ def convert(fields: Fields) -> list[Object]:
     )
     known = {peers.INDEX: "$(rank)"} if part.is_indexed else {}
     rules = _success(spec.into("successPolicy"), part)
-    launch = part.torchrun()
+    launch = part.torchrun(part.replicas)
     if launch is not None:
         if rules:
             spec.remark("successPolicy", "is left out: rank 0 decides")
@@ -209,7 +211,8 @@ def pods_alone(parts: list[tuple[str, Part, dict[str, str]]], hosts: peers.Hosts
         if len(hosts.found) > met and not ports:
             names = ", ".join(dict.fromkeys(hosts.found[met:]))
             said.append(f"{names}: there is no such host without a Service: set spec.service.ports")
-        if _BY_A_SHELL.search(" ".join(part.words())):
+        words = part.words()
+        if _BY_A_SHELL.search(" ".join(words)) and common.torchrun(words) is None:
             said.append(_SHELL_TEXT)
         for text in said:
             part.fields.remark("template", text)

@@ -26,6 +26,7 @@ master-port local-addr max-restarts
 """
 _OURS = _OF_A_LAUNCH.split()
 """Options of torchrun that a job's own fields say, or its launch makes."""
+_OF_SEVERAL = ("rdzv-endpoint", "master-addr", "node-rank")
 _KEPT = ("nproc-per-node", "max-restarts", "rdzv-backend")
 _SHELL = re.compile(r"(.*/)?(ba|da|k|z)?sh\Z")
 _SCRIPT_FOLLOWS = re.compile(r"-[a-z]*c\Z")
@@ -128,6 +129,14 @@ class Torchrun:
     options: dict[str, str] = field(default_factory=dict)
     """By names with hyphens: those that fields of a job say."""
     others: list[str] = field(default_factory=list)
+
+    @property
+    def joins(self) -> bool:
+        """Whether it is to be one node of several."""
+        others = any(name in self.options for name in _OF_SEVERAL)
+        return "standalone" not in self.options and (
+            others or self.options.get("nnodes", "1") != "1"
+        )
 
     def config(self) -> Object:
         """`torchrunConfig`, as far as the command says it."""

@@ -72,9 +72,9 @@ def convert(fields: Fields) -> list[Object]:
     policy = {key: spec.take(key) for key in ("ttlSecondsAfterFinished",) if key in spec}
     restarts = _restarts(spec.into("failurePolicy"))
     success, (only, *others) = spec.into("successPolicy"), groups
-    launch = None if others or only.is_split else only.part.torchrun()
+    part = only.part.copy(only.part.replicas * only.jobs)
+    launch = None if others or only.is_split else part.torchrun(part.replicas)
     if launch is not None:
-        part = only.part.copy(only.part.replicas * only.jobs)
         common.told(success, dict.fromkeys(("operator", "targetReplicatedJobs"), "rank 0 decides"))
         limit = max(restarts, part.limit)
         if limit > part.limit:
