@@ -96,11 +96,11 @@ def _present(job: Pass) -> Iterator[Rank]:
 
 
 # Decision 364.
-def apart(job: Pass) -> tuple[Event, ...]:
+def apart(job: Pass, verdict: Verdict) -> tuple[Event, ...]:
     """What is to be told of a job that has succeeded, whose launcher started several ranks that
     never met."""
     policy = job.workload.hang
-    if policy is None or not policy.launched or job.workload.debug:
+    if not verdict.success or policy is None or not policy.launched or job.workload.debug:
         return ()
     ranks = tuple(_present(job))
     if not ranks or any(rank.kind != ALONE for rank in ranks):

@@ -336,15 +336,13 @@ class _Steps:
             return False
         self.actions.clear()
         self.wake_at = None
-        phase = Phase.SUCCEEDED if verdict.success else Phase.FAILED
-        closed = self.job.ledger.close(verdicts.last_words(self.job, verdict))
-        self._keep(replace(closed, ended=phase.value))
+        words = verdicts.last_words(self.job, verdict)
+        self._keep(replace(self.job.ledger.close(words), ended=verdict.phase.value))
         if self._has_all_pods():  # a quick end may be seen before anything else
             self.report.initialized()
         started = (pod.started for pod in self.job.observed.pods if pod.started is not None)
         self.report.ended(verdict, min(started, default=self.job.now))
-        if verdict.success:
-            self.report.events += hanging.apart(self.job)
+        self.report.events += hanging.apart(self.job, verdict)
         self._clean_up(failed=not verdict.success)
         self._compile(aggregate.unless_ended, well=verdict.success)
         return True

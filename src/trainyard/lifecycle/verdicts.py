@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from trainyard.kinds.shared.reasons import ConditionReason
+from trainyard.kinds.shared.reasons import ConditionReason, Phase
 from trainyard.kinds.shared.workload import Scope
 from trainyard.kube.resources import PODS
 from trainyard.lifecycle import elastic, rules, single_restarts, texts
@@ -35,6 +35,11 @@ class Verdict:
     cause: Replica | None = None
     repeat: Repeat | None = None
     """How often in a row that one has failed so."""
+
+    @property
+    def phase(self) -> Phase:
+        """In which the job ends."""
+        return Phase.SUCCEEDED if self.success else Phase.FAILED
 
     @property
     def same(self) -> Repeat | None:

@@ -203,11 +203,8 @@ class Description(ABC, Generic[Spec]):
     def hang(self) -> HangPolicy | None:
         """See `Workload.hang`."""
         training = [self.training(each.name) for each in self.types]
-        launched = self.starts_ranks
-        chains = launched or self.settings.brings_observer
-        return observing.policy_of(
-            self.spec, self.identity, training, chains=chains, launched=launched
-        )
+        where = self.identity, self.settings
+        return observing.policy_of(self.spec, *where, training, launched=self.starts_ranks)
 
     @property
     def starts_ranks(self) -> bool:

@@ -35,13 +35,14 @@ _READABLE = 0o444
 def policy_of(
     spec: Any,
     identity: Identity,
+    settings: Settings,
     training: Iterable[Mapping[str, Any]],
     *,
-    chains: bool,
     launched: bool,
 ) -> HangPolicy | None:
     """What the lifecycle is to know; None where nobody observes. `training` are the containers
-    that train; `chains` and `launched`: see `HangPolicy`."""
+    that train; `launched`: see `HangPolicy`."""
+    chains = launched or settings.brings_observer
     run_policy: Any = getattr(spec, "run_policy", None)
     if getattr(run_policy, "observe", False) is False:
         return None
