@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -320,17 +321,23 @@ class Terminal:
         limit = time.monotonic() + 120
         while True:
             pid, status = os.waitpid(self.pid, os.WNOHANG)
+            self._read_all()
             if pid:
                 os.close(self._fd)
                 return os.waitstatus_to_exitcode(status)
             assert time.monotonic() < limit, f"does not end: {self.seen!r}"
-            try:
-                self.seen += os.read(self._fd, 4096).decode(errors="replace")
-            except (BlockingIOError, OSError):
-                time.sleep(0.01)
+            time.sleep(0.01)
+
+    def _read_all(self) -> None:
+        """What is there; its last words may come with its end."""
+        os.set_blocking(self._fd, False)
+        with contextlib.suppress(OSError):
+            while data := os.read(self._fd, 4096):
+                self.seen += data.decode(errors="replace")
 
     def kill(self) -> None:
-        os.kill(self.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGKILL)
 
 
 def test_a_shell_has_a_real_terminal(trainyard: CommandLine) -> None:
