@@ -68,7 +68,7 @@ spec:
               containers:
                 - name: a
                   image: any
-                  command: [python, -m, torch.distributed.run, --no-python, python, -c]
+                  command: [python, -m, torch.distributed.run, --nnodes=2, --no-python, python, -c]
                   args: ["{_PROGRAM}"]
 """
 _LEAD = """\
@@ -213,7 +213,8 @@ def test_jobs_of_other_systems_run(trainyard: CommandLine) -> None:
     assert "[slurm/worker-1] rank 1 of 2" in output
     assert output.count("[trainer/node-0] rank") == 2
     assert "[volcano/one-0] one is done" in output
-    assert output.count("[launched/node-") == 2
-    assert "[launched/node-1] rank 1 of 2" in output
+    launched = [line.split("] ") for line in output.splitlines() if "[launched/node-" in line]
+    assert {where for where, _ in launched} == {"[launched/node-0", "[launched/node-1"}
+    assert {said for _, said in launched} == {"rank 0 of 2", "rank 1 of 2"}
     assert {"[named/follow-0] 0 0 is led", "[named/follow-1] 1 0 is led"} <= {*output.splitlines()}
     assert "[batch/worker-1] index 1" in output
