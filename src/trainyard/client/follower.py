@@ -22,12 +22,13 @@ from trainyard.client.pods import PodView
 from trainyard.client.usage import NoMetrics, Place, Used, used_by_pods
 from trainyard.client.watching import watch
 from trainyard.kinds.shared import labels
-from trainyard.kinds.shared.reasons import EventReason
+from trainyard.kinds.shared.reasons import EventReason, Phase
 from trainyard.kube.client import Client, Selection
 from trainyard.kube.errors import ApiError, KubeError, Unreachable
 from trainyard.kube.resources import EVENTS, PODS, Resource
 
 _DRAIN_SECONDS = 3.0
+_LAST_WORDS_SECONDS = 1.0
 _USAGE_SECONDS = 2.0
 _LAST_BYTES = 4096
 """Of a line that grows: more fits no terminal."""
@@ -86,6 +87,8 @@ class Follower:
             client, wanted, self._log_lines, lambda _: None, kept, self._line_grew
         )
         self._warned: set[tuple[str, str]] = set()
+        self._ended: set[str] = set()
+        """Jobs of whose success an event has told."""
         self._early: dict[str, list[Object]] = {}
         self._group: asyncio.TaskGroup | None = None
 
@@ -168,6 +171,17 @@ class Follower:
             with contextlib.suppress(KubeError):  # what is known has to do
                 for pod in await pods_of(self._client, job):
                     self.pod_seen(pod.obj)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_WORDS_SECONDS):
+                while any(map(self._may_be_warned_of, self.jobs.values())):
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    def _may_be_warned_of(self, job: Job) -> bool:
+        """Whether the event of its end has yet to come, before which what its ranks missed is told:
+        events are written after the status. Nothing is told so of a single pod."""
+        is_over = job.phase == Phase.SUCCEEDED and not job.is_deleted
+        return is_over and len(job.pods) > 1 and job.uid not in self._ended
 
     # What the watches report.
 
@@ -207,6 +221,9 @@ class Follower:
             about.get("uid") in job.pods for job in self.jobs.values()
         )
         said = (str(obj.get("reason")), str(obj.get("message")))
+        if said[0] == EventReason.SUCCEEDED:
+            self._ended.add(str(about.get("uid")))
+            self._changed.set()
         if said[0] in _TOLD_ELSEWHERE or obj.get("type") != "Warning":
             return
         if not is_ours:  # or not yet: pods and events are watched each for itself

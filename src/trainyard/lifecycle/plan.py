@@ -341,8 +341,8 @@ class _Steps:
         if self._has_all_pods():  # a quick end may be seen before anything else
             self.report.initialized()
         started = (pod.started for pod in self.job.observed.pods if pod.started is not None)
+        self.report.events += hanging.apart(self.job, verdict)  # before the event of the end
         self.report.ended(verdict, min(started, default=self.job.now))
-        self.report.events += hanging.apart(self.job, verdict)
         self._clean_up(failed=not verdict.success)
         self._compile(aggregate.unless_ended, well=verdict.success)
         return True
