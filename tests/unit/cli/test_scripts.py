@@ -138,6 +138,8 @@ def test_options_behind_the_script_that_it_does_not_know_are_remarked_on() -> No
     assert "--name 'a b' --no-check --queue=q --name=c -m pack.train" in said
     assert "note" not in made("knows.py", "--gpus", "2", "--name", "x", "--env=y", "--save=z")[1]
     assert "stands" not in made("--replicas", "2", "train.py", "--lr", "1", "-n", "4")[1]
+    assert "note" not in made("train.py", "--", "--name", "x")[1]
+    assert "--name train.py" in made("train.py", "--name")[1]
 
 
 @pytest.mark.parametrize("module", ["accelerate", "transformers"])
@@ -175,8 +177,6 @@ def test_processes_that_never_meet_are_remarked_on() -> None:
     ):
         Path("one.py").write_text(f"import torch\n{text}\n")
         assert "note" not in made("--replicas", "2", "--no-check", "one.py")[1], text
-    assert "note" not in made("train.py", "--", "--name", "x")[1]
-    assert "--name train.py" in made("train.py", "--name")[1]
 
 
 def test_what_stands_behind_the_script_is_remarked_on_at_stderr() -> None:

@@ -11,7 +11,6 @@ import pytest
 from trainyard.diagnosis.words import meaning_of
 
 _CALLS = [
-    "",
     "torch.cuda.set_device(0)",
     "torch.cuda.current_device()",
     "torch.cuda.get_device_properties(0)",
@@ -33,8 +32,7 @@ _CALLS = [
     "torch.nn.Linear(2, 2).to(0)",
     "torch.nn.Linear(2, 2).cuda()",
     'dist.init_process_group("nccl", rank=0, world_size=1, store=dist.HashStore())',
-    "",
-][1:-1]
+]
 _PROGRAM = """
 import json, sys, torch, torch.distributed as dist
 for call in json.loads(sys.argv[1]):
