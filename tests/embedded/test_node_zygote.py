@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, is_alive
+from trainyard.local.node.shim_client import ShimClient
 from trainyard.local.node.shim_process import start_shim
+from trainyard.shim.protocol import AddPod
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -55,6 +57,38 @@ async def test_a_young_shim_makes_one_pod_ahead_and_more_later(tmp_path: Path) -
         spares = await spares_of(handle.pid, 8)
         begun = sorted(started(pid) - started(handle.pid) for pid in spares)
         assert begun[1] >= 0.98, begun
+
+
+async def test_spares_are_made_too_while_a_pod_waits_for_its_first_container(
+    tmp_path: Path,
+) -> None:
+    handle = start_shim(str(tmp_path / "state"), die_with_parent=True)
+    runtime = ShimClient(handle)
+    try:
+        async with asyncio.timeout(60):
+            await runtime.request(AddPod("pod-uid", "waits", ""))
+            await spares_of(handle.pid, 8)
+    finally:
+        runtime.close()
+        handle.kill()
+
+
+async def test_what_one_first_process_writes_the_next_have_copied_ahead(tmp_path: Path) -> None:
+    """Decision 365."""
+    handle = start_shim(tmp_path / "state", die_with_parent=True)
+    async with cluster(tmp_path / "state", handle=handle) as node, asyncio.timeout(60):
+        unaware = own_kib(max(await spares_of(handle.pid, 8)))
+        for number in range(9):
+            assert await node.shell(f"pod-{number}", "echo well") == "well\n"
+        spares = await spares_of(handle.pid, 8)
+        while min(map(own_kib, spares)) < unaware + 400:
+            await asyncio.sleep(0.05)
+
+
+def own_kib(pid: int) -> int:
+    """Memory of a process that it shares with no other."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Private_"))
 
 
 async def spares_of(shim: int, count: int) -> list[int]:

@@ -25,6 +25,7 @@ _RTM_GETLINK = 18
 _NLMSG_ERROR = 2
 _IFLA_ADDRESS, _IFLA_IFNAME, _IFLA_MASTER, _IFLA_LINKINFO = 1, 3, 10, 18
 _IFLA_LINK, _IFLA_NET_NS_FD = 5, 28
+_IFLA_NUM_TX_QUEUES, _IFLA_NUM_RX_QUEUES = 31, 32
 _ATTRIBUTE_KIND = 0x3FFF
 _IFLA_INFO_KIND, _IFLA_INFO_DATA = 1, 2
 _VETH_INFO_PEER = 1
@@ -57,6 +58,12 @@ def _address(address: str, prefix: int, index: int) -> bytes:
     packed = socket.inet_aton(address)
     head = struct.pack("=BBBBI", socket.AF_INET, prefix, 0, 0, index)
     return head + _attribute(_IFA_LOCAL, packed) + _attribute(_IFA_ADDRESS, packed)
+
+
+_ONE = struct.pack("=I", 1)
+_ONE_QUEUE = _attribute(_IFLA_NUM_TX_QUEUES, _ONE) + _attribute(_IFLA_NUM_RX_QUEUES, _ONE)
+# By default a veth has one of each for every processor, and /sys a folder for every one, though
+# nothing ever waits in them.
 
 
 class Netlink:
@@ -100,6 +107,7 @@ class Netlink:
         peer = (
             _link(POD_LINK_INDEX, up=False)  # the kernel cannot: its other end is not there yet
             + _name("eth0")
+            + _ONE_QUEUE
             + _attribute(_IFLA_NET_NS_FD, struct.pack("=i", pod_namespace))
         )
         info = _nested(
@@ -108,7 +116,8 @@ class Netlink:
             _nested(_IFLA_INFO_DATA, _attribute(_VETH_INFO_PEER, peer)),
         )
         master = _attribute(_IFLA_MASTER, struct.pack("=i", bridge_index))
-        payload = _link(POD_LINK_INDEX + number) + _name(f"pod{number}") + master + info
+        named = _link(POD_LINK_INDEX + number) + _name(f"pod{number}") + _ONE_QUEUE
+        payload = named + master + info
         self._request("create the pod's interface", _RTM_NEWLINK, payload, _NLM_CREATE_EXCL)
 
     def set_up(self, index: int) -> None:

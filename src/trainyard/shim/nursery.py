@@ -58,12 +58,14 @@ class Nursery:
         ``Surroundings``."""
         self._loop, self._base = around, base
         self._spare_flags, self._can_spare = spare_flags, True
-        self._spares: list[Child] = []
+        self._spares: deque[Child] = deque()
+        """The oldest first, which is used first: what is made later has more copied ahead."""
         self._ends_strangers = ends_strangers
         self._may_have_strangers = False
         self._queue: deque[Child] = deque()
         self._unborn: list[Child] = []
         self._by_pid: dict[int, Child] = {}
+        self._silent: set[Child] = set()
         self._zygote = 0
         self._control: socket.socket | None = None
         self._spawned_at = 0.0
@@ -113,6 +115,8 @@ class Nursery:
     def start(self, child: Child) -> None:
         """Have it forked; nothing raises, it is told when it is there and when it cannot be."""
         self._queue.append(child)
+        if child.order is not None:
+            self._silent.add(child)
         self._pump()
 
     def _pump(self) -> None:
@@ -155,6 +159,7 @@ class Nursery:
 
     def _refuse(self, child: Child, reason: str) -> None:
         self._forget_channel(child)
+        self._silent.discard(child)
         child.refused(reason)
         child.close_given()
 
@@ -192,6 +197,7 @@ class Nursery:
                 os.close(fd)
             raise PermissionError(f"process {sender} writes into the channel of {child.pid}")
         if child.pid and progress != Progress():
+            self._silent.discard(child)
             child.told(progress, descriptors)
 
     def _born(self, child: Child, pid: int) -> None:
@@ -247,7 +253,7 @@ class Nursery:
 
     def _fitting(self, child: Child) -> Iterator[Child]:
         while self._spares and self._spare_flags == child.flags:
-            yield self._spares.pop()
+            yield self._spares.popleft()
 
     def _replace(self, spare: Child, child: Child) -> bool:
         """Let ``child`` be the process that ``spare`` is; False if that has died."""
@@ -285,6 +291,7 @@ class Nursery:
                 for child in list(self._unborn):
                     self._read_all(child)
             if (ended := self._by_pid.pop(pid, None)) is not None:
+                self._silent.discard(ended)
                 if ended in self._spares:
                     self._spares.remove(ended)
                 self._read_all(ended)
@@ -306,6 +313,11 @@ class Nursery:
         if self._may_have_strangers and not self._unborn:  # one of those might be taken for one
             self._may_have_strangers = False
             self._end_strangers()
+
+    @property
+    def starting(self) -> int:
+        """How many have an order of which nothing has been told yet."""
+        return len(self._silent)
 
     @property
     def is_idle(self) -> bool:

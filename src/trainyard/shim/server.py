@@ -15,11 +15,11 @@ import os
 import resource
 import signal
 import socket
-import time
 from typing import assert_never
 
 from trainyard.shim import isolation, limits, loop, protocol, wire
 from trainyard.shim import syscalls as sys
+from trainyard.shim.ahead import Ahead
 from trainyard.shim.attach import Attach
 from trainyard.shim.containers import Container, Pod, Pump, Session
 from trainyard.shim.egress import starter
@@ -31,13 +31,6 @@ from trainyard.shim.protocol import Answer
 from trainyard.shim.relay_process import RelayKeeper
 
 _MAX_WAIT_SECONDS = 1.0
-# After this long without work something is made ahead: sooner it would take the processor, and the
-# kernel's locks, from the pods that have just begun to start.
-_IDLE_SECONDS = 0.001
-_SPARES_WHEN_YOUNG, _SPARES = 1, 8
-_YOUNG_SECONDS = 1.0
-"""For so long a shim makes no more than one pod ahead. That of a short `run` would make the others
-while the cluster starts, which wants the same processors, and have them to end in the end."""
 
 
 class Shim:
@@ -53,7 +46,6 @@ class Shim:
         self._agent: wire.AgentConnection | None = None
         self._listener: socket.socket | None = None
         self._is_told_to_stop = self._is_stopping = False
-        self._adult_at = time.monotonic() + _YOUNG_SECONDS
         self._base = os.path.join(state_dir, "root")
         os.makedirs(self._base, exist_ok=True)
         self._memory = _open_memory(state_dir, network.kind)
@@ -74,6 +66,7 @@ class Shim:
         self._flags = 0 if is_plain else sys.CLONE_NEWPID
         ground = "" if is_plain else self._base
         self._nursery = Nursery(self._loop, self._flags, ground, ends_strangers=is_plain)
+        self._ahead = Ahead(network, self._nursery)
         self._relay = RelayKeeper(self._around, self._nursery)
         self._egress = Keeper(self._loop, outside, network.gateway)
 
@@ -111,20 +104,12 @@ class Shim:
             self._relay.tick()
             self._egress.tick()
             if not was_busy and not self._is_stopping:
-                self._network.prepare_spare(self._spares)
-                self._nursery.prepare_spare(self._spares)
+                self._ahead.make()
         self._nursery.end_zygote()
 
     def _wait_seconds(self) -> float:
-        ahead = (self._network, self._nursery)
-        wants_spare = any(each.wants_spare(self._spares) for each in ahead)
-        limit = _IDLE_SECONDS if wants_spare else _MAX_WAIT_SECONDS
-        due = self._pump.wait_seconds()
-        return limit if due is None else min(limit, due)
-
-    @property
-    def _spares(self) -> int:
-        return _SPARES if time.monotonic() >= self._adult_at else _SPARES_WHEN_YOUNG
+        due = (self._ahead.wait_seconds(), self._pump.wait_seconds())
+        return min([_MAX_WAIT_SECONDS, *(each for each in due if each is not None)])
 
     def _watch_signals(self) -> None:
         reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -238,10 +223,12 @@ class Shim:
         if wanted.pod not in self._pods:
             sandbox = self._network.add_pod(wanted.hostname, wanted.address)
             self._pods[wanted.pod] = Pod(wanted.pod, sandbox)
+            self._ahead.expect(wanted.pod)
         return self._pods[wanted.pod].sandbox.address
 
     def _start(self, start: protocol.Start) -> None:
         owner = self._pod(start.pod)
+        self._ahead.arrived(start.pod)
         before = owner.containers.get(start.name)
         if before is not None and not before.has_ended:
             raise FileExistsError(f"container {start.name} is running")
@@ -319,6 +306,7 @@ class Shim:
 
     def _remove(self, pod: str) -> None:
         owner = self._pods.pop(pod, None)
+        self._ahead.arrived(pod)
         if owner is None:
             return
         for box in owner.containers.values():

@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from trainyard.shim import confinement, descendants, program, rootfs
 from trainyard.shim import syscalls as sys
 from trainyard.shim.channel import tell, tell_anyway
-from trainyard.shim.ground import MountPoints
+from trainyard.shim.ground import MountPoints, Prepared
 from trainyard.shim.orders import (
     CANNOT_START,
     END_ALL,
@@ -29,6 +29,7 @@ from trainyard.shim.orders import (
     StartError,
     Surroundings,
 )
+from trainyard.shim.pages import Lesson
 from trainyard.shim.protocol import Program, Start, from_raw, to_raw
 
 WATCHED = frozenset({signal.SIGCHLD, END_ALL, *PASSED_ON})
@@ -42,21 +43,21 @@ def run(
     namespaces: Mapping[int, int],
     channel: int,
     given: Sequence[int],
-    mounted: MountPoints | None,
+    prepared: Prepared | None,
 ) -> int:
     """Be the container's first process to its end; returns the exit code for this process.
 
-    ``namespaces``: the pod's, as descriptors by kind. ``mounted``: in namespaces, what is prepared.
+    ``namespaces``: the pod's, as descriptors by kind. ``prepared``: in namespaces, for the root.
     ``given``: where output goes to, and behind it where input comes from, if it has any; nothing
     where it has a terminal.
     """
     sys.join_cgroups(start.program.cgroups)
-    if mounted is None:
+    if prepared is None:
         live_as_subreaper()
     else:
-        _isolate(start, around, namespaces, mounted)
+        _isolate(start, around, namespaces, prepared.mounted)
         if not start.beside:
-            return _supervise(start, around, channel, given)
+            return _supervise(start, around, channel, given, prepared.lesson)
         sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
     try:
         return _supervise(start, around, channel, given)
@@ -86,7 +87,13 @@ def _isolate(
     rootfs.leave(old_root)
 
 
-def _supervise(start: Start, around: Surroundings, channel: int, given: Sequence[int]) -> int:
+def _supervise(
+    start: Start,
+    around: Surroundings,
+    channel: int,
+    given: Sequence[int],
+    lesson: Lesson | None = None,
+) -> int:
     """Run the program to its end; returns the exit code for this process.
 
     In namespaces this process is confined as the program is; without, only the program.
@@ -95,6 +102,8 @@ def _supervise(start: Start, around: Surroundings, channel: int, given: Sequence
     wanted, stdio = start.program, _streams(start.tty, channel, given)
     if around.kind != "plain":
         program.prepare(wanted, around)
+    if lesson is not None:
+        lesson.tell()
     if around.kind == "plain" or start.tty or program.changes_user(wanted):
         pid = _fork_program(wanted, around, stdio, start.tty)
     else:
