@@ -19,9 +19,9 @@ def command(files: tuple[str, ...], in_place: bool) -> None:
     """Rewrite manifests in today's spelling, or jobs of other systems as jobs of ours.
 
     Of our own manifests comments, order and line ends are kept. Read as well: Kubeflow's
-    PyTorchJob, MPIJob and TrainJob (with its runtime, where that is in the file), JobSet,
-    Kubernetes' Job, Volcano's Job, what torchx run --dryrun shows of it, and a script for
-    Slurm's sbatch. Every field that has no counterpart is told.
+    PyTorchJob, TFJob, JAXJob, XGBoostJob, MPIJob and TrainJob (with its runtime, where that is in
+    the file), JobSet, Kubernetes' Job, Volcano's Job, what torchx run --dryrun shows of it, and a
+    script for Slurm's sbatch. Every field that has no counterpart is told.
     """
     from trainyard.api.offline import converted
     from trainyard.manifest.reader import STANDARD_INPUT, read_text, shown_name

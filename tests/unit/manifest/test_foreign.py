@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.unit.manifest.kubeflow import JAX, TF, XGBOOST
 from trainyard.manifest.foreign.converting import convert
 from trainyard.manifest.foreign.taking import leaves
 from trainyard.manifest.reader import read
@@ -348,6 +349,7 @@ EXAMPLES = {
     "pytorch": PYTORCH, "elastic": ELASTIC, "mpi": MPI, "train": TRAIN, "volcano": VOLCANO,
     "jobset": JOBSET, "launched": LAUNCHED, "batch": BATCH,
     "torchx": TORCHX.partition("REQUEST ===\n")[2],
+    "tf": TF, "jax": JAX, "xgboost": XGBOOST,
 }  # fmt: skip
 
 
@@ -778,6 +780,9 @@ def test_every_leaf_is_used_or_told(name: str) -> None:
         (VOLCANO, "a Volcano Job"),
         (JOBSET, "a JobSet"),
         (BATCH, "a Kubernetes Job"),
+        (TF, "a Kubeflow TFJob"),
+        (JAX, "a Kubeflow JAXJob"),
+        (XGBOOST, "a Kubeflow XGBoostJob"),
         (SBATCH, "a script for Slurm's sbatch"),
     ],
 )

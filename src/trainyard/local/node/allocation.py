@@ -208,6 +208,8 @@ class Allocation:
 
     def _forget_logs(self, run: Run) -> None:
         """Those of the run before last and older ones, as the kubelet does (decision 91)."""
+        if run.attempt <= 1:
+            return
         for path in logs.logs_in(Path(self.folder, run.name)):
             if path.stem.isdecimal() and int(path.stem) < run.attempt - 1:
                 logs.remove(path)

@@ -12,6 +12,7 @@ import yaml
 from trainyard.manifest import yaml_text
 from trainyard.manifest.foreign import (
     batchjob,
+    frameworks,
     jobset,
     kinds,
     mpi,
@@ -31,6 +32,9 @@ from trainyard.schema.problems import Problem, error, warning
 _CONVERTERS = {
     kinds.PYTORCH: pytorchjob.convert,
     kinds.MPI: mpi.convert,
+    kinds.TF: frameworks.convert_tf,
+    kinds.JAX: frameworks.convert_jax,
+    kinds.XGBOOST: frameworks.convert_xgboost,
     kinds.VOLCANO: volcano.convert,
     kinds.JOBSET: jobset.convert,
     kinds.BATCH: batchjob.convert,

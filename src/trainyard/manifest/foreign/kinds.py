@@ -7,6 +7,9 @@ from typing import Any
 
 PYTORCH = "kubeflow.org", "PyTorchJob"
 MPI = "kubeflow.org", "MPIJob"
+TF = "kubeflow.org", "TFJob"
+JAX = "kubeflow.org", "JAXJob"
+XGBOOST = "kubeflow.org", "XGBoostJob"
 TRAIN = "trainer.kubeflow.org", "TrainJob"
 VOLCANO = "batch.volcano.sh", "Job"
 JOBSET = "jobset.x-k8s.io", "JobSet"
@@ -14,6 +17,9 @@ BATCH = "batch", "Job"
 _TITLES = {
     PYTORCH: "a Kubeflow PyTorchJob",
     MPI: "a Kubeflow MPIJob",
+    TF: "a Kubeflow TFJob",
+    JAX: "a Kubeflow JAXJob",
+    XGBOOST: "a Kubeflow XGBoostJob",
     TRAIN: "a Kubeflow TrainJob",
     VOLCANO: "a Volcano Job",
     JOBSET: "a JobSet",
