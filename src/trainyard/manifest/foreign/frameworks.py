@@ -43,13 +43,13 @@ class Replicas(NamedTuple):
     """Those of one type."""
 
     name: str
-    count: int
+    size: int
     pod: Object
     port: int
     restart: str
 
     def hosts(self) -> list[str]:
-        return [f"$(service.{self.name}[{n}].host)" for n in range(self.count)]
+        return [f"$(service.{self.name}[{n}].host)" for n in range(self.size)]
 
 
 _TF = Framework(
@@ -105,7 +105,7 @@ def _convert(
         spec.remark(framework.specs, f"a replica is started again {_RESTARTS} times at most")
     replicas, rules = prepare(found, spec)
     made: Object = {"replicaSpecs": [_entry(each, limit) for each in replicas], **rules}
-    if sum(each.count for each in replicas) > 1:
+    if sum(each.size for each in replicas) > 1:
         made["service"] = {"ports": _ports(replicas)}
     if rules and clean_up is None:
         clean_up = "Unfinished"  # a parameter server, for one, never ends
@@ -141,7 +141,7 @@ def _entry(replicas: Replicas, limit: Any) -> Object:
         restart = {"policy": policy, "limit": _RESTARTS if limit is None else limit}
     return {
         "type": replicas.name,
-        "replicas": replicas.count,
+        "replicas": replicas.size,
         "restartPolicy": restart,
         "template": replicas.pod,
     }
@@ -159,9 +159,10 @@ def _ports(replicas: list[Replicas]) -> list[Object]:
 
 def _set(pod: Object, variables: dict[str, str], container: str = "") -> None:
     """Set variables of a pod's containers, or of the one that trains; they come before others."""
-    spec = pod["spec"]
-    chosen = spec["containers"] if not container else [common.training(pod, (container,))]
-    for each in chosen:
+    trains = common.training(pod, (container,))
+    for each in pod["spec"]["containers"]:
+        if container and each is not trains:
+            continue
         kept = [entry for entry in each.get("env") or () if entry.get("name") not in variables]
         new = [{"name": name, "value": value} for name, value in variables.items()]
         each["env"] = [*new, *kept]
@@ -173,7 +174,7 @@ def _set(pod: Object, variables: dict[str, str], container: str = "") -> None:
 def _tensorflow(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Object]:
     spec.tell("enableDynamicWorker", "is left out: TF_CONFIG names all workers from the beginning")
     cluster = {each.name: [f"{h}:{each.port}" for h in each.hosts()] for each in found}
-    for each in found if sum(each.count for each in found) > 1 else ():
+    for each in found if sum(each.size for each in found) > 1 else ():
         text = json.dumps({"cluster": cluster, "task": {"type": each.name, "index": "@"}})
         config = text.replace('"@"', "$(rank)")
         _set(each.pod, {"TF_CONFIG": config}, _TF.container)
@@ -185,7 +186,7 @@ def _success_of_tf(found: list[Replicas], policy: str) -> Object:
     workers = by_name.get("worker")
     chief = by_name.get("chief") or by_name.get("master")
     if policy == "AllWorkers" and workers is not None:
-        rule = {"worker": list(range(workers.count))}
+        rule = {"worker": list(range(workers.size))}
     elif chief is not None:
         rule = {chief.name: [0]}
     elif workers is not None:
@@ -201,12 +202,12 @@ def _success_of_tf(found: list[Replicas], policy: str) -> Object:
 def _jax(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Object]:
     (workers,) = found
     variables = {
-        "COORDINATOR_ADDRESS": str(host(workers.name, 0, max(1, workers.count))),
+        "COORDINATOR_ADDRESS": str(host(workers.name, 0, max(1, workers.size))),
         "COORDINATOR_PORT": str(workers.port),
-        "NUM_PROCESSES": str(workers.count),
+        "NUM_PROCESSES": str(workers.size),
         "PROCESS_ID": "$(rank)",
     }
-    if workers.count == 1:
+    if workers.size == 1:
         variables["COORDINATOR_ADDRESS"] = "localhost"
     _set(workers.pod, variables | {"PYTHONUNBUFFERED": "1"})
     return found, {}
@@ -220,15 +221,15 @@ def _xgboost(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Objec
     rank; else every worker has a type of its own."""
     by_name = {each.name: each for each in found}
     master, workers = by_name.get("master"), by_name.get("worker")
-    if master is None or master.count != 1:
+    if master is None or master.size != 1:
         raise CannotConvert(f"{spec.at('xgbReplicaSpecs')}: it needs one Master")
-    count = 0 if workers is None else workers.count
+    count = 0 if workers is None else workers.size
     if workers is None or not count:
         alone = [master._replace(name=_DEFAULT_TYPE)]
         _set(master.pod, _of_rank("localhost", master.port, 1, "0"))
         return alone, {}
     if (master.pod, master.port, master.restart) == (workers.pod, workers.port, workers.restart):
-        joined = workers._replace(count=count + 1)
+        joined = workers._replace(size=count + 1)
         first, *others = joined.hosts()
         variables = _of_rank(first, master.port, count + 1, "$(rank)")
         _set(joined.pod, variables | _workers(others, workers.port))
@@ -239,7 +240,7 @@ def _xgboost(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Objec
             "Master would be a type each: give the Master the same template"
         )
     parts = [
-        workers._replace(name=f"worker-{n}", count=1, pod=copy.deepcopy(workers.pod))
+        workers._replace(name=f"worker-{n}", size=1, pod=copy.deepcopy(workers.pod))
         for n in range(count)
     ]
     others = [name for each in parts for name in each.hosts()]
