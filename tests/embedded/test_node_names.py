@@ -31,6 +31,55 @@ async def service(node: Cluster, name: str, **spec: Any) -> str:
     return str(made["spec"].get("clusterIP", ""))
 
 
+TELLS_ITS_CALLERS = {
+    "TCP": (
+        "import socket\n"
+        "s=socket.create_server(('',8080))\n"
+        "while True:\n"
+        "    c,(caller,_)=s.accept(); c.sendall(caller.encode()); c.close()\n"
+    ),
+    "UDP": (
+        "import socket\n"
+        "s=socket.socket(type=socket.SOCK_DGRAM); s.bind(('',8080))\n"
+        "while True:\n"
+        "    _,caller=s.recvfrom(9); s.sendto(caller[0].encode(),caller)\n"
+    ),
+}
+ASKS = {
+    "TCP": (
+        "import socket\n"
+        "c=socket.create_connection(('front.default.svc.cluster.local',80))\n"
+        "print(c.recv(99).decode())\n"
+    ),
+    "UDP": (
+        "import socket\n"
+        "c=socket.socket(type=socket.SOCK_DGRAM)\n"
+        "c.connect(('front.default.svc.cluster.local',80)); c.settimeout(0.2)\n"
+        "while True:\n"
+        "    try: c.send(b'x'); print(c.recv(99).decode()); break\n"
+        "    except OSError: pass\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("protocol", ["TCP", "UDP"])
+@pytest.mark.parametrize("isolation", ["auto", "rootless"])
+async def test_who_is_called_by_way_of_a_service_sees_who_calls(
+    tmp_path: Path, isolation: Isolation, protocol: str
+) -> None:
+    """As on a cluster: XGBoost's tracker, for one, tells its workers such addresses (367)."""
+    serve, ask = TELLS_ITS_CALLERS[protocol], ASKS[protocol]
+    async with cluster(tmp_path / "s", isolation=isolation) as node:
+        ports = [{"port": 80, "targetPort": 8080, "protocol": protocol}]
+        await service(node, "front", selector={"a": "b"}, ports=ports)
+        await node.create("server", ["python3", "-c", serve], metadata={"labels": {"a": "b"}})
+        own = (await node.phase("server", "Running"))["status"]["podIP"]
+        assert await node.exec("server", f'python3 -c "{ask}"') == (0, f"{own}\n")
+        for name in ("client-0", "client-1"):
+            pod = await node.run(name, ["python3", "-c", ask])
+            assert await node.log(name) == f"{pod['status']['podIP']}\n"
+
+
 @pytest.mark.parametrize("isolation", ["auto", "rootless"])
 async def test_names_of_services(tmp_path: Path, isolation: Isolation) -> None:
     async with cluster(tmp_path / "s", isolation=isolation) as node:

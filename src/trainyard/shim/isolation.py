@@ -77,8 +77,8 @@ class Network:
             if fd >= 0:
                 os.close(fd)
 
-    def open_socket(self, sandbox: Sandbox) -> int:
-        return socket.socket(socket.AF_INET, socket.SOCK_STREAM).detach()
+    def open_socket(self, sandbox: Sandbox, kind: int = socket.SOCK_STREAM) -> int:
+        return socket.socket(socket.AF_INET, kind).detach()
 
     def open_listener(self, port: int) -> int:
         """This process is in the cluster's network: pods reach the gateway, and nothing else does,
@@ -178,10 +178,10 @@ class NamespaceNetwork(Network):
         finally:
             inside.close()
 
-    def open_socket(self, sandbox: Sandbox) -> int:
+    def open_socket(self, sandbox: Sandbox, kind: int = socket.SOCK_STREAM) -> int:
         sys.setns(sandbox.namespaces[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
         try:
-            return super().open_socket(sandbox)
+            return super().open_socket(sandbox, kind)
         finally:
             sys.setns(self._own[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
 

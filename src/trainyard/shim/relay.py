@@ -22,7 +22,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
+from trainyard.shim import callers as callers_of
 from trainyard.shim import syscalls as sys
+from trainyard.shim.callers import Callers
 from trainyard.shim.channel import receive_descriptors, tell_anyway
 from trainyard.shim.netlink import LOOPBACK_INDEX, Netlink
 from trainyard.shim.orders import Progress
@@ -52,20 +54,31 @@ def run(configuration: int, own_addresses: bool, channel: int) -> NoReturn:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     threading.stack_size(_STACK_BYTES)
-    relay = _Relay(own_addresses, lambda text: tell_anyway(channel, Progress(error=text)))
     with socket.socket(fileno=configuration) as messages:
+        callers = callers_of.Callers(messages) if own_addresses else None
+        complain = partial(_complain, channel)
+        relay = _Relay(own_addresses, callers, complain)
         while True:
-            data, descriptors = receive_descriptors(messages, 1)
+            data, descriptors = receive_descriptors(messages, callers_of.LONGEST)
             if not data:
                 os._exit(0)
+            if callers is not None and data.startswith(callers_of.ANSWER):
+                callers.answered(data, descriptors)
+                continue
             for fd in descriptors:
                 with open(fd, "rb") as file:
                     relay.configure(from_raw(SetForwards, json.loads(file.read())).forwards)
 
 
+def _complain(channel: int, text: str) -> None:
+    tell_anyway(channel, Progress(error=text))
+
+
 class _Listener:
-    def __init__(self, forward: Forward) -> None:
+    def __init__(self, forward: Forward, callers: Callers | None) -> None:
+        """``callers`` is None where all pods have the addresses of this namespace."""
         self.endpoints = forward.endpoints
+        self._callers = callers
         self._turn = itertools.count()
         self.socket = socket.create_server((forward.address, forward.port), backlog=128)
         threading.Thread(target=self._accept, daemon=True).start()
@@ -73,19 +86,19 @@ class _Listener:
     def _accept(self) -> None:
         while True:
             try:
-                client, _ = self.socket.accept()
+                client, (caller, _) = self.socket.accept()
             except OSError as error:
                 if error.errno not in _FULL:
                     return  # the socket was shut down
                 time.sleep(_RETRY_SECONDS)
                 continue
             try:
-                threading.Thread(target=self._forward, args=(client,), daemon=True).start()
+                threading.Thread(target=self._forward, args=(client, caller), daemon=True).start()
             except RuntimeError:  # no more threads are permitted
                 _reset(client)
 
-    def _forward(self, client: socket.socket) -> None:
-        server = self._connect()
+    def _forward(self, client: socket.socket, caller: str) -> None:
+        server = self._connect(caller)
         if server is None:
             _reset(client)
             return
@@ -100,21 +113,32 @@ class _Listener:
             _move(client, server)
             back.join()
 
-    def _connect(self) -> socket.socket | None:
+    def _connect(self, caller: str) -> socket.socket | None:
         until = time.monotonic() + _CONNECT_SECONDS
         while time.monotonic() < until:
             if endpoints := self.endpoints:
                 with contextlib.suppress(OSError):
-                    return socket.create_connection(
-                        endpoints[next(self._turn) % len(endpoints)], _CONNECT_SECONDS
-                    )
+                    return self._connected(endpoints[next(self._turn) % len(endpoints)], caller)
             time.sleep(_RETRY_SECONDS)
         return None
 
+    def _connected(self, endpoint: Endpoint, caller: str) -> socket.socket:
+        made = socket.socket() if self._callers is None else self._callers.open(caller)
+        try:
+            made.settimeout(_CONNECT_SECONDS)
+            made.connect(endpoint)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
 
 class _Relay:
-    def __init__(self, own_addresses: bool, complain: Callable[[str], None]) -> None:
+    def __init__(
+        self, own_addresses: bool, callers: Callers | None, complain: Callable[[str], None]
+    ) -> None:
         self._complain = complain
+        self._callers = callers
         self._netlink = Netlink() if own_addresses else None
         self._listeners: dict[Endpoint, _Listener] = {}
         self._addresses: set[str] = set()
@@ -143,7 +167,7 @@ class _Relay:
         if self._datagrams is None and forwards:
             from trainyard.shim.relay_datagrams import DatagramRelay  # few Services need it
 
-            self._datagrams = DatagramRelay(self._complain)
+            self._datagrams = DatagramRelay(self._callers, self._complain)
         if self._datagrams is not None:
             self._datagrams.set(forwards)
 
@@ -156,7 +180,7 @@ class _Relay:
 
     def _listen(self, forward: Forward) -> None:
         self._add_address(forward.address)
-        self._listeners[(forward.address, forward.port)] = _Listener(forward)
+        self._listeners[(forward.address, forward.port)] = _Listener(forward, self._callers)
 
     def _add_address(self, address: str) -> None:
         if self._netlink is not None and address not in self._addresses:

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterable
 
+from trainyard.shim.callers import Callers
 from trainyard.shim.egress.datagrams import Datagrams
 from trainyard.shim.egress.gate import IP_RECVORIGDSTADDR
 from trainyard.shim.egress.packets import Flow
@@ -28,8 +29,8 @@ _ASSOCIATIONS = 512, 4096
 class DatagramRelay:
     """A thread that carries them. Raises OSError."""
 
-    def __init__(self, complain: Callable[[str], None]) -> None:
-        self._complain = complain
+    def __init__(self, callers: Callers | None, complain: Callable[[str], None]) -> None:
+        self._callers, self._complain = callers, complain
         self._wanted: dict[Endpoint, Forward] = {}
         self._sockets: dict[Endpoint, socket.socket] = {}
         self._turn = itertools.count()
@@ -51,6 +52,12 @@ class DatagramRelay:
         if forward is None or not forward.endpoints:
             raise ConnectionRefusedError(errno.ECONNREFUSED, "nobody is there")
         return forward.endpoints[next(self._turn) % len(forward.endpoints)]
+
+    def outside(self, source: bytes) -> socket.socket:
+        """What sends for a pod, from its own address."""
+        if self._callers is None:
+            return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        return self._callers.open(socket.inet_ntoa(source), socket.SOCK_DGRAM)
 
     def _settle(self, _: int) -> None:
         os.read(self._woken, 1 << 10)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
 import time
+from collections.abc import Callable
 
-from trainyard.shim import loop
+from trainyard.shim import callers, loop
 from trainyard.shim.child import Child, in_memory
 from trainyard.shim.nursery import Nursery
 from trainyard.shim.orders import Order, Progress, Relay, Surroundings
@@ -20,11 +22,13 @@ class RelayProcess(Child):
     """One relay; ``lost()`` is called when it is no more."""
 
     def __init__(self, around: Surroundings, keeper: RelayKeeper) -> None:
+        self._loop, self._open_in = keeper.loop, keeper.open_in
         self._configuration, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._configuration.setblocking(False)
         order = Order(around, relay=Relay(around.kind != "plain"))
         super().__init__(order, 0, [theirs.detach()])
         self._keeper = keeper
+        self._loop.register(self._configuration.fileno(), self._asked, self.junk)
 
     def tell(self, forwards: SetForwards) -> bool:
         """Replace what it forwards; False if it does not take that."""
@@ -55,15 +59,48 @@ class RelayProcess(Child):
         self._keeper.lost(self)
 
     def close(self) -> None:
+        self._loop.unregister(self._configuration.fileno())
         self._configuration.close()
+
+    def _asked(self, _: int) -> None:
+        """It wants a socket in the pod from which somebody calls (see ``callers``)."""
+        data = self._configuration.recv(callers.LONGEST)
+        if not data:  # it has died, which is told in a moment
+            self._loop.unregister(self._configuration.fileno())
+            return
+        number, address, kind = callers.asked(data)
+        made, is_pod = -1, True
+        try:
+            made = self._open_in(address, kind)
+        except LookupError:
+            is_pod = False
+        except OSError as error:
+            loop.log(f"relay: no socket in the pod at {address}: {error}")
+        descriptors = [made] if made >= 0 else []
+        try:
+            with contextlib.suppress(BlockingIOError):  # it asks again
+                message = callers.answer(number, is_pod=is_pod)
+                socket.send_fds(self._configuration, [message], descriptors)
+        finally:
+            for fd in descriptors:
+                os.close(fd)
 
 
 class RelayKeeper:
     """Keeps a relay running from the first Service on, with the present forwards."""
 
-    def __init__(self, around: Surroundings, nursery: Nursery) -> None:
+    def __init__(
+        self,
+        around: Surroundings,
+        nursery: Nursery,
+        around_loop: loop.Loop,
+        open_in: Callable[[str, int], int],
+    ) -> None:
+        """``open_in(address, kind)`` makes a socket in the pod that has the address; LookupError
+        if none has."""
         self._around = around
         self._nursery = nursery
+        self.loop, self.open_in = around_loop, open_in
         self._relay: RelayProcess | None = None
         self._forwards: SetForwards | None = None
         self._started_at = 0.0

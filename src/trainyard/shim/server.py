@@ -67,7 +67,7 @@ class Shim:
         ground = "" if is_plain else self._base
         self._nursery = Nursery(self._loop, self._flags, ground, ends_strangers=is_plain)
         self._ahead = Ahead(network, self._nursery)
-        self._relay = RelayKeeper(self._around, self._nursery)
+        self._relay = RelayKeeper(self._around, self._nursery, self._loop, self._open_in)
         self._egress = Keeper(self._loop, outside, network.gateway)
 
     # -- the loop ---------------------------------------------------------------------------
@@ -212,6 +212,13 @@ class Shim:
             return self._pods[uid]
         except KeyError:
             raise LookupError(f"there is no pod {uid}") from None
+
+    def _open_in(self, address: str, kind: int) -> int:
+        """A socket in the pod that has this address; LookupError if none has."""
+        for pod in self._pods.values():
+            if pod.sandbox.address == address:
+                return self._network.open_socket(pod.sandbox, kind)
+        raise LookupError(f"no pod has the address {address}")
 
     def _container(self, uid: str, name: str) -> Container:
         try:

@@ -37,6 +37,9 @@ class Places(Protocol):
     def place(self, address: bytes, port: int) -> Endpoint:
         """For a pod that begins to send there; raises OSError, which the pod is told of."""
 
+    def outside(self, source: bytes) -> socket.socket:
+        """What sends for this pod; raises OSError likewise."""
+
 
 class Datagrams:
     """A pod that has too many associations loses its oldest."""
@@ -90,7 +93,8 @@ class Datagrams:
             self._quota.take(flow.source)
         outside = None
         try:
-            outside = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
+            outside = self._places.outside(flow.source)
+            outside.setblocking(False)
             outside.connect(place)
         except OSError as error:
             if outside is not None:

@@ -99,6 +99,10 @@ class Policy:
                 return socket.inet_ntoa(address), port
         raise Denied
 
+    def outside(self, source: bytes) -> socket.socket:
+        """What sends a pod's datagrams: the machine's own."""
+        return socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+
 
 def is_pod(address: bytes) -> bool:
     return address[:2] == _PODS and address[2:] != _GATEWAY

@@ -1,0 +1,98 @@
+"""Sockets of pods for the relay, so that whom it connects sees who calls.
+
+As on a cluster, where the address of a Service is translated and the caller's is not: trackers
+tell the others the address from which somebody came. The relay asks by the caller's address, and
+the shim, which holds the pods' namespaces, makes the socket in that pod's.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import socket
+import struct
+import threading
+
+_REQUEST = struct.Struct("=Q4sB")
+_ANSWER = struct.Struct("=cQ?")
+ANSWER = b"s"
+"""How a message to the relay begins that is an answer; attached is the socket, if it was made."""
+LONGEST = max(_REQUEST.size, _ANSWER.size)
+_ANSWER_SECONDS = 1.0
+_KINDS = (socket.SOCK_STREAM, socket.SOCK_DGRAM)
+
+
+class Callers:
+    """The relay's side; used by many threads, and told of answers by one."""
+
+    def __init__(self, messages: socket.socket) -> None:
+        self._messages = messages
+        self._numbers = itertools.count()
+        self._waiting: dict[int, _Slot] = {}
+
+    def open(self, caller: str, kind: int = socket.SOCK_STREAM) -> socket.socket:
+        """One in the pod that has this address; one of our own if none has. Raises OSError."""
+        number, slot = next(self._numbers), _Slot(kind)
+        self._waiting[number] = slot
+        try:
+            self._messages.send(_REQUEST.pack(number, socket.inet_aton(caller), kind))
+            slot.told.wait(_ANSWER_SECONDS)
+        finally:
+            del self._waiting[number]
+        return slot.take()
+
+    def answered(self, data: bytes, descriptors: list[int]) -> None:
+        """What the shim says, which closes what nobody waits for any more."""
+        _, number, is_pod = _ANSWER.unpack(data)
+        slot = self._waiting.get(number, _Slot())
+        slot.put(descriptors.pop() if descriptors else -1, is_pod=is_pod)
+        if number not in self._waiting:
+            slot.close()
+
+
+class _Slot:
+    """A place for one answer."""
+
+    def __init__(self, kind: int = socket.SOCK_STREAM) -> None:
+        self._kind = kind
+        self.told = threading.Event()
+        self._lock = threading.Lock()
+        self._fd, self._is_pod = -1, True
+
+    def put(self, fd: int, *, is_pod: bool) -> None:
+        with self._lock:
+            self._fd, self._is_pod = fd, is_pod
+        self.told.set()
+
+    def take(self) -> socket.socket:
+        with self._lock:
+            fd, self._fd = self._fd, -1
+        if fd >= 0:
+            return socket.socket(fileno=fd)
+        if self._is_pod:
+            raise OSError(errno.EAGAIN, "there is no socket for it now")
+        return socket.socket(type=self._kind)
+
+    def close(self) -> None:
+        with self._lock:
+            fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+def asked(data: bytes) -> tuple[int, str, int]:
+    """The number of a request, the address and the kind of socket; raises ValueError of what is
+    none."""
+    try:
+        number, address, kind = _REQUEST.unpack(data)
+    except struct.error as error:
+        raise ValueError(str(error)) from None
+    if kind not in _KINDS:
+        raise ValueError(f"no kind of socket: {kind}")
+    return number, socket.inet_ntoa(address), kind
+
+
+def answer(number: int, *, is_pod: bool) -> bytes:
+    """The message."""
+    return _ANSWER.pack(ANSWER, number, is_pod)
