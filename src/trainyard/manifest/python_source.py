@@ -35,7 +35,7 @@ _MEETING = re.compile(rb"distributed|rank|world_?size|\bddp|fsdp|\bmpi|horovod",
 """What a script says somewhere that has several processes share the work."""
 
 USE_CPU = "ACCELERATE_USE_CPU"
-"""Without it, on a machine without GPUs, accelerate makes no process group (1.15 was tried)."""
+"""Without it, on a machine without GPUs, accelerate does not use the group that it makes (1.15)."""
 _BY_ACCELERATE = ("accelerate", "transformers")
 _ON_CPUS = re.compile(rb"use_cpu|no_cuda|cpu\s*=\s*True", re.IGNORECASE)
 

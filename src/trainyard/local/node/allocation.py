@@ -86,6 +86,10 @@ def forget_old(folder: str, present: Collection[str], keep: int = KEPT_PODS) -> 
         removal.remove(entry.path)
 
 
+_MESSAGE_LENGTH = 4096
+"""Of a termination message, in characters."""
+
+
 class Allocation:
     """One pod's. ``warn(reason, text)`` tells what cannot be honoured."""
 
@@ -105,14 +109,16 @@ class Allocation:
         return os.path.join(self.folder, component(run.name), f"{run.attempt}.log")
 
     def termination_message(self, container: str) -> str:
-        """What the container wrote to its terminationMessagePath, up to 4096 characters."""
+        """The beginning of what the container wrote to its terminationMessagePath."""
         path = start_request.termination_path(self.folder, container)
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no link, no pipe
-        with (
-            contextlib.suppress(OSError),
-            os.fdopen(os.open(path, flags), errors="replace") as file,
-        ):
-            return file.read(4096)
+        with contextlib.suppress(OSError):
+            fd = os.open(path, flags)
+            try:
+                text = os.read(fd, 4 * _MESSAGE_LENGTH).decode(errors="replace")
+                return text[:_MESSAGE_LENGTH]
+            finally:
+                os.close(fd)
         return ""
 
     async def take(self) -> None:
