@@ -11,7 +11,7 @@ _SPARES_WHEN_YOUNG, _SPARES = 1, 8
 _YOUNG_SECONDS = 1.0
 """For so long a shim makes no more than one pod ahead. That of a short `run` would make the others
 while the cluster starts, which wants the same processors, and have them to end in the end."""
-_IDLE_SECONDS, _ALONE_SECONDS = 0.001, 0.02
+_IDLE_SECONDS, _ALONE_SECONDS = 0.001, 0.01
 
 
 def idle_seconds(starting: int) -> float:

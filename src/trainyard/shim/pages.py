@@ -19,10 +19,11 @@ from trainyard.shim import syscalls as sys
 Range = tuple[int, int]
 """Addresses: the first, and the one behind the last."""
 
+_PAGE = mmap.PAGESIZE
 _PAGEMAP = "/proc/self/pagemap"
 _ENTRY = struct.Struct("=Q")
 _RANGE = struct.Struct("=QQ")
-_OWN = 1 << 63 | 1 << 56  # present, and mapped by nobody else: a forked process has written it
+_FRAME = (1 << 55) - 1  # which page of the machine it is; 0 for who is not root
 _MOST_BYTES = 1 << 16
 """What a pipe holds; of more ranges than that the rest is not told."""
 
@@ -31,9 +32,10 @@ class Lesson:
     """What the first process that is to tell does it with: where to, and of which memory."""
 
     def __init__(self, writer: int, memory: list[Range]) -> None:
-        """Raises OSError where this process may not see it, as without root."""
+        """As early as can be. Raises OSError where this process may not see it."""
         self._pagemap = os.open(_PAGEMAP, os.O_RDONLY | os.O_CLOEXEC)
         self._writer, self._memory = writer, memory
+        self._before = [self._entries(*each) for each in memory]
 
     def tell(self) -> None:
         """Which pages this process has written until now; once."""
@@ -43,13 +45,18 @@ class Lesson:
         os.close(self._pagemap)
         os.close(self._writer)
 
+    def _entries(self, start: int, end: int) -> bytes:
+        size = _ENTRY.size
+        return os.pread(self._pagemap, (end - start) // _PAGE * size, start // _PAGE * size)
+
     def _written(self) -> Iterator[Range]:
-        page = mmap.PAGESIZE
-        for start, end in self._memory:
-            length, offset = (end - start) // page * _ENTRY.size, start // page * _ENTRY.size
-            entries = _ENTRY.iter_unpack(os.pread(self._pagemap, length, offset))
-            own = [number for number, (entry,) in enumerate(entries) if entry & _OWN == _OWN]
-            yield from _joined(start + number * page for number in own)
+        """A page that is written is another one from then on."""
+        for (start, end), entries in zip(self._memory, self._before, strict=True):
+            pairs = zip(
+                *map(_ENTRY.iter_unpack, (entries, self._entries(start, end))), strict=False
+            )
+            own = [n for n, ((before,), (now,)) in enumerate(pairs) if (before ^ now) & _FRAME]
+            yield from _joined(start + number * _PAGE for number in own)
 
 
 def _joined(pages: Iterable[int]) -> Iterator[Range]:
@@ -59,7 +66,7 @@ def _joined(pages: Iterable[int]) -> Iterator[Range]:
             if end:
                 yield start, end
             start = address
-        end = address + mmap.PAGESIZE
+        end = address + _PAGE
     if end:
         yield start, end
 
@@ -71,7 +78,8 @@ class Pages:
         self._memory: list[Range] = []
         self._needed: list[Range] = []
         self._reader = self._writer = -1
-        self._can_learn = os.access(_PAGEMAP, os.R_OK)
+        self._can_learn = os.geteuid() == 0 and os.access(_PAGEMAP, os.R_OK)
+        self._lesson: Lesson | None = None
 
     def prepare(self) -> None:
         """Before a first process is forked: hear what was told, or have this one tell."""
@@ -102,22 +110,22 @@ class Pages:
             os.close(self._writer)
             self._writer = -1
 
-    def copy_ahead(self) -> None:
-        """In the child, first of all."""
+    def begin(self) -> None:
+        """In the child, first of all: copy what is known to be needed, or look what there is."""
         for start, end in self._needed:
             if not sys.copy_ahead(start, end):
                 break
+        if self._writer >= 0:
+            try:
+                self._lesson = Lesson(self._writer, self._memory)
+            except OSError:
+                os.close(self._writer)
 
     def take(self) -> Lesson | None:
         """In the child: what to tell with, if it is to; keep nothing else."""
         if self._reader >= 0:
             os.close(self._reader)
-        if self._writer >= 0:
-            try:
-                return Lesson(self._writer, self._memory)
-            except OSError:
-                os.close(self._writer)
-        return None
+        return self._lesson
 
 
 def _writable() -> Iterator[Range]:

@@ -147,7 +147,7 @@ def _become_child(
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.WATCHED)
         if ground is not None:
-            ground.pages.copy_ahead()
+            ground.pages.begin()
         sys.die_with_parent()
         control.close()
         os.dup2(0, 2)  # the shim's log
