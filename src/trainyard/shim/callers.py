@@ -43,42 +43,45 @@ class Callers:
         return slot.take()
 
     def answered(self, data: bytes, descriptors: list[int]) -> None:
-        """What the shim says, which closes what nobody waits for any more."""
+        """What the shim says; closed if nobody waits for it any more."""
         _, number, is_pod = _ANSWER.unpack(data)
-        slot = self._waiting.get(number, _Slot())
+        slot = self._waiting.get(number) or _Slot.given_up()
         slot.put(descriptors.pop() if descriptors else -1, is_pod=is_pod)
-        if number not in self._waiting:
-            slot.close()
 
 
 class _Slot:
     """A place for one answer."""
 
-    def __init__(self, kind: int = socket.SOCK_STREAM) -> None:
+    def __init__(self, kind: int) -> None:
         self._kind = kind
         self.told = threading.Event()
         self._lock = threading.Lock()
-        self._fd, self._is_pod = -1, True
+        self._fd, self._is_pod, self._is_over = -1, True, False
+
+    @classmethod
+    def given_up(cls) -> _Slot:
+        """One that keeps nothing."""
+        made = cls(socket.SOCK_STREAM)
+        made._is_over = True
+        return made
 
     def put(self, fd: int, *, is_pod: bool) -> None:
         with self._lock:
-            self._fd, self._is_pod = fd, is_pod
+            if not self._is_over:
+                self._fd, self._is_pod, fd = fd, is_pod, -1
+        if fd >= 0:
+            os.close(fd)
         self.told.set()
 
     def take(self) -> socket.socket:
+        """Whatever comes later is closed."""
         with self._lock:
-            fd, self._fd = self._fd, -1
-        if fd >= 0:
-            return socket.socket(fileno=fd)
+            self._is_over = True
+        if self._fd >= 0:
+            return socket.socket(fileno=self._fd)
         if self._is_pod:
             raise OSError(errno.EAGAIN, "there is no socket for it now")
         return socket.socket(type=self._kind)
-
-    def close(self) -> None:
-        with self._lock:
-            fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
 
 
 def asked(data: bytes) -> tuple[int, str, int]:

@@ -115,7 +115,7 @@ class Nursery:
     def start(self, child: Child) -> None:
         """Have it forked; nothing raises, it is told when it is there and when it cannot be."""
         self._queue.append(child)
-        if child.order is not None:
+        if child.order is not None and child.order.start is not None:
             self._silent.add(child)
         self._pump()
 
@@ -316,7 +316,7 @@ class Nursery:
 
     @property
     def starting(self) -> int:
-        """How many have an order of which nothing has been told yet."""
+        """How many containers are ordered of which nothing has been told yet."""
         return len(self._silent)
 
     @property

@@ -71,8 +71,13 @@ def test_who_decides_on_a_tfjobs_success(old: str, new: str, rule: Any) -> None:
 
 
 def test_what_never_ends_is_ended_when_the_chief_has_succeeded() -> None:
-    job, _ = converted(TF.replace("cleanPodPolicy: All, ", ""))
+    text = TF.replace("cleanPodPolicy: All, ", "")
+    job, _ = converted(text)
     assert job["spec"]["cleanUpPolicy"] == "Unfinished"
+    job, _ = converted(text[: text.index("    PS:")] + text[text.index("    Worker:") :])
+    assert "cleanUpPolicy" not in job["spec"]
+    job, _ = converted(XGBOOST)
+    assert "cleanUpPolicy" not in job["spec"]
 
 
 def test_one_worker_alone_needs_no_cluster() -> None:

@@ -89,6 +89,19 @@ def test_what_nobody_waits_for_is_closed(ends: tuple[socket.socket, socket.socke
     assert descriptors() == before
 
 
+def test_what_comes_too_late_is_closed(
+    ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(callers, "_ANSWER_SECONDS", 0.01)
+    relay = Callers(ends[0])
+    with pytest.raises(OSError, match="no socket for it now"):
+        relay.open("10.0.0.1")
+    before = descriptors()
+    number, _, _ = callers.asked(ends[1].recv(99))
+    relay.answered(callers.answer(number, is_pod=True), [os.dup(0)])
+    assert descriptors() == before
+
+
 def test_a_shim_that_is_gone_is_an_error(ends: tuple[socket.socket, socket.socket]) -> None:
     ends[1].close()
     with pytest.raises(OSError, match=r"Broken pipe|not connected"):

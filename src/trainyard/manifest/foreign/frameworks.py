@@ -23,6 +23,8 @@ _RESTARTS = 6
 """Of a replica, where the job does not say how many."""
 _LASTING = list(range(1, 128))
 """Exit codes that the policy ExitCode does not restart after."""
+_ENDLESS = ("ps", "evaluator")
+"""Types that go on when the others have ended."""
 _DEFAULT_TYPE = "worker"
 _MOST_TYPES = 100
 
@@ -107,8 +109,8 @@ def _convert(
     made: Object = {"replicaSpecs": [_entry(each, limit) for each in replicas], **rules}
     if sum(each.size for each in replicas) > 1:
         made["service"] = {"ports": _ports(replicas)}
-    if rules and clean_up is None:
-        clean_up = "Unfinished"  # a parameter server, for one, never ends
+    if clean_up is None and any(each.name in _ENDLESS for each in replicas):
+        clean_up = "Unfinished"
     if clean_up is not None:
         made["cleanUpPolicy"] = clean_up
     if by_code := [each.name for each in replicas if each.restart == "ExitCode"]:
