@@ -221,6 +221,7 @@ async def test_a_relay_that_is_killed_is_replaced_with_its_forwards(tmp_path: Pa
         retry = f'until python3 -c "{ask}"; do sleep 0.1; done 2>/dev/null'
         assert await node.shell("after", retry) == "b'hi'\n"
         assert children(handle.pid, "trainyard-relay") != [relay]
+    assert "a defect" not in (tmp_path / "state" / "shim.log").read_text()
 
 
 def write_as_another(pid: int, data: bytes) -> None:

@@ -64,7 +64,9 @@ class RelayProcess(Child):
 
     def _asked(self, _: int) -> None:
         """It wants a socket in the pod from which somebody calls (see ``callers``)."""
-        data = self._configuration.recv(callers.LONGEST)
+        data = b""
+        with contextlib.suppress(ConnectionError):
+            data = self._configuration.recv(callers.LONGEST)
         if not data:  # it has died, which is told in a moment
             self._loop.unregister(self._configuration.fileno())
             return
@@ -78,7 +80,7 @@ class RelayProcess(Child):
             loop.log(f"relay: no socket in the pod at {address}: {error}")
         descriptors = [made] if made >= 0 else []
         try:
-            with contextlib.suppress(BlockingIOError):  # it asks again
+            with contextlib.suppress(OSError):  # it asks again, or has died
                 message = callers.answer(number, is_pod=is_pod)
                 socket.send_fds(self._configuration, [message], descriptors)
         finally:
