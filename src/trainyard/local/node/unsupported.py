@@ -48,7 +48,9 @@ _OF_SERVICE = {
 }
 _CHOICES = {
     ("sessionAffinity", "ClientIP"): "sessionAffinity: each connection goes to the next pod",
-    ("externalTrafficPolicy", "Local"): "externalTrafficPolicy: pods do not see who connects",
+    ("externalTrafficPolicy", "Local"): (
+        "externalTrafficPolicy: pods do not see who connects from outside"
+    ),
     ("ipFamilyPolicy", "RequireDualStack"): "ipFamilyPolicy: addresses are of IPv4",
 }
 _SCHEDULERS = ("default-scheduler", T9K_SCHEDULER_NAME)
