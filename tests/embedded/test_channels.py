@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,11 +15,14 @@ import orjson
 import pytest
 
 from tests.embedded.kubectl import HostRuntime, add_running_pod
+from trainyard.local.apiserver import execution
 from trainyard.local.registry import Registry
 from trainyard.local.server import ApiServer
 
 POD = "http://x/api/v1/namespaces/default/pods/p"
 V4 = ("v4.channel.k8s.io",)
+CLOSED = b"\x88\x02\x03\xe8"
+"""The server's frame that says good-bye."""
 FAILED = b"command terminated with non-zero exit code: exit status 4"
 
 
@@ -64,6 +69,35 @@ async def test_the_first_protocol_tells_of_a_failure_in_words(
             async with session.ws_connect(f"{POD}/exec?{query}", protocols=protocols) as socket:
                 found = await channels(socket)
             assert (found[1], found.get(3, b"")) == (b"out\n", told)
+
+
+async def test_who_still_writes_when_the_command_has_ended_reads_how_it_did(
+    session: aiohttp.ClientSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else an error of the write may hide it: "the connection broke off", once in a hundred."""
+    monkeypatch.setattr(execution, "_LEAVE_SECONDS", 120.0)
+    query = "command=sh&command=-c&command=exit+4&stdin=true&stdout=true"
+    head = (
+        f"GET {POD.removeprefix('http://x')}/exec?{query} HTTP/1.1\r\nHost: x\r\n"
+        "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+        f"Sec-WebSocket-Key: eA==\r\nSec-WebSocket-Protocol: {V4[0]}\r\n\r\n"
+    )
+
+    def ask() -> bytes:
+        with socket.socket(socket.AF_UNIX) as end:
+            end.settimeout(120)
+            end.connect(str(tmp_path / "api.sock"))
+            end.sendall(head.encode())
+            while CLOSED not in end.recv(1 << 16, socket.MSG_PEEK):
+                time.sleep(0.01)
+            time.sleep(0.2)
+            end.sendall(b"\x82\x82\0\0\0\0\0x")  # to its input
+            told = end.recv(1 << 16)
+            end.sendall(b"\x88\x80\0\0\0\0")
+            assert end.recv(1 << 16) == b""  # and the server says good-bye once
+            return told
+
+    assert b'"reason":"ExitCode","message":"4"' in await asyncio.to_thread(ask)
 
 
 @pytest.mark.parametrize(("asked", "first"), [("stdout", 1), ("stderr", 2), ("stdin", 3)])

@@ -30,6 +30,8 @@ _PLAIN_PROTOCOL = "channel.k8s.io"
 """The first one, which tells of an exit code in words; spoken with clients that name none too."""
 _WEBSOCKET_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io", _PLAIN_PROTOCOL)
 _STREAM_SECONDS = 30.0
+_LEAVE_SECONDS = 1.0
+"""For so long a client may stay when it has been told all."""
 
 
 class Channels(Protocol):
@@ -93,8 +95,16 @@ async def _respond(request: Request, starting: Coroutine[Any, Any, ExecSession])
 
 
 async def _serve(session: ExecSession, channels: Channels, *, in_words: bool) -> None:
-    """Until the command has ended, or its client is gone."""
-    await until_one_ends(_feed(session, channels), _tell(session, channels, in_words=in_words))
+    """Until the command has ended and its client has left, or that is gone before.
+
+    A client that still writes when the connection is closed may never read how the command ended.
+    """
+
+    async def tell() -> None:
+        await _tell(session, channels, in_words=in_words)
+        await asyncio.sleep(_LEAVE_SECONDS)
+
+    await until_one_ends(_feed(session, channels), tell())
 
 
 async def _feed(session: ExecSession, channels: Channels) -> None:

@@ -63,6 +63,7 @@ class WebSocket:
     def __init__(self, wire: Duplex) -> None:
         self._wire = wire
         self._sending = asyncio.Lock()
+        self._is_closing = False
 
     async def receive(self) -> bytes | None:
         """The next message; None when the client closes or is gone."""
@@ -74,7 +75,7 @@ class WebSocket:
                 if opcode == _PING:
                     await self._send(_PONG, data)
                 elif opcode == _CLOSE:
-                    await self._send(_CLOSE, data[:2])
+                    await self._answer_close(data[:2])
                     return None
                 elif opcode in (_TEXT, _BINARY, _CONTINUATION):
                     if bool(parts) is not (opcode == _CONTINUATION):
@@ -95,8 +96,14 @@ class WebSocket:
     async def send(self, data: bytes) -> None:
         await self._send(_BINARY, data)
 
+    async def _answer_close(self, code: bytes) -> None:
+        """Unless it is the answer to ours."""
+        if not self._is_closing:
+            await self._send(_CLOSE, code)
+
     async def close(self) -> None:
-        """Say good-bye (code 1000)."""
+        """Say good-bye (code 1000); the client answers with a close of its own."""
+        self._is_closing = True
         await self._send(_CLOSE, struct.pack(">H", 1000))
 
     async def _send(self, opcode: int, data: bytes) -> None:
