@@ -45,8 +45,11 @@ class Callers:
     def answered(self, data: bytes, descriptors: list[int]) -> None:
         """What the shim says; closed if nobody waits for it any more."""
         _, number, is_pod = _ANSWER.unpack(data)
-        slot = self._waiting.get(number) or _Slot.given_up()
-        slot.put(descriptors.pop() if descriptors else -1, is_pod=is_pod)
+        fd = descriptors.pop() if descriptors else -1
+        if (slot := self._waiting.get(number)) is not None:
+            slot.put(fd, is_pod=is_pod)
+        elif fd >= 0:
+            os.close(fd)
 
 
 class _Slot:
@@ -57,13 +60,6 @@ class _Slot:
         self.told = threading.Event()
         self._lock = threading.Lock()
         self._fd, self._is_pod, self._is_over = -1, True, False
-
-    @classmethod
-    def given_up(cls) -> _Slot:
-        """One that keeps nothing."""
-        made = cls(socket.SOCK_STREAM)
-        made._is_over = True
-        return made
 
     def put(self, fd: int, *, is_pod: bool) -> None:
         with self._lock:

@@ -23,7 +23,7 @@ _PAGE = mmap.PAGESIZE
 _PAGEMAP = "/proc/self/pagemap"
 _ENTRY = struct.Struct("=Q")
 _RANGE = struct.Struct("=QQ")
-_FRAME = (1 << 55) - 1  # which page of the machine it is; 0 for who is not root
+_FRAME = (1 << 55) - 1  # which page of the machine it is; 0 for who is not root of the machine
 _MOST_BYTES = 1 << 16
 """What a pipe holds; of more ranges than that the rest is not told."""
 
@@ -78,7 +78,7 @@ class Pages:
         self._memory: list[Range] = []
         self._needed: list[Range] = []
         self._reader = self._writer = -1
-        self._can_learn = os.geteuid() == 0 and os.access(_PAGEMAP, os.R_OK)
+        self._can_learn = _sees_frames()
         self._lesson: Lesson | None = None
 
     def prepare(self) -> None:
@@ -126,6 +126,16 @@ class Pages:
         if self._reader >= 0:
             os.close(self._reader)
         return self._lesson
+
+
+def _sees_frames() -> bool:
+    """Whether this process is told which pages it has; root of a container may not be."""
+    with contextlib.suppress(OSError), open(_PAGEMAP, "rb", buffering=0) as file:
+        start, end = next(_writable())
+        file.seek(start // _PAGE * _ENTRY.size)
+        entries = file.read((end - start) // _PAGE * _ENTRY.size)
+        return any(entry & _FRAME for (entry,) in _ENTRY.iter_unpack(entries))
+    return False
 
 
 def _writable() -> Iterator[Range]:

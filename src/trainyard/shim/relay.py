@@ -22,9 +22,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
-from trainyard.shim import callers as callers_of
 from trainyard.shim import syscalls as sys
-from trainyard.shim.callers import Callers
+from trainyard.shim.callers import ANSWER, LONGEST, Callers
 from trainyard.shim.channel import receive_descriptors, tell_anyway
 from trainyard.shim.netlink import LOOPBACK_INDEX, Netlink
 from trainyard.shim.orders import Progress
@@ -55,23 +54,20 @@ def run(configuration: int, own_addresses: bool, channel: int) -> NoReturn:
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     threading.stack_size(_STACK_BYTES)
     with socket.socket(fileno=configuration) as messages:
-        callers = callers_of.Callers(messages) if own_addresses else None
-        complain = partial(_complain, channel)
-        relay = _Relay(own_addresses, callers, complain)
+        callers = Callers(messages) if own_addresses else None
+        relay = _Relay(
+            own_addresses, callers, lambda text: tell_anyway(channel, Progress(error=text))
+        )
         while True:
-            data, descriptors = receive_descriptors(messages, callers_of.LONGEST)
+            data, descriptors = receive_descriptors(messages, LONGEST)
             if not data:
                 os._exit(0)
-            if callers is not None and data.startswith(callers_of.ANSWER):
+            if callers is not None and data.startswith(ANSWER):
                 callers.answered(data, descriptors)
                 continue
             for fd in descriptors:
                 with open(fd, "rb") as file:
                     relay.configure(from_raw(SetForwards, json.loads(file.read())).forwards)
-
-
-def _complain(channel: int, text: str) -> None:
-    tell_anyway(channel, Progress(error=text))
 
 
 class _Listener:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import shutil
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
 
+from tests.tools import missing
 from trainyard.shim import pages
 from trainyard.shim.pages import Pages
 
@@ -157,6 +161,18 @@ def test_who_may_not_see_its_pages_asks_nobody(
     before = os.listdir("/proc/self/fd")
     assert forked(known, lambda: teach(known, memory)) == 1
     assert os.listdir("/proc/self/fd") == before
+
+
+def test_root_of_a_container_asks_nobody() -> None:
+    """It is not told which page is which, so that nobody would ever learn anything."""
+    script = "from trainyard.shim.pages import Pages; p = Pages(); p.prepare(); print(p._reader)"
+    command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", script]
+    if shutil.which("unshare") is None:
+        missing("there is no unshare")
+    ran = subprocess.run(command, capture_output=True, text=True)
+    if ran.stderr.startswith("unshare:"):
+        missing(f"there are no user namespaces: {ran.stderr}")
+    assert (ran.stdout, ran.stderr) == ("-1\n", "")
 
 
 def test_descriptors_are_given_back(memory: mmap.mmap) -> None:

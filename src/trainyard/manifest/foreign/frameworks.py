@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 from trainyard.manifest.foreign import common, peers
-from trainyard.manifest.foreign.batchjob import host
 from trainyard.manifest.foreign.common import Object
 from trainyard.manifest.foreign.taking import CannotConvert, Fields
 from trainyard.schema.namedtuple import NamedTuple
@@ -204,13 +203,11 @@ def _success_of_tf(found: list[Replicas], policy: str) -> Object:
 def _jax(found: list[Replicas], spec: Fields) -> tuple[list[Replicas], Object]:
     (workers,) = found
     variables = {
-        "COORDINATOR_ADDRESS": str(host(workers.name, 0, max(1, workers.size))),
+        "COORDINATOR_ADDRESS": workers.hosts()[0] if workers.size > 1 else "localhost",
         "COORDINATOR_PORT": str(workers.port),
         "NUM_PROCESSES": str(workers.size),
         "PROCESS_ID": "$(rank)",
     }
-    if workers.size == 1:
-        variables["COORDINATOR_ADDRESS"] = "localhost"
     _set(workers.pod, variables | {"PYTHONUNBUFFERED": "1"})
     return found, {}
 
