@@ -35,9 +35,9 @@ import asyncio, sys
 from pathlib import Path
 import uvloop
 from trainyard.cli.garbage import collect_garbage_again
-from trainyard.local.registry import Registry
-from trainyard.local.server import ApiServer
-from trainyard.local.storage.store import Store
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.server import ApiServer
+from trainyard.embedded.storage.store import Store
 
 async def main():
     collect_garbage_again()

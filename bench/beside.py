@@ -47,10 +47,10 @@ import asyncio, sys
 from pathlib import Path
 import uvloop
 from trainyard.cli.garbage import collect_garbage_again
-from trainyard.local.apiserver import certificates
-from trainyard.local.registry import Registry
-from trainyard.local.server import ApiServer
-from trainyard.local.storage.store import Store
+from trainyard.embedded.apiserver import certificates
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.server import ApiServer
+from trainyard.embedded.storage.store import Store
 
 async def main(folder, token):
     collect_garbage_again()

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from tests.egress import world
 from tests.embedded.node_cluster import Cluster, cluster
 
-from trainyard.shim import syscalls
+from trainyard.podruntime import syscalls
 
 _SOURCE_PORT, _SINK_PORT = 9001, 9002
 _ROUNDS, _SECONDS, _CONNECTIONS = 5, 1.0, 300

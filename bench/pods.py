@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.yardstick import bare_start, starts
-from trainyard.local.node.agent import NodeAgent
-from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.shim_client import ShimClient
-from trainyard.local.node.shim_process import ShimHandle, start_shim
-from trainyard.local.objects import Deletion
-from trainyard.local.registry import Registry
-from trainyard.shim.logs import LogOptions
+from trainyard.embedded.node.agent import NodeAgent
+from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.shim_client import ShimClient
+from trainyard.embedded.node.shim_process import ShimHandle, start_shim
+from trainyard.embedded.objects import Deletion
+from trainyard.embedded.registry import Registry
+from trainyard.podruntime.logs import LogOptions
 
 ALONE, TOGETHER, ROUNDS, MANY = 60, 8, 12, 100
 _PAUSE_SECONDS = 0.05

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from trainyard.embedded.objects import Deletion
+from trainyard.embedded.storage.journal import Event, Subscription
 from trainyard.kube.client import Client
 from trainyard.kube.errors import Conflict, NotFound
 from trainyard.kube.reflector import Reflector
@@ -23,8 +25,6 @@ from trainyard.kube.resources import (
     SERVICES,
     Resource,
 )
-from trainyard.local.objects import Deletion
-from trainyard.local.storage.journal import Event, Subscription
 
 Object = dict[str, Any]
 _BESIDE = (ENDPOINTS, SECRETS, CONFIG_MAPS, PERSISTENT_VOLUME_CLAIMS)
@@ -66,7 +66,7 @@ def _key(item: Object) -> tuple[str, str]:
 
 
 class RealCluster:
-    """Implements ``trainyard.local.objects.Objects`` for one namespace."""
+    """Implements ``trainyard.embedded.objects.Objects`` for one namespace."""
 
     def __init__(self, client: Client, namespace: str) -> None:
         self._client = client

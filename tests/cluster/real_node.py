@@ -16,17 +16,17 @@ import pytest
 from tests.cluster.node_api import RealCluster
 from tests.cluster.plane import free_port
 from tests.cluster.yard import Yard
+from trainyard.embedded.apiserver import execution, messages
+from trainyard.embedded.apiserver.door import Door, Limits
+from trainyard.embedded.apiserver.identity import OWNER
+from trainyard.embedded.apiserver.listening import Listener
+from trainyard.embedded.node.agent import NodeAgent
+from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.shim_client import ShimClient
+from trainyard.embedded.node.shim_process import start_shim
 from trainyard.kube.errors import AlreadyExists
 from trainyard.kube.resources import CONFIG_MAPS, NODES, PODS, SERVICES
 from trainyard.kube.transport import Request
-from trainyard.local.apiserver import execution, messages
-from trainyard.local.apiserver.door import Door, Limits
-from trainyard.local.apiserver.identity import OWNER
-from trainyard.local.apiserver.listening import Listener
-from trainyard.local.node.agent import NodeAgent
-from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.shim_client import ShimClient
-from trainyard.local.node.shim_process import start_shim
 
 NODE = "node-of-our-own"
 _STREAMS = {"input": "stdin", "output": "stdout", "error": "stderr", "tty": "tty"}

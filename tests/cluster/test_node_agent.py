@@ -12,9 +12,9 @@ from tests.cluster.real_node import node
 from tests.cluster.yard import Object, Yard, pytorch_job, until
 from tests.tools import require
 from tests.unit.kinds import manifests
+from trainyard.embedded.node.agent import NodeAgent
 from trainyard.kube.resources import EVENTS
-from trainyard.local.node.agent import NodeAgent
-from trainyard.shim.logs import LogOptions
+from trainyard.podruntime.logs import LogOptions
 
 
 def job(script: str, **spec: object) -> Object:

@@ -12,9 +12,9 @@ import aiohttp
 
 from tests.cluster.test_readiness import granted, says, shipped, token
 from tests.cluster.yard import Operator, Yard, until
+from trainyard.embedded.apiserver import certificates
 from trainyard.kube.errors import NotFound
 from trainyard.kube.resources import Resource
-from trainyard.local.apiserver import certificates
 from trainyard.operator.manifests import Install, dump, people_roles, reviews
 
 OPTIONS = ("--metrics-secure", "--metrics-port", "0")

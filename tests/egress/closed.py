@@ -18,8 +18,8 @@ from typing import Any
 from tests.egress import world
 from tests.egress.scenes import does
 from tests.embedded.node_cluster import Cluster, cluster
-from trainyard.local.findings import Findings
-from trainyard.shim import syscalls
+from trainyard.embedded.findings import Findings
+from trainyard.podruntime import syscalls
 
 _SOCKET = {"x86_64": 41, "aarch64": 198}[platform.machine()]
 _AF_NETLINK, _NETLINK_NETFILTER = 16, 12

@@ -14,7 +14,7 @@ import pwd
 import sys
 from pathlib import Path
 
-from trainyard.shim import syscalls
+from trainyard.podruntime import syscalls
 
 USER = 4242
 MS_PRIVATE = 1 << 18

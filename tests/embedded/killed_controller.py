@@ -17,7 +17,7 @@ from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
 from trainyard.operator import solo
 from trainyard.operator.settings import OperatorSettings
-from trainyard.shim import syscalls
+from trainyard.podruntime import syscalls
 
 LIFECYCLE = replace(
     Settings.local(),

@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainyard.local import tls
-from trainyard.local.apiserver import certificates
-from trainyard.local.controllers.housekeeping import Housekeeping
-from trainyard.local.registry import Registry
-from trainyard.local.resources.table import RESOURCES, Resources
-from trainyard.local.runtime import Measured, Output, Usage
-from trainyard.local.server import ApiServer
+from trainyard.embedded import tls
+from trainyard.embedded.apiserver import certificates
+from trainyard.embedded.controllers.housekeeping import Housekeeping
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.resources.table import RESOURCES, Resources
+from trainyard.embedded.runtime import Measured, Output, Usage
+from trainyard.embedded.server import ApiServer
+from trainyard.podruntime.logs import LogOptions
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim.logs import LogOptions
 
 JOB = """
 apiVersion: batch.tensorstack.dev/v1beta1

@@ -15,14 +15,14 @@ import yaml
 
 from tests.tools import require
 from trainyard.cli.embedded import embedded
+from trainyard.embedded.cluster import ClusterSettings
+from trainyard.embedded.node.shim_process import Isolation, start_shim
+from trainyard.embedded.runtime import PodRuntime
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.embedded import Paths
 from trainyard.kube.errors import ApiError
 from trainyard.kube.resources import EVENTS, PODS, Resource
-from trainyard.local.cluster import ClusterSettings
-from trainyard.local.node.shim_process import Isolation, start_shim
-from trainyard.local.runtime import PodRuntime
 from trainyard.payloads.processes import children_of, descendants
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

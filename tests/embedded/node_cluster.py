@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+from trainyard.embedded.findings import Findings
+from trainyard.embedded.node.agent import NodeAgent
+from trainyard.embedded.node.cgroups import ClusterGroups, Limits
+from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.shim_client import ShimClient
+from trainyard.embedded.node.shim_process import Isolation, ShimHandle, start_shim
+from trainyard.embedded.registry import Registry
 from trainyard.kube.errors import NotFound
-from trainyard.local.findings import Findings
-from trainyard.local.node.agent import NodeAgent
-from trainyard.local.node.cgroups import ClusterGroups, Limits
-from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.shim_client import ShimClient
-from trainyard.local.node.shim_process import Isolation, ShimHandle, start_shim
-from trainyard.local.registry import Registry
-from trainyard.shim.logs import LogOptions
+from trainyard.podruntime.logs import LogOptions
 
 NODE = "node-under-test"
 PATIENCE = 120.0

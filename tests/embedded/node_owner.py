@@ -12,9 +12,9 @@ import sys
 from pathlib import Path
 
 from tests.embedded.node_cluster import cluster
-from trainyard.local.node.shim_process import Isolation, start_shim
-from trainyard.local.registry import Registry
-from trainyard.local.storage.store import Store
+from trainyard.embedded.node.shim_process import Isolation, start_shim
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.storage.store import Store
 
 
 async def main(state_dir: Path, mode: str, isolation: Isolation) -> None:

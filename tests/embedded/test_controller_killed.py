@@ -20,11 +20,11 @@ from tests.embedded.killed_controller import Controllers
 from tests.embedded.launching import NAMESPACE, resource_of
 from tests.embedded.lifecycle_yard import ENDS
 from tests.tools import soak
+from trainyard.embedded.cluster import ClusterSettings, running
+from trainyard.embedded.node.shim_process import start_shim
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths
 from trainyard.kube.resources import PODS
-from trainyard.local.cluster import ClusterSettings, running
-from trainyard.local.node.shim_process import start_shim
 
 KILLS = soak(25, 200)
 LONGEST_LIFE_SECONDS = 0.8

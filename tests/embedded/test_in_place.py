@@ -21,8 +21,8 @@ from tests.embedded.lifecycle_yard import (
     template,
     yard,
 )
+from trainyard.embedded.faults.victims import environment_of, replicas_of
 from trainyard.kube.embedded import Paths
-from trainyard.local.faults.victims import environment_of, replicas_of
 from trainyard.payloads.processes import Process, name_of, read
 
 IN_PLACE = {"restartMode": "InPlace"}

@@ -16,8 +16,8 @@ import pytest
 
 from tests.embedded.node_cluster import Cluster, are_limits_enforced, cluster, eventually
 from tests.tools import require
-from trainyard.local.objects import Deletion
-from trainyard.shim import protocol
+from trainyard.embedded.objects import Deletion
+from trainyard.podruntime import protocol
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 
@@ -297,7 +297,7 @@ async def test_a_container_is_born_in_its_control_group(tmp_path: Path, unified_
 def test_a_child_is_born_in_a_control_group(unified_group: str) -> None:
     script = (
         "import os, sys\n"
-        "from trainyard.shim import syscalls\n"
+        "from trainyard.podruntime import syscalls\n"
         "pid = syscalls.clone_into(os.open(sys.argv[1], os.O_PATH), 0)\n"
         "if not pid:\n"
         "    text = open('/proc/self/cgroup').read()\n"

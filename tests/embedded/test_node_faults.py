@@ -19,10 +19,10 @@ from tests.embedded.node_cluster import (
     is_alive,
     processes_with,
 )
-from trainyard.local.node.shim_process import start_shim
-from trainyard.local.objects import Deletion
-from trainyard.local.registry import Registry
-from trainyard.local.storage.store import Store
+from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.objects import Deletion
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.storage.store import Store
 from trainyard.schema.errors import TrainyardError
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")

@@ -19,8 +19,8 @@ from tests.embedded.node_cluster import (
     eventually,
     processes_with,
 )
+from trainyard.podruntime.netlink import BRIDGE_ADDRESS
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim.netlink import BRIDGE_ADDRESS
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 pytestmark = needs_root

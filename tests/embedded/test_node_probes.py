@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
+from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.registry import Registry
 from trainyard.kube import certificates
-from trainyard.local.node.shim_process import start_shim
-from trainyard.local.registry import Registry
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import pytest
 
 from tests.embedded.node_cluster import cluster, is_alive, processes_with
 from tests.embedded.test_node_zygote import zygote_of
-from trainyard.local.node.shim_process import start_shim
+from trainyard.embedded.node.shim_process import start_shim
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 

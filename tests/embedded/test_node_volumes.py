@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, eventually
-from trainyard.local.node.shim_process import start_shim
-from trainyard.local.objects import Deletion
-from trainyard.local.registry import Registry
+from trainyard.embedded.node.shim_process import start_shim
+from trainyard.embedded.objects import Deletion
+from trainyard.embedded.registry import Registry
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 

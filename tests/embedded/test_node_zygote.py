@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.embedded.node_cluster import Cluster, cluster, is_alive
-from trainyard.local.node.shim_client import ShimClient
-from trainyard.local.node.shim_process import start_shim
-from trainyard.shim.protocol import AddPod
+from trainyard.embedded.node.shim_client import ShimClient
+from trainyard.embedded.node.shim_process import start_shim
+from trainyard.podruntime.protocol import AddPod
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
 

@@ -9,15 +9,15 @@ import pytest
 
 from tests.embedded.kubectl import Cluster, running_cluster
 from tests.tools import kubectl_path, oldest_and_newest_kubectl
-from trainyard.local.resources.table import RESOURCES, Resources
+from trainyard.embedded.resources.table import RESOURCES, Resources
 
 FILE = '''
 """Widgets, which come in three sizes."""
 
 from trainyard.kube.resources import Resource
-from trainyard.local.failures import Cause
-from trainyard.local.resources.columns import AGE, NAME, Column, at
-from trainyard.local.resources.resource import Object, Present, Served
+from trainyard.embedded.failures import Cause
+from trainyard.embedded.resources.columns import AGE, NAME, Column, at
+from trainyard.embedded.resources.resource import Object, Present, Served
 
 _SIZES = ("small", "medium", "large")
 

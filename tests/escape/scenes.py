@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 from tests.embedded.node_cluster import Cluster, are_limits_enforced
 from tests.escape.machine import Machine, judge_victim
-from trainyard.local.objects import Deletion
+from trainyard.embedded.objects import Deletion
+from trainyard.podruntime.logfile import LogLimits
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim.logfile import LogLimits
 
 Play = Callable[[Machine, Cluster], Awaitable[None]]
 Object = dict[str, Any]

@@ -17,8 +17,8 @@ import yaml
 
 from tests.fuzz import corpus
 from tests.fuzz.mutation import mutated, mutated_bytes, paths, strange
-from trainyard.local.apiserver import spdy
-from trainyard.local.resources.resource import Served
+from trainyard.embedded.apiserver import spdy
+from trainyard.embedded.resources.resource import Served
 
 Value = Any
 LIVE = "live"

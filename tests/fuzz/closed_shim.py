@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import sys
 
-from trainyard.shim import __main__ as shim
-from trainyard.shim import syscalls
+from trainyard.podruntime import __main__ as shim
+from trainyard.podruntime import syscalls
 
 _PRIVATE = 1 << 18
 

@@ -17,12 +17,12 @@ import orjson
 from tests.fuzz import corpus
 from tests.fuzz.asks import LIVE, Ask, smaller
 from tests.fuzz.runtime import EchoRuntime
+from trainyard.embedded.apiserver.app import Api
+from trainyard.embedded.apiserver.door import Door, Limits
+from trainyard.embedded.apiserver.http import Connection
+from trainyard.embedded.apiserver.identity import OWNER, Identity
+from trainyard.embedded.registry import Registry
 from trainyard.kube.people import Person
-from trainyard.local.apiserver.app import Api
-from trainyard.local.apiserver.door import Door, Limits
-from trainyard.local.apiserver.http import Connection
-from trainyard.local.apiserver.identity import OWNER, Identity
-from trainyard.local.registry import Registry
 
 LIMIT_SECONDS = 60.0
 """For one answer; the slowest take a second on a slow machine."""

@@ -12,11 +12,11 @@ import yaml
 
 from tests.fuzz import corpus
 from tests.fuzz.mutation import mutated, mutated_bytes
+from trainyard.embedded.resources.table import RESOURCES
 from trainyard.kinds.shared.job import Job
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import objects
 from trainyard.kinds.table import KINDS, describe
-from trainyard.local.resources.table import RESOURCES
 from trainyard.manifest.reader import read
 from trainyard.schema.errors import TrainyardError
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from trainyard.local.runtime import Output
+from trainyard.embedded.runtime import Output
+from trainyard.podruntime.logs import LogOptions
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim.logs import LogOptions
 
 
 class Echo:

@@ -23,11 +23,11 @@ import pytest
 
 from tests.fuzz.mutation import mutated, mutated_bytes
 from tests.fuzz.seeds import BATCH
-from trainyard.shim import protocol as p
-from trainyard.shim import wire
-from trainyard.shim.attach import Attach
-from trainyard.shim.channel import Channel
-from trainyard.shim.orders import Progress
+from trainyard.podruntime import protocol as p
+from trainyard.podruntime import wire
+from trainyard.podruntime.attach import Attach
+from trainyard.podruntime.channel import Channel
+from trainyard.podruntime.orders import Progress
 
 PATIENCE_SECONDS = 120.0
 _SETTLED = 3

@@ -11,9 +11,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 
 from trainyard.api.shape import ClusterShape
+from trainyard.embedded.node.gpus import RESOURCE, detect
+from trainyard.embedded.node.inherited import inherited
 from trainyard.kube import pythons
-from trainyard.local.node.gpus import RESOURCE, detect
-from trainyard.local.node.inherited import inherited
 from trainyard.schema.dataclass import dataclass
 from trainyard.schema.errors import TrainyardError
 

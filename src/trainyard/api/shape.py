@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:
-    from trainyard.local.node.shim_process import Isolation
+    from trainyard.embedded.node.shim_process import Isolation
 
 Network = Literal["open", "none"]
 """What pods reach: what this machine reaches, or only each other."""

@@ -27,7 +27,7 @@ def _limit_met(error: BaseException) -> TrainyardError | None:
         return next(filter(None, map(_limit_met, error.exceptions)), None)
     if not isinstance(error, OSError):
         return None
-    from trainyard.local import limits
+    from trainyard.embedded import limits
 
     return limits.explained(error)
 

@@ -14,13 +14,13 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
+from trainyard.embedded.tls import write_private
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kube.client import Client
 from trainyard.kube.embedded import Paths, state_folder
 from trainyard.kube.ownership import check_secret
 from trainyard.kube.transport import Transport
 from trainyard.kube.unix import UnixTransport
-from trainyard.local.tls import write_private
 from trainyard.operator import solo
 from trainyard.operator.authority import Authority, issue
 from trainyard.operator.channel import Channel
@@ -130,7 +130,7 @@ if __name__ == "__main__":
     import uvloop
 
     from trainyard.cli.log import log_to
-    from trainyard.shim.syscalls import die_with_parent
+    from trainyard.podruntime.syscalls import die_with_parent
 
     die_with_parent()
     log_to(sys.stderr)

@@ -9,11 +9,11 @@ from contextlib import suppress
 
 import click
 
+from trainyard.embedded.node.shim_process import ShimGone, start_shim
 from trainyard.kube.embedded import Paths, find_cluster, state_folder
 from trainyard.kube.ownership import check_folder
-from trainyard.local.node.shim_process import ShimGone, start_shim
+from trainyard.podruntime.wire import SOCKET_NAME
 from trainyard.schema.errors import TrainyardError
-from trainyard.shim.wire import SOCKET_NAME
 
 _END_SECONDS = 15.0
 

@@ -25,15 +25,15 @@ import uvloop
 from trainyard.api.shape import ClusterShape
 from trainyard.cli.garbage import collect_garbage_again
 from trainyard.cli.log import log_to
+from trainyard.embedded.cluster import Cluster, ClusterSettings, running
+from trainyard.embedded.node.shim_process import ShimHandle
+from trainyard.embedded.scheduler.requests import amount
+from trainyard.embedded.tls import TlsFiles
 from trainyard.kube.embedded import Paths
 from trainyard.kube.people import AllowList
-from trainyard.local.cluster import Cluster, ClusterSettings, running
-from trainyard.local.node.shim_process import ShimHandle
-from trainyard.local.scheduler.requests import amount
-from trainyard.local.tls import TlsFiles
+from trainyard.podruntime.logfile import KUBERNETES, LogLimits
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.names import fnv1a64
-from trainyard.shim.logfile import KUBERNETES, LogLimits
 
 _READY_SECONDS = 30.0
 _CHANNEL_PORT = 7443

@@ -18,8 +18,8 @@ from dataclasses import asdict
 from trainyard.api.shape import ClusterShape
 from trainyard.cli.down import end
 from trainyard.cli.up import ensure_up
+from trainyard.embedded.node import removal
 from trainyard.kube.embedded import Paths, state_folder
-from trainyard.local.node import removal
 from trainyard.schema.errors import TrainyardError
 
 

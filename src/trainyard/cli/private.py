@@ -20,9 +20,9 @@ from trainyard.api.shape import ClusterShape
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import cluster_options
 from trainyard.cli.run import forget_old_runs, run_folder
+from trainyard.embedded import limits
+from trainyard.embedded.node.shim_process import ShimHandle, start_shim
 from trainyard.kube.embedded import Paths, state_folder
-from trainyard.local import limits
-from trainyard.local.node.shim_process import ShimHandle, start_shim
 
 
 @click.command()

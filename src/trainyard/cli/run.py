@@ -148,8 +148,8 @@ def _within(script: str) -> str:
 
 
 def _run_alone(source: Source, options: ClusterShape, namespace: str | None) -> int:
-    from trainyard.local import limits
-    from trainyard.local.node.shim_process import start_shim
+    from trainyard.embedded import limits
+    from trainyard.embedded.node.shim_process import start_shim
 
     limits.check()
     state = Paths(state_folder())
@@ -177,6 +177,6 @@ def forget_old_runs(runs: Path) -> None:
     """The logs of the last runs are kept, older ones go."""
     for run in sorted(runs.iterdir())[:-_KEPT_RUNS]:
         if find_cluster(run) is None:
-            from trainyard.local.node import removal
+            from trainyard.embedded.node import removal
 
             removal.remove(str(run))

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from trainyard.cli.sources import Source
     from trainyard.client.job import Job
     from trainyard.diagnosis.card import Card
-    from trainyard.local.node.shim_process import ShimHandle
+    from trainyard.embedded.node.shim_process import ShimHandle
     from trainyard.manifest.reader import Document, ReadResult
 
 INTERRUPTED = 130

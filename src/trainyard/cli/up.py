@@ -22,15 +22,15 @@ from trainyard.api.shape import ClusterShape
 from trainyard.cli import in_force
 from trainyard.cli.boundary import expected_error
 from trainyard.cli.options import cluster_options
+from trainyard.embedded import limits
+from trainyard.embedded.tls import TlsFiles
 from trainyard.kube.embedded import FAILED, Paths, RunningCluster, find_cluster, state_folder
 from trainyard.kube.people import NOBODY_ELSE, AllowList, gid_of, uid_of
-from trainyard.local import limits
-from trainyard.local.tls import TlsFiles
 from trainyard.schema.errors import TrainyardError
 from trainyard.schema.namedtuple import NamedTuple
 
 if TYPE_CHECKING:
-    from trainyard.local.cluster import Cluster
+    from trainyard.embedded.cluster import Cluster
 
 _READY = b"ready"
 _BUSY = b"another one is just starting or ending in this folder"
@@ -156,7 +156,7 @@ def _await_other(paths: Paths) -> RunningCluster | None:
 def _send_certificates(paths: Paths, pipe: int) -> None:
     """Make them here, where there is nothing to do but wait, while the other process imports."""
     with suppress(TrainyardError, OSError), os.fdopen(pipe, "w") as answer:
-        from trainyard.local.apiserver import certificates  # imports a slow library
+        from trainyard.embedded.apiserver import certificates  # imports a slow library
 
         answer.write(json.dumps(asdict(certificates.ensure(paths.certificates))))
 
@@ -193,7 +193,7 @@ def _become_background(wanted: _Background) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise TrainyardError(_BUSY.decode()) from error
-        from trainyard.local.node.shim_process import start_shim
+        from trainyard.embedded.node.shim_process import start_shim
 
         shim = start_shim(paths.folder, isolation=options.isolation, die_with_parent=False)
         from trainyard.cli.embedded import serve

@@ -12,8 +12,8 @@ from trainyard.client.logs import Kept, LogRequest, whole_lines
 from trainyard.client.pods import PodView
 from trainyard.client.target import CommandError
 from trainyard.kube.errors import NotFound
+from trainyard.podruntime.logs import LogOptions, changed_at, logs_in, read_log
 from trainyard.schema.times import parse
-from trainyard.shim.logs import LogOptions, changed_at, logs_in, read_log
 
 
 def find_kept(folder: Path, job: Job, request: LogRequest) -> dict[str, Path]:

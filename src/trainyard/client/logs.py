@@ -14,8 +14,8 @@ from trainyard.client.pods import PodView, in_order
 from trainyard.client.watching import follow, watch_pods
 from trainyard.kube.client import Client, LogOptions
 from trainyard.kube.errors import KubeError, NotFound, StreamError
+from trainyard.podruntime.logs import MISSING
 from trainyard.schema.dataclass import dataclass
-from trainyard.shim.logs import MISSING
 
 LONGEST_LINE = 1 << 20
 """Bytes; where longer lines are cut."""

@@ -13,8 +13,8 @@ from trainyard.client.logs import LogRequest
 from trainyard.client.pods import PodView
 from trainyard.kube.client import Client
 from trainyard.kube.errors import KubeError
+from trainyard.podruntime.logs import MISSING
 from trainyard.schema.namedtuple import NamedTuple
-from trainyard.shim.logs import MISSING
 
 _LINES = 600
 """Of C++ stacks and of reports there may be hundreds after the traceback that matters."""

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from trainyard.cli import doctor
+from trainyard.embedded import machine
+from trainyard.embedded.found import Found, Patient, Python
 from trainyard.kube.embedded import Paths
-from trainyard.local import machine
-from trainyard.local.found import Found, Patient, Python
 
 
 def screen(monkeypatch: pytest.MonkeyPatch, found: list[Found], columns: int) -> list[str]:

@@ -48,7 +48,7 @@ COMMANDS = {
     "validate": _of(_MODELS, "api cli kinds kube manifest schema", "decimal inspect"),
     "run": _of(
         f"{_MODELS} httptools orjson uvloop",
-        "api cli client kinds kube lifecycle local manifest operator payloads schema shim",
+        "api cli client embedded kinds kube lifecycle manifest operator payloads podruntime schema",
         "asyncio concurrent.futures ctypes decimal inspect socket ssl",
     ),
 }
@@ -134,7 +134,7 @@ def test_a_command_imports_what_is_listed_and_no_more(command: str, tmp_path: Pa
 def test_a_cluster_is_ready_before_what_knows_jobs_is_imported() -> None:
     """`up` returns before its controller is there (decision 335), and so before pydantic is."""
     later = ("pydantic", "trainyard.cli.controlling", "trainyard.lifecycle", "trainyard.manifest")
-    served = "trainyard.cli.up, trainyard.cli.embedded, trainyard.local.storage.store"
+    served = "trainyard.cli.up, trainyard.cli.embedded, trainyard.embedded.storage.store"
     code = f"import sys, {served}; print([m for m in {later} if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120
@@ -144,7 +144,7 @@ def test_a_cluster_is_ready_before_what_knows_jobs_is_imported() -> None:
 
 def test_dataclasses_compile_their_methods_when_these_are_called() -> None:
     """But for the rooms that keep the standard library's (decision 164)."""
-    apart = ("api/", "payloads/", "shim/", "schema/dataclass.py")
+    apart = ("api/", "payloads/", "podruntime/", "schema/dataclass.py")
     eager = [
         source.name
         for source in sources()
@@ -158,7 +158,7 @@ def test_dataclasses_compile_their_methods_when_these_are_called() -> None:
 
 def test_named_tuples_do_not_compile_their_annotations() -> None:
     """But for the rooms that keep the standard library's (decision 357)."""
-    apart = ("payloads/", "shim/", "schema/namedtuple.py")
+    apart = ("payloads/", "podruntime/", "schema/namedtuple.py")
     eager = [
         source.name
         for source in sources()

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from trainyard.embedded.node import folders
+from trainyard.embedded.resources import pods
 from trainyard.kinds.shared.pod_rules import check_template
-from trainyard.local.node import folders
-from trainyard.local.resources import pods
 
 NUL = "\0"
 

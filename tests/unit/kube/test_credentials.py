@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
+from trainyard.embedded import tls
+from trainyard.embedded.apiserver import certificates
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.server import ApiServer
 from trainyard.kube import credentials
 from trainyard.kube.client import Client
 from trainyard.kube.errors import ConfigError, Unauthorized, Unreachable
 from trainyard.kube.resources import CONFIG_MAPS, NAMESPACES
-from trainyard.local import tls
-from trainyard.local.apiserver import certificates
-from trainyard.local.registry import Registry
-from trainyard.local.server import ApiServer
 
 TOKEN = "open-sesame"
 

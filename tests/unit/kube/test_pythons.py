@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from trainyard.embedded.node.environment import image_environment
+from trainyard.embedded.node.settings import NodeSettings
 from trainyard.kube.pythons import as_called, interpreter, with_interpreter, with_prefix
-from trainyard.local.node.environment import image_environment
-from trainyard.local.node.settings import NodeSettings
 
 
 def prefix(folder: Path, *marks: str, torch: bool = False, names: tuple[str, ...] = ()) -> str:

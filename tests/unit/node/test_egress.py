@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainyard.shim.egress import packets
-from trainyard.shim.egress.policy import Denied, Policy, Quota, Routes, is_pod
-from trainyard.shim.egress.streams import buffer_bytes
-from trainyard.shim.egress.upstream import servers
+from trainyard.podruntime.egress import packets
+from trainyard.podruntime.egress.policy import Denied, Policy, Quota, Routes, is_pod
+from trainyard.podruntime.egress.streams import buffer_bytes
+from trainyard.podruntime.egress.upstream import servers
 
 POD, TARGET = socket.inet_aton("10.244.0.5"), socket.inet_aton("192.0.2.80")
 

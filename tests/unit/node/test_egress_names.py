@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from trainyard.shim.egress import dns, names
-from trainyard.shim.egress.dns import AAAA, CNAME, PTR, SRV, TXT, A, Answer, Record
-from trainyard.shim.egress.told import Name, Named, SetNames
-from trainyard.shim.egress.zone import Zone
+from trainyard.podruntime.egress import dns, names
+from trainyard.podruntime.egress.dns import AAAA, CNAME, PTR, SRV, TXT, A, Answer, Record
+from trainyard.podruntime.egress.told import Name, Named, SetNames
+from trainyard.podruntime.egress.zone import Zone
 
 EXTENDED = struct.pack(">BHHIH", 0, 41, 1232, 0, 0)
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from trainyard.embedded import guests
+from trainyard.embedded.node.access import let_look
 from trainyard.kube.people import Person
-from trainyard.local import guests
-from trainyard.local.node.access import let_look
-from trainyard.shim.protocol import Program
-from trainyard.shim.rights import acting_as
+from trainyard.podruntime.protocol import Program
+from trainyard.podruntime.rights import acting_as
 
 BOB = Person(61002, 61002, "bob", "/home/bob", (61002, 61100))
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.local.node.environment import host_name, image_environment
-from trainyard.local.node.settings import NodeSettings
+from trainyard.embedded.node.environment import host_name, image_environment
+from trainyard.embedded.node.settings import NodeSettings
 
 
 def settings(tmp_path: Path, **environment: str) -> NodeSettings:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from trainyard.local.node import folders
-from trainyard.local.node.environment import PodContext
-from trainyard.local.node.folders import Refused
-from trainyard.local.node.memory import Memory
-from trainyard.local.node.service_links import ServiceLinks
-from trainyard.local.node.settings import NodeSettings
-from trainyard.local.node.volumes import Volumes
-from trainyard.local.registry import Registry
+from trainyard.embedded.node import folders
+from trainyard.embedded.node.environment import PodContext
+from trainyard.embedded.node.folders import Refused
+from trainyard.embedded.node.memory import Memory
+from trainyard.embedded.node.service_links import ServiceLinks
+from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.volumes import Volumes
+from trainyard.embedded.registry import Registry
 
 
 def volumes(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from trainyard.local.node.hosts import Host, HostsFiles, Known
-from trainyard.local.node.memory import Memory
-from trainyard.shim.egress.told import Name
+from trainyard.embedded.node.hosts import Host, HostsFiles, Known
+from trainyard.embedded.node.memory import Memory
+from trainyard.podruntime.egress.told import Name
 
 
 def at(folder: Path) -> Memory:

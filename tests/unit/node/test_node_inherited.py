@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.local.node.environment import image_environment
-from trainyard.local.node.inherited import PASSED, inherited
-from trainyard.local.node.settings import NodeSettings
+from trainyard.embedded.node.environment import image_environment
+from trainyard.embedded.node.inherited import PASSED, inherited
+from trainyard.embedded.node.settings import NodeSettings
 
 
 @pytest.mark.parametrize(

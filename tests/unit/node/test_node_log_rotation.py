@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.small_disk import on_small_disk
-from trainyard.shim import logs
-from trainyard.shim.logfile import LogFile, LogLimits, drop_oldest
-from trainyard.shim.logs import MISSING, LogOptions, last_lines, read_log
+from trainyard.podruntime import logs
+from trainyard.podruntime.logfile import LogFile, LogLimits, drop_oldest
+from trainyard.podruntime.logs import MISSING, LogOptions, last_lines, read_log
 
 
 async def text_of(path: Path, options: LogOptions | None = None) -> bytes:
@@ -274,7 +274,7 @@ async def test_a_line_without_an_end_is_kept_to_the_limit_and_read_in_pieces(
 
 FULL = """
 import os, sys
-from trainyard.shim.logfile import LogFile, LogLimits, drop_oldest
+from trainyard.podruntime.logfile import LogFile, LogLimits, drop_oldest
 log = LogFile(sys.argv[1] + "/logs/0.log", LogLimits(size=100_000, files=5))
 ballast = sys.argv[1] + "/ballast"
 with open(ballast, "wb", buffering=0) as file:
@@ -309,7 +309,7 @@ async def test_on_a_full_disk_output_is_left_out_and_said_so_and_then_goes_on() 
 
 FILES = """
 import sys
-from trainyard.shim.logfile import LogFile, LogLimits, drop_oldest
+from trainyard.podruntime.logfile import LogFile, LogLimits, drop_oldest
 log = LogFile(sys.argv[1] + "/logs/0.log", LogLimits(size=10_000, files=3))
 for number in range(5_000):
     log.write(b"%d\\n" % number)

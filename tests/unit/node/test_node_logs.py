@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.shim.logfile import LogFile, timestamp
-from trainyard.shim.logs import LogOptions, last_lines, read_log
+from trainyard.podruntime.logfile import LogFile, timestamp
+from trainyard.podruntime.logs import LogOptions, last_lines, read_log
 
 
 async def text_of(path: Path, options: LogOptions | None = None) -> str:

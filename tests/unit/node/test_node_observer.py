@@ -7,9 +7,9 @@ import os
 from pathlib import Path
 
 from trainyard import payloads
+from trainyard.embedded.node.memory import Memory
+from trainyard.embedded.node.observer import ObserverFolder, is_observed
 from trainyard.kinds.shared.pod_contract import OBSERVE
-from trainyard.local.node.memory import Memory
-from trainyard.local.node.observer import ObserverFolder, is_observed
 
 
 def _memory(folder: Path) -> Memory:

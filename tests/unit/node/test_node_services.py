@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.local.node.hosts import Known
-from trainyard.local.node.services import Forwarding
-from trainyard.local.storage.journal import Event
-from trainyard.shim.egress.told import Name
-from trainyard.shim.protocol import Forward
+from trainyard.embedded.node.hosts import Known
+from trainyard.embedded.node.services import Forwarding
+from trainyard.embedded.storage.journal import Event
+from trainyard.podruntime.egress.told import Name
+from trainyard.podruntime.protocol import Forward
 
 Object = dict[str, Any]
 

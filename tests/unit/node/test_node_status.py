@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.local.node.status import (
+from trainyard.embedded.node.status import (
     Run,
     Told,
     conditions,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from trainyard.local.node import unsupported
-from trainyard.local.node.unsupported import not_honoured, service_not_honoured
+from trainyard.embedded.node import unsupported
+from trainyard.embedded.node.unsupported import not_honoured, service_not_honoured
 
 
 def told(

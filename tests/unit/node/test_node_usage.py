@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.local.node import usage
-from trainyard.local.node.usage import Meter, Running
+from trainyard.embedded.node import usage
+from trainyard.embedded.node.usage import Meter, Running
 
 MIB = 1 << 20
 # A first process of ours above a program, which has a child that works and one that has ended.

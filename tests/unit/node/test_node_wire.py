@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.local.node.shim_client import ShimClient
-from trainyard.local.node.shim_process import ShimFailed, ShimHandle
-from trainyard.shim import protocol, wire
+from trainyard.embedded.node.shim_client import ShimClient
+from trainyard.embedded.node.shim_process import ShimFailed, ShimHandle
+from trainyard.podruntime import protocol, wire
 
 
 @given(st.lists(st.dictionaries(st.text(), st.integers()), max_size=5), st.integers(1, 20))

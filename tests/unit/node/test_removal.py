@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainyard.local.node import removal
+from trainyard.embedded.node import removal
 
 DEEP = sys.getrecursionlimit() + 100
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from trainyard.local.node.hosts import HostsFiles
-from trainyard.local.node.memory import Memory
-from trainyard.local.node.resolv_conf import compose
+from trainyard.embedded.node.hosts import HostsFiles
+from trainyard.embedded.node.memory import Memory
+from trainyard.embedded.node.resolv_conf import compose
 
 CLUSTER = "search ns.svc.cluster.local svc.cluster.local cluster.local"
 OWN = {

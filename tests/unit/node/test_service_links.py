@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trainyard.local.node.service_links import ServiceLinks
-from trainyard.local.storage.journal import Event
+from trainyard.embedded.node.service_links import ServiceLinks
+from trainyard.embedded.storage.journal import Event
 
 
 def service(name: str, address: str, *ports: dict[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from trainyard.shim.ahead import idle_seconds
+from trainyard.podruntime.ahead import idle_seconds
 
 
 @pytest.mark.parametrize("starting", [0, 2, 8, 100])

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainyard.shim import callers
-from trainyard.shim.callers import Callers
+from trainyard.podruntime import callers
+from trainyard.podruntime.callers import Callers
 
 
 @pytest.fixture

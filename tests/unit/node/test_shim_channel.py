@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 
-from trainyard.shim.channel import Channel, tell
-from trainyard.shim.orders import Progress
+from trainyard.podruntime.channel import Channel, tell
+from trainyard.podruntime.orders import Progress
 
 
 def test_what_was_said_is_read_after_an_end_that_left_an_order_unread() -> None:

@@ -8,7 +8,7 @@ import resource
 
 import pytest
 
-from trainyard.shim import limits
+from trainyard.podruntime import limits
 
 
 def test_too_many_open_files_name_the_hard_limit() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from trainyard.shim.loop import Loop
+from trainyard.podruntime.loop import Loop
 
 Pipe = tuple[int, int]
 

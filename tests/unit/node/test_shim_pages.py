@@ -14,8 +14,8 @@ from collections.abc import Callable
 import pytest
 
 from tests.tools import missing
-from trainyard.shim import pages
-from trainyard.shim.pages import Pages
+from trainyard.podruntime import pages
+from trainyard.podruntime.pages import Pages
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root sees which page is which")
 
@@ -165,7 +165,9 @@ def test_who_may_not_see_its_pages_asks_nobody(
 
 def test_root_of_a_container_asks_nobody() -> None:
     """It is not told which page is which, so that nobody would ever learn anything."""
-    script = "from trainyard.shim.pages import Pages; p = Pages(); p.prepare(); print(p._reader)"
+    script = (
+        "from trainyard.podruntime.pages import Pages; p = Pages(); p.prepare(); print(p._reader)"
+    )
     command = ["unshare", "--user", "--map-root-user", sys.executable, "-c", script]
     if shutil.which("unshare") is None:
         missing("there is no unshare")

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainyard.shim import paths
+from trainyard.podruntime import paths
 
 _NAMES = ("a", "b", "c")
 _LINKS = (

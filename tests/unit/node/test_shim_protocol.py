@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from trainyard.local.node import shim_process
-from trainyard.local.node.shim_process import ShimHandle, start_shim
-from trainyard.shim import protocol as p
-from trainyard.shim import wire
+from trainyard.embedded.node import shim_process
+from trainyard.embedded.node.shim_process import ShimHandle, start_shim
+from trainyard.podruntime import protocol as p
+from trainyard.podruntime import wire
 
 PROGRAM = p.Program(("sh", "-c", "exit 0"), {"A": "1"}, "/", user=5, groups=(1, 2), gpus=(0,))
 STATE = p.ContainerState("uid", "main", 1, 77, "exited", 12, 13, 137, 9, gpus=(3,))
@@ -129,7 +129,7 @@ def test_a_message_that_makes_no_sense_is_refused_alone(
 
 
 def test_it_runs_standing_alone_and_survives_a_broken_stream(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "trainyard.shim", str(tmp_path), "--isolation", "plain"]
+    argv = [sys.executable, "-m", "trainyard.podruntime", str(tmp_path), "--isolation", "plain"]
     with Popen(argv) as process:
         try:
             while not (tmp_path / "shim.sock").exists():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools import missing
-from trainyard.shim import seccomp
+from trainyard.podruntime import seccomp
 
 X86, ARM = "x86_64", "aarch64"
 SYS_TIME, SYS_ADMIN = 1 << 25, 1 << 21
@@ -25,7 +25,7 @@ NEW_USER, NEW_TIME = 0x10000000, 0x80
 # Run where the filter holds: what each call answers, 0 or the number of its error.
 PROBE = """
 import ctypes, json, os, signal, socket, subprocess, sys, threading
-from trainyard.shim import seccomp, syscalls
+from trainyard.podruntime import seccomp, syscalls
 libc = ctypes.CDLL(None, use_errno=True)
 syscalls.prctl(syscalls.PR_SET_NO_NEW_PRIVS, 1)
 syscalls.filter_calls(seccomp.profile())

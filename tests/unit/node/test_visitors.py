@@ -8,7 +8,7 @@ import socket
 
 import pytest
 
-from trainyard.local.node import visitors
+from trainyard.embedded.node import visitors
 
 EVIL = b"GET / HTTP/1.1\r\nHost: evil.example:6006\r\n\r\n"
 

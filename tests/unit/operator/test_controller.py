@@ -13,6 +13,8 @@ from typing import Any
 import aiohttp
 import pytest
 
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.server import ApiServer
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client, Selection
@@ -20,8 +22,6 @@ from trainyard.kube.errors import KubeError, NotFound
 from trainyard.kube.resources import EVENTS, LEASES, NAMESPACES, PODS, SERVICES
 from trainyard.kube.transport import Request, Response, StreamResponse
 from trainyard.kube.unix import UnixTransport
-from trainyard.local.registry import Registry
-from trainyard.local.server import ApiServer
 from trainyard.operator.service import Service
 from trainyard.operator.settings import OperatorSettings, ServiceSettings
 from trainyard.operator.solo import run

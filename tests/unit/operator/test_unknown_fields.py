@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from tests.unit.operator.test_controller import eventually, job, running
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.server import ApiServer
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.table import KINDS
 from trainyard.kube.client import Client
 from trainyard.kube.resources import EVENTS, PODS
-from trainyard.local.registry import Registry
-from trainyard.local.server import ApiServer
 from trainyard.operator.settings import OperatorSettings
 from trainyard.operator.solo import run
 

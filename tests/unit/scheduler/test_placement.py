@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from trainyard.local.scheduler import placement
+from trainyard.embedded.scheduler import placement
 
 Object = dict[str, Any]
 TAINT = {"key": "team", "value": "b", "effect": "NoSchedule"}

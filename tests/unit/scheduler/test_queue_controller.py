@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+from trainyard.embedded.controllers.queues import QueueController
+from trainyard.embedded.registry import Registry
 from trainyard.kinds.shared import labels
-from trainyard.local.controllers.queues import QueueController
-from trainyard.local.registry import Registry
 
 QUEUES = "queues.scheduler.tensorstack.dev"
 GROUPS = "podgroups.scheduler.tensorstack.dev"

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from trainyard.embedded.objects import Deletion
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
 from trainyard.kinds.shared import labels
-from trainyard.local.objects import Deletion
-from trainyard.local.registry import Registry
-from trainyard.local.scheduler.capacity import Capacity
-from trainyard.local.scheduler.scheduler import Scheduler, SchedulerSettings
 
 NODE = "this-machine"
 QUEUES = "queues.scheduler.tensorstack.dev"

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from trainyard.local.controllers.taints import TaintEviction
-from trainyard.local.registry import Registry
+from trainyard.embedded.controllers.taints import TaintEviction
+from trainyard.embedded.registry import Registry
 
 Object = dict[str, Any]
 NODE = "here"

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.unit.scheduler.test_scheduler import CAPACITY, GROUPS, Cluster, running
+from trainyard.embedded.objects import Deletion
 from trainyard.kinds.shared.settings import Settings
 from trainyard.kinds.shared.workload import Workload
 from trainyard.kinds.table import KINDS
-from trainyard.local.objects import Deletion
 
 Object = dict[str, Any]
 GPUS = {"limits": {"nvidia.com/gpu": 2}}

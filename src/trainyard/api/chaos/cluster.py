@@ -17,8 +17,8 @@ from typing import Any, Self
 
 from trainyard.api.shape import ClusterShape
 from trainyard.client.target import CommandError
-from trainyard.local.faults import disk
-from trainyard.local.faults.victims import child_with, lives, shim_of, signalled
+from trainyard.embedded.faults import disk
+from trainyard.embedded.faults.victims import child_with, lives, shim_of, signalled
 from trainyard.payloads.processes import Process
 
 _KEEPER = ("-m", "trainyard.cli.keeper")

@@ -20,9 +20,9 @@ from trainyard.client.jobs import pods_of
 from trainyard.client.pods import PodView
 from trainyard.client.submission import StandIns, submit
 from trainyard.client.target import CommandError, Target
+from trainyard.embedded.node.environment import host_name
 from trainyard.kinds.shared.goodput import seconds_by_part
 from trainyard.kube.errors import NotFound, ServerError, TooManyRequests, Unreachable
-from trainyard.local.node.environment import host_name
 from trainyard.schema.dataclass import dataclass
 
 if TYPE_CHECKING:

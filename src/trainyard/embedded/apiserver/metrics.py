@@ -1,0 +1,114 @@
+"""The metrics API (`metrics.k8s.io`), as `kubectl top` asks for it: nothing of it is stored.
+
+https://github.com/kubernetes/metrics/tree/master/pkg/apis/metrics/v1beta1
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import orjson
+
+from trainyard.embedded.apiserver import formats, selectors
+from trainyard.embedded.apiserver.authorization import Rights
+from trainyard.embedded.apiserver.messages import Request, Response
+from trainyard.embedded.apiserver.target import Target, parse
+from trainyard.embedded.failures import bad_request, method_not_allowed, no_such_path, not_found
+from trainyard.embedded.resources.columns import NAME, Column, at
+from trainyard.embedded.resources.resource import Object, Served
+from trainyard.embedded.runtime import Measured, PodRuntime, Usage
+from trainyard.embedded.storage.journal import Entry
+from trainyard.kube.resources import NODE_METRICS, NODES, POD_METRICS, PODS
+from trainyard.schema import quantity, times
+
+GROUP = POD_METRICS.group
+GPU, GPU_MEMORY = "nvidia.com/gpu", "nvidia.com/gpu-memory"
+"""Ours beside cpu and memory: how many GPUs' worth of work is done, and bytes on them."""
+_VERBS = ("get", "list")
+
+
+def _use(key: str) -> Column:
+    def cell(obj: Object) -> str:
+        of_pod = [each["usage"] for each in obj.get("containers") or ()]
+        amounts = [quantity.parse(usage.get(key, "0")) for usage in of_pod or [obj["usage"]]]
+        return f"{int(sum(amounts) * 1000)}m" if key == "cpu" else f"{int(sum(amounts)) >> 10}Ki"
+
+    return Column(key.upper() if key == "cpu" else key.capitalize(), cell)
+
+
+_COLUMNS = (NAME, _use("cpu"), _use("memory"), Column("Window", at("window")))
+_PODS = Served(POD_METRICS, verbs=_VERBS, printed=_COLUMNS)
+_NODES = Served(NODE_METRICS, verbs=_VERBS, printed=_COLUMNS)
+METRICS = (_PODS, _NODES)
+"""What discovery tells of them."""
+_AT = {row.resource[:3]: row for row in METRICS}
+
+
+async def respond(
+    request: Request, parts: list[str], rights: Rights, runtime: PodRuntime | None
+) -> Response:
+    """The usage of pods or nodes: of one, or of those that the selectors choose."""
+    target = parse(parts, lambda *place: _AT.get(place))
+    rights.check(request, target)
+    if request.method not in ("GET", "HEAD"):
+        raise method_not_allowed(request.method, target.served.name)
+    if target.subresource:
+        raise no_such_path()
+    if request.flag("watch"):
+        raise bad_request("what is used cannot be watched; ask again")
+    if runtime is None:
+        raise bad_request("no node runs pods here, so nothing is used")
+    chosen = _chosen(request, target, rights)
+    measured = await runtime.measure()
+    shown = [metrics for obj in chosen if (metrics := _metrics(target.served, obj, measured))]
+    if target.name:
+        if not shown:
+            raise not_found(target.served.name, target.name)
+        return formats.object_response(request, target.served, shown[0])
+    entries = [Entry(each, orjson.dumps(each), 0) for each in shown]
+    return formats.list_response(request, target.served, entries, {})
+
+
+def _chosen(request: Request, target: Target, rights: Rights) -> list[Object]:
+    """The pods or nodes themselves."""
+    stored = PODS if target.served is _PODS else NODES
+    if target.name:
+        return [rights.registry.peek(stored.full_name, target.namespace or "", target.name)]
+    predicate = selectors.both(
+        selectors.label_predicate(request.query.get("labelSelector", "")),
+        selectors.field_predicate(request.query.get("fieldSelector", ""), target.served),
+    )
+    entries = rights.registry.entries(stored.full_name, target.namespace)
+    return [e.object for e in entries if predicate is None or predicate(e.object)]
+
+
+def _metrics(served: Served, obj: Object, measured: Measured) -> Object | None:
+    """None of a pod that does not run."""
+    metadata = obj["metadata"]
+    at = times.from_unix(measured.at)
+    head: Object = {"name": metadata["name"], "creationTimestamp": at}
+    head |= {key: metadata[key] for key in ("namespace", "labels") if metadata.get(key)}
+    found: Object = {
+        "kind": served.kind,
+        "apiVersion": served.resource.api_version,
+        "metadata": head,
+        "timestamp": at,
+        "window": f"{measured.window_seconds:.3f}s",
+    }
+    if served is _NODES:
+        return {**found, "usage": _amounts(measured.node)}
+    containers: Mapping[str, Usage] = measured.containers.get(metadata["uid"], {})
+    if not containers:
+        return None
+    told = [{"name": name, "usage": _amounts(usage)} for name, usage in containers.items()]
+    return {**found, "containers": told}
+
+
+def _amounts(usage: Usage) -> dict[str, str]:
+    """As metrics-server writes them: billionths of a core, and KiB."""
+    amounts = {"cpu": f"{round(usage.cpu * 1e9)}n", "memory": f"{usage.memory >> 10}Ki"}
+    if usage.gpu is not None:
+        amounts[GPU] = f"{round(usage.gpu * 1000)}m"
+    if usage.gpu_memory is not None:
+        amounts[GPU_MEMORY] = f"{usage.gpu_memory >> 20}Mi"
+    return amounts

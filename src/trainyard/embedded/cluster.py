@@ -1,0 +1,306 @@
+"""The embedded cluster in one process: store, registry, API server, scheduler and node agent.
+
+There is no controller here: it meets the cluster over HTTP, and whoever starts the cluster starts
+a controller beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from dataclasses import field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainyard.embedded import limits
+from trainyard.embedded.apiserver.identity import People
+from trainyard.embedded.clock import now_text
+from trainyard.embedded.controllers.endpoints import EndpointController
+from trainyard.embedded.controllers.housekeeping import Housekeeping
+from trainyard.embedded.controllers.queues import QueueController
+from trainyard.embedded.controllers.taints import TaintEviction
+from trainyard.embedded.findings import Findings
+from trainyard.embedded.node import folders
+from trainyard.embedded.node.agent import NodeAgent
+from trainyard.embedded.node.cgroups import default_processes
+from trainyard.embedded.node.environment import image_environment
+from trainyard.embedded.node.pod_object import EventWriter
+from trainyard.embedded.node.settings import NodeSettings
+from trainyard.embedded.node.shim_client import ShimClient
+from trainyard.embedded.node.shim_process import ShimHandle
+from trainyard.embedded.registry import Registry
+from trainyard.embedded.scheduler import capacity, requests
+from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler.scheduler import Scheduler, SchedulerSettings
+from trainyard.embedded.server import ApiServer, ServeError
+from trainyard.embedded.tls import TlsFiles, ensure_token, kubeconfig, write_kubeconfig
+from trainyard.embedded.tokens import Tokens
+from trainyard.kube import pythons
+from trainyard.kube.embedded import Paths, RunningCluster, node_name
+from trainyard.kube.errors import AlreadyExists
+from trainyard.kube.people import NOBODY_ELSE, AllowList
+from trainyard.kube.resources import NODES
+from trainyard.podruntime.logfile import KUBERNETES, LogLimits
+from trainyard.schema.dataclass import dataclass
+from trainyard.version import VERSION
+
+if TYPE_CHECKING:
+    from trainyard.embedded.storage.store import Store
+
+_MASTER_ADDRESS = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """How one embedded cluster behaves."""
+
+    paths: Paths
+    is_durable: bool = True
+    """Keep objects on disk; a cluster that ends with its job need not."""
+    working_dir: str = ""
+    """Where containers run whose pod does not say."""
+    volumes: Mapping[str, str] = field(default_factory=dict)
+    """Claim name to the folder that stands for it."""
+    images: tuple[tuple[str, str], ...] = ()
+    """Image pattern and the virtual environment that stands for it."""
+    passed: tuple[str, ...] = ()
+    """Names and patterns of variables that containers have of this process's, beside the usual."""
+    resources: Mapping[str, int] = field(default_factory=dict)
+    """Resources to pretend, or to pretend less of."""
+    is_strict: bool = False
+    """Schedule to the letter of the manifest."""
+    log_limits: LogLimits = KUBERNETES
+    """Of each container's log."""
+    pids_limit: int | None = None
+    """Processes and threads that a container may have; None: what the machine has room for."""
+    is_network_open: bool = True
+    """Pods reach what the machine reaches."""
+    allowed_ports: tuple[int, ...] = ()
+    """Of the machine's loopback, which pods reach too."""
+    allowed: AllowList = NOBODY_ELSE
+    """Who besides its owner may use it."""
+    tls_port: int | None = None
+    """Listen for kubectl on this loopback port (0: any); None: only on the Unix socket."""
+    preferred_port: int = 0
+    """Where `tls_port` is 0: try this one first."""
+    tls: TlsFiles | None = None
+    """Certificates that are known to be good; None: look for them or make them."""
+
+    def told(self) -> dict[str, Any]:
+        """What a user may have chosen, as JSON."""
+        return {
+            "volumes": dict(self.volumes),
+            "images": [list(pair) for pair in self.images],
+            "passed": list(self.passed),
+            "resources": dict(self.resources),
+            "is_strict": self.is_strict,
+            "pids_limit": self.pids_limit,
+            "is_network_open": self.is_network_open,
+            "allowed_ports": list(self.allowed_ports),
+            "log_size": self.log_limits.size,
+            "log_files": self.log_limits.files,
+            "users": sorted(self.allowed.users),
+            "groups": sorted(self.allowed.groups),
+        }
+
+
+class Cluster:
+    """A cluster that runs, until `running`'s block is left."""
+
+    def __init__(
+        self,
+        settings: ClusterSettings,
+        registry: Registry,
+        agent: NodeAgent,
+        server: ApiServer,
+        findings: Findings,
+    ) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.agent = agent
+        self.server = server
+        self.findings = findings
+        self.port = 0
+
+    @property
+    def socket(self) -> Path:
+        """Where the API server listens."""
+        return self.settings.paths.api_socket
+
+
+@asynccontextmanager
+async def running(settings: ClusterSettings, shim: ShimHandle) -> AsyncIterator[Cluster]:
+    """Run a cluster for as long as the block lasts; leaving it ends every pod's processes.
+
+    (Those of a cluster that is killed go on, or not, with the shim.)
+    """
+    limits.raise_open_files()
+    paths = settings.paths
+    registry = Registry(_store(paths) if settings.is_durable else None)
+    server: ApiServer | None = None
+    agent: NodeAgent | None = None
+    try:
+        found = capacity.detect(paths.folder, settings.resources)
+        name = node_name()
+        events = EventWriter(registry, name)
+        findings = Findings(events.warn)
+        node_settings = _node_settings(settings, name, found)
+        agent = NodeAgent(registry, ShimClient(shim), node_settings, findings)
+        findings.facts["isolationReason"] = agent.isolation_reason
+        server = ApiServer(registry, agent, _people(settings, agent.isolation), findings)
+        cluster = Cluster(settings, registry, agent, server, findings)
+        await registry.ensure_system_objects()
+        await _register_node(registry, name, found)
+        await server.serve_unix(paths.api_socket)
+        if settings.tls_port is not None:
+            cluster.port = await _serve_tls(server, settings)
+        scheduling = SchedulerSettings(name, found, settings.is_strict)
+        async with asyncio.TaskGroup() as group:
+            services = _services(registry, agent, scheduling, findings) | {"events": events.run}
+            tasks = [
+                group.create_task(findings.keep(title, run)) for title, run in services.items()
+            ]
+            found_by = (os.getpid(), str(cluster.socket), cluster.port, time.time())
+            python = pythons.interpreter(image_environment("", node_settings)) or ""
+            RunningCluster(*found_by, agent.isolation, python, settings.told()).write(paths)
+            try:
+                yield cluster
+            finally:
+                for task in tasks:
+                    task.cancel()
+    finally:
+        with suppress(OSError):
+            paths.record.unlink(missing_ok=True)
+        if agent is not None:
+            await agent.shut_down()
+        if server is not None:
+            await server.close()
+        await registry.close()
+
+
+def _store(paths: Paths) -> Store:
+    from trainyard.embedded.storage.store import Store  # a cluster that keeps nothing needs none
+
+    return Store(paths.database)
+
+
+def _services(
+    registry: Registry, agent: NodeAgent, scheduling: SchedulerSettings, findings: Findings
+) -> dict[str, Callable[[], Awaitable[None]]]:
+    """What runs for as long as the cluster does, by name; each can be started again."""
+    return {
+        "scheduler": lambda: Scheduler(registry, scheduling, findings).run(),
+        "node agent": agent.run,
+        "housekeeping": lambda: Housekeeping(registry, findings).run(),
+        "endpoints": lambda: EndpointController(registry, findings).run(),
+        "queues": lambda: QueueController(registry, findings).run(),
+        "taints": lambda: TaintEviction(registry, findings).run(),
+    }
+
+
+def _node_settings(settings: ClusterSettings, name: str, found: Capacity) -> NodeSettings:
+    return NodeSettings(
+        node_name=name,
+        state_dir=str(settings.paths.folder),
+        images=settings.images,
+        volumes=settings.volumes,
+        working_dir=settings.working_dir,
+        hidden=folders.of_clusters(),
+        passed=settings.passed,
+        log_limits=settings.log_limits,
+        pids_limit=default_processes() if settings.pids_limit is None else settings.pids_limit,
+        gpus=found.gpus,
+        is_network_open=settings.is_network_open,
+        allowed_ports=settings.allowed_ports,
+    )
+
+
+def _people(settings: ClusterSettings, isolation: str) -> People:
+    if not any(settings.allowed):
+        return People()
+    if isolation != "root":
+        raise ServeError(
+            f"others cannot share a cluster with isolation {isolation}: their pods could not be "
+            "kept apart; leave out --allow-user and --allow-group, or permit namespaces to root"
+        )
+    return People(settings.allowed, Tokens(settings.paths.tokens))
+
+
+async def _serve_tls(server: ApiServer, settings: ClusterSettings) -> int:
+    paths = settings.paths
+    made = settings.tls
+    if made is None:
+        from trainyard.embedded.apiserver import certificates  # imports a slow library
+
+        made = certificates.ensure(paths.certificates)
+    token = ensure_token(paths.token)
+    serve = partial(server.serve_tls, certificate=made.certificate, key=made.key, token=token)
+    try:
+        chosen = await serve(settings.tls_port or settings.preferred_port)
+    except ServeError:
+        if settings.tls_port or not settings.preferred_port:
+            raise
+        chosen = await serve(0)
+    config = kubeconfig(port=chosen, authority=made.authority, token=token)
+    write_kubeconfig(paths.kubeconfig, config)
+    server.give_kubeconfigs(chosen, made.authority, token)
+    return chosen
+
+
+def _labels(name: str) -> dict[str, str]:
+    machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
+    return {
+        "kubernetes.io/hostname": name,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": machine,
+    }
+
+
+async def _register_node(registry: Registry, name: str, found: Capacity) -> None:
+    """Create the Node, or bring the one of an earlier life up to date."""
+    status = _node_status(name, found)
+    metadata = {"name": name, "labels": _labels(name)}
+    await registry.make_room(NODES.full_name, "", name)
+    with suppress(AlreadyExists):
+        await registry.create(NODES.full_name, {"metadata": metadata, "spec": {}, "status": status})
+        return
+    resource = NODES.full_name
+    await registry.update(
+        resource, "", name, lambda node: {**node, "status": status}, subresource="status"
+    )
+
+
+def _node_status(name: str, found: Capacity) -> dict[str, Any]:
+    amounts = {key: requests.text(key, value) for key, value in found.amounts.items()}
+    now = now_text()
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "the node agent runs",
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+    return {
+        "capacity": amounts,
+        "allocatable": amounts,
+        "addresses": [
+            {"type": "InternalIP", "address": _MASTER_ADDRESS},
+            {"type": "Hostname", "address": name},
+        ],
+        "conditions": [ready],
+        "nodeInfo": {
+            "architecture": _labels(name)["kubernetes.io/arch"],
+            "kernelVersion": platform.release(),
+            "operatingSystem": "linux",
+            "osImage": "Linux",
+            "kubeletVersion": f"v1.33.0+trainyard-{VERSION}",
+            "containerRuntimeVersion": f"trainyard://{VERSION}",
+            **dict.fromkeys(("kubeProxyVersion", "machineID", "systemUUID", "bootID"), ""),
+        },
+    }

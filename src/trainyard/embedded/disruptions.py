@@ -1,0 +1,27 @@
+"""The condition by which a pod tells who takes it away, before it goes.
+
+https://kubernetes.io/docs/concepts/workloads/pods/disruptions/#pod-disruption-conditions
+"""
+
+from __future__ import annotations
+
+from trainyard.embedded.clock import now_text
+from trainyard.embedded.storage.journal import Object
+
+_TYPE = "DisruptionTarget"
+
+
+def targeted(pod: Object, reason: str, message: str) -> Object:
+    """`pod` with that condition in its status; one that it has keeps the time since when."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    had: Object = next((each for each in conditions if each["type"] == _TYPE), {})
+    since = had.get("lastTransitionTime") if had.get("status") == "True" else None
+    target = {
+        "type": _TYPE,
+        "status": "True",
+        "reason": reason,
+        "message": message,
+        "lastTransitionTime": since or now_text(),
+    }
+    kept = [each for each in conditions if each["type"] != _TYPE]
+    return {**pod, "status": {**pod.get("status", {}), "conditions": [*kept, target]}}

@@ -1,0 +1,69 @@
+"""What the node agent needs of whatever runs containers; the shim's client is the one there is."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Protocol
+
+from trainyard.embedded.node.memory import Memory
+from trainyard.podruntime import protocol
+from trainyard.podruntime.attach import Attach
+from trainyard.schema.errors import TrainyardError
+
+
+class RuntimeRefused(TrainyardError):
+    """The runtime refused a request, or is gone."""
+
+
+class ContainerRuntime(Protocol):
+    """Pods and containers, by the messages of ``trainyard.podruntime.protocol``."""
+
+    @property
+    def hello(self) -> protocol.Hello:
+        """How pods are separated here, and those that were there before."""
+        ...
+
+    @property
+    def memory(self) -> Memory:
+        """What is mounted into pods and need not outlive the runtime is kept here."""
+        ...
+
+    @property
+    def events(self) -> asyncio.Queue[protocol.ContainerState | None]:
+        """Containers that have started or ended; None when the runtime is gone."""
+        ...
+
+    async def request(
+        self, request: protocol.Request, attach: Sequence[int] = ()
+    ) -> protocol.Answer:
+        """Have something done; raises RuntimeRefused. The descriptors ``attach`` stay ours."""
+        ...
+
+    async def attach(self, wanted: Attach, output: int) -> int:
+        """Attach to a container; raises RuntimeRefused. ``output`` stays ours.
+
+        The end to write to its input; -1 if there is none.
+        """
+        ...
+
+    async def open_socket(self, pod: str) -> socket.socket:
+        """A TCP socket, not connected yet, inside the pod's network."""
+        ...
+
+    async def open_listener(self, port: int) -> socket.socket:
+        """A TCP socket that listens where all pods reach it; 0: any port that is free."""
+        ...
+
+    def session(self, name: str) -> asyncio.Future[int]:
+        """The exit code of a command, to be asked for before its ``Exec``."""
+        ...
+
+    def forget_session(self, name: str) -> None:
+        """It was not started after all."""
+        ...
+
+    def close(self) -> None:
+        """Leave the runtime alone; whether its pods go on is decided by how it was started."""
+        ...

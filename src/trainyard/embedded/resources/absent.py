@@ -1,0 +1,63 @@
+"""Kinds of Kubernetes' own that nothing here acts on: they can be listed, and none can be created.
+
+Clients look for some of them (`kubectl apply --prune`) and stop where discovery does not know
+them; someone who creates one is told what to do instead, rather than that a path is unknown.
+"""
+
+from __future__ import annotations
+
+from trainyard.embedded.resources.resource import READ_VERBS, Served
+from trainyard.kube.resources import Resource
+
+_APPS, _RIGHTS = "apps", "rbac.authorization.k8s.io"
+_BUDGETS = "poddisruptionbudgets"
+_REQUESTS, _REQUEST = "certificatesigningrequests", "CertificateSigningRequest"
+_AS_PODS = "run it as a Pod, or as a job of batch.tensorstack.dev"
+_AS_JOB = "run it as a job of batch.tensorstack.dev"
+_CONVERTED = "`trainyard convert` makes a job of batch.tensorstack.dev of it"
+_NO_RIGHTS = "in-cluster clients of the API are not offered, so leave it out"
+_NO_NETWORK = "every pod reaches the others and their Services, so leave it out"
+_NO_STORAGE = "a folder stands for each PersistentVolumeClaim, so leave it out"
+_NO_BUDGETS = "there is one node, and whoever drains it means to, so leave it out"
+_NO_QUOTA = "a Queue says what its jobs may use"
+_NO_PRIORITY = "priorities are those of the Queue and the PodGroup, so leave it out"
+_NO_CERTIFICATES = "who uses the API has a token, so leave it out"
+_OF_THE_CLUSTER = (
+    *(_REQUEST, "ClusterRole", "ClusterRoleBinding"),
+    *("PersistentVolume", "PriorityClass", "StorageClass"),
+)
+
+
+def _absent(group: str, version: str, plural: str, kind: str, short: str, instead: str) -> Served:
+    return Served(
+        Resource(group, version, plural, kind, namespaced=kind not in _OF_THE_CLUSTER),
+        order=2000,
+        short_names=(short,) if short else (),
+        verbs=READ_VERBS,
+        instead=instead,
+    )
+
+
+SERVED = (
+    _absent("", "v1", "replicationcontrollers", "ReplicationController", "rc", _AS_PODS),
+    _absent("", "v1", "persistentvolumes", "PersistentVolume", "pv", _NO_STORAGE),
+    _absent("", "v1", "resourcequotas", "ResourceQuota", "quota", _NO_QUOTA),
+    _absent("", "v1", "limitranges", "LimitRange", "limits", _NO_QUOTA),
+    _absent(_APPS, "v1", "deployments", "Deployment", "deploy", _AS_PODS),
+    _absent(_APPS, "v1", "statefulsets", "StatefulSet", "sts", _AS_PODS),
+    _absent(_APPS, "v1", "daemonsets", "DaemonSet", "ds", _AS_PODS),
+    _absent(_APPS, "v1", "replicasets", "ReplicaSet", "rs", _AS_PODS),
+    _absent("batch", "v1", "jobs", "Job", "", _CONVERTED),
+    _absent("batch", "v1", "cronjobs", "CronJob", "cj", _AS_JOB),
+    _absent("certificates.k8s.io", "v1", _REQUESTS, _REQUEST, "csr", _NO_CERTIFICATES),
+    _absent("networking.k8s.io", "v1", "ingresses", "Ingress", "ing", "use port-forward"),
+    _absent("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", "netpol", _NO_NETWORK),
+    _absent("policy", "v1", _BUDGETS, "PodDisruptionBudget", "pdb", _NO_BUDGETS),
+    _absent(_RIGHTS, "v1", "roles", "Role", "", _NO_RIGHTS),
+    _absent(_RIGHTS, "v1", "rolebindings", "RoleBinding", "", _NO_RIGHTS),
+    _absent(_RIGHTS, "v1", "clusterroles", "ClusterRole", "", _NO_RIGHTS),
+    _absent(_RIGHTS, "v1", "clusterrolebindings", "ClusterRoleBinding", "", _NO_RIGHTS),
+    _absent("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "pc", _NO_PRIORITY),
+    _absent("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", "", _NO_STORAGE),
+    _absent("storage.k8s.io", "v1", "storageclasses", "StorageClass", "sc", _NO_STORAGE),
+)

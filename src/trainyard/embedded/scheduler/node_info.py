@@ -1,0 +1,184 @@
+"""Who holds how much of the machine, and whether some more pods fit.
+
+Unless told to be strict, the machine bends where a cluster's manifest asks for more CPU or memory
+than a laptop has: a job counts for at most the whole machine, and once one of its pods runs the
+others may join, since half a training job is of no use to anyone. Devices never bend (decision 39).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import field
+from typing import Any
+
+from trainyard.embedded.scheduler.requests import (
+    PODS,
+    SHARED,
+    Amounts,
+    pod_requests,
+    readable,
+    total,
+)
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.reasons import NEVER_HERE
+from trainyard.schema.dataclass import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PodEntry:
+    """What the scheduler remembers of a pod; `requests` as declared, `job` its owner's UID."""
+
+    namespace: str
+    name: str
+    uid: str
+    job: str
+    created: str
+    node: str
+    is_deleting: bool
+    group: str
+    queue: str
+    role: str
+    phase: str
+    requests: Amounts = field(hash=False)
+    raw: Mapping[str, Any] = field(repr=False, compare=False)
+
+    @classmethod
+    def of(cls, pod: Mapping[str, Any]) -> PodEntry:
+        """From a stored pod."""
+        metadata, spec = pod["metadata"], pod["spec"]
+        marks = metadata.get("labels") or {}
+        return cls(
+            namespace=metadata["namespace"],
+            name=metadata["name"],
+            uid=metadata["uid"],
+            job=marks.get(labels.JOB_UID) or metadata["uid"],
+            created=metadata["creationTimestamp"],
+            node=spec.get("nodeName", ""),
+            is_deleting="deletionTimestamp" in metadata,
+            group=marks.get(labels.GROUP_NAME, ""),
+            queue=marks.get(labels.QUEUE, ""),
+            role=marks.get(labels.ROLE, ""),
+            phase=(pod.get("status") or {}).get("phase") or "Pending",
+            requests=pod_requests(pod) | {PODS: 1},
+            raw=pod,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """One resource that does not suffice."""
+
+    resource: str
+    wanted: int
+    free: int
+    capacity: int
+
+    @property
+    def is_lasting(self) -> bool:
+        """Even the empty machine has too little; waiting will not help."""
+        return self.wanted > self.capacity
+
+    @property
+    def is_of_devices(self) -> bool:
+        """Whether it can be pretended that there are more."""
+        return self.is_lasting and self.resource not in {*SHARED, PODS}
+
+    def __str__(self) -> str:
+        wanted = readable(self.resource, self.wanted)
+        if self.is_lasting:
+            has = readable(self.resource, self.capacity).removesuffix(f" {self.resource}")
+            return f"{wanted}, {NEVER_HERE} {has}"
+        free = readable(self.resource, max(self.free, 0)).removesuffix(f" {self.resource}")
+        return f"{wanted}, {free} are free"
+
+
+class NodeInfo:
+    """The pods that hold a part of the machine."""
+
+    def __init__(self, capacity: Mapping[str, int], *, is_strict: bool) -> None:
+        self.capacity = dict(capacity)
+        self.is_strict = is_strict
+        self._holders: dict[str, PodEntry] = {}
+        self._leaving: set[str] = set()
+        self._jobs: dict[str, dict[str, PodEntry]] = {}
+
+    def take(self, pod: PodEntry) -> None:
+        """The pod holds what it requests from now on."""
+        self._holders[pod.uid] = pod
+        self._jobs.setdefault(pod.job, {})[pod.uid] = pod
+
+    def release(self, uid: str) -> bool:
+        """The pod ended; False when it held nothing."""
+        self._leaving.discard(uid)
+        pod = self._holders.pop(uid, None)
+        if pod is None:
+            return False
+        holders = self._jobs[pod.job]
+        del holders[uid]
+        if not holders:
+            del self._jobs[pod.job]
+        return True
+
+    def holds(self, uid: str) -> bool:
+        """Whether the pod was given its part."""
+        return uid in self._holders
+
+    def leave(self, uid: str) -> None:
+        """The pod is being deleted, and will give up its part."""
+        if uid in self._holders:
+            self._leaving.add(uid)
+
+    def staying(self, job: str) -> list[PodEntry]:
+        """The pods of a job that hold a part, and go on."""
+        return [pod for uid, pod in self._jobs.get(job, {}).items() if uid not in self._leaving]
+
+    def never(self, wanted: Amounts) -> list[Shortage]:
+        """What even the empty machine has too little of, for a job that wants so much."""
+        return [
+            Shortage(name, value, capacity, capacity)
+            for name, value in sorted(wanted.items())
+            if (self.is_strict or name not in SHARED)
+            and value > (capacity := self.capacity.get(name, 0))
+        ]
+
+    def holders(self) -> Iterable[PodEntry]:
+        """The pods that hold a part."""
+        return self._holders.values()
+
+    def counted(self, pods: Iterable[PodEntry]) -> Amounts:
+        """What pods of one job count for together: unless strict, at most the whole machine."""
+        amounts = total(pod.requests for pod in pods)
+        if self.is_strict:
+            return amounts
+        return {
+            name: min(value, self.capacity.get(name, 0)) if name in SHARED else value
+            for name, value in amounts.items()
+        }
+
+    def used(self) -> Amounts:
+        """What is held now."""
+        return total(self.counted(pods.values()) for pods in self._jobs.values())
+
+    def shortages(self, pods: Sequence[PodEntry]) -> list[Shortage]:
+        """Why these pods of one job cannot start together now; empty when they can."""
+        wanted = self.counted(pods)
+        used = self.used()
+        is_joining = not self.is_strict and pods[0].job in self._jobs
+        return [
+            Shortage(name, value, self.capacity.get(name, 0) - used.get(name, 0), capacity)
+            for name, value in sorted(wanted.items())
+            if value
+            and not (is_joining and name in SHARED)
+            and used.get(name, 0) + value > (capacity := self.capacity.get(name, 0))
+        ]
+
+    def clamped(self, job: str) -> Amounts:
+        """What a job that runs asked for beyond the machine, where the machine bends."""
+        if self.is_strict:
+            return {}
+        asked = total(pod.requests for pod in self._jobs.get(job, {}).values())
+        return {
+            name: value
+            for name, value in asked.items()
+            if name in SHARED and value > self.capacity.get(name, 0)
+        }

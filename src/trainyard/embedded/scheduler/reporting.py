@@ -1,0 +1,82 @@
+"""Events about scheduling, said once per object and cause."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from trainyard.embedded.clock import now_text
+from trainyard.embedded.objects import Objects
+from trainyard.kube.resources import EVENTS
+from trainyard.schema.errors import TrainyardError
+
+_log = logging.getLogger(__name__)
+_REMEMBERED = 10_000
+_COMPONENT = "trainyard-scheduler"
+
+
+class Reporter:
+    """Writes core/v1 Events into the registry."""
+
+    def __init__(self, objects: Objects) -> None:
+        self._objects = objects
+        self._said: dict[tuple[str, str, str], None] = {}
+
+    async def warn(
+        self, reference: Mapping[str, Any], reason: str, message: str, *, topic: str = ""
+    ) -> None:
+        """Warn about the object that `reference` names, unless that, or of this topic, was said
+        before."""
+        said = (topic or reference["uid"], reason, "" if topic else message)
+        if said in self._said:
+            return
+        self._said[said] = None
+        if len(self._said) > _REMEMBERED:
+            del self._said[next(iter(self._said))]
+        now = now_text()
+        name = f"{reference['name']}.{uuid.uuid4().hex[:16]}"
+        namespace = reference.get("namespace") or "default"
+        await self._write(
+            {
+                "metadata": {"name": name, "namespace": namespace},
+                "involvedObject": dict(reference),
+                "type": "Warning",
+                "reason": reason,
+                "message": message,
+                "source": {"component": _COMPONENT},
+                "reportingComponent": _COMPONENT,
+                "reportingInstance": _COMPONENT,
+                "firstTimestamp": now,
+                "lastTimestamp": now,
+                "count": 1,
+            }
+        )
+
+    async def _write(self, event: Mapping[str, Any]) -> None:
+        try:
+            await self._objects.create(EVENTS.full_name, dict(event))
+        except TrainyardError as error:  # a full disk, a namespace that goes: not worth more
+            _log.debug("event not written: %s", error)
+
+
+def reference(obj: Mapping[str, Any]) -> dict[str, Any]:
+    """What an Event says of the object that it is about."""
+    metadata = obj["metadata"]
+    return {
+        "apiVersion": obj["apiVersion"],
+        "kind": obj["kind"],
+        "namespace": metadata.get("namespace", ""),
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+    }
+
+
+def owner_reference(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """The job that the pod belongs to, or the pod itself."""
+    metadata = pod["metadata"]
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return reference(owner | {"metadata": owner | {"namespace": metadata["namespace"]}})
+    return reference(pod)

@@ -1,0 +1,397 @@
+"""The loop: follow pods, queues and groups; bind what fits; say why the rest waits.
+
+Runs in the cluster's process on the registry. There is one node, this machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from trainyard.embedded.clock import now_text
+from trainyard.embedded.findings import Findings, Guard, batches
+from trainyard.embedded.objects import Objects
+from trainyard.embedded.scheduler import placement
+from trainyard.embedded.scheduler.capacity import Capacity
+from trainyard.embedded.scheduler.node_info import NodeInfo, PodEntry, Shortage
+from trainyard.embedded.scheduler.queues import GroupRules, QueueRules
+from trainyard.embedded.scheduler.reporting import Reporter, owner_reference, reference
+from trainyard.embedded.scheduler.requests import readable
+from trainyard.embedded.scheduler.teams import RESOURCES, Teams
+from trainyard.embedded.storage.journal import Event, Object
+from trainyard.kinds.shared import labels
+from trainyard.kinds.shared.labels import DEFAULT_QUEUE
+from trainyard.kinds.table import KINDS
+from trainyard.kube.errors import AlreadyExists, NotFound
+from trainyard.kube.resources import NODES, PODS
+from trainyard.schema.dataclass import dataclass
+from trainyard.schema.errors import TrainyardError
+from trainyard.schema.names import is_dns_subdomain
+
+_PODS, _NODES = PODS.full_name, NODES.full_name
+_QUEUES = KINDS["Queue"].full_name
+_GROUPS = KINDS["PodGroup"].full_name
+_ENDED = ("Succeeded", "Failed")
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    """`is_strict`: refuse, as a cluster would, what this machine cannot honour to the letter."""
+
+    node_name: str
+    capacity: Capacity
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Unit:
+    """Pods that start together, or one pod."""
+
+    pods: tuple[PodEntry, ...]
+    queue: QueueRules | None = None
+    group: GroupRules | None = None
+    hold: str = ""
+    is_team: bool = False
+    is_forming: bool = False
+    """Its pods are being created, which is nothing to warn of."""
+    after: PodEntry | None = None
+    """Whose unit goes first."""
+
+    @property
+    def order(self) -> tuple[int, int, str, str, bool, str]:
+        """Queue priority, then the group's, then age."""
+        first = self.after or self.pods[0]
+        return (
+            -(self.queue.priority if self.queue else 0),
+            -(self.group.priority if self.group else 0),
+            first.created,
+            first.name,
+            self.after is not None,
+            self.pods[0].name,
+        )
+
+
+class Scheduler:
+    """Binds pods to this machine until cancelled."""
+
+    def __init__(
+        self, objects: Objects, settings: SchedulerSettings, findings: Findings | None = None
+    ) -> None:
+        self._objects = objects
+        self._guard: Guard[Event | None] = Guard("scheduler", findings)
+        self._settings = settings
+        self._node = NodeInfo(settings.capacity.amounts, is_strict=settings.is_strict)
+        self._machine: Object = {}
+        """The node, as it is stored."""
+        self._waiting: dict[str, PodEntry] = {}
+        self._queues: dict[str, QueueRules] = {}
+        self._groups: dict[tuple[str, str], GroupRules] = {}
+        self._told: dict[str, str] = {}
+        self._teams = Teams(self._node.capacity, is_strict=settings.is_strict)
+        self._held: set[str] = set()
+        self._reporter = Reporter(objects)
+
+    async def run(self) -> None:
+        """Follow the registry and place pods as they come; there is always a default queue."""
+        with suppress(AlreadyExists):
+            await self._objects.create(_QUEUES, _queue(DEFAULT_QUEUE))
+        subscription = self._objects.subscribe(_NODES, *RESOURCES, _PODS, _QUEUES, _GROUPS)
+        try:
+            async for events in batches(subscription, self._guard):
+                again = [event for event in self._guard.due() if event is not None]
+                # Status changes of running pods are the bulk, and change nothing here.
+                changes = [self._guarded_note(event) for event in (*again, *events)]
+                if any(changes) or not events:
+                    await self._place()
+        finally:
+            self._objects.unsubscribe(subscription)
+
+    # What changed. Each returns whether that may let a pod start, or stop one from waiting.
+
+    def _guarded_note(self, event: Event) -> bool:
+        with self._guard.step(event.object, event):
+            return self._note(event)
+        return False
+
+    def _note(self, event: Event) -> bool:
+        if event.resource == _PODS:
+            return self._note_pod(event)
+        if event.resource in RESOURCES:
+            job = self._teams.note(event)
+            return job in self._held and bool(self._waiting)
+        metadata = event.object["metadata"]
+        name, is_gone = metadata["name"], event.type == "DELETED"
+        if event.resource == _NODES:
+            if name == self._settings.node_name:
+                self._machine = {} if is_gone else event.object
+            return bool(self._waiting)
+        if event.resource == _QUEUES:
+            self._queues.pop(name, None)
+            if not is_gone:
+                self._queues[name] = QueueRules.of(event.object)
+        else:
+            self._groups.pop((metadata["namespace"], name), None)
+            if not is_gone:
+                self._groups[metadata["namespace"], name] = GroupRules.of(event.object)
+        return bool(self._waiting)
+
+    def _note_pod(self, event: Event) -> bool:
+        uid = event.object["metadata"]["uid"]
+        phase = (event.object.get("status") or {}).get("phase")
+        if event.type == "DELETED" or phase in _ENDED:
+            self._waiting.pop(uid, None)
+            self._told.pop(uid, None)
+            if event.type == "DELETED":
+                self._told.pop(_clamped(owner_reference(event.object)), None)
+            return self._node.release(uid) and bool(self._waiting)
+        if self._node.holds(uid):
+            if "deletionTimestamp" in event.object["metadata"]:
+                self._node.leave(uid)
+            return False
+        entry = PodEntry.of(event.object)
+        is_placed = entry.node == self._settings.node_name
+        if is_placed or entry.is_deleting or event.object["spec"].get("schedulingGates"):
+            self._waiting.pop(uid, None)
+            if is_placed:
+                self._node.take(entry)
+            return False
+        if entry.node and self._settings.is_strict:
+            return False  # pinned to a machine that is not there: nobody's to place
+        known, self._waiting[uid] = self._waiting.get(uid), entry
+        return known is None or known.raw["spec"] != entry.raw["spec"]
+
+    # Placing.
+
+    async def _place(self) -> None:
+        if not self._settings.is_strict:
+            await self._create_absent_queues()
+        writes: list[Coroutine[Any, Any, None]] = []
+        self._held = {pod.job for pod in self._waiting.values()}
+        for unit in sorted(self._units(), key=lambda unit: unit.order):
+            with self._guard.step(unit.pods[0].raw, None, "placing"):
+                writes += self._place_unit(unit)
+        await asyncio.gather(*writes)
+
+    def _place_unit(self, unit: _Unit) -> list[Coroutine[Any, Any, None]]:
+        """What is to be written so that the pods of a unit start, or wait and say why."""
+        if reason := unit.hold or self._refusal(unit):
+            told = [self._explain(pod, reason) for pod in unit.pods]
+            return told if unit.is_forming else [*told, self._warn(unit, reason)]
+        for pod in unit.pods:
+            self._node.take(pod)
+            del self._waiting[pod.uid]
+        return [self._guarded_bind(pod) for pod in unit.pods]
+
+    async def _guarded_bind(self, pod: PodEntry) -> None:
+        """Bind a pod; one that cannot be bound now (the disk is full, say) goes on waiting."""
+        bound = False
+        with self._guard.step(pod.raw, None, "binding"):
+            bound = await self._bind(pod)
+        if not bound:
+            self._node.release(pod.uid)
+            if self._is_there(pod):
+                self._waiting[pod.uid] = pod
+
+    def _is_there(self, pod: PodEntry) -> bool:
+        with suppress(NotFound):
+            now = self._objects.get(_PODS, pod.namespace, pod.name)
+            return bool(now["metadata"]["uid"] == pod.uid)
+        return False
+
+    def _units(self) -> list[_Unit]:
+        units: list[_Unit] = []
+        grouped: dict[tuple[str, str], list[PodEntry]] = {}
+        by_job: dict[str, list[PodEntry]] = {}
+        for pod in self._waiting.values():
+            if pod.group:
+                grouped.setdefault((pod.namespace, pod.group), []).append(pod)
+            elif pod.queue:
+                queue = self._queues.get(pod.queue)
+                hold = "" if queue else f"queue {pod.queue} does not exist"
+                units.append(_Unit((pod,), queue, None, hold))
+            else:
+                by_job.setdefault(pod.job, []).append(pod)
+        for key, pods in grouped.items():
+            units += self._group_units(key, pods)
+        for job, pods in by_job.items():
+            units += self._team_units(job, pods)
+        return units
+
+    def _team_units(self, job: str, pods: list[PodEntry]) -> list[_Unit]:
+        """The replicas that need each other, as long as too few of them run (decision 113)."""
+        team = None
+        with self._guard.step(pods[0].raw, None, "its job"):
+            team = self._teams.of(job)
+        wanted = self._teams.wanted(job, team.size) if team else 0
+        first = wanted - len(self._node.staying(job))
+        if team is None or first <= 0:
+            return [_Unit((pod,)) for pod in pods]
+        pods = team.by_rank(pods)
+        if wanted == team.size and (never := self._node.never(team.needs)):
+            return [_Unit(tuple(pods), hold=_shortage(team.size, never), is_team=True)]
+        if len(pods) < first:
+            hold = f"waits for other pods of its job: {first} start together"
+            return [_Unit(tuple(pods), hold=hold, is_forming=True)]
+        later = [_Unit((pod,), after=pods[0]) for pod in pods[first:]]
+        return [_Unit(tuple(pods[:first]), is_team=True), *later]
+
+    def _group_units(self, key: tuple[str, str], pods: list[PodEntry]) -> list[_Unit]:
+        """The group as a whole while it waits; single pods once its minimum runs."""
+        group = self._groups.get(key)
+        if group is None:
+            hold = f"pod group {key[1]} does not exist"
+            return [_Unit((pod,), None, None, hold) for pod in pods]
+        name = pods[0].queue or group.queue
+        queue = self._queues.get(name)
+        running = [p for p in self._node.holders() if (p.namespace, p.group) == key]
+        hold = f"queue {name} does not exist" if queue is None else ""
+        least = self._teams.wanted(pods[0].job, group.min_member)
+        hold = hold or group.missing([*running, *pods], least)
+        if hold:
+            return [_Unit(tuple(pods), queue, group, hold)]
+        # Those beyond the minimum start only if there is room.
+        first = max(least - len(running), 0)
+        pods.sort(key=lambda pod: (pod.created, pod.name))
+        together = [_Unit(tuple(pods[:first]), queue, group)] if first else []
+        return [*together, *(_Unit((pod,), queue, group) for pod in pods[first:])]
+
+    def _refusal(self, unit: _Unit) -> str:
+        for pod in unit.pods:
+            if text := placement.refusal(
+                pod.raw, self._machine, is_strict=self._settings.is_strict
+            ):
+                return text
+        if unit.queue is not None and (held := unit.queue.refusal(unit.pods, self._node)):
+            return held
+        shortages = self._node.shortages(unit.pods)
+        if not shortages:
+            return ""
+        return _shortage(len(unit.pods), shortages)
+
+    async def _bind(self, pod: PodEntry) -> bool:
+        """Whether the pod is there to be bound."""
+        node = self._settings.node_name
+
+        def change(obj: Object) -> Object | None:
+            if obj["metadata"]["uid"] != pod.uid or "deletionTimestamp" in obj["metadata"]:
+                return None
+            obj["spec"]["nodeName"] = node
+            _set_scheduled(obj, "True", "", "")
+            return obj
+
+        try:
+            await self._objects.update(
+                _PODS, pod.namespace, pod.name, change, subresource="binding"
+            )
+        except NotFound:
+            return False
+        self._told.pop(pod.uid, None)
+        with suppress(TrainyardError):  # an event is not worth the binding
+            await self._warn_of_liberties(pod)
+        return True
+
+    async def _explain(self, pod: PodEntry, reason: str) -> None:
+        if self._told.get(pod.uid) == reason:
+            return
+        self._told[pod.uid] = reason
+
+        def change(obj: Object) -> Object | None:
+            if obj["metadata"]["uid"] != pod.uid:
+                return None
+            _set_scheduled(obj, "False", "Unschedulable", reason)
+            return obj
+
+        try:
+            await self._objects.update(_PODS, pod.namespace, pod.name, change, subresource="status")
+        except TrainyardError:  # told with the next change
+            self._told.pop(pod.uid, None)
+
+    async def _warn(self, unit: _Unit, reason: str) -> None:
+        """Say why a unit waits, once for all pods of a job that wait for the same."""
+        first = unit.pods[0]
+        is_one = len(unit.pods) == 1 and not unit.is_team
+        about = reference(first.raw) if is_one else owner_reference(first.raw)
+        message = f"cannot schedule {about['name']}: {reason}"
+        topic = f"{first.job}: {reason}"
+        await self._reporter.warn(about, "FailedScheduling", message, topic=topic)
+
+    # The liberties that a laptop takes with a cluster's manifest (decision 39).
+
+    async def _warn_of_liberties(self, pod: PodEntry) -> None:
+        if self._settings.is_strict:
+            return
+        job = owner_reference(pod.raw)
+        if clamped := self._node.clamped(pod.job):
+            asked = ", ".join(
+                f"{readable(name, value)} of {readable(name, self._node.capacity.get(name, 0))}"
+                for name, value in clamped.items()
+            )
+            text = f"the job requests more than this machine has ({asked}); it runs all the same"
+            # The sum grows pod by pod; once is enough.
+            if self._told.setdefault(_clamped(job), text) is text:
+                await self._reporter.warn(job, "RequestsClamped", text)
+        if pod.node:
+            text = f"nodeName {pod.node} is taken to mean this machine"
+            await self._reporter.warn(job, "PlacementIgnored", text)
+        if not placement.is_chosen(pod.raw, self._machine):
+            text = "nodeSelector and nodeAffinity are taken to mean this machine"
+            await self._reporter.warn(job, "PlacementIgnored", text)
+
+    async def _create_absent_queues(self) -> None:
+        pods: dict[str, PodEntry] = {p.queue: p for p in self._waiting.values() if p.queue}
+        any_will_do = all(queue.is_implicit for queue in self._queues.values())
+        for name, pod in pods.items():
+            if name in self._queues or not (any_will_do or name == DEFAULT_QUEUE):
+                continue
+            with self._guard.step(pod.raw, None, "its queue"):
+                await self._create_queue(name, pod)
+
+    async def _create_queue(self, name: str, pod: PodEntry) -> None:
+        if not is_dns_subdomain(name):  # a label, which nobody has checked
+            return
+        try:
+            queue = await self._objects.create(_QUEUES, _queue(name))
+        except AlreadyExists:
+            return
+        self._queues[name] = QueueRules.of(queue)
+        if name != DEFAULT_QUEUE:
+            text = f"queue {name} did not exist; it was created without limits"
+            await self._reporter.warn(owner_reference(pod.raw), "QueueCreated", text)
+
+
+def _shortage(pods: int, shortages: Sequence[Shortage]) -> str:
+    """What so many pods lack, and how to get it."""
+    who = "needs" if pods == 1 else f"the {pods} pods that start together need"
+    text = f"{who} " + "; ".join(str(shortage) for shortage in shortages)
+    if devices := [shortage for shortage in shortages if shortage.is_of_devices]:
+        flags = " ".join(f"--resource {s.resource}={s.wanted}" for s in devices)
+        return f"{text}; to pretend the devices, start the cluster with {flags}"
+    if any(shortage.is_lasting for shortage in shortages):
+        return text
+    return f"{text}; waiting for other pods to end"
+
+
+def _queue(name: str) -> Object:
+    """A queue without limits (decision 39)."""
+    return {"metadata": {"name": name, "annotations": {labels.IMPLICIT: "true"}}, "spec": {}}
+
+
+def _clamped(job: Mapping[str, Any]) -> str:
+    return f"{job['uid']}/RequestsClamped"
+
+
+def _set_scheduled(pod: Object, status: str, reason: str, message: str) -> None:
+    """Write the PodScheduled condition; its transition time changes with its status."""
+    conditions: list[Object] = pod.setdefault("status", {}).setdefault("conditions", [])
+    new: Object = {"type": "PodScheduled", "status": status}
+    if reason:
+        new |= {"reason": reason, "message": message}
+    for index, condition in enumerate(conditions):
+        if condition["type"] == "PodScheduled":
+            kept = condition.get("lastTransitionTime")
+            is_same = condition["status"] == status and kept
+            conditions[index] = new | {"lastTransitionTime": kept if is_same else now_text()}
+            return
+    conditions.append(new | {"lastTransitionTime": now_text()})

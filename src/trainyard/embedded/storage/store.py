@@ -1,0 +1,176 @@
+"""The durable store: one SQLite file holding every object and the revision counter.
+
+What `Store.commit` has returned from survives `kill -9` and a power cut: the database is in WAL
+mode with `synchronous=FULL`, so each commit ends with an fsync. Many writes share one commit;
+who groups them is the registry's business. The store knows bytes, not objects.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from trainyard.embedded.storage.reserve import RESERVED_BYTES, Reserve
+from trainyard.embedded.storage.writes import DiskFull, StorageError, Write
+
+_FORMAT = 1
+"""Stored as SQLite's user_version; a newer number means a newer trainyard wrote the file."""
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS objects (
+    resource TEXT NOT NULL,
+    namespace TEXT NOT NULL,
+    name TEXT NOT NULL,
+    body BLOB NOT NULL,
+    PRIMARY KEY (resource, namespace, name)
+);
+CREATE TABLE IF NOT EXISTS counter (id INTEGER PRIMARY KEY CHECK (id = 0), revision INTEGER);
+INSERT OR IGNORE INTO counter VALUES (0, 0);
+"""
+_KEEP = """
+INSERT INTO objects VALUES (?, ?, ?, ?)
+ON CONFLICT (resource, namespace, name) DO UPDATE SET body = excluded.body
+"""
+"""INSERT OR REPLACE takes the old row out first, and twice the time."""
+
+
+_log = logging.getLogger(__name__)
+
+
+class Store:
+    """A SQLite file that only one process has open at a time."""
+
+    def __init__(self, path: Path) -> None:
+        """Open or create the file at `path`; StorageError says what stands in the way."""
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC, 0o600))  # Secrets are in it
+            self._reserve = Reserve(path)
+            self._is_short = False
+            try:
+                self._db = self._open(path)
+            except BaseException:
+                self._reserve.close()
+                raise
+            self._page_bytes = int(self._db.execute("PRAGMA page_size").fetchone()[0])
+            self._keep_reserve()
+        except OSError as error:
+            raise StorageError(
+                f"cannot create the state folder {path.parent}: {error.strerror}; "
+                "make it writable or set TRAINYARD_STATE_DIR to another folder"
+            ) from error
+        except sqlite3.Error as error:
+            raise StorageError(_explain(path, "open", error)) from error
+
+    def _open(self, path: Path) -> sqlite3.Connection:
+        # check_same_thread: commits may run in a writer thread, never two at a time.
+        db = sqlite3.connect(path, timeout=0.2, isolation_level=None, check_same_thread=False)
+        try:
+            # Exclusive locking keeps the WAL index in this process's memory and keeps others out.
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")
+            db.execute("PRAGMA journal_mode = WAL")
+            db.execute("PRAGMA synchronous = FULL")
+            found = db.execute("PRAGMA user_version").fetchone()[0]
+            if found > _FORMAT:
+                raise StorageError(
+                    f"cannot open {path}: a newer trainyard wrote it (format {found}, this one "
+                    f"knows {_FORMAT}); upgrade trainyard or use another state folder"
+                )
+            db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_FORMAT}; COMMIT;")
+        except BaseException:
+            db.close()
+            raise
+        return db
+
+    def _keep_reserve(self) -> None:
+        pages = int(self._db.execute("PRAGMA page_count").fetchone()[0])
+        is_whole = self._reserve.lengthen(pages * self._page_bytes)
+        if is_whole and self._is_short:
+            _log.warning("there is room again on the disk of the state folder")
+        elif not is_whole and not self._is_short:
+            _log.warning("%s. Objects can be deleted, but none created", self._full())
+        self._is_short = not is_whole
+
+    def _full(self) -> DiskFull:
+        return DiskFull(
+            f"the disk of the state folder {self.path.parent} is full: no space left on device; "
+            f"make room there, {RESERVED_BYTES >> 20} MiB at least: all goes on by itself then"
+        )
+
+    def check_room(self, *, may_look: bool) -> None:
+        """Raise DiskFull unless there is room for more than deletions.
+
+        `may_look`: no commit is under way, so that it can be seen how it is now.
+        """
+        if may_look and not self._reserve.is_whole:
+            self._keep_reserve()
+        if not self._reserve.is_whole:
+            raise self._full()
+
+    def revision(self) -> int:
+        """The highest resourceVersion ever committed; 0 for a new store."""
+        (found,) = self._db.execute("SELECT revision FROM counter").fetchone() or (0,)
+        return found if isinstance(found, int) else 0
+
+    def rows(self) -> Iterator[tuple[str, str, str, bytes]]:
+        """Every stored object as (resource, namespace, name, JSON)."""
+        try:
+            yield from self._db.execute("SELECT resource, namespace, name, body FROM objects")
+        except sqlite3.Error as error:
+            raise StorageError(_explain(self.path, "read", error)) from error
+
+    def commit(self, writes: Sequence[Write], revision: int) -> None:
+        """Write all rows and the revision, or none of them; durable on return."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            for write in writes:
+                if write.body is None:
+                    self._db.execute(
+                        "DELETE FROM objects WHERE resource = ? AND namespace = ? AND name = ?",
+                        write[:3],
+                    )
+                else:
+                    self._db.execute(_KEEP, write)
+            self._db.execute("UPDATE counter SET revision = ?", (revision,))
+            self._db.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._db.in_transaction:
+                self._db.execute("ROLLBACK")
+            if getattr(error, "sqlite_errorname", "") == "SQLITE_FULL":
+                raise self._full() from error
+            raise StorageError(_explain(self.path, "write to", error)) from error
+        if not self._reserve.is_as_left:
+            self._keep_reserve()
+
+    def close(self) -> None:
+        """Fold the log into the file and let go of it."""
+        self._db.close()
+        self._reserve.close()
+
+
+def stored_rows(path: Path) -> Iterator[tuple[str, str, str, bytes]]:
+    """The rows of a file that no cluster has open, which is left as it is."""
+    try:
+        with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=0.2)) as db:
+            yield from db.execute("SELECT resource, namespace, name, body FROM objects")
+    except sqlite3.Error as error:
+        raise StorageError(_explain(path, "read", error)) from error
+
+
+def _explain(path: Path, verb: str, error: sqlite3.Error) -> str:
+    code = getattr(error, "sqlite_errorname", "") or ""
+    text = str(error)
+    if code.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        text = "another trainyard process is using it; stop that one (trainyard down) first"
+    elif code.startswith("SQLITE_FULL"):
+        text = "the disk is full; free some space"
+    elif code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        text = f"{text}; make the folder writable or set TRAINYARD_STATE_DIR to another one"
+    elif code.startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT")):
+        text = f"{text}; the file is damaged: move it away and start again"
+    return f"cannot {verb} {path}: {text}"

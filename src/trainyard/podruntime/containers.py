@@ -1,0 +1,360 @@
+"""What the shim has of pods: their containers, the commands in them, and what those write."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import time
+from collections.abc import Callable, Iterable
+
+from trainyard.podruntime import isolation, limits
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.child import Child
+from trainyard.podruntime.isolation import Sandbox
+from trainyard.podruntime.logfile import LogFile, LogLimits
+from trainyard.podruntime.loop import Loop, guarded
+from trainyard.podruntime.orders import (
+    BORN_BESIDE,
+    BORN_IN_GROUP,
+    CANNOT_START,
+    NOT_EXECUTABLE,
+    Order,
+    Progress,
+)
+from trainyard.podruntime.protocol import (
+    ContainerState,
+    Event,
+    PodState,
+    SessionEnded,
+    Start,
+    to_raw,
+)
+from trainyard.podruntime.viewers import Viewer
+
+_READ_BYTES = 1 << 16
+# Output can be held open by a process outside the container (an ``exec`` session); the end of
+# the container is reported without it after this long.
+_DRAIN_SECONDS = 1.0
+
+
+class Container(Child):
+    """One run of a container: its processes, its output, how it ended."""
+
+    def __init__(
+        self, start: Start, order: Order, flags: int, lent: Iterable[int], pump: Pump
+    ) -> None:
+        """``lent``: the pod's namespaces."""
+        super().__init__(order, flags, (), lent)
+        self.program = start.program
+        self.state = ContainerState(
+            start.pod,
+            start.name,
+            start.attempt,
+            0,
+            "starting",
+            started_at=time.time_ns(),
+            gpus=start.program.gpus,
+            cgroups=start.program.cgroups,
+        )
+        self.has_ended = False
+        """Whether it has been reaped; its state is ``exited`` when its output is all read too."""
+        self._pump = pump
+        self._has_input, self._awaits_terminal = bool(start.stdin), start.tty
+        self._gives_input_away = start.stdin == "once" and not start.tty
+        self._output = self._input = -1
+        self._viewers: list[Viewer] = []
+        self._is_held_up = False
+        """Its output is not read until all viewers have what there was."""
+        self._log: LogFile | None = None
+        self._log_path, self._limits = start.log, LogLimits(start.log_bytes, start.log_files)
+        self._drain_until = 0.0
+
+    def share_processes(self, other: Container) -> None:
+        """Be born in the process namespace of another; raises ProcessLookupError if it has none."""
+        if other.has_ended or other.state.state != "running":
+            raise ProcessLookupError(f"container {other.state.name} is not running")
+        self.born_in.append(isolation.open_namespace(other.pid, "pid"))
+        self.flags = self.flags & ~sys.CLONE_NEWPID | BORN_BESIDE
+        self.has_company = True
+
+    def open(self) -> None:
+        """Make its log and its output's pipe; raises OSError."""
+        self._log = LogFile(self._log_path, self._limits)
+        if not self._awaits_terminal:
+            self._output, writer = os.pipe2(os.O_CLOEXEC)
+            self.given.append(writer)
+            self._watch_output()
+            if self._has_input:
+                reader, self._input = os.pipe2(os.O_CLOEXEC)
+                self.given.append(reader)
+        if (group := _unified(self.program.cgroups)) >= 0:
+            self.born_in.append(group)
+            self.flags |= BORN_IN_GROUP
+
+    def end(self) -> None:
+        """Kill it with all that is in it."""
+        if not self.has_ended:
+            super().end()
+
+    def forget(self) -> None:
+        """End it, and read nothing of it any more."""
+        self.end()
+        self._close_output()
+
+    # -- how it goes on -------------------------------------------------------------------------
+
+    def told(self, progress: Progress, descriptors: list[int]) -> None:
+        if progress.terminal and self._awaits_terminal and self.state.state == "starting":
+            self._awaits_terminal = False
+            (self._output,) = descriptors
+            self._input = os.dup(self._output)
+            self._watch_output()
+        else:
+            super().told(progress, descriptors)
+        before = self.state.state
+        self._note(progress)
+        if self.state.state != before:
+            self._pump.tell(self.state)
+
+    def _note(self, told: Progress) -> None:
+        self.state = self.state._replace(
+            pid=self.pid,
+            state="running" if told.started else self.state.state,
+            error=told.error or self.state.error,
+            signal=told.signal or self.state.signal,
+            full=told.full or self.state.full,
+            code=self.state.code if told.code is None else told.code,
+        )
+
+    def junk(self, error: Exception) -> None:
+        text = f"it was ended, since what came from it cannot be: {limits.explain(error)}"
+        self._note(Progress(error=text, code=CANNOT_START))
+        self._close_output()
+        self.end()
+        if self.has_ended:
+            self._report_exit()
+
+    def refused(self, reason: str) -> None:
+        self._note(Progress(error=reason, code=CANNOT_START))
+        self._finish()
+        self._report_exit()
+
+    def ended(self, status: int) -> None:
+        if self.state.code is None:
+            code = os.waitstatus_to_exitcode(status)
+            told = code if code >= 0 else 128 - code
+            self.state = self.state._replace(signal=max(0, -code), code=told)
+        self._finish()
+        self._go_on()
+        if self.has_company:  # else they have died with it
+            for session in self._pump.sessions:
+                if session.box is self:
+                    session.end()
+        if self._output < 0:
+            self._report_exit()
+        else:
+            self._drain_until = time.monotonic() + _DRAIN_SECONDS
+            self._pump.due.add(self)
+
+    def _finish(self) -> None:
+        self.has_ended = True
+        self.state = self.state._replace(finished_at=time.time_ns())
+
+    def _report_exit(self) -> None:
+        """Leave the outcome in a file beside the log, which outlives the shim."""
+        if self.state.state == "exited":
+            return
+        self.state = self.state._replace(state="exited")
+        self._close_output()
+        if self._log is not None:
+            self._log.close()
+        path = os.path.splitext(self._log_path)[0] + ".exit"
+        with contextlib.suppress(OSError):
+            with open(path + ".new", "wb", buffering=0) as file:
+                file.write(json.dumps(to_raw(self.state)).encode())
+            os.replace(path + ".new", path)
+        self._pump.tell(self.state)
+
+    # -- what it writes ---------------------------------------------------------------------------
+
+    def attach(self, viewer: int, *, stdin: bool) -> list[int]:
+        """Show a viewer, whose pipe is taken over, what is written from now on.
+
+        Returns the end to write to the container's input, if there is one.
+        """
+        try:
+            self._viewers.append(Viewer(viewer, self._pump.loop, self._go_on))
+        except OSError:
+            os.close(viewer)
+            raise
+        if self._input < 0 or (self._gives_input_away and not stdin):
+            return []
+        if not self._gives_input_away:
+            return [os.dup(self._input)]
+        given, self._input = self._input, -1
+        return [given]
+
+    def _go_on(self) -> None:
+        """A viewer has caught up, or is gone, or no longer matters."""
+        self._viewers = [each for each in self._viewers if not each.is_gone]
+        if self._is_held_up and (self.has_ended or not any(v.is_behind for v in self._viewers)):
+            self._is_held_up = False
+            if self._output >= 0:
+                self._watch_output()
+
+    def _watch_output(self) -> None:
+        os.set_blocking(self._output, False)  # also for who attaches and writes to the terminal
+        self._pump.loop.register(self._output, lambda _: self._read(), self.junk)
+
+    def _receive(self) -> bytes | None:
+        """What there is of output; empty at its end, None where there is nothing just now."""
+        try:
+            return os.read(self._output, _READ_BYTES)
+        except BlockingIOError:
+            return None
+        except OSError as error:
+            if error.errno != errno.EIO:  # of a terminal that nobody has open any more
+                raise
+            return b""
+
+    def _read(self) -> None:
+        assert self._log is not None
+        data = self._receive()
+        if data is None:
+            return
+        if not data:
+            self._close_output()
+            if self.has_ended:
+                self._report_exit()
+            return
+        self._log.write(data)
+        for viewer in list(self._viewers):
+            viewer.show(data)
+        if not self.has_ended and any(viewer.is_behind for viewer in self._viewers):
+            self._is_held_up = True
+            self._pump.loop.unregister(self._output)
+        if self.due_at is not None:
+            self._pump.due.add(self)
+
+    @property
+    def due_at(self) -> float | None:
+        """When to look at it again without new output (monotonic seconds), if ever."""
+        if self.has_ended:
+            return None if self.state.state == "exited" else self._drain_until
+        return None if self._log is None else self._log.flush_at
+
+    def look(self) -> None:
+        """Write out a line that stays unfinished; give up on output that never ends."""
+        if self.has_ended:
+            self._report_exit()
+        elif self._log is not None:
+            self._log.flush()
+
+    def _close_output(self) -> None:
+        if self._output >= 0:
+            self._pump.loop.unregister(self._output)
+            os.close(self._output)
+            self._output = -1
+        if self._input >= 0:
+            os.close(self._input)
+            self._input = -1
+        for viewer in list(self._viewers):
+            viewer.end()
+
+
+class Pump:
+    """What all containers share: the loop, whom to tell, which of them is due, the commands."""
+
+    def __init__(self, loop: Loop, tell: Callable[[Event], None]) -> None:
+        self.loop = loop
+        self.tell = tell
+        self.due: set[Container] = set()
+        self.sessions: set[Session] = set()
+
+    def wait_seconds(self) -> float | None:
+        """Until the next is due; None if none is."""
+        due = [moment for box in self.due if (moment := box.due_at) is not None]
+        return max(0.0, min(due) - time.monotonic()) if due else None
+
+    def look(self) -> None:
+        """See to those that are due."""
+        now = time.monotonic()
+        for box in list(self.due):
+            if box.due_at is None:
+                self.due.discard(box)
+            elif box.due_at <= now:
+                self.due.discard(box)
+                guarded(box.look, box.junk)
+
+
+def _unified(groups: Iterable[str]) -> int:
+    """A descriptor of the control group of version 2 among these; -1 if there is none."""
+    for path in groups:
+        if os.path.exists(f"{path}/cgroup.events"):
+            with contextlib.suppress(OSError):
+                return os.open(path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    return -1
+
+
+class Session(Child):
+    """A command in a container. In plain isolation it lasts until what it left behind has ended."""
+
+    def __init__(
+        self,
+        name: str,
+        box: Container,
+        order: Order,
+        lent: Iterable[int],
+        pump: Pump,
+    ) -> None:
+        """``lent``: the pod's namespaces. To be given: standard streams, or the terminal's socket,
+        and behind them the container's own namespaces."""
+        super().__init__(order, 0, (), lent)
+        self.name = name
+        self.box = box
+        self._pump = pump
+        self._is_told = False
+
+    def told(self, progress: Progress, descriptors: list[int]) -> None:
+        super().told(progress, descriptors)
+        if progress.code is not None:
+            self._tell(progress.code)
+
+    def junk(self, error: Exception) -> None:
+        self.end()
+
+    def refused(self, reason: str) -> None:
+        self._pump.sessions.discard(self)
+        with contextlib.suppress(OSError):
+            assert self.order is not None
+            assert self.order.command is not None
+            errors = self.given[0 if self.order.command.tty else 2]
+            os.set_blocking(errors, False)
+            os.write(errors, f"cannot run a command here: {reason}\n".encode(errors="replace"))
+        self._tell(NOT_EXECUTABLE)
+
+    def ended(self, status: int) -> None:
+        self._pump.sessions.discard(self)
+        code = os.waitstatus_to_exitcode(status)
+        self._tell(code if code >= 0 else 128 - code)
+
+    def _tell(self, code: int) -> None:
+        if not self._is_told:
+            self._is_told = True
+            self._pump.tell(SessionEnded(self.name, code))
+
+
+class Pod:
+    """A pod's sandbox and the newest run of each of its containers."""
+
+    def __init__(self, uid: str, sandbox: Sandbox) -> None:
+        self.uid = uid
+        self.sandbox = sandbox
+        self.containers: dict[str, Container] = {}
+        self.mounts: list[str] = []
+
+    def state(self) -> PodState:
+        boxes = tuple(box.state for box in self.containers.values())
+        return PodState(self.uid, self.sandbox.address, boxes)

@@ -1,0 +1,110 @@
+"""The relay to the outside: a process in the machine's namespaces, which connects for the pods.
+
+It is a fresh interpreter that holds nothing of the cluster but the gate's sockets, and has no
+capability. What pods hold of it is bounded, each and together. It ends with the socket over which
+the shim tells it what is allowed.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import resource
+import signal
+import socket
+import sys as python
+from typing import NoReturn
+
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.channel import receive_descriptors
+from trainyard.podruntime.egress.connecting import Connecting
+from trainyard.podruntime.egress.datagrams import Datagrams
+from trainyard.podruntime.egress.gate import Sockets
+from trainyard.podruntime.egress.policy import Policy, Quota, Routes
+from trainyard.podruntime.egress.poll import Poll
+from trainyard.podruntime.egress.replies import Replies
+from trainyard.podruntime.egress.resolver import Resolver
+from trainyard.podruntime.egress.streams import Streams
+from trainyard.podruntime.egress.told import SetNames, Told
+from trainyard.podruntime.egress.zone import Zone
+from trainyard.podruntime.protocol import from_raw
+
+_MESSAGE_BYTES = 1 << 20
+_CONNECTIONS, _ASSOCIATIONS, _LOOKUPS = (2048, 8192), (512, 4096), (256, 2048)
+"""Of a pod, and of all; fewer where few files may be open, and no pod has more than half."""
+_CONNECTION_DESCRIPTORS = 6
+"""Two ends, and two pipes while bytes are in flight."""
+
+
+class Relay:
+    """All of it; ``control`` brings messages of the type ``Told``."""
+
+    def __init__(self, sockets: Sockets, control: socket.socket, open_files: int) -> None:
+        for each in sockets:
+            each.setblocking(False)
+        poll = self._poll = Poll()
+        replies, streams = Replies(sockets.replies), Streams(poll)
+        connections = _quota(_CONNECTIONS, open_files * 3 // 4 // _CONNECTION_DESCRIPTORS)
+        associations = _quota(_ASSOCIATIONS, open_files // 8)
+        lookups = _quota(_LOOKUPS, open_files // 16)
+        self._streams = streams
+        policy = self._policy = Policy(Routes())
+        opening = sockets.caught, sockets.streams, sockets.again
+        self._connecting = Connecting(*opening, poll, replies, streams, connections, policy)
+        self._datagrams = Datagrams(poll, replies, associations, policy)
+        self._datagrams.take_from(sockets.datagrams)
+        questions = sockets.questions, sockets.long_questions
+        self._zone = Zone()
+        self._resolver = Resolver(*questions, poll, self._zone, lookups, connections)
+        self._control = control
+        self._told(0)  # waits: nobody goes anywhere before it is known who may
+        control.setblocking(False)
+        poll.watch(control.fileno(), self._told)
+
+    def _told(self, _: int) -> None:
+        try:
+            data, descriptors = receive_descriptors(self._control, _MESSAGE_BYTES)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, descriptors = b"", []
+        if not data:
+            os._exit(0)
+        told = from_raw(Told, json.loads(data))
+        if told.ports is not None:
+            self._policy.ports = frozenset(told.ports)
+        if told.gone:
+            pod = socket.inet_aton(told.gone)
+            self._connecting.forget_pod(pod)
+            self._datagrams.forget_pod(pod)
+            self._streams.forget_pod(pod)
+            self._resolver.forget_pod(pod)
+        for fd in descriptors:
+            with open(fd, "rb") as file:
+                self._zone.set(from_raw(SetNames, json.loads(file.read())))
+
+    def run(self) -> None:
+        self._poll.run()
+
+
+def _quota(wanted: tuple[int, int], possible: int) -> Quota:
+    each, total = wanted
+    return Quota(min(each, possible // 2), min(total, possible))
+
+
+def main() -> NoReturn:
+    """The last argument: the descriptors of the control socket and of the gate's, with commas."""
+    sys.find_arguments()
+    sys.set_process_name("egress-relay")
+    sys.prctl(sys.PR_SET_DUMPABLE, 0)
+    sys.prctl(sys.PR_SET_NO_NEW_PRIVS, 1)
+    sys.limit_capabilities(0)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))
+    control, *opened = [socket.socket(fileno=int(fd)) for fd in python.argv[2].split(",")]
+    relay = Relay(Sockets(*opened), control, limit if limit > 0 else 1 << 20)
+    gc.freeze()
+    relay.run()
+    os._exit(1)

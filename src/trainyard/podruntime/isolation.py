@@ -1,0 +1,273 @@
+"""What separates pods from each other: the cluster's network, a pod's namespaces, or nothing.
+
+Three kinds: ``root`` (namespaces with privileges), ``rootless`` (the same inside a user namespace)
+and ``plain`` (neither is permitted: processes that only have a loopback address of their own).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from typing import Literal, NamedTuple
+
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.netlink import LOOPBACK_INDEX, POD_LINK_INDEX, Netlink
+
+Kind = Literal["root", "rootless", "plain"]
+
+_POD_PREFIX, _POD_BITS = "10.244", 16
+# The shim's own, to come back to after making a pod's; without root it can return to no other.
+_CLUSTER = sys.CLONE_NEWNS | sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC
+_NAMESPACES = {sys.CLONE_NEWNET: "net", sys.CLONE_NEWUTS: "uts", sys.CLONE_NEWIPC: "ipc"}
+OF_CONTAINERS = {sys.CLONE_NEWPID: "pid", sys.CLONE_NEWNS: "mnt"}
+"""The kinds of which each container has its own, as /proc calls them."""
+
+# A container's port 22 or 80 needs no privilege, as with the common container runtimes.
+_UNPRIVILEGED_PORTS = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
+# Interfaces made from now on get no link-local address, whose set-up only costs time.
+_NO_IPV6 = "/proc/sys/net/ipv6/conf/default/disable_ipv6"
+
+
+class Sandbox(NamedTuple):
+    """A pod's address and namespaces, kinds to descriptors; none of them in plain mode.
+
+    ``user`` is the user namespace that owns them, -1 where the kernel allows none: its programs
+    enter it last.
+    """
+
+    address: str
+    namespaces: dict[int, int]
+    user: int = -1
+
+    @property
+    def all_namespaces(self) -> dict[int, int]:
+        own = {sys.CLONE_NEWUSER: self.user} if self.user >= 0 else {}
+        return self.namespaces | own
+
+
+# Decision 41.
+class Network:
+    """Gives pods addresses; this base class is the plain one, on the loopback interface."""
+
+    kind: Kind = "plain"
+    gateway = "127.0.0.1"
+
+    def __init__(self, reason: str = "") -> None:
+        self.reason = reason
+        self._prefix = f"127.{64 + os.getpid() % 128}"
+        self._next = 2
+        self._used: set[str] = set()
+
+    def add_pod(self, hostname: str, address: str = "") -> Sandbox:
+        """Make a pod's sandbox; a wanted ``address`` may be shared with a pod that is ending."""
+        return Sandbox(address or self._allocate(), {})
+
+    def wants_spare(self, most: int) -> bool:
+        """Whether ``prepare_spare`` has something to do."""
+        return False
+
+    def prepare_spare(self, most: int) -> None:
+        """Do some of the next pod's work in advance, for so many pods at most."""
+
+    def remove_pod(self, sandbox: Sandbox) -> None:
+        self._used.discard(sandbox.address)
+        for fd in (*sandbox.namespaces.values(), sandbox.user):
+            if fd >= 0:
+                os.close(fd)
+
+    def open_socket(self, sandbox: Sandbox, kind: int = socket.SOCK_STREAM) -> int:
+        return socket.socket(socket.AF_INET, kind).detach()
+
+    def open_listener(self, port: int) -> int:
+        """This process is in the cluster's network: pods reach the gateway, and nothing else does,
+        but without namespaces."""
+        return socket.create_server((self.gateway, port), backlog=128).detach()
+
+    def _allocate(self) -> str:
+        """An address that was not in use for as long as possible; caches of it are then gone."""
+        address = ""
+        while not address or address in self._used:
+            address = f"{self._prefix}.{self._next >> 8}.{self._next & 255}"
+            self._next = 2 + (self._next - 1) % (2**16 - 4)
+        self._used.add(address)
+        return address
+
+
+class NamespaceNetwork(Network):
+    """A bridge in a network namespace of its own; must be made inside that namespace."""
+
+    gateway = f"{_POD_PREFIX}.0.1"
+
+    def __init__(self, kind: Kind, reason: str = "") -> None:
+        super().__init__(reason)
+        self.kind = kind
+        self._prefix = _POD_PREFIX
+        self._count = 0
+        self._spares: list[Sandbox] = []
+        self._can_spare = True
+        self._own = _open_namespaces()
+        self._maps = _identity()
+        self._try_user_namespace()
+        _write_setting(_NO_IPV6, "1")
+        self._netlink = Netlink()
+        self._netlink.set_up(LOOPBACK_INDEX)
+        self._bridge = self._netlink.add_bridge()
+        self._netlink.add_address(self.gateway, _POD_BITS, self._bridge)
+
+    def add_pod(self, hostname: str, address: str = "") -> Sandbox:
+        sandbox = self._spares.pop() if self._spares else self._make()
+        sys.setns(sandbox.namespaces[sys.CLONE_NEWUTS], sys.CLONE_NEWUTS)
+        try:
+            sys.set_hostname(hostname)
+        finally:
+            sys.setns(self._own[sys.CLONE_NEWUTS], sys.CLONE_NEWUTS)
+        return sandbox
+
+    def wants_spare(self, most: int) -> bool:
+        return self._can_spare and len(self._spares) < most
+
+    def prepare_spare(self, most: int) -> None:
+        if self.wants_spare(most):
+            try:
+                self._spares.append(self._make())
+            except OSError:
+                self._can_spare = False  # the next pod will tell what is wrong
+
+    def _make(self) -> Sandbox:
+        address = self._allocate()
+        self._count += 1
+        opened: dict[int, int] = {}
+        user = -1
+        try:
+            if self._maps:
+                user, opened = _owned_namespaces(self._maps)
+                sys.setns(opened[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
+            else:
+                sys.unshare(sys.CLONE_NEWNET | sys.CLONE_NEWUTS | sys.CLONE_NEWIPC)
+                opened = _open_namespaces()
+            _write_setting(_NO_IPV6, "1")
+            _write_setting(_UNPRIVILEGED_PORTS, "0")
+            self._netlink.add_pod_link(self._count, self._bridge, opened[sys.CLONE_NEWNET])
+            self._set_up_inside(address)
+        except OSError:
+            self.remove_pod(Sandbox(address, opened, user))
+            raise
+        finally:
+            for flag in (sys.CLONE_NEWNET,) if self._maps else self._own:
+                sys.setns(self._own[flag], flag)
+        return Sandbox(address, opened, user)
+
+    def _try_user_namespace(self) -> None:
+        try:
+            user, opened = _owned_namespaces(self._maps)
+        except OSError as error:
+            self._maps = {}  # pods go without
+            self.reason = f"pods share a user namespace with the host: {error.strerror or error}"
+        else:
+            self.remove_pod(Sandbox("", opened, user))
+
+    def _set_up_inside(self, address: str) -> None:
+        inside = Netlink()
+        try:
+            inside.set_up(LOOPBACK_INDEX)
+            inside.set_up(POD_LINK_INDEX)
+            inside.add_address(address, _POD_BITS)
+            inside.add_default_route(self.gateway)
+        finally:
+            inside.close()
+
+    def open_socket(self, sandbox: Sandbox, kind: int = socket.SOCK_STREAM) -> int:
+        sys.setns(sandbox.namespaces[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
+        try:
+            return super().open_socket(sandbox, kind)
+        finally:
+            sys.setns(self._own[sys.CLONE_NEWNET], sys.CLONE_NEWNET)
+
+
+def _write_setting(path: str, value: str) -> None:
+    with contextlib.suppress(OSError), open(path, "wb", buffering=0) as file:
+        file.write(value.encode())
+
+
+def _open_namespaces(process: int | str = "self") -> dict[int, int]:
+    return {kind: open_namespace(process, name) for kind, name in _NAMESPACES.items()}
+
+
+def open_namespace(process: int | str, name: str) -> int:
+    """A descriptor of one of a process's namespaces, called as in /proc."""
+    return os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _identity() -> dict[str, bytes]:
+    """What to write so that every id means itself inside: files belong to whom they did."""
+    maps = {}
+    for name in ("gid_map", "uid_map"):
+        with open(f"/proc/self/{name}") as file:
+            extents = [line.split() for line in file]
+        text = "".join(f"{inside} {inside} {count}\n" for inside, _, count in extents)
+        maps[name] = text.encode()
+    return maps
+
+
+# Decision 73.
+def _owned_namespaces(maps: dict[str, bytes]) -> tuple[int, dict[int, int]]:
+    """A new user namespace, and namespaces of a pod that belong to it.
+
+    A child makes them and is gone once they are held open: who enters a user namespace cannot
+    come back. ``maps`` are those of :func:`_identity`.
+    """
+    pid = sys.clone_idle(sys.CLONE_NEWUSER | sum(_NAMESPACES))
+    try:
+        for name, text in maps.items():
+            fd = os.open(f"/proc/{pid}/{name}", os.O_WRONLY | os.O_CLOEXEC)
+            try:
+                os.write(fd, text)
+            finally:
+                os.close(fd)
+        return open_namespace(pid, "user"), _open_namespaces(pid)
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+def prepare(mode: str) -> Network:
+    """Move this process into the cluster's namespaces, as far as ``mode`` and the host permit."""
+    if mode == "plain":
+        return Network("asked for")
+    kind: Kind = "root"
+    try:
+        try:
+            sys.unshare(_CLUSTER)
+        except PermissionError:
+            kind = "rootless"
+            enter_user_namespace()
+            sys.unshare(_CLUSTER)
+        sys.mount("", "/", "", sys.MS_REC | sys.MS_SLAVE)
+        # What is mounted here from now on is seen by first processes that were forked ahead.
+        sys.mount("", "/", "", sys.MS_REC | sys.MS_SHARED)
+        return NamespaceNetwork(kind)
+    except OSError as error:
+        if mode == "namespaces":
+            raise
+        return Network(f"namespaces are not permitted here ({error.strerror or error})")
+
+
+def enter_user_namespace() -> None:
+    """Keep our own user and group id: programs then find their home folder and their files."""
+    user, group = os.geteuid(), os.getegid()
+    sys.prctl(sys.PR_SET_DUMPABLE, 1)  # else /proc/self/uid_map belongs to root
+    sys.unshare(sys.CLONE_NEWUSER)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("gid_map", f"{group} {group} 1"),
+        ("uid_map", f"{user} {user} 1"),
+    ):
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+def last_capability() -> int:
+    with open("/proc/sys/kernel/cap_last_cap") as file:
+        return int(file.read())

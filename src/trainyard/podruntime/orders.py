@@ -1,0 +1,123 @@
+"""What the shim orders from the zygote's children, and what they tell it (see ``zygote``).
+
+An order travels in a memory file, through the channel of the child that is to carry it out; what
+the child tells comes back there, one message each. The shim is trusted, so an order is read as it
+is; what a child tells is looked at.
+"""
+
+from __future__ import annotations
+
+import marshal
+import signal
+import struct
+from typing import Any, NamedTuple
+
+from trainyard.podruntime.protocol import Account, Bind, Program, Root, Start
+
+NOT_EXECUTABLE, NOT_FOUND, CANNOT_START = 126, 127, 128
+END_ALL = signal.SIGUSR1
+"""Has a child end everything beneath it; in a process namespace of its own SIGKILL does."""
+PASSED_ON = frozenset({signal.SIGINT, signal.SIGHUP, signal.SIGUSR2, signal.SIGTERM})
+"""What a first process hands on to the program."""
+FLAGS = struct.Struct("=I")
+"""A request to the zygote: the namespaces to make. Attached is the child's end of its channel."""
+BORN_IN_GROUP = 1
+"""Of the flags: attached behind the channel is the control group in which the child is born."""
+BORN_BESIDE = 2
+"""Of the flags: attached, before that, is the process namespace in which the child is born."""
+
+
+class Surroundings(NamedTuple):
+    """What every container of a cluster has in common.
+
+    ``kind`` is the isolation, ``owner`` the shim's process id where children see it (in plain
+    isolation), else 0, ``open_files`` the limits of programs.
+    """
+
+    base: str
+    kind: str
+    owner: int
+    last_capability: int
+    open_files: tuple[int, int]
+    user_namespace: int = -1
+    """The pod's, a descriptor that the child sets; -1 where it has none."""
+
+
+class Command(NamedTuple):
+    """A program to run beside a container's; ``tty``: the one descriptor gets a terminal."""
+
+    program: Program
+    tty: bool
+
+
+class Relay(NamedTuple):
+    """``own_addresses``: Services' addresses have to be put on the loopback interface first."""
+
+    own_addresses: bool
+
+
+class Order(NamedTuple):
+    """One of ``start``, ``command`` and ``relay``.
+
+    Attached are the descriptors that it needs, and behind them the namespaces to enter, of the
+    kinds ``namespaces`` (CLONE_NEW… flags).
+    """
+
+    around: Surroundings
+    start: Start | None = None
+    command: Command | None = None
+    relay: Relay | None = None
+    namespaces: tuple[int, ...] = ()
+
+
+def pack(order: Order) -> bytes:
+    """For a child of a zygote that has this code, in a tenth of the time that JSON takes."""
+    return marshal.dumps(_bare(order))
+
+
+def _bare(value: Any) -> Any:
+    return tuple(map(_bare, value)) if isinstance(value, tuple) else value
+
+
+def unpack(data: bytes) -> Order:
+    """What was packed."""
+    around, start, command, relay, namespaces = marshal.loads(data)
+    return Order(
+        Surroundings(*around),
+        start and _start(Start(*start)),
+        command and Command(Program(*command[0]), *command[1:]),
+        relay and Relay(*relay),
+        namespaces,
+    )
+
+
+def _start(bare: Start) -> Start:
+    root = bare.root and Root(*bare.root)
+    if root:
+        binds = tuple(Bind(*bind) for bind in root.binds)
+        account = root.account and Account(*root.account)
+        root = root._replace(binds=binds, account=account)
+    return bare._replace(program=Program(*bare.program), root=root)
+
+
+class Progress(NamedTuple):
+    """How a child goes on; the first message, an empty one, only tells that it lives.
+
+    ``full``: there was no room left outside of volumes when the program failed.
+    """
+
+    started: bool = False
+    error: str = ""
+    code: int | None = None
+    signal: int = 0
+    full: bool = False
+    terminal: bool = False
+    """The controlling end of the program's terminal is attached."""
+
+
+class StartError(Exception):
+    """The container cannot be started; ``code`` is what it is recorded to have exited with."""
+
+    def __init__(self, message: str, code: int = CANNOT_START) -> None:
+        super().__init__(message)
+        self.code = code

@@ -1,0 +1,377 @@
+"""The shim: reaper and log pump of one cluster's pods, and keeper of their networks.
+
+A single-threaded process that the cluster starts before it imports anything heavy. It owns the
+cluster's network namespace, and every container process is its child, forked by the ``zygote``; it
+knows nothing of Kubernetes. The agent speaks to it over a socket (see ``protocol``); when the agent
+goes away the shim either ends with all its pods (``trainyard run``) or keeps them and waits for the
+next agent (``trainyard up``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import resource
+import signal
+import socket
+from typing import assert_never
+
+from trainyard.podruntime import isolation, limits, loop, protocol, wire
+from trainyard.podruntime import syscalls as sys
+from trainyard.podruntime.ahead import Ahead
+from trainyard.podruntime.attach import Attach
+from trainyard.podruntime.containers import Container, Pod, Pump, Session
+from trainyard.podruntime.egress import starter
+from trainyard.podruntime.egress.keeper import Keeper
+from trainyard.podruntime.egress.told import SetNames, SetNetwork
+from trainyard.podruntime.nursery import Nursery
+from trainyard.podruntime.orders import PASSED_ON, Command, Order, Surroundings
+from trainyard.podruntime.protocol import Answer
+from trainyard.podruntime.relay_process import RelayKeeper
+
+_MAX_WAIT_SECONDS = 1.0
+
+
+class Shim:
+    """State and requests; one instance per shim process."""
+
+    def __init__(
+        self, state_dir: str, network: isolation.Network, outside: socket.socket | None
+    ) -> None:
+        """``outside``: of the process that starts relays there, if there is one."""
+        self._network = network
+        self._loop = loop.Loop()
+        self._pods: dict[str, Pod] = {}
+        self._agent: wire.AgentConnection | None = None
+        self._listener: socket.socket | None = None
+        self._is_told_to_stop = self._is_stopping = False
+        self._base = os.path.join(state_dir, "root")
+        os.makedirs(self._base, exist_ok=True)
+        self._memory = _open_memory(state_dir, network.kind)
+        open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (open_files[1],) * 2)
+        is_plain = network.kind == "plain"
+        if is_plain:  # orphans of a supervisor that was killed come to us, and go
+            sys.prctl(sys.PR_SET_CHILD_SUBREAPER, 1)
+        self._around = Surroundings(
+            self._base,
+            network.kind,
+            os.getpid() if is_plain else 0,
+            isolation.last_capability(),
+            open_files,
+        )
+        self._watch_signals()
+        self._pump = Pump(self._loop, self._tell)
+        self._flags = 0 if is_plain else sys.CLONE_NEWPID
+        ground = "" if is_plain else self._base
+        self._nursery = Nursery(self._loop, self._flags, ground, ends_strangers=is_plain)
+        self._ahead = Ahead(network, self._nursery)
+        self._relay = RelayKeeper(self._around, self._nursery, self._loop, self._open_in)
+        self._egress = Keeper(self._loop, outside, network.gateway)
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept agents on ``listener``, one at a time, instead of ending with the first one."""
+        self._listener = listener
+        listener.setblocking(False)
+        spare = [os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC)]
+
+        def accept(_: int) -> None:
+            with contextlib.suppress(BlockingIOError, ConnectionError):
+                self.attach(listener.accept()[0])
+
+        def refuse(_: Exception) -> None:
+            """Most likely there are too many open files: hang up, else it would wait for ever."""
+            while spare:
+                os.close(spare.pop())
+            with contextlib.suppress(OSError):
+                listener.accept()[0].close()
+            with contextlib.suppress(OSError):
+                spare.append(os.open("/dev/null", os.O_RDONLY | os.O_CLOEXEC))
+
+        self._loop.register(listener.fileno(), accept, refuse)
+
+    def run(self) -> None:
+        """Serve until told to stop, or (without a listener) until the agent is gone."""
+        while not (self._is_stopping and self._nursery.is_idle):
+            was_busy = self._loop.turn(self._wait_seconds())
+            if self._is_told_to_stop:
+                self._stop()
+            self._pump.look()
+            self._nursery.tick()
+            self._relay.tick()
+            self._egress.tick()
+            if not was_busy and not self._is_stopping:
+                self._ahead.make()
+        self._nursery.end_zygote()
+
+    def _wait_seconds(self) -> float:
+        due = (self._ahead.wait_seconds(), self._pump.wait_seconds())
+        return min([_MAX_WAIT_SECONDS, *(each for each in due if each is not None)])
+
+    def _watch_signals(self) -> None:
+        reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._note_stop)
+        for number in (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_IGN)
+
+        def woken(_: int) -> None:
+            with contextlib.suppress(BlockingIOError):
+                os.read(reader, 4096)
+            self._nursery.reap()
+
+        self._loop.register(reader, woken, lambda _: None)
+
+    def _note_stop(self, *_: object) -> None:
+        """A signal may come between any two steps; the loop does what it asks for."""
+        self._is_told_to_stop = True
+
+    # -- the agent ----------------------------------------------------------------------------
+
+    def attach(self, connection: socket.socket) -> None:
+        """Serve this agent from now on, instead of any that was there."""
+        if self._agent is not None:
+            self._detach(self._agent)
+        network = self._network
+        agent = self._agent = wire.AgentConnection(connection, self._loop, self._serve, self._gone)
+        agent.tell(
+            protocol.Hello(
+                os.getpid(),
+                network.kind,
+                network.reason,
+                network.gateway,
+                tuple(pod.state() for pod in self._pods.values()),
+                protocol.VERSION,
+            ),
+            [os.dup(self._memory)],
+        )
+
+    def _gone(self, agent: wire.AgentConnection) -> None:
+        if agent is self._agent:
+            self._detach(agent)
+            if self._listener is None:
+                self._stop()
+
+    def _detach(self, agent: wire.AgentConnection) -> None:
+        agent.close()
+        self._agent = None
+
+    def _tell(self, event: protocol.Event) -> None:
+        if self._agent is not None:
+            self._agent.tell(event)
+
+    def _serve(self, request: protocol.Request, attached: list[int]) -> tuple[Answer, list[int]]:
+        match request:
+            case protocol.AddPod():
+                return Answer(address=self._add_pod(request)), []
+            case protocol.OpenSocket(pod):
+                return Answer(), [self._network.open_socket(self._pod(pod).sandbox)]
+            case protocol.OpenListener(port):
+                return Answer(), [self._network.open_listener(port)]
+            case Attach():
+                return Answer(), self._attach(request, attached)
+            case protocol.AddTmpfs():
+                self._add_tmpfs(request)
+            case protocol.RemovePod(pod):
+                self._remove(pod)
+            case protocol.SetForwards():
+                self._relay.set(request)
+            case SetNetwork() | SetNames():
+                self._egress.set(request)
+            case protocol.Shutdown():
+                self._stop()
+            case _:
+                self._serve_container(request, attached)
+        return Answer(), []
+
+    def _serve_container(self, request: protocol.ContainerRequest, attached: list[int]) -> None:
+        match request:
+            case protocol.Start():
+                self._start(request)
+            case protocol.Exec():
+                self._exec(request, attached)
+            case protocol.EndSession(name):
+                for session in self._pump.sessions:
+                    if session.name == name:
+                        session.end()
+            case protocol.Signal():
+                self._signal(request)
+            case protocol.Kill(pod, name):
+                self._kill(pod, name)
+            case _:
+                assert_never(request)
+
+    # -- what it is asked for: see ``protocol`` --------------------------------------------------
+
+    def _pod(self, uid: str) -> Pod:
+        try:
+            return self._pods[uid]
+        except KeyError:
+            raise LookupError(f"there is no pod {uid}") from None
+
+    def _open_in(self, address: str, kind: int) -> int:
+        """A socket in the pod that has this address; LookupError if none has."""
+        for pod in self._pods.values():
+            if pod.sandbox.address == address:
+                return self._network.open_socket(pod.sandbox, kind)
+        raise LookupError(f"no pod has the address {address}")
+
+    def _container(self, uid: str, name: str) -> Container:
+        try:
+            return self._pod(uid).containers[name]
+        except KeyError:
+            raise LookupError(f"pod {uid} has no container {name}") from None
+
+    def _add_pod(self, wanted: protocol.AddPod) -> str:
+        if wanted.pod not in self._pods:
+            sandbox = self._network.add_pod(wanted.hostname, wanted.address)
+            self._pods[wanted.pod] = Pod(wanted.pod, sandbox)
+            self._ahead.expect(wanted.pod)
+        return self._pods[wanted.pod].sandbox.address
+
+    def _start(self, start: protocol.Start) -> None:
+        owner = self._pod(start.pod)
+        self._ahead.arrived(start.pod)
+        before = owner.containers.get(start.name)
+        if before is not None and not before.has_ended:
+            raise FileExistsError(f"container {start.name} is running")
+        if start.root is None and self._network.kind != "plain":
+            raise ValueError("a container in namespaces needs a root")
+        if self._is_stopping:
+            raise ProcessLookupError("the node ends")
+        spaces = owner.sandbox.all_namespaces
+        order = Order(self._around, start=start, namespaces=tuple(spaces))
+        box = Container(start, order, self._flags, spaces.values(), self._pump)
+        if start.beside and self._network.kind != "plain":
+            box.share_processes(self._container(start.pod, start.beside))
+        owner.containers[start.name] = box
+        try:
+            box.open()
+        except OSError as error:
+            box.refused(limits.explain(error))
+            box.close_given()
+        else:
+            self._nursery.start(box)
+
+    def _exec(self, wanted: protocol.Exec, attached: list[int]) -> None:
+        box = self._container(wanted.pod, wanted.name)
+        if box.has_ended or box.state.state != "running" or self._is_stopping:
+            raise ProcessLookupError(f"container {wanted.name} is not running")
+        if len(attached) != (1 if wanted.tty else 3):
+            raise ValueError(f"{len(attached)} descriptors are attached")
+        command = Command(box.program._replace(argv=wanted.argv), wanted.tty)
+        spaces = self._pod(wanted.pod).sandbox.all_namespaces
+        own = {} if self._network.kind == "plain" else isolation.OF_CONTAINERS
+        order = Order(self._around, command=command, namespaces=(*own, *spaces))
+        session = Session(wanted.session, box, order, spaces.values(), self._pump)
+        try:
+            for fd in attached:
+                session.given.append(os.dup(fd))
+            for name in own.values():
+                session.given.append(isolation.open_namespace(box.pid, name))
+        except OSError:
+            session.close_given()
+            raise
+        self._pump.sessions.add(session)
+        self._nursery.start(session)
+
+    def _attach(self, wanted: Attach, attached: list[int]) -> list[int]:
+        box = self._container(wanted.pod, wanted.name)
+        if box.has_ended or box.state.state != "running":
+            raise ProcessLookupError(f"container {wanted.name} is not running")
+        if len(attached) != 1:
+            raise ValueError(f"{len(attached)} descriptors are attached")
+        return box.attach(os.dup(attached[0]), stdin=wanted.stdin)
+
+    def _add_tmpfs(self, wanted: protocol.AddTmpfs) -> None:
+        """Mounted in the shim's own mount namespace: its content outlives a container.
+
+        Without namespaces the folder stays as it is.
+        """
+        pod, path = self._pod(wanted.pod), wanted.path
+        if self._network.kind != "plain" and path not in pod.mounts:
+            options = f"mode=777,size={wanted.size}" if wanted.size else "mode=777"
+            sys.mount("tmpfs", path, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, options)
+            pod.mounts.append(path)
+
+    def _signal(self, wanted: protocol.Signal) -> None:
+        box = self._container(wanted.pod, wanted.name)
+        if wanted.number not in PASSED_ON:
+            raise ValueError(f"signal {wanted.number} is not passed on")
+        if not box.has_ended:
+            box.kill(wanted.number)
+
+    def _kill(self, pod: str, name: str) -> None:
+        if pod in self._pods:
+            for box in self._pods[pod].containers.values():
+                if name in ("", box.state.name):
+                    box.end()
+
+    def _remove(self, pod: str) -> None:
+        owner = self._pods.pop(pod, None)
+        self._ahead.arrived(pod)
+        if owner is None:
+            return
+        for box in owner.containers.values():
+            box.forget()
+        for path in owner.mounts:
+            sys.umount(path)
+        self._egress.forget(owner.sandbox.address)
+        self._network.remove_pod(owner.sandbox)
+
+    def _stop(self) -> None:
+        self._is_stopping = True
+        self._is_told_to_stop = False
+        self._relay.end()
+        self._egress.end()
+        self._nursery.close()
+
+
+# Decision 348.
+def _open_memory(state_dir: str, kind: isolation.Kind) -> int:
+    """Make the folder `wire.MEMORY`; a descriptor of it."""
+    path = os.path.join(state_dir, wire.MEMORY)
+    os.makedirs(path, mode=0o700, exist_ok=True)
+    if kind != "plain":
+        with contextlib.suppress(OSError):  # it stays what it is, on a disk
+            sys.mount("tmpfs", path, "tmpfs", sys.MS_NOSUID | sys.MS_NODEV, "mode=700")
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def serve(
+    state_dir: str,
+    mode: str,
+    owner: int,
+    agent: socket.socket | None,
+    listener: socket.socket | None,
+) -> None:
+    """The shim process, from fork to end; without ``listener`` it ends with process ``owner``."""
+    sys.set_process_name("trainyard-shim")
+    gc.freeze()
+    outside = starter.start() if mode != "plain" else None
+    try:
+        network = isolation.prepare(mode)
+    except OSError as error:
+        if agent is not None:
+            agent.sendall(wire.encode(protocol.event(protocol.Failed(str(error)))))
+            return
+        raise
+    if outside is not None and network.kind == "plain":
+        outside.close()
+        outside = None
+    if listener is None:
+        # Without namespaces the shim has to clean up itself when its owner dies.
+        end = signal.SIGTERM if network.kind == "plain" else signal.SIGKILL
+        sys.die_with_parent(end)
+        if os.getppid() != owner:
+            return
+    shim = Shim(state_dir, network, outside)
+    if agent is not None:
+        shim.attach(agent)
+    if listener is not None:
+        shim.listen(listener)
+    shim.run()
