@@ -132,6 +132,7 @@ check: $(STAMP)
 	$(BIN)/python -m tools.api_reference --check
 	$(BIN)/python -m tools.chart --check
 	$(BIN)/python -m tools.conformance --check
+	$(BIN)/python -m tools.design_index --check
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix
@@ -146,6 +147,7 @@ generate: $(STAMP)
 	$(BIN)/python -m tools.api_reference
 	$(BIN)/python -m tools.chart
 	$(BIN)/python -m tools.conformance
+	$(BIN)/python -m tools.design_index
 
 $(TORCHX):
 	"$(PYTHON)" -m venv .cache/torchx

@@ -1,4 +1,4 @@
-"""What the layout of the code promises (`docs/architecture.md`), beside the layers of imports."""
+"""What the layout of the code promises (see `docs/development/architecture.md`)."""
 
 from __future__ import annotations
 
