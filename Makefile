@@ -90,8 +90,8 @@ demo: $(STAMP)
 	@echo "TensorBoard events:"; find .cache/demo -name 'events.*' | sort | tail -n 1
 
 test: $(LAUNCHERS) $(DEPLOYING) $(CLIENTS)
-	$(BIN)/pytest $(AGAIN) -n auto tests/unit tests/simulation tests/fuzz
-	$(BIN)/pytest $(AGAIN) -n 2 --dist loadfile --no-loadscope-reorder tests \
+	$(BIN)/pytest -n auto tests/unit tests/simulation tests/fuzz
+	$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder tests \
 		$(foreach each,unit simulation fuzz cluster,--ignore tests/$(each))
 
 simulate: $(STAMP)
@@ -112,7 +112,7 @@ cluster: control-plane
 
 # What does not wait for Leases, restarts of servers or many jobs.
 cluster-quick: $(STAMP)
-	$(BIN)/pytest $(AGAIN) $(foreach each,administration definitions doctor jobs kueue manifests \
+	$(BIN)/pytest $(foreach each,administration definitions doctor jobs kueue manifests \
 		nonsense progress readiness rights tensorboards,tests/cluster/test_$(each).py)
 
 matrix: $(STAMP)
